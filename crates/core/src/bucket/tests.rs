@@ -1,0 +1,128 @@
+use proptest::prelude::*;
+
+use super::{Config, State};
+use crate::{ConfigError, Decision, MAX_QUANTITY, Micros, Rate, Timestamp, properties};
+
+fn config(capacity: u64, units: u64, period_us: u64) -> Config {
+    Config::new(capacity, Rate::new(units, Micros(period_us)).unwrap()).unwrap()
+}
+
+#[test]
+fn decides_as_worked_out_by_hand() {
+    // 5 tokens, 2 per second: time, cost, (allowed, remaining, retry after, reset after)
+    let config = config(5, 2, 1_000_000);
+    let mut state = State::default();
+    let start = 1_700_000_000_000_000;
+    for (after, cost, expected) in [
+        (0, 5, (true, 0, 0, 2_500_000)),
+        (0, 1, (false, 0, 500_000, 2_500_000)),
+        (499_999, 1, (false, 0, 1, 2_000_001)),
+        (500_000, 1, (true, 0, 0, 2_500_000)),
+        (1_750_000, 3, (false, 2, 250_000, 1_250_000)),
+        (1_750_000, 2, (true, 0, 0, 2_250_000)),
+        (1_000_000, 1, (false, 0, 250_000, 2_250_000)), // back in time: taken as at 1.75 s
+        (2_000_000, 1, (true, 0, 0, 2_500_000)),
+        (9_000_000, 0, (true, 5, 0, 0)),
+    ] {
+        let decision = config.decide(&mut state, Timestamp(start + after), cost).unwrap();
+        assert_eq!(properties::tuple(decision), expected, "after {after} µs, cost {cost}");
+    }
+}
+
+#[test]
+fn five_million_grants_leave_exactly_what_arithmetic_says() {
+    // 3 per second: a third of a second is no whole number of microseconds
+    let config = config(2, 3, 1_000_000);
+    let mut state = State::default();
+    let mut now = Timestamp(0);
+    let mut granted = 0_u64;
+    while granted < 5_000_000 {
+        match config.decide(&mut state, now, 1).unwrap() {
+            Decision::Allow { .. } => granted += 1,
+            Decision::Deny { retry_after, .. } => now = now.saturating_add(retry_after),
+        }
+    }
+    // two at once, and then the k-th at ⌈k/3 s⌉
+    assert_eq!(now, Timestamp((4_999_998_u64 * 1_000_000).div_ceil(3)));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_nearest_that_does() {
+    let rate = Rate::new(7, Micros(86_400_000_000)).unwrap();
+    let Err(ConfigError::ScaleTooFine { nearest, found, .. }) = Config::new(MAX_QUANTITY, rate)
+    else {
+        panic!("2^53 tokens at 7 a day need 90 bits");
+    };
+    assert_eq!(found, MAX_QUANTITY);
+    assert!(Config::new(nearest, rate).is_ok());
+    assert!(Config::new(nearest + 1, rate).is_err());
+    assert!(Rate::new(0, Micros(1)).is_err());
+    assert!(Rate::new(1, Micros(0)).is_err());
+    assert!(Rate::new(MAX_QUANTITY + 1, Micros(1)).is_err());
+    assert!(Config::new(0, rate).is_err());
+}
+
+#[test]
+fn a_jump_ahead_and_back_locks_for_no_longer_than_the_fill_time() {
+    let config = config(5, 1, 1_000_000);
+    properties::a_jump_and_back_locks_for_no_longer_than_a_period(config, config.period(), 5);
+}
+
+#[test]
+fn a_foreign_state_is_noticed() {
+    let config = config(5, 1, 1_000_000);
+    assert!(config.accepts(&State::from_words([5_000_000, 7])).is_ok());
+    assert!(config.accepts(&State::from_words([5_000_001, 7])).is_err());
+}
+
+#[test]
+fn a_state_is_sixteen_bytes() {
+    assert_eq!(size_of::<State>(), 16);
+}
+
+proptest! {
+    #[test]
+    fn equals_the_oracle(
+        (capacity, units, period, steps) in (1..20_u64, 1..50_u64, 1..2_000_u64).prop_flat_map(
+            |(capacity, units, period)| {
+                (Just(capacity), Just(units), Just(period), properties::history(period * 2, capacity))
+            },
+        ),
+    ) {
+        properties::equals_the_oracle(config(capacity, units, period), steps)?;
+    }
+
+    #[test]
+    fn retry_after_is_the_first_microsecond_that_grants(
+        (capacity, units, period) in (50..1_000_u64, 1..5_000_u64, 1..5_000_000_u64),
+        requests in properties::requests(2_000_000, 50),
+    ) {
+        let config = config(capacity, units, period);
+        properties::retry_after_is_the_first_microsecond_that_grants(config, requests)?;
+    }
+
+    #[test]
+    fn from_expires_at_on_it_equals_a_fresh_one(
+        (capacity, units, period) in (10..50_u64, 1..500_u64, 1..5_000_u64),
+        requests in properties::requests(2_000, 10),
+        later in 0..10_000_u64,
+    ) {
+        let config = config(capacity, units, period);
+        properties::from_expires_at_on_it_equals_a_fresh_one(config, requests, Micros(later))?;
+    }
+
+    #[test]
+    fn no_span_grants_more_than_capacity_and_inflow(
+        (capacity, units, period) in (10..20_u64, 1..50_u64, 1..2_000_u64),
+        requests in properties::requests(500, 10),
+    ) {
+        let grants = properties::grants(config(capacity, units, period), requests);
+        for (i, first) in grants.iter().enumerate() {
+            let mut granted = 0;
+            for last in &grants[i..] {
+                granted += last.1;
+                prop_assert!(granted * period <= capacity * period + units * (last.0 - first.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The mathematics of rate limiting, once.
+//!
+//! Every limiter here is three types: a validated `Config` (`Copy`), a plain `State`, and
+//! functions of the two. Nothing reads a clock, draws a random number, allocates, uses a float or
+//! touches I/O: time is an argument and a decision is a value, so the same request gets the same
+//! answer in a process, in a Worker, under wasmtime and against Redis.
+//!
+//! | limiter | guarantee | state |
+//! |---|---|---|
+//! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
+//! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
+//! | [`window::sliding`] | the weighted estimate never exceeds the limit | 16 + 8·(n + 1) bytes |
+//!
+//! # The clock
+//!
+//! One rule for all limiters ([`Timestamp::taken_after`]): a decision at a time before the newest
+//! one seen for its key is taken *as at that newest one*, all its spans included. A clock that
+//! jumped ahead by more than one period and came back is believed again at once: what had been
+//! consumed stays consumed, and is paid off from the time it came back to. So a bad clock neither
+//! grants more than the limit nor locks a key for longer than one period.
+//!
+//! # What a refusal changes
+//!
+//! It consumes nothing. It does count as *seen* by the rule above. A cost of 0 is a peek and
+//! changes nothing at all.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::float_arithmetic)
+)]
+
+#[cfg(test)]
+extern crate std;
+
+mod decision;
+mod divisor;
+#[cfg(test)]
+mod properties;
+mod quantity;
+mod time;
+
+pub mod bucket;
+pub mod window;
+
+pub use decision::{CostExceedsCapacity, Decision, InvalidState};
+pub use quantity::{ConfigError, MAX_QUANTITY, Rate};
+pub use time::{Micros, Timestamp};

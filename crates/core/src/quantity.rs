@@ -1,0 +1,136 @@
+//! Rates and the bounds of what can be configured.
+
+use core::fmt;
+
+use crate::time::Micros;
+
+/// The largest public quantity, 2^53 − 1: the last integer that JavaScript's number keeps apart
+/// from its neighbours.
+pub const MAX_QUANTITY: u64 = (1 << 53) - 1;
+
+/// An exact rate: `units` per `period_us`, reduced. 3 per second is 3/1,000,000 µs, not
+/// 1/333,333 µs. A zero rate cannot be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    units: u64,
+    period_us: u64,
+}
+
+impl Rate {
+    /// `units` per `period`.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] if either is 0 or above [`MAX_QUANTITY`].
+    ///
+    /// ```
+    /// use tidegate_core::{Micros, Rate};
+    /// let rate = Rate::new(60, Micros(60_000_000)).unwrap();
+    /// assert_eq!((rate.units(), rate.period()), (1, Micros(1_000_000)));
+    /// assert!(Rate::new(0, Micros(1)).is_err());
+    /// ```
+    pub const fn new(units: u64, period: Micros) -> Result<Self, ConfigError> {
+        if let Err(error) = in_range("rate", units) {
+            return Err(error);
+        }
+        if let Err(error) = in_range("period", period.0) {
+            return Err(error);
+        }
+        let divisor = gcd(units, period.0);
+        match (units.checked_div(divisor), period.0.checked_div(divisor)) {
+            (Some(units), Some(period_us)) => Ok(Self { units, period_us }),
+            _ => Err(ConfigError::OutOfRange { field: "rate", found: 0 }),
+        }
+    }
+
+    /// The numerator of the reduced fraction.
+    #[must_use]
+    pub const fn units(self) -> u64 {
+        self.units
+    }
+
+    /// The denominator of the reduced fraction.
+    #[must_use]
+    pub const fn period(self) -> Micros {
+        Micros(self.period_us)
+    }
+}
+
+/// Why a configuration cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A quantity is 0 or above [`MAX_QUANTITY`].
+    OutOfRange {
+        /// Which one.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+    },
+    /// Exact arithmetic at this scale does not fit 64 bits, or a span would exceed 285 years.
+    ScaleTooFine {
+        /// The field that would have to be smaller.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+        /// The largest that fits, everything else unchanged.
+        nearest: u64,
+    },
+    /// The period is no whole number of microseconds per segment.
+    UnevenSegments {
+        /// The period given.
+        period: Micros,
+        /// The number of segments given.
+        segments: u64,
+        /// The nearest period below or above that divides evenly.
+        nearest: Micros,
+    },
+    /// More segments than a state may have.
+    TooManySegments {
+        /// What was given.
+        found: u64,
+        /// The most that are allowed.
+        most: u64,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfRange { field, found } => {
+                write!(f, "`{field}`: found {found}, allowed are 1 to {MAX_QUANTITY}")
+            }
+            Self::ScaleTooFine { field, found, nearest } => write!(
+                f,
+                "`{field}`: found {found}, which exact 64-bit arithmetic cannot hold beside the \
+                 other values; the largest that fits is {nearest}"
+            ),
+            Self::UnevenSegments { period, segments, nearest } => write!(
+                f,
+                "`segments`: {segments} do not divide a period of {} µs into whole microseconds; \
+                 the nearest period that they do divide is {} µs",
+                period.0, nearest.0
+            ),
+            Self::TooManySegments { found, most } => {
+                write!(f, "`segments`: found {found}, allowed are 1 to {most}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), ConfigError> {
+    if found == 0 || found > MAX_QUANTITY {
+        Err(ConfigError::OutOfRange { field, found })
+    } else {
+        Ok(())
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while let Some(rest) = a.checked_rem(b) {
+        a = b;
+        b = rest;
+    }
+    a
+}

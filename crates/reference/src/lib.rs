@@ -1,0 +1,201 @@
+//! Deliberately naive limiters, for tests to compare the real ones with.
+//!
+//! An [`Oracle`] remembers every grant ever made and works each answer out anew by scanning all of
+//! them in 128-bit integers. Waits are not computed but searched for: the first microsecond at
+//! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
+#![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
+
+/// The answer of an oracle; spans in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of tidegate_core::Decision")]
+pub struct Outcome {
+    pub allowed: bool,
+    pub remaining: u64,
+    pub retry_after: u64,
+    pub reset_after: u64,
+}
+
+/// The rule to follow, in whole units and microseconds.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the fields are the configuration's")]
+pub enum Rule {
+    /// Level starts full and grows continuously by `units` per `period`; granted if level ≥ cost.
+    TokenBucket { capacity: u64, units: u64, period: u64 },
+    /// Granted if the grants in ⌊t / period⌋ leave room.
+    FixedWindow { limit: u64, period: u64 },
+    /// Granted if the estimate over `segments` segments and a weighted trailing one leaves room.
+    SlidingWindow { limit: u64, period: u64, segments: u64 },
+}
+
+/// A naive limiter for one key.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    rule: Rule,
+    newest: i128,
+    /// When and how much; what came back is a negative grant.
+    grants: Vec<(i128, i128)>,
+}
+
+impl Oracle {
+    /// A key never seen.
+    #[must_use]
+    pub fn new(rule: Rule) -> Self {
+        Self { rule, newest: 0, grants: Vec::new() }
+    }
+
+    /// Decides at `now`; `None` if the cost can never be granted. A cost of 0 changes nothing.
+    pub fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+        if i128::from(cost) > self.most() {
+            return None;
+        }
+        if cost == 0 {
+            return self.clone().settle_and_decide(now, 0);
+        }
+        self.settle_and_decide(now, cost)
+    }
+
+    /// Gives back `cost` units granted at `granted_at`.
+    pub fn refund(&mut self, granted_at: u64, cost: u64) {
+        let at = match self.rule {
+            Rule::TokenBucket { .. } => self.newest,
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => i128::from(granted_at),
+        };
+        let index = self.index(at);
+        let granted: i128 = self
+            .grants
+            .iter()
+            .filter(|grant| self.index(grant.0) == index)
+            .map(|grant| grant.1)
+            .sum();
+        let cost = match self.rule {
+            Rule::TokenBucket { .. } => i128::from(cost), // a bucket overflows at its capacity
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => i128::from(cost).min(granted),
+        };
+        if at <= self.newest {
+            self.grants.push((at, -cost));
+        }
+    }
+
+    /// The newest time seen.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        u64::try_from(self.newest).unwrap_or_default()
+    }
+
+    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+        let now = i128::from(now);
+        if now < self.newest - self.period() {
+            // the newest time came from a clock ahead: everything happened that much earlier
+            let shift = match self.rule {
+                Rule::TokenBucket { .. } => self.newest - now,
+                _ => (self.index(self.newest) - self.index(now)) * self.length(),
+            };
+            for grant in &mut self.grants {
+                grant.0 -= shift;
+            }
+            self.newest = now;
+        }
+        let now = now.max(self.newest);
+        self.newest = now;
+        let cost = i128::from(cost);
+        // a return from a jump ahead may leave less than no room; to look is free all the same
+        let allowed = cost == 0 || self.room(now) >= cost * self.length();
+        let retry_after =
+            if allowed { 0 } else { first(|d| self.room(now + d) >= cost * self.length()) };
+        if allowed {
+            self.grants.push((now, cost));
+        }
+        let full = self.most() * self.length();
+        Some(Outcome {
+            allowed,
+            remaining: u64::try_from(self.room(now).max(0) / self.length()).ok()?,
+            retry_after,
+            reset_after: first(|d| self.room(now + d) >= full),
+        })
+    }
+
+    /// What could still be granted at `t`, in units × [`length`](Self::length).
+    fn room(&self, t: i128) -> i128 {
+        let length = self.length();
+        match self.rule {
+            Rule::TokenBucket { capacity, units, .. } => {
+                let full = i128::from(capacity) * length;
+                let mut level = full;
+                let mut last = i128::MIN / 2;
+                for &(at, cost) in &self.grants {
+                    level = (level + (at - last).min(1 << 70) * i128::from(units)).min(full);
+                    level = (level - cost * length).min(full);
+                    last = at;
+                }
+                (level + (t - last).min(1 << 70) * i128::from(units)).min(full)
+            }
+            Rule::FixedWindow { limit, .. } => {
+                let current = self.index(t);
+                let granted: i128 = self.granted(|index| index == current);
+                (i128::from(limit) - granted) * length
+            }
+            Rule::SlidingWindow { limit, segments, .. } => {
+                let (current, n) = (self.index(t), i128::from(segments));
+                let full = self.granted(|index| index > current - n && index <= current);
+                let trailing = self.granted(|index| index == current - n);
+                let covered = length - (t - current * length);
+                (i128::from(limit) - full) * length - trailing * covered
+            }
+        }
+    }
+
+    fn granted(&self, counts: impl Fn(i128) -> bool) -> i128 {
+        self.grants.iter().filter(|grant| counts(self.index(grant.0))).map(|grant| grant.1).sum()
+    }
+
+    fn index(&self, t: i128) -> i128 {
+        t.div_euclid(self.length())
+    }
+
+    /// A segment's length, or for a bucket the scale of its level.
+    fn length(&self) -> i128 {
+        match self.rule {
+            Rule::TokenBucket { period, .. } | Rule::FixedWindow { period, .. } => period.into(),
+            Rule::SlidingWindow { period, segments, .. } => (period / segments).into(),
+        }
+    }
+
+    fn most(&self) -> i128 {
+        match self.rule {
+            Rule::TokenBucket { capacity, .. } => capacity.into(),
+            Rule::FixedWindow { limit, .. } | Rule::SlidingWindow { limit, .. } => limit.into(),
+        }
+    }
+
+    fn period(&self) -> i128 {
+        match self.rule {
+            Rule::TokenBucket { capacity, units, period } => {
+                let (full, units) = (i128::from(capacity) * i128::from(period), i128::from(units));
+                (full + units - 1) / units
+            }
+            Rule::FixedWindow { period, .. } | Rule::SlidingWindow { period, .. } => period.into(),
+        }
+    }
+}
+
+/// The least d ≥ 0 at which a rule that only ever turns from no to yes says yes.
+fn first(yes: impl Fn(i128) -> bool) -> u64 {
+    if yes(0) {
+        return 0;
+    }
+    let mut no = 0;
+    let mut some_yes = 1;
+    while !yes(some_yes) {
+        no = some_yes;
+        some_yes *= 2;
+        assert!(some_yes < 1 << 64, "the rule never says yes");
+    }
+    while some_yes - no > 1 {
+        let middle = no + (some_yes - no) / 2;
+        if yes(middle) { some_yes = middle } else { no = middle }
+    }
+    match u64::try_from(some_yes) {
+        Ok(wait) => wait,
+        Err(_) => panic!("the rule says yes after more than 64 bits of microseconds"),
+    }
+}
