@@ -1,1 +1,34 @@
-//! crates/gate
+//! Everything between a request and the mathematics, except I/O.
+//!
+//! The policy file ([`Policies`]), several limits decided all or nothing ([`Policy::decide`]),
+//! what a store keeps of a key ([`blob`]), the store in memory ([`Table`]), and the wire forms of
+//! the decision API ([`http`]). The Worker, the host and the npm package behave alike because
+//! they all call this; they add where time comes from and where state is kept.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::string_slice)
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod blob;
+mod decide;
+pub mod http;
+mod key;
+mod limit;
+mod policy;
+mod table;
+
+pub use decide::Verdict;
+pub use key::{InvalidKey, KeySource, MAX_KEY_BYTES, check_key};
+pub use limit::Limit;
+pub use policy::{Cost, NamedLimit, OnError, Placement, Policies, Policy, PolicyError};
+pub use table::{Table, TableError};
+pub use tidegate_core::{
+    ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
+};

@@ -1,0 +1,68 @@
+//! Who may ask for decisions.
+
+use alloc::string::{String, ToString};
+
+use subtle::ConstantTimeEq;
+
+use super::Response;
+use super::problem::Problem;
+use crate::policy::Policies;
+
+/// Who may ask for decisions.
+#[derive(Clone)]
+pub enum Access {
+    /// Everyone: the policy file says `auth = "none"`, or the adapter listens to its own machine
+    /// alone.
+    Open,
+    /// Who brings this as a bearer token.
+    Token(String),
+    /// No one: a token is needed, and none is configured.
+    Shut,
+}
+
+impl core::fmt::Debug for Access {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Open => "Open",
+            Self::Token(_) => "Token(…)",
+            Self::Shut => "Shut",
+        })
+    }
+}
+
+impl Access {
+    /// What the policy file and the configured token, if any, amount to.
+    #[must_use]
+    pub fn new(policies: &Policies, token: Option<String>) -> Self {
+        match token.filter(|token| !token.is_empty()) {
+            Some(token) => Self::Token(token),
+            None if policies.needs_token() => Self::Shut,
+            None => Self::Open,
+        }
+    }
+
+    pub(super) fn check(&self, authorization: Option<&str>) -> Result<(), Response> {
+        let detail = match self {
+            Self::Open => return Ok(()),
+            Self::Shut => {
+                "no token is configured: set TIDEGATE_TOKEN, or auth = \"none\" in the policy file"
+            }
+            Self::Token(token) => match authorization.and_then(bearer) {
+                Some(found) if bool::from(found.as_bytes().ct_eq(token.as_bytes())) => {
+                    return Ok(());
+                }
+                Some(_) => "the bearer token is not the configured one",
+                None => "found no `Authorization: Bearer TOKEN`",
+            },
+        };
+        let mut response = Problem::Unauthorized.response(detail.to_string());
+        response.headers.push(("www-authenticate", "Bearer".to_string()));
+        Err(response)
+    }
+}
+
+/// RFC 6750 §2.1; the scheme's name is matched without regard to case (RFC 9110 §11.1).
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,114 @@
+//! Errors as `application/problem+json` (RFC 9457), each with a stable type.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use tidegate_core::Decision;
+
+use super::{Response, forms};
+use crate::decide::Verdict;
+use crate::policy::Policy;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Problem {
+    InvalidRequest,
+    InvalidKey,
+    CostExceedsCapacity,
+    Unauthorized,
+    NotFound,
+    UnknownPolicy,
+    MethodNotAllowed,
+    BodyTooLarge,
+    QuotaExceeded,
+    Internal,
+    StoreUnavailable,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: String,
+    #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
+    violated_policies: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_us: Option<u64>,
+}
+
+impl Problem {
+    const fn describe(self) -> (u16, &'static str, &'static str) {
+        match self {
+            Self::InvalidRequest => (400, "urn:tidegate:invalid-request", "Invalid request"),
+            Self::InvalidKey => (400, "urn:tidegate:invalid-key", "Invalid key"),
+            Self::CostExceedsCapacity => {
+                (400, "urn:tidegate:cost-exceeds-capacity", "Cost exceeds capacity")
+            }
+            Self::Unauthorized => (401, "urn:tidegate:unauthorized", "Unauthorized"),
+            Self::NotFound => (404, "urn:tidegate:not-found", "Not found"),
+            Self::UnknownPolicy => (404, "urn:tidegate:unknown-policy", "Unknown policy"),
+            Self::MethodNotAllowed => {
+                (405, "urn:tidegate:method-not-allowed", "Method not allowed")
+            }
+            Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
+            Self::QuotaExceeded => (
+                429,
+                "https://iana.org/assignments/http-problem-types#quota-exceeded",
+                "Quota exceeded",
+            ),
+            Self::Internal => (500, "urn:tidegate:internal-error", "Internal error"),
+            Self::StoreUnavailable => (
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Temporarily unavailable",
+            ),
+        }
+    }
+
+    pub(super) fn response(self, detail: String) -> Response {
+        self.with(detail, Vec::new(), None)
+    }
+
+    fn with(
+        self,
+        detail: String,
+        violated_policies: Vec<&str>,
+        retry_after_us: Option<u64>,
+    ) -> Response {
+        let (status, r#type, title) = self.describe();
+        let body = Body { r#type, title, status, detail, violated_policies, retry_after_us };
+        answer(status, "application/problem+json", forms::to_json(&body))
+    }
+}
+
+pub(super) fn quota_exceeded(policy: &Policy, verdict: &Verdict) -> Response {
+    let violated = policy
+        .limits()
+        .iter()
+        .zip(&verdict.limits)
+        .filter(|(_, decision)| matches!(decision, Decision::Deny { .. }))
+        .map(|(limit, _)| limit.name.as_str())
+        .collect();
+    let retry_after = verdict.decision.retry_after();
+    let detail = alloc::format!("the same request is granted in {} µs", retry_after.0);
+    Problem::QuotaExceeded.with(detail, violated, Some(retry_after.0))
+}
+
+pub(super) fn answer_json(status: u16, body: String) -> Response {
+    answer(status, "application/json", body)
+}
+
+pub(super) fn no_content() -> Response {
+    Response { status: 204, headers: [no_store()].into(), body: String::new() }
+}
+
+fn answer(status: u16, content_type: &str, body: String) -> Response {
+    let headers = [("content-type", content_type.to_string()), no_store()].into();
+    Response { status, headers, body }
+}
+
+/// A decision is true once. RFC 6585 §4: a 429 must not be stored.
+fn no_store() -> (&'static str, String) {
+    ("cache-control", "no-store".to_string())
+}

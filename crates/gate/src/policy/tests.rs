@@ -1,0 +1,211 @@
+use std::string::{String, ToString};
+
+use super::{Cost, OnError, Placement, Policies, Policy};
+use crate::{KeySource, Limit};
+
+const TOML: &str = r#"
+auth = "none"
+
+[policies.api]
+description = "public API"
+limits = [
+  { algorithm = "token_bucket", name = "burst", capacity = 500, rate = "100/s" },
+  { algorithm = "sliding_window", limit = 10_000, period = "1h", segments = 12 },
+  { algorithm = "fixed_window", limit = 100_000, period = "1d" },
+]
+key = ["header:X-Api-Key", "ip"]
+cost = { header = "x-cost" }
+on_error = "open"
+placement = "shard:16"
+
+[policies.login]
+limits = [{ algorithm = "token_bucket", capacity = 5, rate = "5/15m" }]
+"#;
+
+const JSON: &str = r#"{ "auth": "none", "policies": {
+  "api": {
+    "description": "public API",
+    "limits": [
+      { "algorithm": "token_bucket", "name": "burst", "capacity": 500, "rate": "100/s" },
+      { "algorithm": "sliding_window", "limit": 10000, "period": "1h", "segments": 12 },
+      { "algorithm": "fixed_window", "limit": 100000, "period": "1d" }
+    ],
+    "key": ["header:X-Api-Key", "ip"], "cost": { "header": "x-cost" },
+    "on_error": "open", "placement": "shard:16"
+  },
+  "login": { "limits": [{ "algorithm": "token_bucket", "capacity": 5, "rate": "5/15m" }] }
+} }"#;
+
+#[test]
+fn toml_and_json_of_the_same_shape_are_the_same_policies() {
+    let policies = Policies::parse(TOML).unwrap();
+    assert_eq!(policies, Policies::parse(JSON).unwrap());
+    assert!(!policies.needs_token());
+
+    let api = policies.get("api").unwrap();
+    assert_eq!(api.description(), Some("public API"));
+    let names: std::vec::Vec<_> = api.limits().iter().map(|limit| limit.name.as_str()).collect();
+    assert_eq!(names, ["burst", "limit-2", "limit-3"]);
+    assert_eq!(api.key_sources(), [KeySource::Header("x-api-key".into()), KeySource::Ip]);
+    assert_eq!(*api.cost(), Cost::Header { name: "x-cost".into(), default: 1 });
+    assert_eq!((api.on_error(), api.placement()), (OnError::Open, Placement::Shard(16)));
+    assert_eq!((api.most_at_once(), api.words()), (500, 2 + 15 + 2));
+
+    let login = policies.get("login").unwrap();
+    assert_eq!(login.limits()[0].name, "login", "a single limit is called after its policy");
+    let Limit::TokenBucket(bucket) = login.limits()[0].limit else { panic!() };
+    assert_eq!((bucket.rate().0, bucket.rate().1.0), (1, 180_000_000));
+    assert_eq!((login.on_error(), login.placement()), (OnError::Closed, Placement::Key));
+    assert!(policies.get("other").is_none());
+}
+
+#[test]
+fn a_file_without_auth_needs_a_token() {
+    let text = "[policies.a]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+    assert!(Policies::parse(text).unwrap().needs_token());
+}
+
+#[test]
+fn a_fingerprint_changes_with_the_limits_and_with_nothing_else() {
+    let policy = |limits: &str, rest: &str| {
+        Policy::parse("p", &std::format!("limits = [{limits}]\n{rest}")).unwrap().fingerprint()
+    };
+    let one = "{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }";
+    let same = "{ algorithm = 'token_bucket', name = 'x', capacity = 5, rate = '60/m' }";
+    let other = "{ algorithm = 'token_bucket', capacity = 5, rate = '2/s' }";
+    assert_eq!(policy(one, ""), policy(same, "description = 'd'\non_error = 'open'"));
+    assert_ne!(policy(one, ""), policy(other, ""));
+    assert_ne!(policy(one, ""), policy(&std::format!("{one}, {other}"), ""));
+    assert_eq!(policy(one, ""), 0xfa89901585e104a1, "stored states are found by it");
+}
+
+/// The limit `LIMIT` on line 3 of a file, with what it leads to.
+#[track_caller]
+fn check(limit: &str, place: (usize, &str), message: &str) {
+    let text = std::format!("[policies.api]\nlimits = [\n  {{ {limit} }},\n]\n");
+    let error = Policies::parse(&text).expect_err(limit);
+    assert_eq!((error.line, error.path.as_str()), place, "{error}");
+    assert!(error.message.contains(message), "{error}");
+    assert!(error.column > 0);
+}
+
+#[test]
+fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
+    let rate = (3, "policies.api.limits[0].rate");
+    let bucket =
+        |rate: &str| std::format!("algorithm = 'token_bucket', capacity = 5, rate = {rate}");
+    for (found, message) in [
+        ("'0/s'", "found \"0/s\", allowed is a whole number above 0, a slash and a span"),
+        ("'-1/s'", "found \"-1/s\""),
+        ("'+1/s'", "found \"+1/s\""),
+        ("'1.5/s'", "found \"1.5/s\""),
+        ("'NaN/s'", "found \"NaN/s\""),
+        ("'9007199254740992/s'", "found \"9007199254740992/s\""),
+        ("'99999999999999999999999/s'", "found"),
+        ("'1/s/s'", "found"),
+        ("'1/fortnight'", "found"),
+        ("'1/0s'", "found"),
+        ("'1/999999d'", "found"),
+        ("'/s'", "found"),
+        ("''", "found"),
+        ("5", "invalid type: integer `5`, expected a string"),
+    ] {
+        check(&bucket(found), rate, message);
+    }
+    let capacity = (3, "policies.api.limits[0].capacity");
+    for found in ["0", "-5", "1.5", "nan", "inf", "'5'", "9007199254740992"] {
+        let limit = std::format!("algorithm = 'token_bucket', capacity = {found}, rate = '1/s'");
+        check(&limit, capacity, "expected a whole number from 1 to 9007199254740991");
+    }
+    let limit = (3, "policies.api.limits[0]");
+    for (found, message) in [
+        ("algorithm = 'token_bucket', rate = '1/s'", "missing field `capacity`"),
+        (
+            "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
+            "found `rate`, which `fixed_window` does not have; allowed are `limit`, `period`",
+        ),
+        (
+            "algorithm = 'sliding_window', limit = 5, period = '1s', segments = 7",
+            "the nearest period that they do divide is 999999 µs",
+        ),
+        (
+            "algorithm = 'token_bucket', capacity = 9_007_199_254_740_991, rate = '7/d'",
+            "the largest that fits is 729",
+        ),
+        ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 500", "1 to 120"),
+        ("limit = 5", "missing field `algorithm`"),
+    ] {
+        check(found, limit, message);
+    }
+    check(
+        "algorithm = 'leaky', limit = 5",
+        (3, "policies.api.limits[0].algorithm"),
+        "unknown variant `leaky`, expected one of `token_bucket`, `fixed_window`, `sliding_window`",
+    );
+    check(
+        "algorithm = 'fixed_window', limt = 5, period = '1s'",
+        (3, "policies.api.limits[0].limt"),
+        "unknown field `limt`, expected one of",
+    );
+    check(
+        "algorithm = 'fixed_window', limit = 5, period = '1s', name = 'a b'",
+        (3, "policies.api.limits[0].name"),
+        "found the name \"a b\"",
+    );
+}
+
+#[test]
+fn errors_in_the_rest_of_a_policy_name_their_place_too() {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+    for (line, place, message) in [
+        ("key = ['cookie']", "policies.api.key[0]", "allowed are \"ip\" and \"header:NAME\""),
+        ("key = ['header:a b']", "policies.api.key[0]", "found \"header:a b\""),
+        ("key = []", "policies.api", "`key`: found none"),
+        ("cost = 0", "policies.api.cost", "expected a whole number from 1 to"),
+        ("cost = 6", "policies.api", "`cost`: found 6, but these limits never grant more than 5"),
+        ("cost = { heder = 'x' }", "policies.api.cost.heder", "unknown field `heder`"),
+        ("cost = { header = 'x y' }", "policies.api.cost", "found \"x y\""),
+        ("on_error = 'ignore'", "policies.api.on_error", "expected `open` or `closed`"),
+        ("placement = 'shard:0'", "policies.api.placement", "with N from 1 to 65536"),
+        ("colour = 'red'", "policies.api.colour", "unknown field `colour`, expected one of"),
+    ] {
+        let error =
+            Policies::parse(&std::format!("[policies.api]\n{limits}\n{line}\n")).expect_err(line);
+        assert_eq!(error.path, place, "{error}");
+        assert!(error.message.contains(message), "{error}");
+        assert!((1..=3).contains(&error.line), "{error}");
+    }
+}
+
+#[test]
+fn errors_in_json_have_their_place() {
+    let text = JSON.replace("\"5/15m\"", "\"0/s\"");
+    let error = Policies::parse(&text).unwrap_err();
+    assert_eq!((error.line, error.path.as_str()), (12, "policies.login.limits[0].rate"));
+    assert!(error.message.starts_with("found \"0/s\""), "{error}");
+    assert!(!error.message.contains("at line"), "{error}");
+}
+
+#[test]
+fn what_is_no_policy_file_is_an_error() {
+    for text in
+        ["", "x", "{", "{}", "[policies]\n\"a b\" = 1", "policies = 3", "{\"policies\":{}} x"]
+    {
+        assert!(Policies::parse(text).is_err() || text.is_empty(), "{text}");
+    }
+    assert_eq!(Policies::parse("").unwrap_err().message, "missing field `policies`");
+    let deep: String = core::iter::repeat_n('[', 100_000).collect();
+    assert!(Policies::parse(&std::format!("a = {deep}")).is_err());
+    assert!(Policies::parse(&std::format!("{{\"a\":{deep}")).is_err());
+}
+
+#[test]
+fn an_error_reads_as_one_line() {
+    let text =
+        "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 0, period = '1s' }]";
+    assert_eq!(
+        Policies::parse(text).unwrap_err().to_string(),
+        "line 2, column 49: policies.api.limits[0].limit: invalid value: integer `0`, \
+         expected a whole number from 1 to 9007199254740991"
+    );
+}

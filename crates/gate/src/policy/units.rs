@@ -1,0 +1,105 @@
+//! Quantities, spans and rates as the policy file writes them.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use tidegate_core::{MAX_QUANTITY, Micros, Rate};
+
+/// A whole number from `LEAST` to 2^53 − 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole<const LEAST: u64>(pub(crate) u64);
+
+impl<'de, const LEAST: u64> Deserialize<'de> for Whole<LEAST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WholeVisitor<const LEAST: u64>;
+        impl<const LEAST: u64> Visitor<'_> for WholeVisitor<LEAST> {
+            type Value = u64;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from {LEAST} to {MAX_QUANTITY}")
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+                if (LEAST..=MAX_QUANTITY).contains(&value) {
+                    Ok(value)
+                } else {
+                    Err(E::invalid_value(Unexpected::Unsigned(value), &self))
+                }
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
+                match u64::try_from(value) {
+                    Ok(value) => self.visit_u64(value),
+                    Err(_) => Err(E::invalid_value(Unexpected::Signed(value), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_u64(WholeVisitor::<LEAST>).map(Self)
+    }
+}
+
+const UNITS: [(&str, u64); 7] = [
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("m", 60_000_000),
+    ("min", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+];
+
+const SPAN_ALLOWED: &str = "a whole number above 0 and one of us, ms, s, m, h, d, together at most 285 years, such as \"90s\"";
+const RATE_ALLOWED: &str =
+    "a whole number above 0, a slash and a span of time, such as \"100/s\" or \"5/15m\"";
+
+/// A span such as `1h` or `90s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Span(pub(crate) Micros);
+
+impl TryFrom<String> for Span {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        span(&text).map(Self).ok_or_else(|| format!("found {text:?}, allowed is {SPAN_ALLOWED}"))
+    }
+}
+
+/// A rate such as `100/s` or `5/15m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct RateForm(pub(crate) Rate);
+
+impl TryFrom<String> for RateForm {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        rate(&text).map(Self).ok_or_else(|| format!("found {text:?}, allowed is {RATE_ALLOWED}"))
+    }
+}
+
+fn rate(text: &str) -> Option<Rate> {
+    let (units, period) = text.split_once('/')?;
+    let period = if period.starts_with(|first: char| first.is_ascii_digit()) {
+        span(period)?
+    } else {
+        span(&format!("1{period}"))?
+    };
+    Rate::new(whole(units)?, period).ok()
+}
+
+fn span(text: &str) -> Option<Micros> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (count, unit) = text.split_at_checked(digits)?;
+    let (_, micros) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    let span = whole(count)?.checked_mul(*micros)?;
+    (1..=MAX_QUANTITY).contains(&span).then_some(Micros(span))
+}
+
+/// Digits alone: `u64::from_str` would take a plus sign.
+fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
