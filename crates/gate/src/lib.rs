@@ -18,6 +18,7 @@ extern crate std;
 
 pub mod blob;
 mod decide;
+mod fnv;
 pub mod http;
 mod key;
 mod limit;

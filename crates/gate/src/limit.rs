@@ -1,7 +1,9 @@
 //! One limiter of a policy, whichever it is, over state kept as plain words.
 
 use tidegate_core::window::{fixed, sliding};
-use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
+use tidegate_core::{
+    ConfigError, CostExceedsCapacity, Decision, InvalidState, Micros, Rate, Timestamp, bucket,
+};
 
 /// A configured limiter.
 ///
@@ -108,6 +110,26 @@ impl Limit {
                 let segments = u64::try_from(config.segments()).unwrap_or(u64::MAX);
                 [3, config.limit(), config.period().0, segments]
             }
+        }
+    }
+
+    /// The limiter with these [`parameters`](Self::parameters).
+    ///
+    /// # Errors
+    /// [`ConfigError`], also for an algorithm that does not exist.
+    pub fn from_parameters(parameters: [u64; 4]) -> Result<Self, ConfigError> {
+        match parameters {
+            [1, capacity, units, period] => {
+                let rate = Rate::new(units, Micros(period))?;
+                bucket::Config::new(capacity, rate).map(Self::TokenBucket)
+            }
+            [2, limit, period, _] => {
+                fixed::Config::new(limit, Micros(period)).map(Self::FixedWindow)
+            }
+            [3, limit, period, segments] => {
+                sliding::Config::new(limit, Micros(period), segments).map(Self::SlidingWindow)
+            }
+            [found, ..] => Err(ConfigError::OutOfRange { field: "algorithm", found }),
         }
     }
 

@@ -1,1 +1,144 @@
-//! crates/guest
+//! The core behind a plain C ABI: wasm without imports, for wasmtime and any other runtime.
+//!
+//! The host keeps the states and tells the time; the guest decides. Both read and write one buffer
+//! of 64-bit words in the guest's memory, at [`tidegate_buffer`]:
+//!
+//! 1. write each limit of a policy as four words (`Limit::parameters`) and call
+//!    [`tidegate_policy`]: a handle;
+//! 2. write a key's state, all zero if it was never seen, and call [`tidegate_decide`]: the answer,
+//!    with the new state in the buffer, and behind it limit, remaining, retry after and reset
+//!    after (spans in µs).
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_gate::{Decision, Limit, Policy, Timestamp};
+
+/// How many words the buffer has: 16 limits with the largest states need fewer.
+const WORDS: usize = 4_096;
+/// The most policies that are remembered.
+const MAX_POLICIES: usize = 1_024;
+
+/// [`tidegate_decide`]: the request may pass.
+pub const ALLOWED: i32 = 0;
+/// [`tidegate_decide`]: it must not.
+pub const DENIED: i32 = 1;
+/// [`tidegate_decide`]: its cost can never be granted.
+pub const COST_EXCEEDS_CAPACITY: i32 = 2;
+/// Any call: the arguments or the words in the buffer make no sense. Nothing was done.
+pub const INVALID: i32 = -1;
+
+/// Atomics, because somebody else writes here between calls; in wasm they are plain loads and
+/// stores.
+static BUFFER: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+
+thread_local! {
+    static POLICIES: RefCell<Vec<Policy>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where the buffer is: 4,096 words, little endian.
+#[unsafe(no_mangle)]
+pub extern "C" fn tidegate_buffer() -> *const AtomicU64 {
+    BUFFER.as_ptr()
+}
+
+/// Remembers a policy of so many limits, four words each in the buffer. A handle, or [`INVALID`].
+#[unsafe(no_mangle)]
+pub extern "C" fn tidegate_policy(limits: u32) -> i32 {
+    policy(limits).unwrap_or(INVALID)
+}
+
+/// How many words a state of the policy has, or [`INVALID`].
+#[unsafe(no_mangle)]
+pub extern "C" fn tidegate_words(policy: i32) -> i32 {
+    with_policy(policy, |policy| i32::try_from(policy.words()).ok()).unwrap_or(INVALID)
+}
+
+/// Decides on the state in the buffer. [`ALLOWED`], [`DENIED`], [`COST_EXCEEDS_CAPACITY`] or
+/// [`INVALID`].
+#[unsafe(no_mangle)]
+pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
+    with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
+}
+
+fn policy(limits: u32) -> Option<i32> {
+    let words = read(usize::try_from(limits).ok()?.checked_mul(4)?)?;
+    let (parameters, _) = words.as_chunks();
+    let limits: Result<Vec<Limit>, _> =
+        parameters.iter().map(|parameters| Limit::from_parameters(*parameters)).collect();
+    let policy = Policy::of_limits(limits.ok()?).ok()?;
+    POLICIES.with_borrow_mut(|policies| {
+        if policies.len() >= MAX_POLICIES {
+            return None;
+        }
+        policies.push(policy);
+        i32::try_from(policies.len() - 1).ok()
+    })
+}
+
+fn decide(policy: &Policy, now: Timestamp, cost: u64) -> Option<i32> {
+    let mut words = read(policy.words())?;
+    policy.accepts(&words).ok()?;
+    let Ok(decision) = policy.decide(&mut words, now, cost) else {
+        return Some(COST_EXCEEDS_CAPACITY);
+    };
+    words.extend([
+        decision.limit(),
+        decision.remaining(),
+        decision.retry_after().0,
+        decision.reset_after().0,
+    ]);
+    for (slot, word) in BUFFER.iter().zip(words) {
+        slot.store(word, Ordering::Relaxed);
+    }
+    Some(match decision {
+        Decision::Allow { .. } => ALLOWED,
+        Decision::Deny { .. } => DENIED,
+    })
+}
+
+fn with_policy(handle: i32, of: impl FnOnce(&Policy) -> Option<i32>) -> Option<i32> {
+    let handle = usize::try_from(handle).ok()?;
+    POLICIES.with_borrow(|policies| of(policies.get(handle)?))
+}
+
+fn read(words: usize) -> Option<Vec<u64>> {
+    Some(BUFFER.get(..words)?.iter().map(|word| word.load(Ordering::Relaxed)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(words: &[u64]) {
+        for (slot, word) in BUFFER.iter().zip(words) {
+            slot.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    /// One test: the buffer is shared by all threads.
+    #[test]
+    fn decides_and_refuses_what_makes_no_sense() {
+        let two_at_three_per_second = [1, 2, 3, 1_000_000];
+        write(&two_at_three_per_second);
+        let policy = tidegate_policy(1);
+        assert_eq!((policy, tidegate_words(policy)), (0, 2));
+        write(&[0, 0]);
+        assert_eq!(tidegate_decide(policy, 7, 2), ALLOWED);
+        assert_eq!(read(6), Some(vec![2_000_000, 7, 2, 0, 0, 666_667]));
+        assert_eq!(tidegate_decide(policy, 7, 1), DENIED);
+        assert_eq!(read(6), Some(vec![2_000_000, 7, 2, 0, 333_334, 666_667]));
+        assert_eq!(tidegate_decide(policy, 7, 3), COST_EXCEEDS_CAPACITY);
+        write(&[2_000_001, 7]);
+        assert_eq!(tidegate_decide(policy, 7, 1), INVALID, "more spent than there is");
+        for handle in [-1, 1, i32::MAX] {
+            assert_eq!(tidegate_decide(handle, 7, 1), INVALID);
+            assert_eq!(tidegate_words(handle), INVALID);
+        }
+        for limits in [0, 17, 1_025, u32::MAX] {
+            assert_eq!(tidegate_policy(limits), INVALID);
+        }
+        write(&[9, 1, 1, 1]);
+        assert_eq!(tidegate_policy(1), INVALID, "no such algorithm");
+    }
+}

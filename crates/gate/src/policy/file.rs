@@ -15,6 +15,7 @@ use tidegate_core::window::{fixed, sliding};
 
 use super::units::{RateForm, Span, Whole};
 use super::{Cost, NamedLimit, OnError, Placement, Policies, Policy, PolicyError};
+use crate::fnv::fnv1a;
 use crate::key::{KeySource, is_header_name};
 use crate::limit::Limit;
 
@@ -103,6 +104,21 @@ pub(super) struct PolicyForm {
     placement: Placement,
 }
 
+impl PolicyForm {
+    pub(super) fn of_limits(limits: Vec<Limit>) -> Self {
+        let limits =
+            limits.into_iter().map(|limit| NamedLimit { name: String::new(), limit }).collect();
+        Self {
+            description: None,
+            limits,
+            key: by_ip(),
+            cost: Cost::default(),
+            on_error: OnError::default(),
+            placement: Placement::default(),
+        }
+    }
+}
+
 fn by_ip() -> Vec<KeySource> {
     [KeySource::Ip].into()
 }
@@ -162,15 +178,9 @@ fn name_the_unnamed(limits: &mut [NamedLimit]) -> Result<(), String> {
     }
 }
 
-/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
 fn fingerprint(limits: &[NamedLimit]) -> u64 {
-    limits
-        .iter()
-        .flat_map(|limit| limit.limit.parameters())
-        .flat_map(u64::to_le_bytes)
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+    let parameters = limits.iter().flat_map(|limit| limit.limit.parameters());
+    fnv1a(parameters.flat_map(u64::to_le_bytes))
 }
 
 #[derive(Clone, Copy, Deserialize)]

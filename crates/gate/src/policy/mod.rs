@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 use tidegate_core::Micros;
 
+use crate::fnv::fnv1a;
 use crate::key::KeySource;
 use crate::limit::Limit;
 pub use error::PolicyError;
@@ -151,6 +152,14 @@ impl Policy {
         Ok(policy.named(name))
     }
 
+    /// A policy of these limits alone, for a runtime that decides and reads no policy file.
+    ///
+    /// # Errors
+    /// What is wrong with their number.
+    pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
+        file::PolicyForm::of_limits(limits).try_into()
+    }
+
     fn named(mut self, name: file::Name) -> Self {
         self.name = name.into();
         if let [only] = self.limits.as_mut_slice()
@@ -219,5 +228,19 @@ impl Policy {
     #[must_use]
     pub const fn placement(&self) -> Placement {
         self.placement
+    }
+
+    /// The name of the Durable Object that a key belongs to. No two policies share one: their
+    /// names have neither `:` nor `#` in them.
+    #[must_use]
+    pub fn object_name(&self, key: &str) -> String {
+        let name = &self.name;
+        match self.placement {
+            Placement::Key => alloc::format!("{name}:{key}"),
+            Placement::Shard(shards) => {
+                let shard = fnv1a(key.bytes()).checked_rem(shards.into()).unwrap_or(0);
+                alloc::format!("{name}#{shard}")
+            }
+        }
     }
 }

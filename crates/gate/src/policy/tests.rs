@@ -209,3 +209,14 @@ fn an_error_reads_as_one_line() {
          expected a whole number from 1 to 9007199254740991"
     );
 }
+
+#[test]
+fn a_key_belongs_to_one_object() {
+    let policies = Policies::parse(TOML).unwrap();
+    assert_eq!(policies.get("login").unwrap().object_name("user:1"), "login:user:1");
+    let api = policies.get("api").unwrap();
+    assert_eq!(api.object_name("user:1"), "api#11", "for ever: its state is there");
+    let shards: std::collections::BTreeSet<_> =
+        (0..1_000).map(|i| api.object_name(&i.to_string())).collect();
+    assert_eq!(shards.len(), 16);
+}

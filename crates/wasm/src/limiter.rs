@@ -1,0 +1,181 @@
+//! A table and its policy.
+
+use tidegate_gate::{
+    Cost, Decision, InvalidKey, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
+};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::failure::Failure;
+use crate::number::{from_quantity, to_quantity};
+use crate::policy;
+
+/// The states of many keys under one policy.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Limiter {
+    policy: Policy,
+    table: Table,
+    /// Boxed, as is `decision`: JavaScript keeps their addresses.
+    key: Box<[u8; MAX_KEY_BYTES]>,
+    /// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`.
+    decision: Box<[f64; 4]>,
+    failure: Option<Failure>,
+}
+
+#[wasm_bindgen]
+impl Limiter {
+    /// A limiter by the policy in `text`, or by the policy called `name` of the file in `text`.
+    /// `seed_high` and `seed_low` should be random.
+    ///
+    /// # Errors
+    /// An `Error` with a `code`, for a policy also with its `line`, `column` and `path`.
+    #[wasm_bindgen(constructor)]
+    pub fn new(
+        text: &str,
+        name: Option<String>,
+        max_keys: Option<f64>,
+        seed_high: u32,
+        seed_low: u32,
+    ) -> Result<Self, JsValue> {
+        let policy = policy::read(text, name.as_deref())?;
+        let max_keys = key_bound(&policy, max_keys)?;
+        let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
+        Ok(Self {
+            policy,
+            table: Table::new(max_keys, seed),
+            key: Box::new([0; MAX_KEY_BYTES]),
+            decision: Box::new([0.0; 4]),
+            failure: None,
+        })
+    }
+
+    /// Where JavaScript writes a key of up to [`max_key_bytes`](Self::max_key_bytes).
+    #[wasm_bindgen(js_name = keyAddress)]
+    pub fn key_address(&mut self) -> *mut u8 {
+        self.key.as_mut_ptr()
+    }
+
+    /// Where JavaScript reads the four numbers of the last decision.
+    #[wasm_bindgen(js_name = decisionAddress)]
+    pub fn decision_address(&mut self) -> *mut f64 {
+        self.decision.as_mut_ptr()
+    }
+
+    /// The longest key.
+    #[wasm_bindgen(js_name = maxKeyBytes)]
+    #[must_use]
+    pub fn max_key_bytes(&self) -> usize {
+        self.key.len()
+    }
+
+    /// What a request costs that does not say so itself.
+    #[wasm_bindgen(js_name = defaultCost)]
+    #[must_use]
+    pub fn default_cost(&self) -> f64 {
+        from_quantity(match self.policy.cost() {
+            Cost::Fixed(cost) | Cost::Header { default: cost, .. } => *cost,
+            _ => 1,
+        })
+    }
+
+    /// Whether the key of `key_bytes` bytes, written before, may pass. Without an answer
+    /// [`failure`](Self::failure) says why, and nothing has changed.
+    pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
+        match self.decide(key_bytes, cost, now) {
+            Ok(decision) => {
+                *self.decision = [
+                    decision.limit(),
+                    decision.remaining(),
+                    decision.retry_after().0,
+                    decision.reset_after().0,
+                ]
+                .map(from_quantity);
+                Some(decision.is_allowed())
+            }
+            Err(failure) => {
+                self.failure = Some(failure);
+                None
+            }
+        }
+    }
+
+    /// Why the last [`check`](Self::check) had no answer: an `Error` with a `code`.
+    pub fn failure(&mut self) -> JsValue {
+        self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
+    }
+
+    /// Forgets the keys whose state equals a fresh one at `now`.
+    ///
+    /// # Errors
+    /// A `RangeError` if `now` is no time.
+    pub fn sweep(&mut self, now: f64) -> Result<(), JsValue> {
+        self.table.sweep(&self.policy, timestamp(now)?);
+        Ok(())
+    }
+
+    /// How many keys are in use.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.table.len()
+    }
+
+    fn decide(&mut self, key_bytes: usize, cost: f64, now: f64) -> Result<Decision, Failure> {
+        let cost = to_quantity(cost).ok_or(Failure::Number {
+            field: "cost",
+            code: "INVALID_COST",
+            found: cost,
+            least: 0,
+            most: MAX_QUANTITY,
+        })?;
+        let now = timestamp(now)?;
+        let key = match self.key.get(..key_bytes) {
+            None | Some([]) => return Err(Failure::Key(InvalidKey { bytes: key_bytes })),
+            Some(key) => str::from_utf8(key).map_err(|_| Failure::KeyEncoding)?,
+        };
+        self.table.decide(&self.policy, key, now, cost).map_err(Failure::Table)
+    }
+}
+
+/// The memory that the addresses of a [`Limiter`] point into.
+#[wasm_bindgen(js_name = moduleMemory)]
+#[must_use]
+pub fn module_memory() -> JsValue {
+    wasm_bindgen::memory()
+}
+
+fn timestamp(now: f64) -> Result<Timestamp, Failure> {
+    to_quantity(now).map(Timestamp).ok_or(Failure::Number {
+        field: "now",
+        code: "INVALID_NOW",
+        found: now,
+        least: 0,
+        most: MAX_QUANTITY,
+    })
+}
+
+const DEFAULT_MAX_KEYS: usize = 1_000_000;
+
+/// What the keys of one limiter may take at the worst, of the 4 GiB that WebAssembly has: running
+/// out of them would end the whole module.
+const MOST_BYTES: usize = 3 << 30;
+
+/// What a key takes beside itself and its state: its place in a table that has just doubled, the
+/// half from before that, and the allocator's own.
+const BYTES_BESIDE: usize = 144;
+
+fn key_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {
+    let worst = policy.words().saturating_mul(8).saturating_add(MAX_KEY_BYTES + BYTES_BESIDE);
+    let most = MOST_BYTES.checked_div(worst).unwrap_or(1);
+    let Some(given) = given else { return Ok(DEFAULT_MAX_KEYS.min(most)) };
+    to_quantity(given)
+        .and_then(|max_keys| usize::try_from(max_keys).ok())
+        .filter(|max_keys| (1..=most).contains(max_keys))
+        .ok_or(Failure::Number {
+            field: "maxKeys",
+            code: "INVALID_OPTION",
+            found: given,
+            least: 1,
+            most: u64::try_from(most).unwrap_or(MAX_QUANTITY),
+        })
+}

@@ -1,0 +1,73 @@
+//! Asks the objects that the keys belong to.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use tidegate_gate::http::{Check, Outcome, Plan};
+use tidegate_gate::{Policies, Policy};
+use worker::{Env, Method, Request, RequestInit};
+
+use crate::keys::{Ask, Asked, Question};
+
+/// The checks of one object, by their places in the plan.
+type Group<'a> = (&'a Policy, Vec<usize>);
+
+/// Decides all checks: one request to each object, which keeps the order of its checks.
+pub(crate) async fn decide(policies: &Policies, plan: &Plan, env: &Env) -> Vec<Outcome> {
+    let honour_time = honours_caller_time(env);
+    let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
+    for (place, check) in plan.checks.iter().enumerate() {
+        if let Some(policy) = policies.all().get(check.policy) {
+            let name = policy.object_name(&check.key);
+            groups.entry(name).or_insert((policy, Vec::new())).1.push(place);
+        }
+    }
+    let answers = join_all(groups.into_iter().map(async |(object, (policy, places))| {
+        let questions = places
+            .iter()
+            .filter_map(|&place| plan.checks.get(place))
+            .map(|check| question(check, honour_time))
+            .collect();
+        let answered = ask(env, &object, &Ask { policy: policy.name().into(), questions }).await;
+        let outcomes = answered
+            .unwrap_or_else(|error| vec![Err(format!("durable object: {error}")); places.len()]);
+        (places, outcomes)
+    }))
+    .await;
+
+    let unanswered = Outcome::Unavailable("durable object: it did not answer".into());
+    let mut outcomes = vec![unanswered; plan.checks.len()];
+    for (places, answers) in answers {
+        for (place, answer) in places.into_iter().zip(answers) {
+            if let Some(outcome) = outcomes.get_mut(place) {
+                *outcome = match answer {
+                    Ok(verdict) => Outcome::Decided(verdict.into()),
+                    Err(reason) => Outcome::Unavailable(reason),
+                };
+            }
+        }
+    }
+    outcomes
+}
+
+/// Whether the times that callers give are believed: in a test environment alone.
+fn honours_caller_time(env: &Env) -> bool {
+    env.var("TIDEGATE_TRUST_CALLER_TIME").is_ok_and(|value| value.to_string() == "true")
+}
+
+fn question(check: &Check, honour_time: bool) -> Question {
+    Question {
+        key: check.key.clone(),
+        cost: check.cost,
+        now_us: check.now.filter(|_| honour_time).map(|now| now.0),
+    }
+}
+
+async fn ask(env: &Env, object: &str, ask: &Ask) -> worker::Result<Vec<Asked>> {
+    let stub = env.durable_object("KEYS")?.get_by_name(object)?;
+    let mut init = RequestInit::new();
+    init.with_method(Method::Post).with_body(Some(serde_json::to_string(ask)?.into()));
+    let request = Request::new_with_init("http://keys/", &init)?;
+    let text = stub.fetch_with_request(request).await?.text().await?;
+    Ok(serde_json::from_str(&text)?)
+}

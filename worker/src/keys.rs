@@ -1,0 +1,200 @@
+//! The Durable Object: the states of the keys that belong to it.
+//!
+//! A decision is made in memory and a grant is written before its response leaves (the output gate
+//! holds the response until the write is durable), so an object that is evicted or restarted never
+//! grants twice. A refusal writes nothing: what it leaves in memory is only the newest time seen.
+//! The alarm deletes what has expired.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use tidegate_gate::http::VerdictForm;
+use tidegate_gate::{Micros, Policy, Timestamp, blob};
+use worker::{
+    Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, durable_object,
+};
+
+use crate::policies::policies;
+
+/// What the Worker asks of an object.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Ask {
+    pub(crate) policy: String,
+    pub(crate) questions: Vec<Question>,
+}
+
+/// One check; its cost and key have been validated.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Question {
+    pub(crate) key: String,
+    pub(crate) cost: u64,
+    /// Instead of the object's own time. The Worker passes it on in a test environment alone.
+    pub(crate) now_us: Option<u64>,
+}
+
+/// The answer to a question, or why there is none.
+pub(crate) type Asked = std::result::Result<VerdictForm, String>;
+
+/// States held in memory beside storage; past so many all are read anew.
+const MAX_CACHED: usize = 10_000;
+
+/// The states of the keys that belong to one object.
+#[durable_object(alarm)]
+pub struct Keys {
+    state: State,
+    words: RefCell<HashMap<String, Vec<u64>>>,
+    table_made: Cell<bool>,
+    alarm_set: Cell<bool>,
+}
+
+impl DurableObject for Keys {
+    fn new(state: State, _env: Env) -> Self {
+        Self {
+            state,
+            words: RefCell::default(),
+            table_made: Cell::new(false),
+            alarm_set: Cell::new(false),
+        }
+    }
+
+    async fn fetch(&self, mut request: Request) -> Result<Response> {
+        let ask: Ask = request.json().await?;
+        let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one for the event
+        let policy = policies().and_then(|policies| {
+            policies.get(&ask.policy).ok_or_else(|| format!("no policy {:?}", ask.policy))
+        });
+        let mut idle_after: Option<Micros> = None;
+        let mut answers: Vec<Asked> = Vec::with_capacity(ask.questions.len());
+        for question in &ask.questions {
+            let now = question.now_us.map_or(clock, Timestamp);
+            let decided = policy.clone().and_then(|policy| self.decide(policy, question, now));
+            answers.push(decided.map(|(verdict, written)| {
+                // a given time says nothing about when this object's own clock gets there
+                if question.now_us.is_none() {
+                    idle_after = idle_after.max(written);
+                }
+                verdict
+            }));
+        }
+        if let Some(idle_after) = idle_after {
+            self.set_alarm(idle_after).await?;
+        }
+        Response::from_json(&answers)
+    }
+
+    async fn alarm(&self) -> Result<Response> {
+        self.alarm_set.set(false);
+        self.make_table()?;
+        let now = millis(Date::now().as_millis());
+        let sql = self.state.storage().sql();
+        sql.exec("DELETE FROM states WHERE expires_ms <= ?", Some(vec![now.into()]))?;
+        let next = sql.exec("SELECT MIN(expires_ms) FROM states", None)?;
+        match next.raw().next().transpose()?.as_deref() {
+            Some([SqlStorageValue::Integer(at)]) => {
+                let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
+                self.set_alarm(Micros(wait.saturating_mul(1_000))).await?;
+            }
+            Some([SqlStorageValue::Float(at)]) => {
+                return Err(format!("expires_ms: found {at}, which is no whole number").into());
+            }
+            _ => {
+                self.table_made.set(false);
+                self.state.storage().delete_all().await?; // an empty database still costs
+            }
+        }
+        self.words.borrow_mut().clear();
+        Response::empty()
+    }
+}
+
+impl Keys {
+    /// The verdict, and after a write for how long its row is needed.
+    fn decide(
+        &self,
+        policy: &Policy,
+        question: &Question,
+        now: Timestamp,
+    ) -> std::result::Result<(VerdictForm, Option<Micros>), String> {
+        let name = blob::name(policy, &question.key);
+        let mut cache = self.words.borrow_mut();
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        if !cache.contains_key(&name) {
+            let words = self.read(policy, &name)?;
+            cache.insert(name.clone(), words);
+        }
+        let words = cache.get_mut(&name).ok_or("the cache lost a state")?;
+        let verdict = policy
+            .decide_and_explain(words, now, question.cost)
+            .map_err(|error| error.to_string())?;
+        if !verdict.decision.is_allowed() || question.cost == 0 {
+            return Ok((VerdictForm::from(&verdict), None));
+        }
+        let idle_after = policy.time_to_live(words, now);
+        if let Err(error) = self.write(&name, &blob::encode(policy, words), now, idle_after) {
+            cache.remove(&name); // memory must not be ahead of what is stored
+            return Err(error.to_string());
+        }
+        Ok((VerdictForm::from(&verdict), Some(idle_after)))
+    }
+
+    fn read(&self, policy: &Policy, name: &str) -> std::result::Result<Vec<u64>, String> {
+        let rows = || -> Result<Option<Vec<SqlStorageValue>>> {
+            self.make_table()?;
+            let sql = self.state.storage().sql();
+            let cursor =
+                sql.exec("SELECT blob FROM states WHERE name = ?", Some(vec![name.into()]))?;
+            cursor.raw().next().transpose()
+        };
+        match rows().map_err(|error| error.to_string())?.as_deref() {
+            None => Ok(vec![0; policy.words()]),
+            Some([SqlStorageValue::Blob(bytes)]) => {
+                blob::decode(policy, bytes).map_err(|error| error.to_string())
+            }
+            Some(_) => Err("stored state: it is no blob".into()),
+        }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8], now: Timestamp, idle_after: Micros) -> Result<()> {
+        self.make_table()?;
+        let expires = millis(now.saturating_add(idle_after).0.div_ceil(1_000));
+        self.state.storage().sql().exec(
+            "INSERT OR REPLACE INTO states (name, blob, expires_ms) VALUES (?, ?, ?)",
+            Some(vec![name.into(), SqlStorageValue::Blob(bytes.to_vec()), expires.into()]),
+        )?;
+        Ok(())
+    }
+
+    fn make_table(&self) -> Result<()> {
+        if !self.table_made.get() {
+            self.state.storage().sql().exec(
+                "CREATE TABLE IF NOT EXISTS states \
+                 (name TEXT PRIMARY KEY, blob BLOB NOT NULL, expires_ms INTEGER NOT NULL) \
+                 WITHOUT ROWID",
+                None,
+            )?;
+            self.table_made.set(true);
+        }
+        Ok(())
+    }
+
+    /// One alarm at a time: setting it is billed as a row written.
+    async fn set_alarm(&self, after: Micros) -> Result<()> {
+        if self.alarm_set.replace(true) {
+            return Ok(());
+        }
+        if self.state.storage().get_alarm().await?.is_none() {
+            // at least 1 ms ahead: one set to now within the handler may be lost (workerd#6866)
+            let offset = millis(after.as_millis_ceil().max(1));
+            self.state.storage().set_alarm(offset).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Milliseconds as SQLite and alarms take them.
+fn millis(millis: u64) -> i64 {
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
