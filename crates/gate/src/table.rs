@@ -107,7 +107,30 @@ impl Table {
         now: Timestamp,
         cost: u64,
     ) -> Result<Decision, TableError> {
-        self.with_state(policy, key, now, cost, |words| policy.decide(words, now, cost))
+        self.decide_hashed(policy, self.hasher.hash_one(key), key, now, cost)
+    }
+
+    /// The hash of a key in a table of that seed, for who needs it to choose among tables.
+    #[must_use]
+    #[inline]
+    pub fn hash(seed: u64, key: &str) -> u64 {
+        FixedState::with_seed(seed).hash_one(key)
+    }
+
+    /// [`decide`](Self::decide), given the key's [`hash`](Self::hash).
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    #[inline]
+    pub fn decide_hashed(
+        &mut self,
+        policy: &Policy,
+        hash: u64,
+        key: &str,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Decision, TableError> {
+        self.with_state(policy, hash, key, now, cost, |words| policy.decide(words, now, cost))
     }
 
     /// [`Policy::decide_and_explain`] on the key's state.
@@ -121,7 +144,10 @@ impl Table {
         now: Timestamp,
         cost: u64,
     ) -> Result<Verdict, TableError> {
-        self.with_state(policy, key, now, cost, |words| policy.decide_and_explain(words, now, cost))
+        let hash = self.hasher.hash_one(key);
+        self.with_state(policy, hash, key, now, cost, |words| {
+            policy.decide_and_explain(words, now, cost)
+        })
     }
 
     /// The words of a key in use.
@@ -141,12 +167,12 @@ impl Table {
     fn with_state<T>(
         &mut self,
         policy: &Policy,
+        hash: u64,
         key: &str,
         now: Timestamp,
         cost: u64,
         decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
     ) -> Result<T, TableError> {
-        let hash = self.hasher.hash_one(key);
         if let Some(entry) = self.entries.find_mut(hash, |entry| *entry.key == *key) {
             return Ok(decide(&mut entry.words)?);
         }

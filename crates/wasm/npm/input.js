@@ -1,4 +1,5 @@
-// Reads what callers pass in, as far as only JavaScript can tell: the rest is WebAssembly's.
+// What callers pass in, as far as only JavaScript can tell what it is. Ranges and contents are
+// checked in WebAssembly.
 
 /** An error with a stable `code`. */
 export function coded(Type, code, message) {
@@ -9,31 +10,23 @@ export function wrongType(field, code, found, allowed) {
   return coded(TypeError, code, `\`${field}\`: found ${kindOf(found)}, allowed is ${allowed}`);
 }
 
-/** The policy as text: TOML or JSON as it stands, an object as JSON. */
+/** The policy as text: a string as it stands, an object as JSON. */
 export function policyText(policy) {
   if (typeof policy === "string") return policy;
-  if (typeof policy === "object" && policy !== null && !Array.isArray(policy)) {
-    return JSON.stringify(policy, showWhatJsonDrops);
-  }
+  const text = toJson(policy);
+  if (text?.startsWith("{")) return text;
   throw wrongType("policy", "INVALID_POLICY", policy, "an object, or a string of TOML or JSON");
 }
-
-/** JSON would turn NaN into null or leave a function out, and so mean a default. */
-function showWhatJsonDrops(_field, value) {
-  const dropped = typeof value === "number" ? !Number.isFinite(value) : !JSON_TYPES.has(typeof value);
-  return dropped ? String(value) : value;
-}
-
-const JSON_TYPES = new Set(["string", "boolean", "object", "undefined"]);
 
 export function readOptions(options) {
   if (typeof options !== "object" || options === null) {
     throw wrongType("options", "INVALID_OPTION", options, "an object");
   }
-  const { policy, maxKeys, ...unknown } = options;
-  const [misspelt] = Object.keys(unknown);
-  if (misspelt !== undefined) {
-    throw coded(TypeError, "INVALID_OPTION", `\`options\`: found \`${misspelt}\`, allowed are \`policy\` and \`maxKeys\``);
+  const { policy, maxKeys, ...others } = options;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) {
+    const message = `\`options\`: found \`${unknown}\`, allowed are \`policy\` and \`maxKeys\``;
+    throw coded(TypeError, "INVALID_OPTION", message);
   }
   if (policy !== undefined && typeof policy !== "string") {
     throw wrongType("options.policy", "INVALID_OPTION", policy, "a string");
@@ -44,8 +37,27 @@ export function readOptions(options) {
   return { name: policy, maxKeys };
 }
 
+function toJson(value) {
+  try {
+    return JSON.stringify(value, keepWhatJsonDrops);
+  } catch (cause) {
+    throw coded(TypeError, "INVALID_POLICY", `\`policy\`: ${cause.message}`);
+  }
+}
+
+/**
+ * JSON writes NaN as null and leaves functions out, and either would be read as "not given". As
+ * text they are refused where they stand.
+ */
+function keepWhatJsonDrops(_field, value) {
+  const dropped = typeof value === "number" ? !Number.isFinite(value) : UNKNOWN_TO_JSON.has(typeof value);
+  return dropped ? String(value) : value;
+}
+
 function kindOf(value) {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return "an array";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }
+
+const UNKNOWN_TO_JSON = new Set(["bigint", "function", "symbol"]);

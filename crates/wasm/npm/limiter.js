@@ -7,19 +7,20 @@ const utf8 = new TextEncoder();
 export class Limiter {
   #native;
   #defaultCost;
-  // Views of the module's memory; growing it detaches them.
+  // Views of the module's memory, made anew whenever its growth has detached them.
   #key = new Uint8Array();
   #decision = new Float64Array();
 
   constructor(policy, options = {}) {
+    const text = policyText(policy);
+    const written = typeof policy === "string";
     const { name, maxKeys } = readOptions(options);
     const [seedHigh, seedLow] = crypto.getRandomValues(new Uint32Array(2));
-    this.#native = new Native(policyText(policy), name, maxKeys, seedHigh, seedLow);
+    this.#native = new Native(text, written, name, maxKeys, seedHigh, seedLow);
     this.#defaultCost = this.#native.defaultCost();
   }
 
   check(key, cost = this.#defaultCost, now = clock()) {
-    if (typeof cost !== "number") throw wrongType("cost", "INVALID_COST", cost, "a number");
     return this.#decide(key, cost, now);
   }
 
@@ -28,12 +29,12 @@ export class Limiter {
   }
 
   sweep(now = clock()) {
-    if (typeof now !== "number") throw wrongType("now", "INVALID_NOW", now, "a number");
-    this.#living().sweep(now);
+    requireNumber("now", "INVALID_NOW", now);
+    this.#inUse().sweep(now);
   }
 
   get size() {
-    return this.#living().size();
+    return this.#inUse().size();
   }
 
   free() {
@@ -47,11 +48,12 @@ export class Limiter {
 
   #decide(key, cost, now) {
     if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-    if (typeof now !== "number") throw wrongType("now", "INVALID_NOW", now, "a number");
-    const native = this.#living();
+    requireNumber("cost", "INVALID_COST", cost);
+    requireNumber("now", "INVALID_NOW", now);
+    const native = this.#inUse();
     const allowed = native.check(this.#writeKey(key), cost, now);
     if (allowed === undefined) throw native.failure();
-    if (this.#decision.length === 0) this.#view();
+    if (this.#decision.length === 0) this.#view(); // a new key may have grown the memory
     const numbers = this.#decision;
     return Object.freeze({
       allowed,
@@ -62,10 +64,8 @@ export class Limiter {
     });
   }
 
-  #living() {
-    if (this.#native === undefined) {
-      throw coded(Error, "FREED", "the limiter has been freed");
-    }
+  #inUse() {
+    if (this.#native === undefined) throw coded(Error, "FREED", "the limiter has been freed");
     return this.#native;
   }
 
@@ -75,30 +75,35 @@ export class Limiter {
     this.#decision = new Float64Array(buffer, this.#native.decisionAddress(), 4);
   }
 
-  /** Returns the key's length in bytes, also of one that is too long to be written. */
+  /** Returns the length of the key in bytes, which is all that is needed of one that is too long. */
   #writeKey(key) {
     if (this.#key.length === 0) this.#view();
-    const view = this.#key;
-    const length = key.length;
-    if (length > view.length) return utf8.encode(key).length;
-    for (let at = 0; at < length; at++) {
+    const bytes = this.#key;
+    if (key.length > bytes.length) return utf8.encode(key).length;
+    for (let at = 0; at < key.length; at++) {
       const unit = key.charCodeAt(at);
       if (unit > 0x7f) return this.#writeUnicode(key);
-      view[at] = unit;
+      bytes[at] = unit;
     }
-    return length;
+    return key.length;
   }
 
   #writeUnicode(key) {
     if (!key.isWellFormed()) {
-      // each would be encoded as U+FFFD, and different keys would be counted as one
-      throw coded(RangeError, "INVALID_KEY", "`key`: found a lone surrogate, allowed is Unicode text");
+      // every lone surrogate is encoded alike, so that different keys would be counted as one
+      const message = "`key`: found a lone surrogate, allowed is well-formed Unicode";
+      throw coded(RangeError, "INVALID_KEY", message);
     }
     const { read, written } = utf8.encodeInto(key, this.#key);
     return read === key.length ? written : utf8.encode(key).length;
   }
 }
 
+function requireNumber(field, code, value) {
+  if (typeof value !== "number") throw wrongType(field, code, value, "a number");
+}
+
+/** Microseconds since the Unix epoch. */
 function clock() {
   return Math.floor(Date.now() * 1000);
 }

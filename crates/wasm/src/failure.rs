@@ -22,6 +22,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    pub(crate) fn without_line(self) -> Self {
+        match self {
+            Self::Policy(error) => Self::Policy(PolicyError { line: 0, column: 0, ..error }),
+            other => other,
+        }
+    }
+
     const fn code(&self) -> &'static str {
         match self {
             Self::Policy(_) => "INVALID_POLICY",
@@ -29,8 +36,7 @@ impl Failure {
             Self::Number { code, .. } => code,
             Self::Key(_) | Self::KeyEncoding => "INVALID_KEY",
             Self::Table(TableError::Cost(_)) => "COST_EXCEEDS_CAPACITY",
-            Self::Table(TableError::Full { .. }) => "TABLE_FULL",
-            Self::Table(_) => "TABLE_FAILED",
+            Self::Table(_) => "TABLE_FULL",
         }
     }
 

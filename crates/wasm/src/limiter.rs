@@ -26,19 +26,22 @@ pub struct Limiter {
 #[wasm_bindgen]
 impl Limiter {
     /// A limiter by the policy in `text`, or by the policy called `name` of the file in `text`.
-    /// `seed_high` and `seed_low` should be random.
+    /// `written` says whether somebody wrote that text, so that its lines mean something to them.
+    /// The seeds should be random.
     ///
     /// # Errors
     /// An `Error` with a `code`, for a policy also with its `line`, `column` and `path`.
     #[wasm_bindgen(constructor)]
     pub fn new(
         text: &str,
+        written: bool,
         name: Option<String>,
         max_keys: Option<f64>,
         seed_high: u32,
         seed_low: u32,
     ) -> Result<Self, JsValue> {
-        let policy = policy::read(text, name.as_deref())?;
+        let policy = policy::read(text, name.as_deref())
+            .map_err(|failure| if written { failure } else { failure.without_line() })?;
         let max_keys = key_bound(&policy, max_keys)?;
         let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
         Ok(Self {
@@ -172,7 +175,7 @@ fn key_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {
         .and_then(|max_keys| usize::try_from(max_keys).ok())
         .filter(|max_keys| (1..=most).contains(max_keys))
         .ok_or(Failure::Number {
-            field: "maxKeys",
+            field: "options.maxKeys",
             code: "INVALID_OPTION",
             found: given,
             least: 1,

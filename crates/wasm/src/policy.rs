@@ -18,9 +18,9 @@ pub(crate) fn read(text: &str, name: Option<&str>) -> Result<Policy, Failure> {
     }
 }
 
-/// Whether the fault lies where only a file has anything.
+/// Whether the fault lies where only a policy file has anything.
 fn is_of_file(error: &PolicyError) -> bool {
-    error.path.split('.').next() == Some("policies")
+    matches!(error.path.split('.').next(), Some("auth" | "policies"))
 }
 
 fn choose(file: &Policies, name: Option<&str>) -> Result<Policy, Failure> {

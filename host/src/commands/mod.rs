@@ -1,0 +1,55 @@
+//! One module for each command.
+
+pub(crate) mod check;
+pub(crate) mod parity;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod serve;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use tidegate::gate::Policies;
+use tidegate::store::{Redis, RedisOptions, Store};
+
+/// The policy file, as every command takes it.
+#[derive(clap::Args)]
+pub(crate) struct PolicyFile {
+    /// The policy file, TOML or JSON
+    #[arg(long = "policies", value_name = "FILE", default_value = "policies.toml")]
+    file: PathBuf,
+}
+
+impl PolicyFile {
+    /// Its text too: a Worker is given that.
+    pub(crate) fn read(&self) -> Result<(Policies, String)> {
+        let file = self.file.display();
+        let text = fs::read_to_string(&self.file).with_context(|| {
+            format!("{file}: the policy file cannot be read (another one: --policies FILE)")
+        })?;
+        let policies = Policies::parse(&text).with_context(|| file.to_string())?;
+        Ok((policies, text))
+    }
+}
+
+/// A store in memory, or in the Redis at `url`.
+pub(crate) fn store(
+    policies: &Policies,
+    redis: Option<&str>,
+    deadline: Duration,
+    max_keys: usize,
+) -> Result<Store> {
+    let Some(url) = redis else { return Ok(Store::memory(policies, max_keys)) };
+    let options = RedisOptions { deadline, ..RedisOptions::default() };
+    Ok(Store::Redis(Redis::new(url, options).with_context(|| format!("--redis {url}"))?))
+}
+
+/// A bar on standard error; none where that is no terminal.
+pub(crate) fn progress(what: &Path, template: &str) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(template)?);
+    bar.set_message(what.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    Ok(bar)
+}

@@ -1,0 +1,157 @@
+//! `tidegate parity`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use tidegate::gate::Policies;
+use tidegate::gate::http::DecisionForm;
+use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
+
+use super::PolicyFile;
+use super::replay::{Servers, decide};
+use super::report::Report;
+
+/// How many differences are shown.
+const SHOWN: usize = 5;
+const CHUNK: usize = 2_000;
+
+/// Replay a trace on every backend and compare the decisions line by line
+#[derive(clap::Args)]
+#[command(after_help = "\
+Starts a Redis and a workerd of its own where none is given. Needs what `cargo xtask build` makes:
+the Worker and the guest. Exit code: 0 all agree, 1 they differ, 2 an error.
+
+Example:
+  tidegate parity access.log.gz --policy api")]
+pub(crate) struct Arguments {
+    /// The trace, as `tidegate replay` takes it
+    file: PathBuf,
+    #[command(flatten)]
+    policies: PolicyFile,
+    #[command(flatten)]
+    servers: Servers,
+    /// For lines that name no policy; may be left out if there is only one
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+}
+
+type Decisions = Vec<Option<DecisionForm>>;
+
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (policies, text) = arguments.policies.read()?;
+    let lines = read(&arguments, &policies)?;
+    let target = arguments.servers.target(text);
+    let mut all: Vec<Decisions> = Vec::new();
+    for kind in BackendKind::ALL {
+        let started = Instant::now();
+        let decisions = replay(kind, &policies, &target, &lines).await?;
+        println!("{kind:<9} {} decisions in {:.1?}", decisions.len(), started.elapsed());
+        all.push(decisions);
+    }
+    let [memory, others @ ..] = all.as_slice() else { anyhow::bail!("no backend") };
+    let mut report = Report::default();
+    for (line, decision) in lines.iter().zip(memory) {
+        report.add(line, decision.as_ref());
+    }
+    let summary = report.text(&policies, std::time::Duration::ZERO);
+    println!("{}", summary.lines().next().unwrap_or_default());
+    let mismatches = compare(&policies, &target, &lines, memory, others).await?;
+    let names = BackendKind::ALL.map(|kind| kind.to_string()).join(", ");
+    println!("mismatches {mismatches} of {} across {names}", lines.len());
+    Ok(if mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn read(arguments: &Arguments, policies: &Policies) -> Result<Vec<Line>> {
+    let bar = super::progress(&arguments.file, "{msg} [{bar:40}] {bytes}/{total_bytes}")?;
+    let policy = arguments.policy.as_deref();
+    let mut trace = Trace::open(&arguments.file, policies, policy, &bar)?;
+    let mut lines = Vec::new();
+    while let Some(line) =
+        trace.next_line().with_context(|| arguments.file.display().to_string())?
+    {
+        lines.push(line);
+    }
+    bar.finish_and_clear();
+    Ok(lines)
+}
+
+async fn replay(
+    kind: BackendKind,
+    policies: &Policies,
+    target: &Target,
+    lines: &[Line],
+) -> Result<Decisions> {
+    let mut backend = Backend::start(kind, policies, target).await.context(kind)?;
+    let bar = ProgressBar::new(u64::try_from(lines.len())?).with_style(
+        indicatif::ProgressStyle::with_template(
+            "{msg:9} [{bar:40}] {pos}/{len} {per_sec} (eta {eta})",
+        )?,
+    );
+    bar.set_message(kind.to_string());
+    let mut decisions = Vec::with_capacity(lines.len());
+    for chunk in lines.chunks(CHUNK) {
+        decisions.extend(decide(&mut backend, policies, chunk).await.context(kind)?);
+        bar.inc(u64::try_from(chunk.len())?);
+    }
+    bar.finish_and_clear();
+    backend.clean_up(policies).await.context(kind)?;
+    Ok(decisions)
+}
+
+/// The number of lines on which not all say what memory says; the first of them are shown.
+async fn compare(
+    policies: &Policies,
+    target: &Target,
+    lines: &[Line],
+    memory: &Decisions,
+    others: &[Decisions],
+) -> Result<u64> {
+    let mut mismatches = 0_u64;
+    let mut shown = 0;
+    for (number, (line, expected)) in lines.iter().zip(memory).enumerate() {
+        let differs = |decisions: &Decisions| decisions.get(number) != Some(expected);
+        if !others.iter().any(differs) {
+            continue;
+        }
+        mismatches += 1;
+        let Ok(event) = line else { continue };
+        if shown < SHOWN {
+            shown += 1;
+            println!("line {}: {event:?}", number + 1);
+            let before = lines.get(..number).unwrap_or_default();
+            show(policies, target, before, event, BackendKind::Memory, expected.as_ref()).await?;
+            for (kind, decisions) in BackendKind::ALL.into_iter().skip(1).zip(others) {
+                if differs(decisions) {
+                    let found = decisions.get(number).and_then(Option::as_ref);
+                    show(policies, target, before, event, kind, found).await?;
+                }
+            }
+        }
+    }
+    Ok(mismatches)
+}
+
+/// What a backend said, and the state it said it on: the key's lines before, replayed once more.
+async fn show(
+    policies: &Policies,
+    target: &Target,
+    before: &[Line],
+    event: &Event,
+    kind: BackendKind,
+    decision: Option<&DecisionForm>,
+) -> Result<()> {
+    let mut backend = Backend::start(kind, policies, target).await?;
+    let same_key = |other: &&Event| other.policy == event.policy && other.key == event.key;
+    let events: Vec<Event> =
+        before.iter().filter_map(|line| line.as_ref().ok()).filter(same_key).cloned().collect();
+    backend.decide(policies, &events).await?;
+    println!("  {kind:<9} state {}", backend.state(policies, event).await?);
+    match decision {
+        Some(decision) => println!("  {kind:<9} says  {}", serde_json::to_string(decision)?),
+        None => println!("  {kind:<9} says  nothing"),
+    }
+    backend.clean_up(policies).await
+}

@@ -1,0 +1,155 @@
+//! `tidegate replay`
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tidegate::gate::Policies;
+use tidegate::gate::http::DecisionForm;
+use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
+
+use super::PolicyFile;
+use super::report::Report;
+
+/// Lines decided at a time: enough to fill a round trip, few enough to hold.
+const CHUNK: usize = 1_000;
+
+/// Replay a recorded trace against a policy
+#[derive(clap::Args)]
+#[command(after_help = "\
+FILE, plain or gzip, is an access log in common or combined format (key = client address, time =
+the line's own, in the file's order even where it goes backwards), or newline-delimited JSON:
+  {\"t_us\":1431857103000000,\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1}
+
+Examples:
+  tidegate replay access.log.gz --policy api
+  tidegate replay trace.jsonl --backend redis --decisions decisions.jsonl")]
+pub(crate) struct Arguments {
+    /// The trace
+    file: PathBuf,
+    #[command(flatten)]
+    policies: PolicyFile,
+    #[command(flatten)]
+    servers: Servers,
+    /// For lines that name no policy; may be left out if there is only one
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Where to decide
+    #[arg(long, default_value = "memory")]
+    backend: BackendKind,
+    /// Write the decision on each line to this file, as JSON
+    #[arg(long, value_name = "OUT")]
+    decisions: Option<PathBuf>,
+}
+
+/// Servers that run already.
+#[derive(clap::Args)]
+pub(crate) struct Servers {
+    /// This Redis, instead of one started for the replay
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// This Worker, instead of one started for the replay; it must honour the times given to it
+    #[arg(long, value_name = "URL")]
+    worker: Option<String>,
+    /// The Worker's bearer token
+    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl Servers {
+    pub(crate) fn target(self, policies: String) -> Target {
+        Target { policies, redis: self.redis, worker: self.worker, token: self.token }
+    }
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (policies, text) = arguments.policies.read()?;
+    let bar = super::progress(
+        &arguments.file,
+        "{msg} [{bar:40}] {bytes}/{total_bytes} {elapsed} (eta {eta})",
+    )?;
+    let policy = arguments.policy.as_deref();
+    let mut trace = Trace::open(&arguments.file, &policies, policy, &bar)?;
+    let mut out = match &arguments.decisions {
+        Some(path) => {
+            let file =
+                File::create(path).with_context(|| format!("--decisions {}", path.display()))?;
+            Some(BufWriter::new(file))
+        }
+        None => None,
+    };
+    let target = arguments.servers.target(text);
+    let mut backend = Backend::start(arguments.backend, &policies, &target).await?;
+    let started = Instant::now();
+    let mut report = Report::default();
+    loop {
+        let lines = read_chunk(&mut trace).with_context(|| arguments.file.display().to_string())?;
+        if lines.is_empty() {
+            break;
+        }
+        let decisions = decide(&mut backend, &policies, &lines).await?;
+        for (line, decision) in lines.iter().zip(&decisions) {
+            report.add(line, decision.as_ref());
+            if let Some(out) = &mut out {
+                write_decision(out, line, decision.as_ref())?;
+            }
+        }
+    }
+    if let Some(mut out) = out {
+        out.flush()?;
+    }
+    bar.finish_and_clear();
+    print!("{}", report.text(&policies, started.elapsed()));
+    backend.clean_up(&policies).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_chunk(trace: &mut Trace<'_>) -> std::io::Result<Vec<Line>> {
+    let mut lines = Vec::with_capacity(CHUNK);
+    while lines.len() < CHUNK
+        && let Some(line) = trace.next_line()?
+    {
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// The decision on each line; `None` for those that could not be read.
+pub(crate) async fn decide(
+    backend: &mut Backend,
+    policies: &Policies,
+    lines: &[Line],
+) -> Result<Vec<Option<DecisionForm>>> {
+    let events: Vec<Event> = lines.iter().filter_map(|line| line.as_ref().ok()).cloned().collect();
+    let mut decisions = backend.decide(policies, &events).await?.into_iter();
+    Ok(lines.iter().map(|line| line.as_ref().ok().and_then(|_| decisions.next())).collect())
+}
+
+fn write_decision(
+    out: &mut impl Write,
+    line: &Line,
+    decision: Option<&DecisionForm>,
+) -> Result<()> {
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Form<'a> {
+        Decided { allowed: bool, remaining: u64, retry_after_us: u64, reset_after_us: u64 },
+        Unreadable { error: &'a str },
+    }
+    let form = match (line, decision) {
+        (Ok(_), Some(decision)) => Form::Decided {
+            allowed: decision.allowed,
+            remaining: decision.remaining,
+            retry_after_us: decision.retry_after_us,
+            reset_after_us: decision.reset_after_us,
+        },
+        (Ok(_), None) => Form::Unreadable { error: "no decision" },
+        (Err(reason), _) => Form::Unreadable { error: reason },
+    };
+    serde_json::to_writer(&mut *out, &form)?;
+    Ok(out.write_all(b"\n")?)
+}

@@ -1,0 +1,90 @@
+//! `tidegate serve`
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tidegate::gate::http::Access;
+use tidegate::serve::{Service, serve};
+use tidegate::store::Store;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::PolicyFile;
+
+/// Serve the decision API over HTTP
+#[derive(clap::Args)]
+#[command(after_help = "\
+Calls: POST /v1/check, GET /v1/gate?policy=…&key=…, GET /healthz.
+
+Examples:
+  tidegate serve
+  TIDEGATE_TOKEN=secret tidegate serve --listen 0.0.0.0:8080 --redis redis://127.0.0.1:6379
+  curl http://127.0.0.1:8080/v1/check -d '{\"policy\":\"login\",\"key\":\"user:42\"}'")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    policies: PolicyFile,
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Keep states in this Redis instead of in memory
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// How long Redis may take, in ms; after that the policy's `on_error` decides
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    redis_deadline: u64,
+    /// How many keys of each policy memory may hold
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    max_keys: usize,
+    /// The bearer token that callers must bring
+    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (policies, _) = arguments.policies.read()?;
+    let access = match Access::new(&policies, arguments.token) {
+        // only this machine can ask: as safe as the machine
+        Access::Shut if arguments.listen.ip().is_loopback() => Access::Open,
+        Access::Shut => bail!(
+            "--listen {}: others than this machine could ask, and no token is configured: set \
+             TIDEGATE_TOKEN, or auth = \"none\" in the policy file",
+            arguments.listen
+        ),
+        access => access,
+    };
+    let deadline = Duration::from_millis(arguments.redis_deadline);
+    let redis = arguments.redis.as_deref();
+    let store = super::store(&policies, redis, deadline, arguments.max_keys)?;
+    if let Store::Redis(redis) = &store
+        && let Err(error) = redis.ping().await
+    {
+        // it may come back: until then `on_error` decides
+        eprintln!("warning: {error}");
+    }
+    let listener = TcpListener::bind(arguments.listen)
+        .await
+        .with_context(|| format!("--listen {}", arguments.listen))?;
+    let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
+    println!(
+        "listening on http://{}, states in {}, policies {}",
+        listener.local_addr()?,
+        arguments.redis.as_deref().unwrap_or("memory"),
+        names.join(", ")
+    );
+    serve(Service { policies, store, access }, listener, stopped()?).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ctrl-C, or what `kill` and service managers send.
+fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

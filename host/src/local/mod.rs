@@ -1,0 +1,28 @@
+//! A Redis and a workerd of one's own, for replays and tests: started on free addresses, with
+//! nothing shared with anything else, and ended when dropped.
+
+mod redis_server;
+mod workerd;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+pub use redis_server::RedisServer;
+pub use workerd::{Workerd, WorkerdOptions};
+
+/// The workspace: the folder at or above the current one that has `wrangler.toml` and `worker/`,
+/// or else the one that this program was built in.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    let is_workspace =
+        |folder: &&Path| folder.join("wrangler.toml").is_file() && folder.join("worker").is_dir();
+    let here = env::current_dir().unwrap_or_default();
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    here.ancestors().find(is_workspace).unwrap_or(built_in).to_path_buf()
+}
+
+/// Where `cargo xtask build` puts the guest.
+#[must_use]
+pub fn guest_module() -> PathBuf {
+    workspace().join("target/guest/tidegate_guest.wasm")
+}

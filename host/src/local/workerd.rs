@@ -1,0 +1,150 @@
+//! The built Worker in a workerd of one's own: without wrangler's proxy, at its real speed.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::workspace;
+
+/// The class of the objects, as the Worker exports it.
+const OBJECT_CLASS: &str = "Keys";
+
+/// How to run the Worker.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerdOptions {
+    /// The text of the policy file.
+    pub policies: String,
+    /// The bearer token that callers must bring.
+    pub token: Option<String>,
+    /// Whether the times that callers give are honoured.
+    pub trust_caller_time: bool,
+    /// Where the objects keep their states; a temporary folder if it is `None`.
+    pub storage: Option<PathBuf>,
+}
+
+/// A running workerd.
+#[derive(Debug)]
+pub struct Workerd {
+    server: Child,
+    url: String,
+    _folder: TempDir,
+}
+
+impl Workerd {
+    /// Starts workerd on a free port with the Worker that `cargo xtask build` made.
+    ///
+    /// # Errors
+    /// If either is missing, or it does not come up.
+    pub fn start(options: &WorkerdOptions) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("tidegate-workerd-").tempdir()?;
+        let storage = options.storage.clone().unwrap_or_else(|| folder.path().join("storage"));
+        fs::create_dir_all(&storage)?;
+        fs::write(folder.path().join("policies.toml"), &options.policies)?;
+        copy_worker(folder.path())?;
+        let config = folder.path().join("config.capnp");
+        fs::write(&config, configuration(options, &storage))?;
+        let mut server = Command::new(binary()?)
+            .arg("serve")
+            .arg(&config)
+            .arg("--control-fd=1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("workerd")?;
+        let port = match listening_port(&mut server) {
+            Ok(port) => port,
+            Err(error) => {
+                let _ = server.kill(); // what is reported is why
+                let _ = server.wait();
+                return Err(error);
+            }
+        };
+        Ok(Self { server, url: format!("http://127.0.0.1:{port}"), _folder: folder })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Workerd {
+    fn drop(&mut self) {
+        let _ = self.server.kill(); // it may have ended by itself
+        let _ = self.server.wait();
+    }
+}
+
+/// The program itself, not its npm wrapper: that one would be ended and leave it running.
+fn binary() -> Result<PathBuf> {
+    let packages = workspace().join("node_modules/@cloudflare");
+    let folders = fs::read_dir(&packages).into_iter().flatten().flatten();
+    let mut binaries = folders
+        .filter(|folder| folder.file_name().to_string_lossy().starts_with("workerd-"))
+        .map(|folder| folder.path().join("bin/workerd"));
+    binaries
+        .find(|binary| binary.is_file())
+        .with_context(|| format!("workerd is not installed in {}: `npm ci`", packages.display()))
+}
+
+fn copy_worker(folder: &Path) -> Result<()> {
+    let worker = workspace().join("worker");
+    fs::create_dir_all(folder.join("worker/build"))?;
+    for file in ["index.js", "build/index.js", "build/index_bg.wasm"] {
+        let from = worker.join(file);
+        fs::copy(&from, folder.join("worker").join(file)).with_context(|| {
+            format!(
+                "the Worker is not built, {} is missing: `cargo xtask build worker`",
+                from.display()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
+    let mut bindings = format!("(name = \"KEYS\", durableObjectNamespace = \"{OBJECT_CLASS}\")");
+    let token = options.token.as_ref().map(|token| ("TIDEGATE_TOKEN", token.as_str()));
+    let trust = options.trust_caller_time.then_some(("TIDEGATE_TRUST_CALLER_TIME", "true"));
+    for (name, value) in token.into_iter().chain(trust) {
+        let _ = write!(bindings, ", (name = {name:?}, text = {value:?})");
+    }
+    format!(
+        r#"using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "disk", disk = (path = {storage:?}, writable = true)) ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
+const worker :Workerd.Worker = (
+  modules = [
+    (name = "worker/index.js", esModule = embed "worker/index.js"),
+    (name = "worker/build/index.js", esModule = embed "worker/build/index.js"),
+    (name = "worker/build/index_bg.wasm", wasm = embed "worker/build/index_bg.wasm"),
+    (name = "policies.toml", text = embed "policies.toml") ],
+  compatibilityDate = "2026-11-01",
+  bindings = [{bindings}],
+  durableObjectNamespaces =
+    [(className = "{OBJECT_CLASS}", uniqueKey = "tidegate-keys", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk") );
+"#
+    )
+}
+
+/// Each socket is announced on standard output when it listens.
+fn listening_port(server: &mut Child) -> Result<u16> {
+    let output = server.stdout.take().context("workerd has no standard output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+    match event["port"].as_u64().and_then(|port| u16::try_from(port).ok()) {
+        Some(port) => Ok(port),
+        None => bail!("workerd did not say where it listens; it said {line:?}"),
+    }
+}

@@ -1,0 +1,9 @@
+//! A recorded trace against any backend.
+
+mod backend;
+mod trace;
+mod wasmtime;
+mod worker;
+
+pub use backend::{Backend, BackendKind, Redises, Target};
+pub use trace::{Event, Line, Trace};

@@ -1,0 +1,128 @@
+//! The decision API over HTTP: reads requests, asks the store, writes responses.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use futures_util::future::join_all;
+use tidegate_gate::Policies;
+use tidegate_gate::http::{self, Access, Check, Head, MAX_BODY_BYTES, Outcome, Plan, Step};
+use tokio::net::TcpListener;
+
+use crate::clock;
+use crate::store::Store;
+
+/// Expired states are forgotten this often.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// What is served.
+#[derive(Debug)]
+pub struct Service {
+    /// What is limited.
+    pub policies: Policies,
+    /// Where states are kept.
+    pub store: Store,
+    /// Who may ask.
+    pub access: Access,
+}
+
+/// Serves until `stop` is there; requests under way are answered before it returns.
+///
+/// # Errors
+/// What the operating system says of the listener.
+pub async fn serve(
+    service: Service,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let service = Arc::new(service);
+    let sweeper = tokio::spawn(sweep(Arc::clone(&service)));
+    let router = Router::new().fallback(handle).with_state(service);
+    let serving = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>());
+    let result = serving.with_graceful_shutdown(stop).await;
+    sweeper.abort();
+    result
+}
+
+async fn sweep(service: Arc<Service>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        ticks.tick().await;
+        service.store.sweep(clock::now());
+    }
+}
+
+async fn handle(
+    State(service): State<Arc<Service>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
+    let answer = service.answer(peer, request).await;
+    let mut response = Response::new(Body::from(answer.body));
+    match StatusCode::from_u16(answer.status) {
+        Ok(status) => *response.status_mut() = status,
+        Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
+    }
+    for (name, value) in answer.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+impl Service {
+    async fn answer(&self, peer: SocketAddr, request: Request) -> http::Response {
+        let (parts, body) = request.into_parts();
+        let plan = match self.step(peer, &parts) {
+            Step::Answer(response) => return response,
+            Step::Decide(plan) => plan,
+            Step::ReadBody => {
+                let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
+                    return http::body_too_large();
+                };
+                match http::read(&self.policies, &body) {
+                    Ok(plan) => plan,
+                    Err(response) => return response,
+                }
+            }
+        };
+        let outcomes = self.decide(&plan).await;
+        plan.respond(&self.policies, &outcomes)
+    }
+
+    fn step(&self, peer: SocketAddr, parts: &Parts) -> Step {
+        let header = |name: &str| {
+            // of several fields of one name the first: a proxy that adds its own adds it behind
+            parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let client_ip = peer.ip().to_canonical().to_string();
+        let head = Head {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or(""),
+            header: &header,
+            client_ip: Some(&client_ip),
+        };
+        http::step(&self.policies, &self.access, &head)
+    }
+
+    /// All at once: a store keeps the order of the checks on one key.
+    async fn decide(&self, plan: &Plan) -> Vec<Outcome> {
+        let now = clock::now(); // one for the whole request
+        join_all(plan.checks.iter().map(async |check| {
+            let Check { policy, key, cost, .. } = check; // a caller's time is not honoured
+            match self.store.decide(&self.policies, *policy, key, now, *cost).await {
+                Ok(verdict) => Outcome::Decided(verdict),
+                Err(error) => Outcome::Unavailable(error.to_string()),
+            }
+        }))
+        .await
+    }
+}

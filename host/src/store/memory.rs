@@ -1,0 +1,98 @@
+//! States in this process: tables behind spin locks, many of them, so that threads rarely meet.
+
+use std::hash::{BuildHasher, RandomState};
+
+use spin::Mutex;
+use tidegate_gate::{Decision, Policy, Table, TableError, Timestamp, Verdict};
+
+/// Enough for threads on two sockets to meet rarely.
+const SHARDS: usize = 64;
+
+/// The states of many keys under one policy, for all threads of a process.
+///
+/// Never more than so many keys, and no limit loosens for it: see [`Table`].
+#[derive(Debug)]
+pub struct Memory {
+    policy: Policy,
+    shards: Box<[Shard]>,
+    seed: u64,
+}
+
+/// On a cache line of its own: neighbours would slow each other down.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard(Mutex<Table>);
+
+impl Memory {
+    /// An empty store for at most `max_keys` keys, in equal parts by a hash of the key.
+    #[must_use]
+    pub fn new(policy: Policy, max_keys: usize) -> Self {
+        let seed = RandomState::new().hash_one(SHARDS); // the standard library's source of chance
+        let each = max_keys.div_ceil(SHARDS);
+        let shards = (0..SHARDS).map(|_| Shard(Mutex::new(Table::new(each, seed)))).collect();
+        Self { policy, shards, seed }
+    }
+
+    /// The policy that it decides by.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How many keys are in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+    }
+
+    /// Whether no key is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Decides on a request.
+    ///
+    /// # Errors
+    /// [`TableError`]; nothing has changed.
+    #[inline]
+    pub fn decide(&self, key: &str, now: Timestamp, cost: u64) -> Result<Decision, TableError> {
+        let hash = Table::hash(self.seed, key);
+        self.shard(hash).lock().decide_hashed(&self.policy, hash, key, now, cost)
+    }
+
+    /// Decides on a request, with what each limit says.
+    ///
+    /// # Errors
+    /// [`TableError`]; nothing has changed.
+    pub fn decide_and_explain(
+        &self,
+        key: &str,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Verdict, TableError> {
+        let hash = Table::hash(self.seed, key);
+        self.shard(hash).lock().decide_and_explain(&self.policy, key, now, cost)
+    }
+
+    /// The words of a key in use, for reports.
+    #[must_use]
+    pub fn words(&self, key: &str) -> Option<Vec<u64>> {
+        self.shard(Table::hash(self.seed, key)).lock().words(key).map(<[u64]>::to_vec)
+    }
+
+    /// Forgets the keys whose state equals a fresh one at `now`, one shard after another.
+    pub fn sweep(&self, now: Timestamp) {
+        for shard in &self.shards {
+            shard.0.lock().sweep(&self.policy, now);
+        }
+    }
+
+    /// By bits from the middle: the table itself uses those at both ends.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]
+    fn shard(&self, hash: u64) -> &Mutex<Table> {
+        let index = usize::try_from(hash >> 32 & 0x3f).unwrap_or(0);
+        &self.shards[index & (SHARDS - 1)].0
+    }
+}

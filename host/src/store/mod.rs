@@ -1,0 +1,105 @@
+//! Where the states of keys are kept.
+
+mod memory;
+mod redis;
+
+use std::time::Duration;
+
+use tidegate_gate::blob::BlobError;
+use tidegate_gate::{CostExceedsCapacity, Policies, Policy, TableError, Timestamp, Verdict};
+
+pub use memory::Memory;
+pub use redis::{Redis, RedisOptions};
+
+/// Where the states of keys are kept.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Store {
+    /// In this process, one table for each of the policies.
+    Memory(Vec<Memory>),
+    /// In Redis or Valkey.
+    Redis(Redis),
+}
+
+/// Why a store did not decide. Unless it says otherwise, nothing was granted or consumed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The cost can never be granted.
+    #[error(transparent)]
+    Cost(#[from] CostExceedsCapacity),
+    /// The memory store is full.
+    #[error(transparent)]
+    Table(TableError),
+    /// What is stored under the key's name is not a state of this policy.
+    #[error("{name}: {error}")]
+    Blob {
+        /// The name in the store.
+        name: String,
+        /// What is wrong with it.
+        error: BlobError,
+    },
+    /// Redis refused, or could not be reached. A grant may have been written all the same.
+    #[error("redis: {0}")]
+    Redis(#[from] ::redis::RedisError),
+    /// Redis did not answer in time. A grant may have been written all the same.
+    #[error("redis: no answer within {0:?}")]
+    Deadline(Duration),
+    /// There is no policy of that number.
+    #[error("there is no policy number {0}")]
+    NoPolicy(usize),
+}
+
+impl From<TableError> for StoreError {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Cost(error) => Self::Cost(error),
+            error => Self::Table(error),
+        }
+    }
+}
+
+impl Store {
+    /// A store in this process, of at most `max_keys` keys for each policy.
+    #[must_use]
+    pub fn memory(policies: &Policies, max_keys: usize) -> Self {
+        Self::Memory(
+            policies.all().iter().map(|policy| Memory::new(policy.clone(), max_keys)).collect(),
+        )
+    }
+
+    /// Decides on a request, with what each limit says. `policy` is the policy's place in
+    /// [`Policies::all`], the policies those that the store was made with.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub async fn decide(
+        &self,
+        policies: &Policies,
+        policy: usize,
+        key: &str,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Verdict, StoreError> {
+        match self {
+            Self::Memory(tables) => {
+                let table = tables.get(policy).ok_or(StoreError::NoPolicy(policy))?;
+                Ok(table.decide_and_explain(key, now, cost)?)
+            }
+            Self::Redis(redis) => {
+                let policy: &Policy =
+                    policies.all().get(policy).ok_or(StoreError::NoPolicy(policy))?;
+                redis.decide(policy, key, now, cost).await
+            }
+        }
+    }
+
+    /// Forgets what has expired. Redis does so by itself.
+    pub fn sweep(&self, now: Timestamp) {
+        if let Self::Memory(tables) = self {
+            for table in tables {
+                table.sweep(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+// What is granted and what is refused, to the microsecond.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { load } from "./installed.mjs";
+
+const { Limiter } = await load();
+
+const NOW = 1_700_000_000_000_000;
+const TWO_THEN_THREE_PER_SECOND = {
+  limits: [{ algorithm: "token_bucket", capacity: 2, rate: "3/s" }],
+};
+
+test("a grant says what is left, a refusal when to come again", () => {
+  const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
+  assert.deepEqual(limiter.check("a", 1, NOW), {
+    allowed: true, limit: 2, remaining: 1, retryAfterUs: 0, resetAfterUs: 333_334,
+  });
+  assert.deepEqual(limiter.check("a", 1, NOW), {
+    allowed: true, limit: 2, remaining: 0, retryAfterUs: 0, resetAfterUs: 666_667,
+  });
+  assert.deepEqual(limiter.check("a", 1, NOW), {
+    allowed: false, limit: 2, remaining: 0, retryAfterUs: 333_334, resetAfterUs: 666_667,
+  });
+});
+
+test("refused a microsecond before retryAfterUs, granted at it", () => {
+  for (const algorithm of [
+    { algorithm: "token_bucket", capacity: 2, rate: "3/s" },
+    { algorithm: "fixed_window", limit: 2, period: "7s" },
+    { algorithm: "sliding_window", limit: 2, period: "7s", segments: 7 },
+  ]) {
+    const limiter = new Limiter({ limits: [algorithm] });
+    limiter.check("a", 2, NOW);
+    const { allowed, retryAfterUs } = limiter.check("a", 1, NOW);
+    assert.equal(allowed, false);
+    assert.equal(limiter.check("a", 1, NOW + retryAfterUs - 1).allowed, false, algorithm.algorithm);
+    assert.equal(limiter.check("a", 1, NOW + retryAfterUs).allowed, true, algorithm.algorithm);
+  }
+});
+
+test("several limits are decided all or nothing", () => {
+  const limiter = new Limiter({
+    limits: [
+      { algorithm: "token_bucket", capacity: 5, rate: "1/h" },
+      { algorithm: "fixed_window", limit: 2, period: "1h" },
+    ],
+  });
+  assert.equal(limiter.check("a", 2, NOW).remaining, 0);
+  assert.equal(limiter.check("a", 1, NOW).allowed, false);
+  const { allowed, limit, remaining } = limiter.check("a", 2, NOW + 3_600_000_000);
+  assert.deepEqual([allowed, limit, remaining], [true, 2, 0], "the refusal took nothing");
+});
+
+test("keys are independent, whatever they are made of", () => {
+  const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
+  const keys = ["a", "b", "ab", "A", "é", "e\u0301", "日本", "🦀", "\0", "a\0", "x".repeat(512)];
+  for (const key of keys) {
+    assert.equal(limiter.check(key, 2, NOW).remaining, 0);
+  }
+  for (const key of keys) {
+    assert.equal(limiter.check(key, 1, NOW).allowed, false, key);
+  }
+  assert.equal(limiter.size, keys.length);
+});
+
+test("limiters are independent", () => {
+  const [one, other] = [new Limiter(TWO_THEN_THREE_PER_SECOND), new Limiter(TWO_THEN_THREE_PER_SECOND)];
+  one.check("a", 2, NOW);
+  assert.equal(one.check("a", 1, NOW).allowed, false);
+  assert.equal(other.check("a", 1, NOW).allowed, true);
+});
+
+test("a peek changes nothing, as does a cost of 0", () => {
+  const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
+  const fresh = { allowed: true, limit: 2, remaining: 2, retryAfterUs: 0, resetAfterUs: 0 };
+  assert.deepEqual(limiter.peek("a", NOW), fresh);
+  assert.deepEqual(limiter.check("a", 0, NOW), fresh);
+  assert.equal(limiter.size, 0);
+  limiter.check("a", 1, NOW);
+  assert.equal(limiter.peek("a", NOW).remaining, 1);
+  assert.equal(limiter.peek("a", NOW).remaining, 1);
+});
+
+test("without a cost it is the policy's", () => {
+  const limits = [{ algorithm: "fixed_window", limit: 10, period: "1h" }];
+  const remaining = (cost) => new Limiter({ limits, cost }).check("a", undefined, NOW).remaining;
+  assert.equal(remaining(undefined), 9);
+  assert.equal(remaining(4), 6);
+  assert.equal(remaining({ header: "x-cost" }), 9);
+  assert.equal(remaining({ header: "x-cost", default: 3 }), 7);
+});
+
+test("without a time it is the clock's, in microseconds", (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: NOW / 1000 });
+  const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
+  limiter.check("a", 2);
+  assert.equal(limiter.check("a", 1, NOW).retryAfterUs, 333_334);
+  t.mock.timers.tick(333);
+  assert.equal(limiter.check("a").retryAfterUs, 334);
+  t.mock.timers.tick(1);
+  assert.equal(limiter.peek("a").remaining, 1);
+  assert.equal(limiter.check("a").allowed, true);
+});
+
+test("the ends of time are times", () => {
+  const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
+  for (const now of [0, -0, 1, Number.MAX_SAFE_INTEGER, 0]) {
+    assert.equal(typeof limiter.check("a", 1, now).allowed, "boolean");
+  }
+});
+
+test("the largest quantities cross without loss", () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: most, period: "1d" }] });
+  assert.equal(limiter.check("a", 1, NOW).remaining, most - 1);
+  assert.equal(limiter.check("a", most - 1, NOW).remaining, 0);
+  assert.equal(limiter.check("a", 1, NOW).limit, most);
+});
+
+test("a decision is a frozen plain object of plain numbers", () => {
+  const decision = new Limiter(TWO_THEN_THREE_PER_SECOND).check("a", 1, NOW);
+  assert.equal(Object.isFrozen(decision), true);
+  assert.equal(Object.getPrototypeOf(decision), Object.prototype);
+  assert.equal(JSON.stringify(decision),
+    '{"allowed":true,"limit":2,"remaining":1,"retryAfterUs":0,"resetAfterUs":333334}');
+});
+
+test("object, JSON, TOML and policy file mean the same", () => {
+  const toml = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '3/s' }]";
+  const file = { policies: { only: TWO_THEN_THREE_PER_SECOND } };
+  const two = `auth = "none"\n[policies.a]\n${toml}\n[policies.b]\n${toml.replace("2", "7")}`;
+  for (const [policy, options] of [
+    [TWO_THEN_THREE_PER_SECOND],
+    [JSON.stringify(TWO_THEN_THREE_PER_SECOND)],
+    [toml],
+    [file],
+    [file, { policy: "only" }],
+    [JSON.stringify(file)],
+    [`[policies.only]\n${toml}`],
+    [two, { policy: "a" }],
+  ]) {
+    const limiter = new Limiter(policy, options);
+    limiter.check("a", 2, NOW);
+    assert.equal(limiter.check("a", 1, NOW).retryAfterUs, 333_334, JSON.stringify(policy));
+  }
+  assert.equal(new Limiter(two, { policy: "b" }).peek("a", NOW).limit, 7);
+});

@@ -1,0 +1,172 @@
+// Bad input: what is thrown, and that nothing was consumed.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { load } from "./installed.mjs";
+
+const { Limiter } = await load();
+
+const NOW = 1_700_000_000_000_000;
+const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
+
+const NOT_NUMBERS = [
+  [null, "null"], ["1", "a string"], [true, "a boolean"], [1n, "a bigint"], [{}, "an object"],
+  [[1], "an array"], [() => 1, "a function"], [Symbol("1"), "a symbol"], [new Date(1), "an object"],
+];
+const NOT_WHOLE = [
+  [NaN, "NaN"], [Infinity, "Infinity"], [-Infinity, "-Infinity"], [-1, "-1"], [1.5, "1.5"],
+  [0.1, "0.1"], [2 ** 53, "9007199254740992"], [1e300, "1e+300"], [-0.5, "-0.5"], [5e-324, "5e-324"],
+];
+
+/** A limiter on which `call` throws as expected and leaves everything as it was. */
+function refuses(call, expected) {
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  limiter.check("a", 2, NOW);
+  assert.throws(() => call(limiter), expected);
+  assert.equal(limiter.peek("a", NOW).remaining, 3);
+  assert.equal(limiter.size, 1);
+}
+
+for (const [field, code, call] of [
+  ["cost", "INVALID_COST", (limiter, value) => limiter.check("a", value, NOW)],
+  ["now", "INVALID_NOW", (limiter, value) => limiter.check("a", 1, value)],
+  ["now", "INVALID_NOW", (limiter, value) => limiter.peek("a", value)],
+  ["now", "INVALID_NOW", (limiter, value) => limiter.sweep(value)],
+]) {
+  test(`${field} must be a whole number: ${call}`, () => {
+    for (const [value, found] of NOT_NUMBERS) {
+      const message = `\`${field}\`: found ${found}, allowed is a number`;
+      refuses((limiter) => call(limiter, value), { name: "TypeError", code, message });
+    }
+    for (const [value, found] of NOT_WHOLE) {
+      const message =
+        `\`${field}\`: found ${found}, allowed are whole numbers from 0 to 9007199254740991`;
+      refuses((limiter) => call(limiter, value), { name: "RangeError", code, message });
+    }
+  });
+}
+
+test("a key must be a string of 1 to 512 bytes of UTF-8", () => {
+  const calls = [(limiter, key) => limiter.check(key, 1, NOW), (limiter, key) => limiter.peek(key, NOW)];
+  const code = "INVALID_KEY";
+  for (const call of calls) {
+    for (const [key, found] of [[undefined, "undefined"], [1, "a number"], [Object("a"), "an object"],
+      ...NOT_NUMBERS.filter(([value]) => typeof value !== "string")]) {
+      const message = `\`key\`: found ${found}, allowed is a string`;
+      refuses((limiter) => call(limiter, key), { name: "TypeError", code, message });
+    }
+    for (const [key, bytes] of [["", 0], ["x".repeat(513), 513], ["é".repeat(257), 514],
+      [`${"x".repeat(511)}é`, 513], [`${"x".repeat(509)}🦀`, 513], ["日".repeat(100_000), 300_000]]) {
+      const message = `\`key\`: found ${bytes} bytes, allowed are 1 to 512`;
+      refuses((limiter) => call(limiter, key), { name: "RangeError", code, message });
+    }
+    for (const key of ["\ud800", "a\udc00b", `\udc00\ud800`]) {
+      refuses((limiter) => call(limiter, key), { name: "RangeError", code, message: /lone surrogate/ });
+    }
+  }
+  const longest = new Limiter(FIVE_PER_HOUR);
+  for (const key of ["x".repeat(512), "é".repeat(256), "🦀".repeat(128)]) {
+    assert.equal(longest.check(key, 1, NOW).remaining, 4);
+  }
+});
+
+test("a cost above the capacity can never be granted", () => {
+  const expected = { name: "RangeError", code: "COST_EXCEEDS_CAPACITY", message: /cost of 6 .* most at once is 5/ };
+  refuses((limiter) => limiter.check("a", 6, NOW), expected);
+  refuses((limiter) => limiter.check("new", 6, NOW), expected);
+  refuses((limiter) => limiter.check("a", Number.MAX_SAFE_INTEGER, NOW), { code: expected.code });
+});
+
+/** A policy that is refused at this place. */
+function refused(policy, place, message) {
+  assert.throws(() => new Limiter(policy), (error) => {
+    assert.ok(error instanceof Error);
+    assert.deepEqual([error.code, error.line, error.column, error.path], ["INVALID_POLICY", ...place], error.message);
+    assert.match(error.message, message);
+    return true;
+  });
+}
+
+test("a policy's fault has its place in the text", () => {
+  refused("limits = [\n  { algorithm = 'fixed_window', limit = 0, period = '1s' },\n]",
+    [2, 41, "limits[0].limit"], /^line 2, column 41: limits\[0\]\.limit: .*found|integer `0`/);
+  refused("limits = []\nlimit = 3", [2, 1, "limit"], /unknown field `limit`/);
+  refused("limits = [", [1, 11, ""], /line 1, column 11/);
+  refused("[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1 s' }]",
+    [2, 61, "policies.api.limits[0].period"], /found "1 s", allowed is/);
+  refused("auth = 'maybe'\n[policies.api]", [1, 8, "auth"], /unknown variant `maybe`/);
+  refused('{ "limits": [],\n "cost": 0 }', [2, 10, "cost"], /integer `0`, expected a whole number from 1/);
+  refused("", [1, 1, ""], /missing field `limits`/);
+});
+
+test("a policy's fault has its path in an object, which has no lines", () => {
+  const bucket = (fields) => ({ limits: [{ algorithm: "token_bucket", capacity: 5, rate: "1/s", ...fields }] });
+  refused({}, [0, 0, ""], /^missing field `limits`/);
+  refused({ policies: { api: { limits: [] } } }, [0, 0, "policies.api"], /^policies\.api: `limits`: found 0/);
+  refused(bucket({ rate: "fast" }), [0, 0, "limits[0].rate"], /^limits\[0\]\.rate: found "fast"/);
+  refused(bucket({ rate: 5 }), [0, 0, "limits[0].rate"], /integer `5`, expected a string/);
+  refused(bucket({ burst: 5 }), [0, 0, "limits[0].burst"], /unknown field `burst`/);
+  refused(bucket({ capacity: 1.5 }), [0, 0, "limits[0].capacity"], /1\.5/);
+  refused(bucket({ capacity: -1 }), [0, 0, "limits[0].capacity"], /-1/);
+  refused(bucket({ capacity: 2 ** 53 }), [0, 0, "limits[0].capacity"], /9007199254740992/);
+});
+
+test("what JSON would drop from an object is not taken for a default", () => {
+  for (const [value, found] of [[NaN, "NaN"], [Infinity, "Infinity"], [5n, "5"], [() => 5, "=> 5"],
+    [Symbol("five"), "Symbol\\(five\\)"]]) {
+    const limit = { algorithm: "sliding_window", limit: 5, period: "1s", segments: value };
+    refused({ limits: [limit] }, [0, 0, "limits[0].segments"], new RegExp(found));
+  }
+});
+
+test("a policy must be an object or a string", () => {
+  const allowed = "an object, or a string of TOML or JSON";
+  for (const [value, found] of [[undefined, "undefined"], [null, "null"], [5, "a number"], [true, "a boolean"],
+    [1n, "a bigint"], [[FIVE_PER_HOUR], "an array"], [() => FIVE_PER_HOUR, "a function"], [new Date(1), "an object"]]) {
+    const message = `\`policy\`: found ${found}, allowed is ${allowed}`;
+    assert.throws(() => new Limiter(value), { name: "TypeError", code: "INVALID_POLICY", message });
+  }
+  const endless = { limits: [] };
+  endless.limits.push(endless);
+  assert.throws(() => new Limiter(endless), { name: "TypeError", code: "INVALID_POLICY", message: /circular/ });
+});
+
+test("a policy file with several policies needs to know which", () => {
+  const file = { policies: { api: FIVE_PER_HOUR, login: FIVE_PER_HOUR } };
+  for (const [policy, options, message] of [
+    [file, {}, '`options.policy`: found none, the policy file has ["api", "login"]'],
+    [file, { policy: "Api" }, '`options.policy`: found "Api", the policy file has ["api", "login"]'],
+    [file, { policy: "" }, '`options.policy`: found "", the policy file has ["api", "login"]'],
+    [{ policies: {} }, {}, "`options.policy`: found none, the policy file has none"],
+  ]) {
+    assert.throws(() => new Limiter(policy, options), { name: "Error", code: "UNKNOWN_POLICY", message });
+  }
+  assert.throws(() => new Limiter(FIVE_PER_HOUR, { policy: "api" }),
+    { code: "INVALID_POLICY", message: /unknown field `limits`|missing field `policies`/ });
+});
+
+test("options must be known and of their kind", () => {
+  const code = "INVALID_OPTION";
+  for (const [options, message] of [
+    [null, "`options`: found null, allowed is an object"],
+    [5, "`options`: found a number, allowed is an object"],
+    [{ maxkeys: 5 }, "`options`: found `maxkeys`, allowed are `policy` and `maxKeys`"],
+    [{ policy: 5 }, "`options.policy`: found a number, allowed is a string"],
+    [{ maxKeys: "5" }, "`options.maxKeys`: found a string, allowed is a number"],
+    [{ maxKeys: null }, "`options.maxKeys`: found null, allowed is a number"],
+  ]) {
+    assert.throws(() => new Limiter(FIVE_PER_HOUR, options), { name: "TypeError", code, message });
+  }
+  for (const [maxKeys, found] of [[0, "0"], ...NOT_WHOLE]) {
+    const message = new RegExp(`^\`options\\.maxKeys\`: found ${found.replace(/[+.]/g, "\\$&")}, allowed are whole numbers from 1 to \\d+$`);
+    assert.throws(() => new Limiter(FIVE_PER_HOUR, { maxKeys }), { name: "RangeError", code, message });
+  }
+});
+
+test("no text ends the module", () => {
+  for (const text of ["[".repeat(100_000), `{"limits":${"[".repeat(100_000)}`, `a${".a".repeat(100_000)} = 1`,
+    `a = ${"{ a = ".repeat(50_000)}`, "\0", "\ud800", "\ufeff{}", "{", "[[policies]]", "policies = 1"]) {
+    assert.throws(() => new Limiter(text), { name: "Error", code: "INVALID_POLICY" }, text.slice(0, 20));
+  }
+  assert.equal(new Limiter(FIVE_PER_HOUR).check("a", 1, NOW).remaining, 4);
+});

@@ -1,0 +1,32 @@
+// The package as a user gets it: packed, and installed in a folder of its own.
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const source = fileURLToPath(new URL("../../crates/wasm/npm/", import.meta.url));
+
+/** Installs the packed tarball in a new folder, which is removed with this process. */
+export function install() {
+  if (!existsSync(join(source, "dist/tidegate_bg.wasm"))) {
+    throw new Error(`${source}dist is missing: build the package first`);
+  }
+  const folder = mkdtempSync(join(tmpdir(), "tidegate-npm-"));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  const [{ filename }] = JSON.parse(npm(["pack", "--json", "--pack-destination", folder], source));
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));
+  npm(["install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", `./${filename}`], folder);
+  return folder;
+}
+
+/** Imports the package out of that folder, by its name as a user does. */
+export async function load(folder = install()) {
+  const entry = join(folder, "entry.js");
+  writeFileSync(entry, 'export * from "tidegate";\n');
+  return import(pathToFileURL(entry).href);
+}
+
+function npm(parameters, cwd) {
+  return execFileSync("npm", parameters, { cwd, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+}

@@ -1,0 +1,94 @@
+// How many keys there may be, and what becomes of them.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { load } from "./installed.mjs";
+
+const { Limiter } = await load();
+
+const NOW = 1_700_000_000_000_000;
+const SECOND = 1_000_000;
+const ONE_PER_SECOND = { limits: [{ algorithm: "token_bucket", capacity: 1, rate: "1/s" }] };
+
+test("a full limiter refuses to learn new keys and still decides on those it has", () => {
+  const limiter = new Limiter(ONE_PER_SECOND, { maxKeys: 2 });
+  limiter.check("a", 1, NOW);
+  limiter.check("b", 1, NOW);
+  const full = { name: "Error", code: "TABLE_FULL", message: /2 keys are in use/ };
+  assert.throws(() => limiter.check("c", 1, NOW), full);
+  assert.equal(limiter.size, 2);
+  assert.equal(limiter.check("a", 1, NOW).allowed, false);
+  assert.equal(limiter.peek("c", NOW).remaining, 1, "a peek needs no room");
+
+  assert.equal(limiter.check("c", 1, NOW + SECOND).allowed, true, "a and b are as good as new");
+  assert.equal(limiter.size, 1);
+});
+
+test("a sweep forgets the keys that are as good as new, and no others", () => {
+  const limiter = new Limiter(ONE_PER_SECOND);
+  limiter.check("a", 1, NOW);
+  limiter.check("b", 1, NOW + 1);
+  limiter.sweep(NOW + SECOND - 1);
+  assert.equal(limiter.size, 2);
+  limiter.sweep(NOW + SECOND);
+  assert.equal(limiter.size, 1);
+  assert.equal(limiter.check("b", 1, NOW + SECOND).allowed, false);
+  limiter.sweep();
+  assert.equal(limiter.size, 0);
+});
+
+test("decisions stay right while the module's memory grows", () => {
+  const count = 50_000;
+  const [one, other] = [new Limiter(ONE_PER_SECOND), new Limiter(ONE_PER_SECOND)];
+  const expected = { allowed: true, limit: 1, remaining: 0, retryAfterUs: 0, resetAfterUs: SECOND };
+  for (let index = 0; index < count; index++) {
+    assert.deepEqual(one.check(`ключ ${index}`, 1, NOW), expected);
+    assert.deepEqual(other.check(`key ${index}`, 1, NOW), expected);
+  }
+  assert.deepEqual([one.size, other.size], [count, count]);
+  for (let index = 0; index < count; index++) {
+    assert.equal(one.check(`ключ ${index}`, 1, NOW).allowed, false);
+    assert.equal(other.check(`key ${index}`, 1, NOW).allowed, false);
+  }
+});
+
+test("maxKeys stays within what memory holds at the worst", () => {
+  const many = Array.from({ length: 16 }, () => (
+    { algorithm: "sliding_window", limit: 1, period: "1h", segments: 120 }
+  ));
+  assert.equal(new Limiter({ limits: many }).size, 0, "the default adapts");
+  assert.doesNotThrow(() => new Limiter(ONE_PER_SECOND, { maxKeys: 4_000_000 }));
+  for (const [policy, maxKeys] of [[ONE_PER_SECOND, 5_000_000], [{ limits: many }, 1_000_000]]) {
+    assert.throws(() => new Limiter(policy, { maxKeys }), { name: "RangeError", code: "INVALID_OPTION" });
+  }
+});
+
+test("a freed limiter says so", () => {
+  const limiter = new Limiter(ONE_PER_SECOND);
+  limiter.free();
+  limiter.free();
+  const freed = { name: "Error", code: "FREED" };
+  assert.throws(() => limiter.check("a", 1, NOW), freed);
+  assert.throws(() => limiter.peek("a", NOW), freed);
+  assert.throws(() => limiter.sweep(NOW), freed);
+  assert.throws(() => limiter.size, freed);
+});
+
+test("a limiter is disposable", { skip: Symbol.dispose === undefined }, () => {
+  const limiter = new Limiter(ONE_PER_SECOND);
+  limiter[Symbol.dispose]();
+  assert.throws(() => limiter.size, { code: "FREED" });
+});
+
+test("freed memory is used again", () => {
+  const fill = () => {
+    const limiter = new Limiter(ONE_PER_SECOND);
+    for (let index = 0; index < 2_000; index++) limiter.check(`${index}`.padEnd(512, "x"), 1, NOW);
+    limiter.free();
+  };
+  fill();
+  const before = process.memoryUsage().external;
+  for (let round = 0; round < 50; round++) fill();
+  const grown = process.memoryUsage().external - before;
+  assert.ok(grown < 5_000_000, `50 limiters of more than 1 MB each left ${grown} bytes behind`);
+});

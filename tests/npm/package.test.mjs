@@ -1,0 +1,59 @@
+// The package itself: what is in it, and that its README and its types are true.
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { install, load } from "./installed.mjs";
+
+const folder = install();
+const installed = join(folder, "node_modules/tidegate");
+
+test("the tarball has what is needed and nothing else", () => {
+  const files = readdirSync(installed, { recursive: true }).filter((name) => /\./.test(name)).sort();
+  assert.deepEqual(files, [
+    "README.md", "dist/tidegate.js", "dist/tidegate_bg.wasm", "index.d.ts", "index.js", "input.js",
+    "limiter.js", "package.json",
+  ]);
+});
+
+test("it exports the limiter", async () => {
+  assert.deepEqual(Object.keys(await load(folder)), ["Limiter"]);
+});
+
+const readme = readFileSync(join(installed, "README.md"), "utf8");
+const snippets = [...readme.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
+
+test("the README has snippets", () => assert.ok(snippets.length >= 3));
+
+for (const [index, code] of snippets.entries()) {
+  test(`snippet ${index + 1} of the README prints what it says`, () => {
+    const promised = [...code.matchAll(/^\s*console\.log\(.*\); \/\/ (.*)$/gm)].map(([, line]) => line);
+    assert.ok(promised.length > 0);
+    const file = join(folder, `snippet-${index + 1}.js`);
+    writeFileSync(file, code);
+    const printed = execFileSync(process.execPath, [file], { cwd: folder, encoding: "utf8" });
+    assert.deepEqual(printed.trimEnd().split("\n"), promised);
+  });
+}
+
+test("the README and the types name every error code, and the same", () => {
+  const types = readFileSync(join(installed, "index.d.ts"), "utf8");
+  const [, union] = /type ErrorCode =([^;]*);/.exec(types);
+  const typed = [...union.matchAll(/"(\w+)"/g)].map(([, code]) => code);
+  const [, table] = /\| code \| thrown for \|\n(.*?)\n\n/s.exec(readme);
+  const told = [...table.matchAll(/^\| (.*?) \|/gm)].flatMap(([, codes]) => codes.match(/[A-Z_]{2,}/g) ?? []);
+  assert.deepEqual(told.sort(), typed.sort());
+});
+
+const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
+
+test("the types fit", { skip: existsSync(tsc) ? false : "npm install brings TypeScript" }, () => {
+  const file = join(folder, "types.ts");
+  writeFileSync(file, readFileSync(new URL("./types.ts", import.meta.url)));
+  const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", ""];
+  const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, file], { cwd: folder, encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+});
