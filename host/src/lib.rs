@@ -9,8 +9,11 @@
 //! - [`local`]: a Redis and a workerd of one's own, for replays and tests.
 
 pub mod clock;
+#[cfg(feature = "command")]
 pub mod local;
+#[cfg(feature = "command")]
 pub mod replay;
+#[cfg(feature = "command")]
 pub mod serve;
 pub mod store;
 

@@ -1,1 +1,17 @@
-//! tests
+//! Shared by the tests of what runs on every backend.
+
+mod api;
+mod trace;
+
+pub use api::{Api, Reply};
+pub use trace::generate;
+
+use std::path::{Path, PathBuf};
+
+/// The policies that the parity tests decide by.
+pub const POLICIES: &str = include_str!("../parity/policies.toml");
+
+/// A file of this crate.
+pub fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}

@@ -1,0 +1,89 @@
+//! `cargo xtask bench`
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::root;
+use crate::run::{cargo, step};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only benchmarks whose names contain this
+    name: Option<String>,
+    /// Write the figures to this file too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let folder = root().join("target/criterion");
+    let _ = fs::remove_dir_all(&folder); // figures of an earlier run are none of this one
+    let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--"]);
+    step("benchmarks", bench.args(&arguments.name))?;
+    let mut rows = Vec::new();
+    for (name, row) in figures(&folder)? {
+        println!("{}", row["line"].as_str().unwrap_or(&name));
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        bail!("no benchmark is named {:?}", arguments.name.as_deref().unwrap_or(""));
+    }
+    if let Some(file) = &arguments.json {
+        fs::write(file, serde_json::to_string_pretty(&rows)?)
+            .with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Criterion's median of each benchmark, named GROUP/WHO. Within a group the others are compared
+/// with the one that is the baseline: the only one not of Tidegate's.
+fn figures(folder: &std::path::Path) -> Result<BTreeMap<String, Value>> {
+    let mut medians: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for group in fs::read_dir(folder)?.flatten() {
+        for bench in fs::read_dir(group.path()).into_iter().flatten().flatten() {
+            let Ok(text) = fs::read_to_string(bench.path().join("new/estimates.json")) else {
+                continue;
+            };
+            let identity: Value = serde_json::from_str(&fs::read_to_string(
+                bench.path().join("new/benchmark.json"),
+            )?)?;
+            let estimates: Value = serde_json::from_str(&text)?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let name = (text(&identity["group_id"]), text(&identity["function_id"]));
+            medians.insert(name, picoseconds(&estimates["median"]["point_estimate"]));
+        }
+    }
+    let mut rows = BTreeMap::new();
+    for ((group, who), &median) in &medians {
+        let is_baseline = |who: &str| who != "tidegate";
+        let baseline = medians.iter().find(|((other, who), _)| other == group && is_baseline(who));
+        let (mut line, mut ratio) = (format!("{group}/{who}: {} ns", thousandths(median)), None);
+        if let Some(((_, name), &of)) = baseline
+            && !is_baseline(who)
+        {
+            let thousand = median.saturating_mul(1_000).checked_div(of).unwrap_or(0);
+            line += &format!(" (ratio {} to {name})", thousandths(thousand));
+            ratio = Some(json!({ "thousandths": thousand, "baseline": name }));
+        }
+        let name = format!("{group}/{who}");
+        let row = json!({ "name": name, "picoseconds": median, "ratio": ratio, "line": line });
+        rows.insert(name, row);
+    }
+    Ok(rows)
+}
+
+/// Nanoseconds with a fraction, as Criterion writes them, to whole picoseconds.
+fn picoseconds(nanoseconds: &Value) -> u64 {
+    let text = nanoseconds.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));
+    let fraction: String = fraction.chars().chain("000".chars()).take(3).collect();
+    whole.parse::<u64>().unwrap_or(0) * 1_000 + fraction.parse::<u64>().unwrap_or(0)
+}
+
+fn thousandths(n: u64) -> String {
+    format!("{}.{:03}", n / 1_000, n % 1_000)
+}

@@ -1,0 +1,143 @@
+//! What is built for wasm: the Worker, the guest, the npm package.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::run::{cargo, command, step};
+use crate::{install, root};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// What to build
+    what: Vec<Artifact>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Artifact {
+    Worker,
+    Guest,
+    Npm,
+}
+
+/// The largest that each may become: what an isolate loads at its start, compressed, and what a
+/// host embeds.
+const WORKER_LIMIT: usize = 250 * 1_024;
+const GUEST_LIMIT: usize = 60 * 1_024;
+
+/// What rustc's wasm uses, and every runtime here has. Not `--all-features`: the optimizer then
+/// writes what Node 20 cannot read.
+const FEATURES: [&str; 7] = [
+    "--enable-bulk-memory",
+    "--enable-bulk-memory-opt",
+    "--enable-multivalue",
+    "--enable-mutable-globals",
+    "--enable-nontrapping-float-to-int",
+    "--enable-reference-types",
+    "--enable-sign-ext",
+];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let all = Artifact::value_variants();
+    let what = if arguments.what.is_empty() { all } else { &arguments.what };
+    what.iter().try_for_each(|artifact| build(*artifact))
+}
+
+pub(crate) fn build(artifact: Artifact) -> Result<()> {
+    install::wasm_target()?;
+    install::node_packages()?;
+    match artifact {
+        Artifact::Worker => worker(),
+        Artifact::Guest => guest(),
+        Artifact::Npm => npm(),
+    }
+}
+
+fn worker() -> Result<()> {
+    let root = root();
+    let mut build = command(&install::worker_build()?.to_string_lossy(), &["--profile", "wasm"]);
+    build
+        .current_dir(root.join("worker"))
+        .env("WASM_BINDGEN_BIN", install::wasm_bindgen()?)
+        .env("WASM_OPT_BIN", root.join("node_modules/.bin/wasm-opt"))
+        .env("ESBUILD_BIN", root.join("node_modules/.bin/esbuild"));
+    step("build the Worker", &mut build)?;
+    let module = root.join("worker/build/index_bg.wasm");
+    optimize(&module, &module)?;
+    let compressed = ["worker/index.js", "worker/build/index.js", "worker/build/index_bg.wasm"]
+        .iter()
+        .try_fold(0, |sum, file| Ok::<_, anyhow::Error>(sum + gzipped(&root.join(file))?))?;
+    within("worker bundle, gzip", compressed, WORKER_LIMIT)
+}
+
+fn guest() -> Result<()> {
+    let module = wasm("tidegate-guest")?;
+    let folder = root().join("target/guest");
+    fs::create_dir_all(&folder)?;
+    let optimized = folder.join("tidegate_guest.wasm");
+    optimize(&module, &optimized)?;
+    within("guest module", usize::try_from(fs::metadata(optimized)?.len())?, GUEST_LIMIT)
+}
+
+fn npm() -> Result<()> {
+    let module = wasm("tidegate-wasm")?;
+    let dist = root().join("crates/wasm/npm/dist");
+    let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
+    bindgen
+        .arg(&module)
+        .args(["--target", "web", "--out-name", "tidegate", "--out-dir"])
+        .arg(&dist);
+    step("bind the npm package", &mut bindgen)?;
+    let module = dist.join("tidegate_bg.wasm");
+    optimize(&module, &module)?;
+    println!("npm module: {} bytes", fs::metadata(module)?.len());
+    Ok(())
+}
+
+/// The npm package as it would be published, in target/npm.
+pub(crate) fn pack() -> Result<()> {
+    build(Artifact::Npm)?;
+    let folder = root().join("target/npm");
+    fs::create_dir_all(&folder)?;
+    let mut pack = command("npm", &["pack", "--pack-destination"]);
+    pack.arg(&folder).current_dir(root().join("crates/wasm/npm"));
+    step("pack the npm package", &mut pack)
+}
+
+fn wasm(package: &str) -> Result<std::path::PathBuf> {
+    let target = "wasm32-unknown-unknown";
+    let mut build =
+        cargo(&["build", "--profile", "wasm", "--target", target, "--package", package]);
+    step(&format!("build {package} for wasm"), &mut build)?;
+    let file = format!("{}.wasm", package.replace('-', "_"));
+    Ok(root().join("target").join(target).join("wasm").join(file))
+}
+
+/// Smaller, and without the names that only a debugger reads.
+fn optimize(from: &Path, to: &Path) -> Result<()> {
+    let mut optimize = command(
+        "node_modules/.bin/wasm-opt",
+        &[&["-Oz", "--strip-debug", "--strip-producers"], &FEATURES[..]].concat(),
+    );
+    step("optimize the wasm", optimize.arg(from).arg("-o").arg(to))
+}
+
+fn gzipped(file: &Path) -> Result<usize> {
+    let bytes = fs::read(file).with_context(|| file.display().to_string())?;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&bytes)?;
+    Ok(encoder.finish()?.len())
+}
+
+fn within(what: &str, bytes: usize, limit: usize) -> Result<()> {
+    println!("{what}: {bytes} bytes (allowed {limit})");
+    if bytes > limit {
+        bail!("{what}: {bytes} bytes are more than the {limit} allowed");
+    }
+    Ok(())
+}

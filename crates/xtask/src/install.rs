@@ -1,0 +1,120 @@
+//! What a machine needs beside Rust: looked for first, installed if missing, named if that fails.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+use crate::run::{cargo, command, output, step};
+
+/// Must equal `wasm-bindgen` in Cargo.lock: the two read each other's private format.
+const WASM_BINDGEN: &str = "0.2.129";
+const WORKER_BUILD: &str = "0.8.7";
+/// For npm itself; what needs a newer Node gets it from npm.
+const OLDEST_NODE: u32 = 20;
+
+pub(crate) fn wasm_target() -> Result<()> {
+    rust_target("wasm32-unknown-unknown")
+}
+
+/// A target without any operating system: what builds there needs none.
+pub(crate) fn bare_target() -> Result<()> {
+    rust_target("x86_64-unknown-none")
+}
+
+fn rust_target(target: &str) -> Result<()> {
+    let installed = output("rustup", &["target", "list", "--installed"])
+        .context("rustup is not installed: https://rustup.rs")?;
+    if installed.lines().any(|line| line == target) {
+        return Ok(());
+    }
+    step(
+        &format!("install the Rust target {target}"),
+        &mut command("rustup", &["target", "add", target]),
+    )
+}
+
+/// The tools that the root's package.json pins.
+pub(crate) fn node_packages() -> Result<()> {
+    let version = output("node", &["--version"]).with_context(|| {
+        format!("Node.js is not installed, at least {OLDEST_NODE} is needed: https://nodejs.org")
+    })?;
+    let major =
+        version.trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
+    if major.is_none_or(|major: u32| major < OLDEST_NODE) {
+        bail!("Node.js: found {version}, at least {OLDEST_NODE} is needed: https://nodejs.org");
+    }
+    let read_lock = || fs::read(root().join("package-lock.json")).context("package-lock.json");
+    let lock = read_lock()?;
+    let stamp = root().join("node_modules/.tidegate-lock");
+    if fs::read(&stamp).is_ok_and(|installed| installed == lock) {
+        return Ok(());
+    }
+    // not `npm ci`: it fails where a registry lacks the packages of other operating systems, which
+    // the lock file then cannot name; `npm install` keeps to the lock file as well
+    let install = ["install", "--no-audit", "--no-fund"];
+    step("install the npm packages", &mut command("npm", &install))?;
+    Ok(fs::write(stamp, lock)?)
+}
+
+/// wasm-bindgen's command of the very version, from the PATH or built once for all checkouts.
+pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
+    tool("wasm-bindgen", "wasm-bindgen-cli", WASM_BINDGEN, &[])
+}
+
+pub(crate) fn worker_build() -> Result<PathBuf> {
+    tool("worker-build", "worker-build", WORKER_BUILD, &["--locked"])
+}
+
+fn tool(binary: &str, package: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
+    let has_version = |path: &str| {
+        output(path, &["--version"])
+            .is_some_and(|text| text.split_whitespace().any(|word| word == version))
+    };
+    if has_version(binary) {
+        return Ok(binary.into());
+    }
+    let folder = cache()?.join(format!("{package}-{version}"));
+    let installed = folder.join("bin").join(binary);
+    if has_version(&installed.to_string_lossy()) {
+        return Ok(installed);
+    }
+    let mut install = cargo(&["install", package, "--version", version, "--root"]);
+    install.arg(&folder).args(options);
+    step(&format!("install {package} {version}, once: some minutes"), &mut install)?;
+    Ok(installed)
+}
+
+fn cache() -> Result<PathBuf> {
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home);
+    Ok(base.context("neither HOME nor XDG_CACHE_HOME is set")?.join("tidegate"))
+}
+
+pub(crate) fn redis() -> Result<()> {
+    if output("redis-server", &["--version"]).is_some() {
+        return Ok(());
+    }
+    apt("redis-server", "--redis URL of another machine cannot replace it in the tests")
+}
+
+fn apt(package: &str, otherwise: &str) -> Result<()> {
+    let is_root = output("id", &["-u"]).as_deref() == Some("0");
+    let by_hand = format!(
+        "{package} is missing, and cannot be installed here: `apt-get install {package}` ({otherwise})"
+    );
+    if output("apt-get", &["--version"]).is_none() {
+        bail!("{by_hand}");
+    }
+    let run = |arguments: &[&str]| {
+        let mut apt =
+            if is_root { command("apt-get", &[]) } else { command("sudo", &["-n", "apt-get"]) };
+        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        step(&format!("apt-get {}", arguments.join(" ")), &mut apt)
+    };
+    run(&["update", "-qq"])
+        .and_then(|()| run(&["install", "-y", "-qq", "--no-install-recommends", package]))
+        .context(by_hand)
+}

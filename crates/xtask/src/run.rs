@@ -1,0 +1,45 @@
+//! Running programs, with what is being done and how long it took.
+
+use std::io::ErrorKind;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::root;
+
+/// A command in the workspace's folder.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// cargo, as it was when it started this.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    command(&cargo, arguments)
+}
+
+/// Runs it, its output to the terminal.
+pub(crate) fn step(what: &str, command: &mut Command) -> Result<()> {
+    eprintln!("\x1b[1m==> {what}\x1b[0m");
+    let started = Instant::now();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = match command.status() {
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{program} is not installed"),
+        status => status.with_context(|| program.clone())?,
+    };
+    if !status.success() {
+        bail!("{what}: {program} ended with {status}");
+    }
+    eprintln!("\x1b[1m    {what}: done in {:.1?}\x1b[0m", started.elapsed());
+    Ok(())
+}
+
+/// What it prints, without the white space around it; `None` if it cannot be run or fails.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = command(program, arguments).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

@@ -1,0 +1,192 @@
+//! `cargo xtask test`
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::build::Artifact;
+use crate::run::{cargo, command};
+use crate::{build, install};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Which suites, in this order
+    suites: Vec<Suite>,
+}
+
+/// Fast ones first.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Suite {
+    /// Formatting and lints
+    Lint,
+    /// Everything that needs nothing but Rust
+    Rust,
+    /// The core without an operating system; Worker, guest and npm package within their sizes
+    Wasm,
+    /// The npm package, out of the packed tarball, in Node
+    Npm,
+    /// Redis, the built Worker in workerd, the commands, parity of all backends
+    System,
+}
+
+/// What the runners said at their ends.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    closing_lines: Vec<String>,
+    failures: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let all = Suite::value_variants();
+    let suites = if arguments.suites.is_empty() { all } else { &arguments.suites };
+    let mut tally = Tally::default();
+    let started = Instant::now();
+    for (place, suite) in (1..).zip(suites) {
+        let name = suite.to_possible_value().map(|value| value.get_name().to_owned());
+        let name = name.unwrap_or_default();
+        eprintln!("\x1b[1m==> suite {name} ({place} of {})\x1b[0m", suites.len());
+        let since = Instant::now();
+        // one that fails keeps none of the others from running
+        if let Err(error) = suite.run(&mut tally) {
+            tally.failures.push(format!("{name}: {error:#}"));
+        }
+        eprintln!("\x1b[1m    suite {name}: {:.1?}\x1b[0m", since.elapsed());
+    }
+    println!("\nWhat each runner said at its end:");
+    for line in &tally.closing_lines {
+        println!("  {line}");
+    }
+    for failure in &tally.failures {
+        println!("FAILED {failure}");
+    }
+    println!("all suites: {:.0?}", started.elapsed());
+    let failed = tally.failed.max(u64::try_from(tally.failures.len())?);
+    println!("{} passed, {failed} failed, {} skipped", tally.passed, tally.skipped);
+    if failed > 0 {
+        bail!("{failed} failed");
+    }
+    Ok(())
+}
+
+impl Suite {
+    fn run(self, tally: &mut Tally) -> Result<()> {
+        match self {
+            Self::Lint => {
+                tally.watch("rustfmt", cargo(&["fmt", "--all", "--check"]))?;
+                install::wasm_target()?;
+                let native = [
+                    "clippy",
+                    "--quiet",
+                    "--all-targets",
+                    "--workspace",
+                    "--exclude",
+                    "tidegate-wasm",
+                    "--exclude",
+                    "tidegate-worker",
+                    "--",
+                    "-D",
+                    "warnings",
+                ];
+                tally.watch("clippy", cargo(&native))?;
+                let wasm = [
+                    "clippy",
+                    "--quiet",
+                    "--target",
+                    "wasm32-unknown-unknown",
+                    "-p",
+                    "tidegate-wasm",
+                    "-p",
+                    "tidegate-worker",
+                    "--",
+                    "-D",
+                    "warnings",
+                ];
+                tally.watch("clippy for wasm", cargo(&wasm))
+            }
+            Self::Rust => tally.watch("cargo test", cargo(&["test"])),
+            Self::Wasm => {
+                install::bare_target()?;
+                let bare = [
+                    "build",
+                    "--target",
+                    "x86_64-unknown-none",
+                    "-p",
+                    "tidegate-core",
+                    "-p",
+                    "tidegate-gate",
+                ];
+                tally.watch("without an operating system", cargo(&bare))?;
+                Artifact::value_variants().iter().try_for_each(|artifact| build::build(*artifact))
+            }
+            Self::Npm => {
+                build::pack()?;
+                // of the workspace's Node, and of the machine's
+                tally.watch("node --test", node("node_modules/.bin/node"))?;
+                tally.watch("node --test, the machine's", node("node"))
+            }
+            Self::System => {
+                install::redis()?;
+                build::build(Artifact::Guest)?;
+                build::build(Artifact::Worker)?;
+                let tests = ["test", "--release", "-p", "tidegate-tests"];
+                tally.watch("cargo test, system", cargo(&tests))
+            }
+        }
+    }
+}
+
+fn node(node: &str) -> Command {
+    command(node, &["--test", "tests/npm/*.test.mjs"])
+}
+
+impl Tally {
+    /// Runs a runner, passes on what it prints and keeps the lines that it ends with.
+    fn watch(&mut self, what: &str, mut runner: Command) -> Result<()> {
+        eprintln!("\x1b[1m==> {what}\x1b[0m");
+        let mut child = runner.stdout(Stdio::piped()).spawn().with_context(|| what.to_owned())?;
+        let output = child.stdout.take().context("no standard output")?;
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            println!("{line}");
+            self.read(what, &line);
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("{what} ended with {status}");
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, what: &str, line: &str) {
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            // cargo test: "ok. 30 passed; 0 failed; 0 ignored; …"
+            let counts = counts.split_once(". ").map_or(counts, |(_, counts)| counts);
+            for part in counts.split("; ") {
+                match part.split_once(' ') {
+                    Some((n, "passed")) => self.passed += n.parse().unwrap_or(0),
+                    Some((n, "failed")) => self.failed += n.parse().unwrap_or(0),
+                    Some((n, "ignored")) => self.skipped += n.parse().unwrap_or(0),
+                    _ => {}
+                }
+            }
+            self.closing_lines.push(format!("{what}: {line}"));
+        } else if let Some(count) = line.strip_prefix("# ").or(line.strip_prefix("ℹ ")) {
+            // node --test: "# pass 12", or with "ℹ" on a terminal
+            let Some((name, n)) = count.split_once(' ') else { return };
+            let n = n.parse().unwrap_or(0);
+            match name {
+                "pass" => self.passed += n,
+                "fail" => self.failed += n,
+                "skipped" | "todo" | "cancelled" => self.skipped += n,
+                _ => return,
+            }
+            self.closing_lines.push(format!("{what}: {name} {n}"));
+        }
+    }
+}

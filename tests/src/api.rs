@@ -1,0 +1,83 @@
+//! A client of the decision API, whoever serves it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ureq::Agent;
+use ureq::http::Response;
+
+pub struct Api {
+    agent: Agent,
+    url: String,
+    token: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub text: String,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|header| header.0 == name).map(|header| header.1.as_str())
+    }
+
+    /// The body; null if it is no JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// The field of the body.
+    pub fn get(&self, field: &str) -> Value {
+        self.json()[field].clone()
+    }
+}
+
+impl Api {
+    pub fn new(url: &str, token: Option<&str>) -> Self {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .build()
+            .into();
+        Self { agent, url: url.to_owned(), token: token.map(str::to_owned) }
+    }
+
+    pub fn get(&self, target: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut request = self.agent.get(format!("{}{target}", self.url));
+        for (name, value) in self.authorized(headers) {
+            request = request.header(name, value);
+        }
+        reply(request.call().expect("a response"))
+    }
+
+    pub fn post(&self, target: &str, body: impl AsRef<[u8]>) -> Reply {
+        let mut request = self.agent.post(format!("{}{target}", self.url));
+        for (name, value) in self.authorized(&[]) {
+            request = request.header(name, value);
+        }
+        reply(request.send(body.as_ref()).expect("a response"))
+    }
+
+    /// A check of the policy on the key, at a time of the caller's if one is given.
+    pub fn check(&self, policy: &str, key: &str, cost: u64, now_us: Option<u64>) -> Reply {
+        let body = json!({ "policy": policy, "key": key, "cost": cost, "now_us": now_us });
+        self.post("/v1/check", body.to_string())
+    }
+
+    fn authorized<'a>(&self, headers: &[(&'a str, &'a str)]) -> Vec<(&'a str, String)> {
+        let token = self.token.iter().map(|token| ("authorization", format!("Bearer {token}")));
+        headers.iter().map(|(name, value)| (*name, (*value).to_owned())).chain(token).collect()
+    }
+}
+
+fn reply(mut response: Response<ureq::Body>) -> Reply {
+    let headers = response.headers().iter().map(|(name, value)| {
+        (name.as_str().to_owned(), value.to_str().unwrap_or_default().to_owned())
+    });
+    let headers = headers.collect();
+    let status = response.status().as_u16();
+    Reply { status, headers, text: response.body_mut().read_to_string().unwrap_or_default() }
+}
