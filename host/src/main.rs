@@ -47,3 +47,11 @@ async fn main() -> ExitCode {
         ExitCode::from(2)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        <super::Arguments as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -30,9 +30,9 @@ pub(crate) enum Artifact {
 const WORKER_LIMIT: usize = 250 * 1_024;
 const GUEST_LIMIT: usize = 60 * 1_024;
 
-/// What rustc's wasm uses, and every runtime here has. Not `--all-features`: the optimizer then
-/// writes what Node 20 cannot read.
-const FEATURES: [&str; 7] = [
+/// What rustc's wasm uses and every runtime has; with more of them the optimizer writes what
+/// Node 20 cannot read.
+const PORTABLE: [&str; 7] = [
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
     "--enable-multivalue",
@@ -68,7 +68,7 @@ fn worker() -> Result<()> {
         .env("ESBUILD_BIN", root.join("node_modules/.bin/esbuild"));
     step("build the Worker", &mut build)?;
     let module = root.join("worker/build/index_bg.wasm");
-    optimize(&module, &module)?;
+    optimize(&module, &module, &["--all-features"])?; // workerd has them all, and catches exceptions
     let compressed = ["worker/index.js", "worker/build/index.js", "worker/build/index_bg.wasm"]
         .iter()
         .try_fold(0, |sum, file| Ok::<_, anyhow::Error>(sum + gzipped(&root.join(file))?))?;
@@ -80,7 +80,7 @@ fn guest() -> Result<()> {
     let folder = root().join("target/guest");
     fs::create_dir_all(&folder)?;
     let optimized = folder.join("tidegate_guest.wasm");
-    optimize(&module, &optimized)?;
+    optimize(&module, &optimized, &PORTABLE)?;
     within("guest module", usize::try_from(fs::metadata(optimized)?.len())?, GUEST_LIMIT)
 }
 
@@ -94,7 +94,7 @@ fn npm() -> Result<()> {
         .arg(&dist);
     step("bind the npm package", &mut bindgen)?;
     let module = dist.join("tidegate_bg.wasm");
-    optimize(&module, &module)?;
+    optimize(&module, &module, &PORTABLE)?;
     println!("npm module: {} bytes", fs::metadata(module)?.len());
     Ok(())
 }
@@ -119,10 +119,10 @@ fn wasm(package: &str) -> Result<std::path::PathBuf> {
 }
 
 /// Smaller, and without the names that only a debugger reads.
-fn optimize(from: &Path, to: &Path) -> Result<()> {
+fn optimize(from: &Path, to: &Path, features: &[&str]) -> Result<()> {
     let mut optimize = command(
         "node_modules/.bin/wasm-opt",
-        &[&["-Oz", "--strip-debug", "--strip-producers"], &FEATURES[..]].concat(),
+        &[&["-Oz", "--strip-debug", "--strip-producers"], features].concat(),
     );
     step("optimize the wasm", optimize.arg(from).arg("-o").arg(to))
 }

@@ -19,15 +19,15 @@ use tidegate::store::{Redis, RedisOptions, Store};
 #[derive(clap::Args)]
 pub(crate) struct PolicyFile {
     /// The policy file, TOML or JSON
-    #[arg(long = "policies", value_name = "FILE", default_value = "policies.toml")]
-    file: PathBuf,
+    #[arg(long, value_name = "FILE", default_value = "policies.toml")]
+    policies: PathBuf,
 }
 
 impl PolicyFile {
     /// Its text too: a Worker is given that.
     pub(crate) fn read(&self) -> Result<(Policies, String)> {
-        let file = self.file.display();
-        let text = fs::read_to_string(&self.file).with_context(|| {
+        let file = self.policies.display();
+        let text = fs::read_to_string(&self.policies).with_context(|| {
             format!("{file}: the policy file cannot be read (another one: --policies FILE)")
         })?;
         let policies = Policies::parse(&text).with_context(|| file.to_string())?;
