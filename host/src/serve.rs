@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, Check, Head, MAX_BODY_BYTES, Outcome, Plan, Step};
+use tidegate_gate::http::{
+    self, Access, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, Plan, Step,
+};
 use tokio::net::TcpListener;
 
 use crate::clock;
@@ -77,6 +80,24 @@ async fn handle(
     response
 }
 
+/// `None` if it is longer than allowed: not more than that is ever held. One that breaks off is
+/// read as far as it came, and will be no valid request.
+async fn read_body(body: Body) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut length = 0_usize;
+    let mut stream = body.into_data_stream();
+    while let Some(Ok(chunk)) = stream.next().await {
+        length = length.saturating_add(chunk.len());
+        if length > MAX_DRAINED_BYTES {
+            break;
+        }
+        if length <= MAX_BODY_BYTES {
+            bytes.extend_from_slice(&chunk);
+        }
+    }
+    (length <= MAX_BODY_BYTES).then_some(bytes)
+}
+
 impl Service {
     async fn answer(&self, peer: SocketAddr, request: Request) -> http::Response {
         let (parts, body) = request.into_parts();
@@ -84,9 +105,7 @@ impl Service {
             Step::Answer(response) => return response,
             Step::Decide(plan) => plan,
             Step::ReadBody => {
-                let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
-                    return http::body_too_large();
-                };
+                let Some(body) = read_body(body).await else { return http::body_too_large() };
                 match http::read(&self.policies, &body) {
                     Ok(plan) => plan,
                     Err(response) => return response,

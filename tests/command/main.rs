@@ -1,1 +1,224 @@
-//! todo
+//! The command: what it prints, what it exits with, what it says of bad input.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use tidegate::local::RedisServer;
+use tidegate_tests::{Api, command, file};
+
+const POLICIES: &str = "
+[policies.api]
+limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '1/d' }]
+[policies.open]
+limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '1/d' }]
+on_error = 'open'
+";
+
+/// A folder with a policy file, where commands run.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("policies.toml"), POLICIES).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.path().join(name), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(command());
+        command.args(arguments).current_dir(self.path()).env_remove("TIDEGATE_TOKEN");
+        command
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = self.command(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    }
+
+    #[track_caller]
+    fn fails(&self, arguments: &[&str], message: &str) {
+        let (code, _, error) = self.run(arguments);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains(message), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn every_command_helps_with_examples() {
+    let folder = Folder::new();
+    for command in [
+        &["--help"][..],
+        &["serve", "--help"],
+        &["check", "--help"],
+        &["replay", "--help"],
+        &["parity", "--help"],
+    ] {
+        let (code, help, _) = folder.run(command);
+        assert!(code == 0 && help.contains("Example"), "{command:?}");
+    }
+}
+
+#[test]
+fn check_validates_shows_and_decides() {
+    let folder = Folder::new();
+    let (code, text, _) = folder.run(&["check"]);
+    assert_eq!(code, 0);
+    assert!(text.contains("bursts of 2, then every 1 d; full after 2 d"), "{text}");
+    let (code, text, _) = folder.run(&["check", "--policy", "api", "--key", "k", "--cost", "2"]);
+    assert_eq!(code, 0);
+    assert!(text.starts_with("{\"allowed\":true,\"limit\":2,\"remaining\":0,"), "{text}");
+    let server = RedisServer::start().unwrap();
+    let check = ["check", "--policy", "api", "--key", "k", "--cost", "2", "--redis", server.url()];
+    assert_eq!(folder.run(&check).0, 0);
+    let (code, text, _) = folder.run(&check);
+    assert_eq!(code, 1, "the state is in Redis");
+    assert!(text.starts_with("{\"allowed\":false,"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let folder = Folder::new();
+    folder
+        .fails(&["check", "--policies", "none.toml"], "none.toml: the policy file cannot be read");
+    folder.write(
+        "bad.toml",
+        POLICIES.replace("capacity = 2, rate = '1/d'", "capacity = 0, rate = '1/d'"),
+    );
+    folder.fails(
+        &["check", "--policies", "bad.toml"],
+        "bad.toml: line 3, column 52: policies.api.limits[0].capacity: invalid value: integer `0`, \
+         expected a whole number from 1 to 9007199254740991",
+    );
+    folder.fails(&["serve", "--policies", "bad.toml"], "bad.toml: line 3");
+    let check = |rest: &[&'static str]| [&["check", "--policy", "api"], rest].concat();
+    folder.fails(&["check", "--key", "k"], "--policy: there are several: api, open");
+    folder.fails(&["check", "--policy", "x", "--key", "k"], "found \"x\", there are: api, open");
+    folder.fails(&check(&["--key", ""]), "found 0 bytes, allowed are 1 to 512");
+    folder.fails(&check(&["--key", "k", "--cost", "3"]), "a cost of 3 can never be granted");
+    for cost in ["-1", "1.5", "NaN", "18446744073709551616"] {
+        folder.fails(&["check", "--policy", "api", "--key", "k", "--cost", cost], "--cost");
+    }
+    let down = "redis://127.0.0.1:1";
+    folder.fails(&check(&["--key", "k", "--redis", down]), "redis");
+    folder.fails(&check(&["--key", "k", "--redis", "nonsense"]), "--redis nonsense");
+    folder.write("t.jsonl", "");
+    folder.fails(
+        &["replay", "t.jsonl", "--backend", "redis", "--redis", down],
+        "--redis redis://127.0.0.1:1",
+    );
+    folder.fails(&["parity", "t.jsonl", "--redis", down], "redis: --redis redis://127.0.0.1:1");
+    folder.fails(
+        &["replay", "t.jsonl", "--backend", "worker", "--worker", "http://127.0.0.1:1"],
+        "http://127.0.0.1:1",
+    );
+    folder.fails(
+        &["replay", "t.jsonl", "--backend", "disk"],
+        "possible values: memory, redis, wasmtime, worker",
+    );
+    folder.fails(&["replay", "none.gz"], "none.gz");
+    folder.fails(&["replay", "t.jsonl", "--policy", "x"], "found \"x\", there are: api, open");
+    folder.fails(&["replay", "t.jsonl", "--decisions", "no/where"], "--decisions no/where");
+    folder.fails(&["serve", "--listen", "0.0.0.0:0"], "no token is configured");
+    folder.fails(&["serve", "--listen", "nowhere"], "--listen");
+    folder.fails(&["serve", "--redis", "nonsense"], "--redis nonsense");
+}
+
+#[test]
+fn a_replay_reports_and_writes_a_decision_for_each_line() {
+    let folder = Folder::new();
+    let line = |t: u64, cost: u64| {
+        format!("{{\"t_us\":{t},\"policy\":\"api\",\"key\":\"k\",\"cost\":{cost}}}\n")
+    };
+    let text = [line(7, 1), "nonsense\n".into(), line(8, 2), line(3, 1), line(9, 3)].concat();
+    folder.write("t.jsonl", text);
+    for backend in ["memory", "redis", "wasmtime", "worker"] {
+        let (code, report, error) =
+            folder.run(&["replay", "t.jsonl", "--backend", backend, "--decisions", "out.jsonl"]);
+        assert_eq!(code, 0, "{backend}: {error}");
+        assert!(
+            report.contains(
+                "5 lines, 1 keys: 2 allowed, 1 refused, 2 unreadable; 1 went back in time"
+            ),
+            "{report}"
+        );
+        assert!(
+            report.contains("line 2 cannot be read: neither an access log's line nor JSON"),
+            "{report}"
+        );
+        assert!(
+            report.contains("line 5 cannot be read: a cost of 3 can never be granted"),
+            "{report}"
+        );
+        let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
+        assert_eq!(
+            out,
+            "{\"allowed\":true,\"remaining\":1,\"retry_after_us\":0,\"reset_after_us\":86400000000}\n\
+             {\"error\":\"neither an access log's line nor JSON\"}\n\
+             {\"allowed\":false,\"remaining\":1,\"retry_after_us\":86399999999,\"reset_after_us\":86399999999}\n\
+             {\"allowed\":true,\"remaining\":0,\"retry_after_us\":0,\"reset_after_us\":172799999999}\n\
+             {\"error\":\"a cost of 3 can never be granted: the most at once is 2\"}\n",
+            "{backend}"
+        );
+    }
+}
+
+#[test]
+fn a_replay_leaves_nothing_in_a_redis_that_is_not_its_own() {
+    let folder = Folder::new();
+    let server = RedisServer::start().unwrap();
+    let log = file("data/access-2015.log.gz");
+    let log = log.to_str().unwrap();
+    let arguments =
+        ["replay", log, "--policy", "api", "--backend", "redis", "--redis", server.url()];
+    let (code, first, error) = folder.run(&arguments);
+    assert_eq!(code, 0, "{error}");
+    assert!(first.starts_with("10000 lines, 1753 keys:"), "{first}");
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    assert_eq!(redis::cmd("DBSIZE").query::<u64>(&mut connection).unwrap(), 0);
+}
+
+#[test]
+fn a_broken_gzip_is_an_error() {
+    let folder = Folder::new();
+    let log = fs::read(file("data/access-2015.log.gz")).unwrap();
+    folder.write("half.gz", &log[..log.len() / 2]);
+    folder.fails(&["replay", "half.gz", "--policy", "api"], "half.gz");
+    folder.fails(&["parity", "half.gz", "--policy", "api"], "half.gz");
+}
+
+#[test]
+fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
+    let folder = Folder::new();
+    let mut server = folder
+        .command(&["serve", "--listen", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
+    let api = Api::new(url, None);
+    let (closed, open) = (api.check("api", "k", 1, None), api.check("open", "k", 1, None));
+    let gates = ["api", "open"]
+        .map(|policy| api.get(&format!("/v1/gate?policy={policy}&key=k"), &[]).status);
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!((closed.status, closed.get("allowed")), (200, false.into()), "{closed:?}");
+    assert_eq!((open.status, open.get("allowed")), (200, true.into()), "{open:?}");
+    assert!(closed.get("degraded").as_str().unwrap().starts_with("redis: "), "{closed:?}");
+    assert_eq!(gates, [503, 204]);
+}

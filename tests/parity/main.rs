@@ -1,1 +1,75 @@
-//! todo
+//! One core, four places: the same trace, the same decisions, line by line, by the command itself.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use tidegate::gate::Policies;
+use tidegate_tests::{POLICIES, file, generate};
+
+fn parity(trace: &std::path::Path, options: &[&str]) -> Output {
+    Command::new(tidegate_tests::command())
+        .arg("parity")
+        .arg(trace)
+        .arg("--policies")
+        .arg(file("parity/policies.toml"))
+        .args(options)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn agrees(output: &Output, lines: usize) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let last = text.lines().last();
+    let expected = format!("mismatches 0 of {lines} across memory, redis, wasmtime, worker");
+    assert_eq!(last, Some(expected.as_str()));
+    text
+}
+
+#[test]
+fn a_real_log_whose_clock_goes_back_half_of_the_time() {
+    for policy in ["all", "bucket", "fixed", "sliding", "two-counters"] {
+        let output = parity(&file("data/access-2015.log.gz"), &["--policy", policy]);
+        let text = agrees(&output, 10_000);
+        assert!(text.contains("4915 went back in time"), "{text}");
+    }
+}
+
+#[test]
+fn a_generated_trace_that_hits_every_edge() {
+    let policies = Policies::parse(POLICIES).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.jsonl");
+    fs::write(&trace, generate(&policies, 100_000, 1)).unwrap();
+    agrees(&parity(&trace, &[]), 100_000);
+}
+
+#[test]
+fn a_difference_is_found_and_shown() {
+    // a Worker with other limits stands for a backend that is wrong
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.jsonl");
+    let line = |t| format!("{{\"t_us\":{t},\"policy\":\"bucket\",\"key\":\"k\",\"cost\":3}}\n");
+    fs::write(&trace, [7, 8, 9].map(line).concat()).unwrap();
+    let wrong = tidegate::local::Workerd::start(&tidegate::local::WorkerdOptions {
+        policies: POLICIES.replace("capacity = 7", "capacity = 8"),
+        trust_caller_time: true,
+        ..tidegate::local::WorkerdOptions::default()
+    })
+    .unwrap();
+    let output = parity(&trace, &["--worker", wrong.url()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last = text.lines().last();
+    assert_eq!(last, Some("mismatches 3 of 3 across memory, redis, wasmtime, worker"));
+    assert!(text.contains("memory    state none"), "{text}");
+    assert!(
+        text.contains("memory    says  {\"allowed\":true,\"limit\":7,\"remaining\":4"),
+        "{text}"
+    );
+    assert!(
+        text.contains("worker    says  {\"allowed\":true,\"limit\":8,\"remaining\":5"),
+        "{text}"
+    );
+}

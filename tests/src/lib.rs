@@ -15,3 +15,10 @@ pub const POLICIES: &str = include_str!("../parity/policies.toml");
 pub fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
+
+/// The built command: cargo puts it beside the folder of the tests.
+pub fn command() -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a program");
+    let folder = test.ancestors().nth(2).expect("it lies in target/PROFILE/deps");
+    folder.join("tidegate")
+}

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, Head, MAX_BODY_BYTES, Step};
+use tidegate_gate::http::{self, Access, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Step};
 use worker::{Context, Env, Request, Response, ResponseBuilder, Result, event};
 
 use crate::decide::decide;
@@ -58,23 +58,23 @@ fn path_and_query(url: &str) -> (&str, &str) {
 
 /// `None` if it is longer than allowed: not more than that is ever held.
 async fn read_body(request: &mut Request) -> Result<Option<Vec<u8>>> {
-    let announced = request.headers().get("content-length")?.and_then(|length| length.parse().ok());
-    if announced.is_some_and(|length: usize| length > MAX_BODY_BYTES) {
-        return Ok(None);
-    }
+    let mut body = Vec::new();
     if request.inner().body().is_none() {
-        return Ok(Some(Vec::new()));
+        return Ok(Some(body));
     }
-    let mut body = Vec::with_capacity(announced.unwrap_or(0));
+    let mut length = 0_usize;
     let mut stream = request.stream()?;
     while let Some(chunk) = stream.next().await {
         let chunk = chunk?;
-        if body.len() + chunk.len() > MAX_BODY_BYTES {
-            return Ok(None);
+        length = length.saturating_add(chunk.len());
+        if length > MAX_DRAINED_BYTES {
+            break;
         }
-        body.extend_from_slice(&chunk);
+        if length <= MAX_BODY_BYTES {
+            body.extend_from_slice(&chunk);
+        }
     }
-    Ok(Some(body))
+    Ok((length <= MAX_BODY_BYTES).then_some(body))
 }
 
 fn send(answer: http::Response) -> Result<Response> {

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     key: Option<String>,
     /// What the request costs; 0 only looks
-    #[arg(long, value_name = "N", requires = "key")]
+    #[arg(long, value_name = "N", requires = "key", allow_negative_numbers = true)]
     cost: Option<u64>,
     /// Decide in this Redis instead of in a fresh store in memory
     #[arg(long, value_name = "URL", requires = "key")]

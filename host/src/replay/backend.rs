@@ -37,7 +37,7 @@ impl BackendKind {
 
 impl fmt::Display for BackendKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Memory => "memory",
             Self::Redis => "redis",
             Self::Wasmtime => "wasmtime",

@@ -12,9 +12,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncCommands, Script};
+use redis::{AsyncCommands, Client, Script};
 use tidegate_gate::{Micros, Policy, Timestamp, Verdict, blob};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
 use super::StoreError;
@@ -50,7 +50,9 @@ impl Default for RedisOptions {
 
 /// States in Redis or Valkey.
 pub struct Redis {
-    connection: ConnectionManager,
+    client: Client,
+    /// Made at the first use: it needs a runtime to live in.
+    connection: OnceCell<ConnectionManager>,
     script: Script,
     locks: Box<[Mutex<()>]>,
     hasher: RandomState,
@@ -70,13 +72,9 @@ impl Redis {
     /// # Errors
     /// [`StoreError::Redis`] if the URL is none.
     pub fn new(url: &str, options: RedisOptions) -> Result<Self, StoreError> {
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(options.deadline))
-            .set_response_timeout(Some(options.deadline))
-            .set_number_of_retries(1);
-        let client = redis::Client::open(url)?;
         Ok(Self {
-            connection: ConnectionManager::new_lazy_with_config(client, config)?,
+            client: Client::open(url)?,
+            connection: OnceCell::new(),
             script: Script::new(COMPARE_AND_SWAP),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             hasher: RandomState::new(),
@@ -89,8 +87,7 @@ impl Redis {
     /// # Errors
     /// [`StoreError::Redis`] or [`StoreError::Deadline`] if it does not.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        let mut connection = self.connection.clone();
-        self.in_time(async { Ok(connection.ping::<()>().await?) }).await
+        self.in_time(async { Ok(self.connection().await?.ping::<()>().await?) }).await
     }
 
     /// Decides on a request, with what each limit says.
@@ -117,9 +114,8 @@ impl Redis {
     /// # Errors
     /// [`StoreError`]
     pub async fn blob(&self, policy: &Policy, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut connection = self.connection.clone();
         let name = self.name(policy, key);
-        self.in_time(async { Ok(connection.get(name).await?) }).await
+        self.in_time(async { Ok(self.connection().await?.get(name).await?) }).await
     }
 
     /// Forgets a key.
@@ -127,9 +123,8 @@ impl Redis {
     /// # Errors
     /// [`StoreError`]
     pub async fn forget(&self, policy: &Policy, key: &str) -> Result<(), StoreError> {
-        let mut connection = self.connection.clone();
         let name = self.name(policy, key);
-        self.in_time(async { Ok(connection.unlink::<_, ()>(name).await?) }).await
+        self.in_time(async { Ok(self.connection().await?.unlink::<_, ()>(name).await?) }).await
     }
 
     async fn swap_until_ours(
@@ -139,7 +134,7 @@ impl Redis {
         now: Timestamp,
         cost: u64,
     ) -> Result<Verdict, StoreError> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.connection().await?;
         let mut found: Vec<u8> = connection.get::<_, Option<_>>(name).await?.unwrap_or_default();
         loop {
             let mut words = if found.is_empty() {
@@ -168,6 +163,17 @@ impl Redis {
                 Some(other) => found = other,
             }
         }
+    }
+
+    async fn connection(&self) -> Result<ConnectionManager, StoreError> {
+        let connect = async || {
+            let config = ConnectionManagerConfig::new()
+                .set_connection_timeout(Some(self.options.deadline))
+                .set_response_timeout(Some(self.options.deadline))
+                .set_number_of_retries(1);
+            ConnectionManager::new_lazy_with_config(self.client.clone(), config)
+        };
+        Ok(self.connection.get_or_try_init(connect).await?.clone())
     }
 
     fn name(&self, policy: &Policy, key: &str) -> String {

@@ -28,6 +28,9 @@ use problem::{Problem, answer_json};
 
 /// The longest body that is read.
 pub const MAX_BODY_BYTES: usize = 262_144;
+/// Of a body that is longer than allowed so much is read and thrown away before the answer: a client
+/// that is still sending when its connection ends may never see why.
+pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
 

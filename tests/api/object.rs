@@ -1,0 +1,181 @@
+//! What is the Worker's own: its clock, its storage, its configuration.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+use tempfile::tempdir;
+use tidegate::local::{Workerd, WorkerdOptions, workspace};
+use tidegate_tests::Api;
+
+use crate::{POLICIES, TOKEN, worker, worker_options};
+
+#[test]
+fn a_restart_of_the_runtime_grants_nothing_twice() {
+    let storage = tempdir().unwrap();
+    let options =
+        || WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() };
+    let mut granted = 0;
+    for _ in 0..4 {
+        let served = worker(options());
+        for policy in ["day", "open"] {
+            for _ in 0..2 {
+                if served.api.check(policy, "k", 1, None).get("allowed") == true {
+                    granted += 1;
+                }
+            }
+        }
+        // dropping it kills the runtime: there is no shutdown to save anything in
+    }
+    assert_eq!(granted, 3 + 5);
+}
+
+#[test]
+fn a_test_environment_may_give_the_time() {
+    let served = worker(WorkerdOptions { trust_caller_time: true, ..worker_options() });
+    let day = 86_400_000_000;
+    let check = |now| served.api.check("open", "k", 5, Some(now));
+    assert_eq!(check(7).get("allowed"), true);
+    let refused = check(8);
+    assert_eq!(refused.get("retry_after_us"), 5 * day - 1);
+    assert_eq!(check(7 + 5 * day - 1).get("retry_after_us"), 1);
+    assert_eq!(check(7 + 5 * day).get("allowed"), true);
+}
+
+#[test]
+fn without_a_token_only_health_is_served() {
+    let served = worker(WorkerdOptions { token: None, ..worker_options() });
+    assert_eq!(served.api.get("/healthz", &[]).status, 200);
+    let reply = Api::new(&served.url, Some("")).check("open", "k", 1, None);
+    assert_eq!(reply.status, 401);
+    assert!(reply.text.contains("no token is configured"), "{reply:?}");
+    let policies = format!("auth = \"none\"\n{POLICIES}");
+    let open = worker(WorkerdOptions { token: None, policies, ..worker_options() });
+    assert_eq!(open.api.check("open", "k", 1, None).get("allowed"), true);
+}
+
+#[test]
+fn a_policy_file_that_is_wrong_is_named_and_nothing_is_let_through() {
+    let policies = POLICIES.replace("3/d", "0/d");
+    let served = worker(WorkerdOptions { policies, ..worker_options() });
+    let reply = served.api.check("open", "k", 1, None);
+    assert_eq!(reply.status, 500);
+    let detail = reply.get("detail");
+    assert!(detail.as_str().unwrap().starts_with("policies.toml: line 4, column"), "{detail}");
+}
+
+#[test]
+fn another_policy_file_needs_no_other_build() {
+    let policies = "auth = 'none'\n[policies.mine]\n\
+        limits = [{ algorithm = 'fixed_window', limit = 2, period = '365d' }]";
+    let options = WorkerdOptions { policies: policies.to_owned(), ..WorkerdOptions::default() };
+    let served = worker(options);
+    assert_eq!(served.api.check("mine", "k", 2, None).get("allowed"), true);
+    assert_eq!(served.api.check("mine", "k", 1, None).get("allowed"), false);
+}
+
+#[test]
+fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
+    for (bytes, reason) in [
+        ("x'00'", "found version 0"),
+        ("x'01'", "found 1 bytes"),
+        ("x''", "found 0 bytes"),
+        ("substr(blob, 1, 20)", "found 20 bytes"),
+        ("x'01' || x'0000000000000000' || substr(blob, 10)", "limits 0000000000000000"),
+        ("substr(blob, 1, 9) || x'ffffffffffffff0f' || substr(blob, 18)", "more than these limits"),
+    ] {
+        let storage = tempdir().unwrap();
+        let options =
+            || WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() };
+        {
+            let served = worker(options());
+            assert_eq!(served.api.check("day", "k", 1, None).get("allowed"), true);
+            assert_eq!(served.api.check("open", "k", 1, None).get("allowed"), true);
+        }
+        let update = format!("UPDATE states SET blob = CAST({bytes} AS BLOB)");
+        assert_eq!(sql(storage.path(), &update), 2);
+        let served = worker(options());
+        let closed = served.api.check("day", "k", 1, None);
+        assert_eq!((closed.status, closed.get("allowed")), (200, json!(false)), "{bytes}");
+        assert!(closed.get("degraded").as_str().unwrap().contains(reason), "{bytes}: {closed:?}");
+        let gate = served.api.get("/v1/gate?policy=day&key=k", &[]);
+        assert_eq!(gate.status, 503);
+        let open = served.api.check("open", "k", 1, None);
+        assert_eq!(open.get("allowed"), true, "its on_error says so: {open:?}");
+        assert!(open.get("degraded").as_str().unwrap().contains(reason));
+        assert_eq!(served.api.get("/v1/gate?policy=open&key=k", &[]).status, 204);
+        assert_eq!(served.api.check("day", "other", 1, None).get("allowed"), true);
+    }
+}
+
+#[test]
+fn the_alarm_deletes_what_has_expired() {
+    // a state that expires within a millisecond; its object then deletes all it had
+    let policies = "auth = 'none'\n[policies.short]\n\
+        limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/ms' }]";
+    let storage = tempdir().unwrap();
+    let options = WorkerdOptions {
+        policies: policies.to_owned(),
+        storage: Some(storage.path().to_owned()),
+        ..WorkerdOptions::default()
+    };
+    let served = worker(options);
+    assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while count(storage.path()) != 0 {
+        assert!(std::time::Instant::now() < deadline, "the state is still there");
+        std::thread::yield_now();
+    }
+    assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true, "it begins anew");
+}
+
+/// How many states all objects have stored.
+fn count(storage: &Path) -> i64 {
+    sql(storage, "SELECT COUNT(*) FROM states")
+}
+
+/// Runs a statement on the database of each object: the rows it changed, or the number it selects.
+fn sql(storage: &Path, statement: &str) -> i64 {
+    let script = "
+        const { DatabaseSync } = require('node:sqlite');
+        let sum = 0;
+        for (const file of process.argv.slice(2)) {
+          const database = new DatabaseSync(file);
+          const tables = database.prepare(\"SELECT 1 FROM sqlite_master WHERE name = 'states'\").all();
+          if (tables.length === 0) continue;
+          const statement = database.prepare(process.argv[1]);
+          sum += statement.columns().length ? Object.values(statement.get())[0] : Number(statement.run().changes);
+        }
+        console.log(sum);";
+    let databases = fs::read_dir(storage.join("tidegate-keys")).unwrap().flatten();
+    let databases = databases.map(|file| file.path()).filter(|path| {
+        path.extension().is_some_and(|end| end == "sqlite") && !path.ends_with("metadata.sqlite")
+    });
+    // the workspace's Node: the machine's may be too old to have SQLite
+    let output = Command::new(workspace().join("node_modules/.bin/node"))
+        .args(["--no-warnings", "-e", script, "--", statement])
+        .args(databases)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    text.parse().unwrap_or_else(|_| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn a_worker_that_ignores_given_times_cannot_be_replayed_against() {
+    let server = Workerd::start(&worker_options()).unwrap();
+    let policies = tidegate::gate::Policies::parse(POLICIES).unwrap();
+    let target = tidegate::replay::Target {
+        policies: POLICIES.to_owned(),
+        worker: Some(server.url().to_owned()),
+        token: Some(TOKEN.to_owned()),
+        ..tidegate::replay::Target::default()
+    };
+    let kind = tidegate::replay::BackendKind::Worker;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let error = runtime
+        .block_on(tidegate::replay::Backend::start(kind, &policies, &target))
+        .expect_err("it must not be believed");
+    assert!(error.to_string().contains("TIDEGATE_TRUST_CALLER_TIME"), "{error}");
+}

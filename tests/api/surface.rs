@@ -1,0 +1,170 @@
+//! What every server must do.
+
+use serde_json::json;
+use tidegate_tests::Api;
+
+use crate::Served;
+
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
+
+pub fn grants_until_the_limit_and_says_when(served: &Served) {
+    let first = served.api.check("day", "k", 2, None);
+    assert_eq!(first.status, 200, "{first:?}");
+    assert_eq!((first.get("allowed"), first.get("remaining")), (json!(true), json!(1)));
+    assert_eq!(first.header("content-type"), Some("application/json"));
+    assert_eq!(
+        first.header("ratelimit-policy"),
+        Some("\"burst\";q=3;w=86400, \"year\";q=5;w=31536000")
+    );
+    let second = served.api.check("day", "k", 2, None);
+    assert_eq!((second.status, second.get("allowed")), (200, json!(false)));
+    // two thirds of a day from the first request on; what has passed since, less than an hour
+    let retry = second.get("retry_after_us").as_u64().unwrap();
+    assert!((DAY / 3 - 3_600 * SECOND..=DAY / 3).contains(&retry), "{retry}");
+    let seconds: u64 = second.header("retry-after").unwrap().parse().unwrap();
+    assert_eq!(seconds, retry.div_ceil(SECOND));
+    assert!(second.header("ratelimit").unwrap().contains(&format!("\"burst\";r=1;t={seconds}")));
+    let limits = second.get("limits");
+    assert_eq!((&limits[0]["allowed"], &limits[1]["allowed"]), (&json!(false), &json!(true)));
+    assert_eq!(limits[1]["remaining"], 3, "the refusal consumed nothing of the other limit");
+    assert_eq!(served.api.check("day", "k", 1, None).get("allowed"), true, "a light one passes");
+}
+
+pub fn a_gate_answers_204_or_429(served: &Served) {
+    let gate = |headers: &[(&str, &str)]| served.api.get("/v1/gate?policy=day", headers);
+    let keyed = [("x-api-key", "alice"), ("x-cost", "3")];
+    let passed = gate(&keyed);
+    assert_eq!((passed.status, passed.text.as_str()), (204, ""));
+    assert_eq!(passed.header("content-type"), None);
+    let refused = gate(&keyed);
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+    assert_eq!(refused.header("cache-control"), Some("no-store"));
+    assert_eq!(
+        refused.get("type"),
+        "https://iana.org/assignments/http-problem-types#quota-exceeded"
+    );
+    assert_eq!(refused.get("violated-policies"), json!(["burst", "year"]));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(gate(&[("x-api-key", "bob"), ("x-cost", "3")]).status, 204);
+    let named = served.api.get("/v1/gate?policy=day&key=header:x-api-key:bob&cost=1", &[]);
+    assert_eq!(named.status, 429, "the same key by its name");
+}
+
+pub fn a_batch_keeps_its_order(served: &Served) {
+    let check =
+        |policy: &str, key: &str, cost: u64| json!({ "policy": policy, "key": key, "cost": cost });
+    let checks = [
+        check("open", "a", 4),
+        check("day", "b", 3),
+        check("open", "a", 2),
+        check("open", "c", 5),
+        check("open", "a", 1),
+    ];
+    let reply = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
+    let decisions = reply.get("decisions");
+    let seen: Vec<_> = decisions
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["policy"].as_str().unwrap(), one["allowed"].as_bool().unwrap()))
+        .collect();
+    let expected = [("open", true), ("day", true), ("open", false), ("open", true), ("open", true)];
+    assert_eq!(seen, expected);
+}
+
+pub fn keys_and_policies_are_counted_apart(served: &Served) {
+    for key in ["a", "a:b", ":a", "a\u{0}", "ключ", &"k".repeat(512), "../../x", "' OR 1=1 --"]
+    {
+        for policy in ["day", "open"] {
+            assert_eq!(
+                served.api.check(policy, key, 3, None).get("allowed"),
+                true,
+                "{policy} {key}"
+            );
+            assert_eq!(served.api.check(policy, key, 3, None).get("allowed"), false);
+        }
+    }
+}
+
+pub fn a_peek_changes_nothing(served: &Served) {
+    for _ in 0..3 {
+        let peek = served.api.check("open", "p", 0, None);
+        assert_eq!((peek.get("allowed"), peek.get("remaining")), (json!(true), json!(5)));
+    }
+    assert_eq!(served.api.check("open", "p", 5, None).get("allowed"), true);
+    let peek = served.api.check("open", "p", 0, None);
+    assert_eq!((peek.get("allowed"), peek.get("remaining")), (json!(true), json!(0)));
+}
+
+pub fn nobody_gets_in_without_the_token(served: &Served) {
+    let body = json!({ "policy": "open", "key": "k", "cost": 5 }).to_string();
+    for token in
+        [None, Some(""), Some("token"), Some("token of the tests."), Some("Token of the tests")]
+    {
+        let stranger = Api::new(&served.url, token);
+        assert_eq!(stranger.post("/v1/check", &body).status, 401, "{token:?}");
+        assert_eq!(stranger.get("/v1/gate?policy=open&key=k", &[]).status, 401);
+        assert_eq!(stranger.get("/healthz", &[]).status, 200);
+    }
+    assert_eq!(served.api.post("/v1/check", &body).get("allowed"), true, "nothing was consumed");
+}
+
+pub fn bad_input_is_refused_and_nothing_is_consumed(served: &Served) {
+    let check = |rest: &str| format!("{{\"policy\":\"open\",\"key\":\"k\"{rest}}}");
+    let key = |key: &str| json!({ "policy": "open", "key": key }).to_string();
+    for (body, status, r#type) in [
+        ("no json".to_owned(), 400, "urn:tidegate:invalid-request"),
+        (String::new(), 400, "urn:tidegate:invalid-request"),
+        (check(",\"colour\":1"), 400, "urn:tidegate:invalid-request"),
+        (check(",\"cost\":-1"), 400, "urn:tidegate:invalid-request"),
+        (check(",\"cost\":1.5"), 400, "urn:tidegate:invalid-request"),
+        (check(",\"cost\":NaN"), 400, "urn:tidegate:invalid-request"),
+        (check(",\"cost\":9007199254740992"), 400, "urn:tidegate:invalid-request"),
+        (check(",\"cost\":6"), 400, "urn:tidegate:cost-exceeds-capacity"),
+        ("{\"policy\":\"none\",\"key\":\"k\"}".to_owned(), 404, "urn:tidegate:unknown-policy"),
+        (key(""), 400, "urn:tidegate:invalid-key"),
+        (key(&"k".repeat(10_240)), 400, "urn:tidegate:invalid-key"),
+        (format!("{{\"checks\":[{},{}]}}", check(""), key("")), 400, "urn:tidegate:invalid-key"),
+    ] {
+        let reply = served.api.post("/v1/check", &body);
+        assert_eq!(reply.status, status, "{body}: {reply:?}");
+        assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{body}");
+        assert_eq!(reply.get("type"), r#type, "{body}");
+        assert!(!reply.get("detail").as_str().unwrap().is_empty(), "{body}");
+    }
+    assert_eq!(served.api.get("/v1/check", &[]).status, 405);
+    assert_eq!(served.api.get("/v1/nothing", &[]).status, 404);
+    assert_eq!(served.api.check("open", "k", 0, None).get("remaining"), 5);
+}
+
+pub fn a_body_of_10_mb_is_refused(served: &Served) {
+    let reply = served.api.post("/v1/check", vec![b' '; 10_000_000]);
+    assert_eq!((reply.status, reply.get("type")), (413, json!("urn:tidegate:body-too-large")));
+    assert_eq!(served.api.check("open", "k", 5, None).get("allowed"), true, "it still serves");
+}
+
+pub fn concurrent_requests_share_one_limit(served: &Served) {
+    let granted: u64 = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let granted =
+                        |_: &u64| served.api.check("open", "k", 1, None).get("allowed") == true;
+                    u64::try_from((0..10).filter(granted).count()).unwrap()
+                })
+            })
+            .collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).sum()
+    });
+    assert_eq!(granted, 5);
+}
+
+pub fn a_time_of_the_callers_is_ignored(served: &Served) {
+    let year = |n: u64| Some(n * 365 * DAY);
+    assert_eq!(served.api.check("open", "k", 5, year(1)).get("allowed"), true);
+    for n in 2..50 {
+        assert_eq!(served.api.check("open", "k", 1, year(n)).get("allowed"), false, "year {n}");
+    }
+}
