@@ -1,7 +1,7 @@
 // The package itself: what is in it, and that its README and its types are true.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -12,10 +12,11 @@ const folder = install();
 const installed = join(folder, "node_modules/tidegate");
 
 test("the tarball has what is needed and nothing else", () => {
-  const files = readdirSync(installed, { recursive: true }).filter((name) => /\./.test(name)).sort();
+  const isFile = (name) => statSync(join(installed, name)).isFile();
+  const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
-    "README.md", "dist/tidegate.js", "dist/tidegate_bg.wasm", "index.d.ts", "index.js", "input.js",
-    "limiter.js", "package.json",
+    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/tidegate.js", "dist/tidegate_bg.wasm",
+    "index.d.ts", "index.js", "input.js", "limiter.js", "package.json",
   ]);
 });
 

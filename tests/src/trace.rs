@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use fastrand::Rng;
-use tidegate_gate::{MAX_QUANTITY, Policies, Table, Timestamp};
+use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Table, Timestamp};
 
 /// Keys of each policy.
 const KEYS: usize = 12;
@@ -23,7 +23,7 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
             retry: None,
         }));
     }
-    let mut tables = vec![Table::new(KEYS, seed); policies.all().len()];
+    let mut tables = vec![Table::new(KEYS, KeyHasher::new(seed)); policies.all().len()];
     let mut text = String::new();
     for _ in 0..lines {
         let place = rng.usize(..keys.len());

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
-//! | [`window::sliding`] | the weighted estimate never exceeds the limit | 16 + 8·(n + 1) bytes |
+//! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
 //!
 //! # The clock
 //!

@@ -29,7 +29,7 @@ pub use decide::Verdict;
 pub use key::{InvalidKey, KeySource, MAX_KEY_BYTES, check_key};
 pub use limit::Limit;
 pub use policy::{Cost, NamedLimit, OnError, Placement, Policies, Policy, PolicyError};
-pub use table::{Table, TableError};
+pub use table::{KeyHasher, Table, TableError};
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
 };

@@ -73,7 +73,7 @@ impl Limit {
     pub const fn words(&self) -> usize {
         match self {
             Self::TokenBucket(_) | Self::FixedWindow(_) => 2,
-            Self::SlidingWindow(config) => config.segments().saturating_add(3),
+            Self::SlidingWindow(config) => config.segments().saturating_add(4),
         }
     }
 

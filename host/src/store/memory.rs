@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use spin::Mutex;
-use tidegate_gate::{Decision, Policy, Table, TableError, Timestamp, Verdict};
+use tidegate_gate::{Decision, KeyHasher, Policy, Table, TableError, Timestamp, Verdict};
 
 /// Enough for threads on two sockets to meet rarely.
 const SHARDS: usize = 64;
@@ -14,8 +14,8 @@ const SHARDS: usize = 64;
 #[derive(Debug)]
 pub struct Memory {
     policy: Policy,
-    shards: Box<[Shard]>,
-    seed: u64,
+    shards: Box<[Shard; SHARDS]>,
+    hasher: KeyHasher,
 }
 
 /// On a cache line of its own: neighbours would slow each other down.
@@ -27,10 +27,11 @@ impl Memory {
     /// An empty store for at most `max_keys` keys, in equal parts by a hash of the key.
     #[must_use]
     pub fn new(policy: Policy, max_keys: usize) -> Self {
-        let seed = RandomState::new().hash_one(SHARDS); // the standard library's source of chance
+        // the standard library's source of chance
+        let hasher = KeyHasher::new(RandomState::new().hash_one(SHARDS));
         let each = max_keys.div_ceil(SHARDS);
-        let shards = (0..SHARDS).map(|_| Shard(Mutex::new(Table::new(each, seed)))).collect();
-        Self { policy, shards, seed }
+        let table = || Shard(Mutex::new(Table::new(each, hasher.clone())));
+        Self { policy, shards: Box::new(std::array::from_fn(|_| table())), hasher }
     }
 
     /// The policy that it decides by.
@@ -57,7 +58,7 @@ impl Memory {
     /// [`TableError`]; nothing has changed.
     #[inline]
     pub fn decide(&self, key: &str, now: Timestamp, cost: u64) -> Result<Decision, TableError> {
-        let hash = Table::hash(self.seed, key);
+        let hash = self.hasher.hash(key);
         self.shard(hash).lock().decide_hashed(&self.policy, hash, key, now, cost)
     }
 
@@ -71,19 +72,19 @@ impl Memory {
         now: Timestamp,
         cost: u64,
     ) -> Result<Verdict, TableError> {
-        let hash = Table::hash(self.seed, key);
+        let hash = self.hasher.hash(key);
         self.shard(hash).lock().decide_and_explain(&self.policy, key, now, cost)
     }
 
     /// The words of a key in use, for reports.
     #[must_use]
     pub fn words(&self, key: &str) -> Option<Vec<u64>> {
-        self.shard(Table::hash(self.seed, key)).lock().words(key).map(<[u64]>::to_vec)
+        self.shard(self.hasher.hash(key)).lock().words(key).map(<[u64]>::to_vec)
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`, one shard after another.
     pub fn sweep(&self, now: Timestamp) {
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             shard.0.lock().sweep(&self.policy, now);
         }
     }
@@ -92,7 +93,7 @@ impl Memory {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]
     fn shard(&self, hash: u64) -> &Mutex<Table> {
-        let index = usize::try_from(hash >> 32 & 0x3f).unwrap_or(0);
-        &self.shards[index & (SHARDS - 1)].0
+        let bits = usize::try_from(hash >> 32).unwrap_or(0);
+        &self.shards[bits & (SHARDS - 1)].0
     }
 }

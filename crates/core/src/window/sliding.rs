@@ -60,6 +60,9 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State<C> {
     newest: Timestamp,
+    /// Where the segment of `newest` begins: most decisions fall into the same one again, and then
+    /// nothing needs dividing.
+    start: u64,
     /// a₀ + … + aₙ₋₁ at `newest`
     sum: u64,
     /// a₀ … aₙ at `newest`
@@ -73,10 +76,11 @@ impl<C> State<C> {
         self.newest
     }
 
-    /// The two words beside the counters, for [`Config::state_from`].
+    /// The three words beside the counters, for [`Config::state_from`].
     #[must_use]
-    pub const fn head(&self) -> [u64; 2] {
-        [self.newest.0, self.sum]
+    #[inline]
+    pub const fn head(&self) -> [u64; 3] {
+        [self.newest.0, self.start, self.sum]
     }
 }
 
@@ -84,6 +88,7 @@ impl<C> State<C> {
 #[derive(Clone, Copy)]
 struct View {
     taken: Timestamp,
+    start: u64,
     /// By how many segments the state's counters have aged.
     aged: usize,
     /// a₀ + … + aₙ₋₁
@@ -150,7 +155,7 @@ impl Config {
         if counts.as_ref().iter().any(|&count| count != 0) {
             return Err(InvalidState);
         }
-        self.state_from([0, 0], counts)
+        self.state_from([0; 3], counts)
     }
 
     /// The state of these words; all zero for a key never seen. [`accepts`](Self::accepts) says
@@ -161,13 +166,13 @@ impl Config {
     #[inline]
     pub fn state_from<C: AsRef<[u64]>>(
         &self,
-        [newest, sum]: [u64; 2],
+        [newest, start, sum]: [u64; 3],
         counts: C,
     ) -> Result<State<C>, InvalidState> {
         if counts.as_ref().len() != self.segments.saturating_add(1) {
             return Err(InvalidState);
         }
-        Ok(State { newest: Timestamp(newest), sum, counts })
+        Ok(State { newest: Timestamp(newest), start, sum, counts })
     }
 
     /// Decides on a request of `cost` units at `now`; 0 is a peek.
@@ -243,7 +248,8 @@ impl Config {
     /// The span from the newest time seen to [`expires_at`](Self::expires_at).
     #[must_use]
     pub fn reset_after<C: AsRef<[u64]>>(&self, state: &State<C>) -> Micros {
-        self.until_empty(state.counts.as_ref(), 0, self.segment.rem(state.newest.0))
+        let offset = state.newest.0.saturating_sub(state.start);
+        self.until_empty(state.counts.as_ref(), 0, offset)
     }
 
     /// # Errors
@@ -255,7 +261,8 @@ impl Config {
             sum = sum.checked_add(count).ok_or(InvalidState)?;
         }
         let trailing = counts.last().copied().unwrap_or(0);
-        if sum != state.sum || sum > self.limit || trailing > self.limit {
+        let start = state.newest.0.saturating_sub(self.segment.rem(state.newest.0));
+        if start != state.start || sum != state.sum || sum > self.limit || trailing > self.limit {
             return Err(InvalidState);
         }
         Ok(())
@@ -265,18 +272,33 @@ impl Config {
     #[inline]
     fn view<C: AsRef<[u64]>>(&self, state: &State<C>, now: Timestamp) -> View {
         let taken = now.taken_after(state.newest, self.period);
-        let index = self.segment.floor(taken.0);
-        let offset = taken.0.saturating_sub(index.saturating_mul(self.segment.value()));
-        let aged = index.saturating_sub(self.segment.floor(state.newest.0));
+        match taken.0.checked_sub(state.start) {
+            Some(offset) if offset < self.segment.value() => {
+                View { taken, start: state.start, aged: 0, sum: state.sum, offset }
+            }
+            since_start => self.view_aged(state, taken, since_start.unwrap_or(0)),
+        }
+    }
+
+    /// The view from another segment, `since_start` after the start of that of the newest time.
+    fn view_aged<C: AsRef<[u64]>>(
+        &self,
+        state: &State<C>,
+        taken: Timestamp,
+        since_start: u64,
+    ) -> View {
+        let offset = self.segment.rem(taken.0);
+        let start = taken.0.saturating_sub(offset);
+        let aged = self.segment.floor(since_start);
         if aged == 0 {
-            return View { taken, aged: 0, sum: state.sum, offset };
+            return View { taken, start, aged: 0, sum: state.sum, offset };
         }
         let most = self.segments.saturating_add(1);
         let aged = usize::try_from(aged).unwrap_or(most).min(most);
         let kept = self.segments.saturating_sub(aged);
-        let sum =
-            state.counts.as_ref().iter().take(kept).fold(0, |sum: u64, &a| sum.saturating_add(a));
-        View { taken, aged, sum, offset }
+        let counts = state.counts.as_ref().iter();
+        let sum = counts.take(kept).fold(0, |sum: u64, &a| sum.saturating_add(a));
+        View { taken, start, aged, sum, offset }
     }
 
     #[inline]
@@ -354,6 +376,7 @@ impl Config {
 #[inline]
 fn settle<C: AsMut<[u64]>>(state: &mut State<C>, view: View) {
     state.newest = view.taken;
+    state.start = view.start;
     state.sum = view.sum;
     let counts = state.counts.as_mut();
     if view.aged == 0 {

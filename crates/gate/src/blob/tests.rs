@@ -34,10 +34,12 @@ fn the_bytes_are_these() {
     let fingerprint = hex(&policy.fingerprint().to_le_bytes());
     let two = "0200000000000000";
     let none = "0000000000000000";
+    let start = hex(&1_700_000_000_000_000_u64.to_le_bytes()); // of the sliding window's segment
     let spent = hex(&2_000_000_u64.to_le_bytes());
     assert_eq!(
         hex(&bytes),
-        ["01", &fingerprint, &spent, newest, two, newest, newest, two, two, none, none].concat()
+        ["01", &fingerprint, &spent, newest, two, newest, newest, &start, two, two, none, none]
+            .concat()
     );
     assert_eq!(decode(&policy, &bytes), Ok(words));
     assert_eq!(

@@ -5,7 +5,7 @@ use tidegate_core::Timestamp;
 
 use super::{Access, Head, MAX_BODY_BYTES, Outcome, Plan, Response, Step, read, step};
 use crate::policy::Policies;
-use crate::table::Table;
+use crate::table::{KeyHasher, Table};
 
 const POLICIES: &str = r#"
 [policies.api]
@@ -194,7 +194,7 @@ fn decide(plan: &Plan, table: &mut Table) -> Response {
 
 #[test]
 fn a_check_answers_with_every_limit_and_the_fields_of_the_draft() {
-    let mut table = Table::new(10, 0);
+    let mut table = Table::new(10, KeyHasher::new(0));
     let body = r#"{"policy":"api","key":"k","cost":3}"#;
     let plan = read(&policies(), body.as_bytes()).unwrap();
     let response = decide(&plan, &mut table);
@@ -234,7 +234,7 @@ fn a_batch_is_answered_in_its_order() {
     let body = std::format!("{{\"checks\":[{one},{one}]}}");
     let plan = read(&policies(), body.as_bytes()).unwrap();
     assert_eq!(plan.checks[0].now, Some(Timestamp(7)));
-    let response = decide(&plan, &mut Table::new(10, 0));
+    let response = decide(&plan, &mut Table::new(10, KeyHasher::new(0)));
     let body: serde_json::Value = serde_json::from_str(&response.body).unwrap();
     let allowed: Vec<_> =
         body["decisions"].as_array().unwrap().iter().map(|one| &one["allowed"]).collect();
@@ -247,7 +247,7 @@ fn a_gate_lets_through_or_says_when() {
     let Step::Decide(plan) = send("GET", "/v1/gate?policy=api&key=k&cost=2", &[TOKEN]) else {
         panic!()
     };
-    let mut table = Table::new(10, 0);
+    let mut table = Table::new(10, KeyHasher::new(0));
     let passed = decide(&plan, &mut table);
     assert_eq!((passed.status, passed.body.as_str()), (204, ""));
     let refused = decide(&plan, &mut table);

@@ -49,7 +49,7 @@ fn toml_and_json_of_the_same_shape_are_the_same_policies() {
     assert_eq!(api.key_sources(), [KeySource::Header("x-api-key".into()), KeySource::Ip]);
     assert_eq!(*api.cost(), Cost::Header { name: "x-cost".into(), default: 1 });
     assert_eq!((api.on_error(), api.placement()), (OnError::Open, Placement::Shard(16)));
-    assert_eq!((api.most_at_once(), api.words()), (500, 2 + 15 + 2));
+    assert_eq!((api.most_at_once(), api.words()), (500, 2 + 16 + 2));
 
     let login = policies.get("login").unwrap();
     assert_eq!(login.limits()[0].name, "login", "a single limit is called after its policy");

@@ -3,7 +3,7 @@ use std::string::String;
 
 use tidegate_core::Timestamp;
 
-use super::{Table, TableError};
+use super::{KeyHasher, Table, TableError};
 use crate::policy::Policy;
 
 fn policy() -> Policy {
@@ -13,7 +13,7 @@ fn policy() -> Policy {
 
 #[test]
 fn keys_are_counted_apart() {
-    let (policy, mut table) = (policy(), Table::new(100, 1));
+    let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
     for key in ["a", "b", "", "a longer key than fits anywhere inline, surely"] {
         assert!(table.decide(&policy, key, Timestamp(0), 2).unwrap().is_allowed());
         assert!(!table.decide(&policy, key, Timestamp(0), 1).unwrap().is_allowed());
@@ -23,7 +23,7 @@ fn keys_are_counted_apart() {
 
 #[test]
 fn a_peek_or_an_impossible_cost_remembers_no_key() {
-    let (policy, mut table) = (policy(), Table::new(100, 1));
+    let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
     assert!(table.decide(&policy, "a", Timestamp(0), 0).unwrap().is_allowed());
     assert!(matches!(table.decide(&policy, "a", Timestamp(0), 3), Err(TableError::Cost(_))));
     assert!(table.is_empty() && table.words("a").is_none());
@@ -31,7 +31,7 @@ fn a_peek_or_an_impossible_cost_remembers_no_key() {
 
 #[test]
 fn a_full_table_learns_no_key_until_one_expires_and_loosens_no_limit() {
-    let (policy, mut table) = (policy(), Table::new(3, 1));
+    let (policy, mut table) = (policy(), Table::new(3, KeyHasher::new(1)));
     for key in ["a", "b", "c"] {
         assert!(table.decide(&policy, key, Timestamp(0), 2).unwrap().is_allowed());
     }
@@ -44,7 +44,7 @@ fn a_full_table_learns_no_key_until_one_expires_and_loosens_no_limit() {
 
 #[test]
 fn a_flood_of_new_keys_keeps_the_table_at_its_size() {
-    let (policy, mut table) = (policy(), Table::new(1_000, 1));
+    let (policy, mut table) = (policy(), Table::new(1_000, KeyHasher::new(1)));
     let mut refused = 0;
     for i in 0..100_000_u64 {
         // 10 µs apart: 100,000 keys in a second, each in use for half a second
@@ -57,7 +57,7 @@ fn a_flood_of_new_keys_keeps_the_table_at_its_size() {
 
 #[test]
 fn sweeping_forgets_what_equals_a_fresh_state_and_nothing_else() {
-    let (policy, mut table) = (policy(), Table::new(100, 1));
+    let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
     assert!(table.decide(&policy, "a", Timestamp(0), 2).unwrap().is_allowed());
     assert!(table.decide(&policy, "b", Timestamp(0), 1).unwrap().is_allowed());
     table.sweep(&policy, Timestamp(499_999));

@@ -84,14 +84,16 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_period() {
 fn a_foreign_state_is_noticed() {
     let config = config(5, 100, 2);
     let accepts = |sum, counts: [u64; 3]| {
-        config.accepts(&config.state_from([7, sum], counts).unwrap()).is_ok()
+        config.accepts(&config.state_from([57, 50, sum], counts).unwrap()).is_ok()
     };
     assert!(accepts(5, [2, 3, 5]));
     assert!(!accepts(4, [2, 3, 5]), "the sum is that of the counters");
     assert!(!accepts(6, [3, 3, 5]), "more than the limit");
     assert!(!accepts(5, [2, 3, 6]), "more than the limit in the trailing segment");
     assert!(!accepts(0, [u64::MAX, 1, 0]), "overflow");
-    assert!(config.state_from([0, 0], [0; 2]).is_err(), "a counter short");
+    let start = config.state_from([57, 49, 5], [2, 3, 5]).unwrap();
+    assert!(config.accepts(&start).is_err(), "no segment begins there");
+    assert!(config.state_from([0; 3], [0; 2]).is_err(), "a counter short");
     assert!(config.state([0, 1, 0]).is_err(), "not fresh");
 }
 

@@ -1,0 +1,110 @@
+//! The memory store beside governor's keyed limiter, by string keys; with the time given to both,
+//! and with each reading its own clock.
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use governor::{Quota, RateLimiter};
+use tidegate::clock;
+use tidegate::store::Memory;
+use tidegate_bench::GivenClock;
+use tidegate_core::Timestamp;
+use tidegate_gate::Policy;
+
+const POLICY: &str = "limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '100/s' }]";
+
+fn quota() -> Quota {
+    Quota::per_second(NonZeroU32::new(100).expect("not 0"))
+}
+
+/// In the order in which they are asked for, which no table shares: reading the next key is then
+/// cheap, and finding it is not.
+fn keys(count: usize) -> Vec<String> {
+    (0..count).map(|place| format!("user:{:08}", place * 7_919 % count)).collect()
+}
+
+/// Sorted, the order in which they are learned.
+fn sorted(keys: &[String]) -> Vec<String> {
+    let mut keys = keys.to_vec();
+    keys.sort_unstable();
+    keys
+}
+
+fn store(keys: &[String]) -> Memory {
+    let policy = Policy::parse("bench", POLICY).expect("a policy");
+    let store = Memory::new(policy, 2 * keys.len() + 100_000);
+    for key in &sorted(keys) {
+        let _ = store.decide(key, clock::now(), 1).expect("room");
+    }
+    store
+}
+
+fn memory(criterion: &mut Criterion) {
+    for count in [1_000, 1_000_000] {
+        let keys = keys(count);
+
+        let mut group = criterion.benchmark_group(format!("memory_{count}_keys_time_given"));
+        {
+            let clock = GivenClock::default();
+            let limiter = RateLimiter::dashmap_with_clock(quota(), clock.clone());
+            sorted(&keys).iter().for_each(|key| drop(limiter.check_key(key)));
+            let (mut next, mut now) = (0, 0);
+            group.bench_function("governor", |bencher| {
+                bencher.iter(|| {
+                    next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                    now += 1_000;
+                    clock.set(now);
+                    black_box(limiter.check_key(&keys[next]))
+                });
+            });
+        }
+        {
+            let store = store(&keys);
+            let (mut next, mut now) = (0, clock::now().0);
+            group.bench_function("tidegate", |bencher| {
+                bencher.iter(|| {
+                    next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                    now += 1;
+                    black_box(store.decide(&keys[next], Timestamp(now), 1))
+                });
+            });
+        }
+        group.finish();
+
+        let mut group = criterion.benchmark_group(format!("memory_{count}_keys_own_clock"));
+        {
+            let limiter = RateLimiter::dashmap(quota());
+            sorted(&keys).iter().for_each(|key| drop(limiter.check_key(key)));
+            let mut next = 0;
+            group.bench_function("governor", |bencher| {
+                bencher.iter(|| {
+                    next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                    black_box(limiter.check_key(&keys[next]))
+                });
+            });
+        }
+        {
+            let store = store(&keys);
+            let mut next = 0;
+            group.bench_function("tidegate", |bencher| {
+                bencher.iter(|| {
+                    next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                    black_box(store.decide(&keys[next], clock::now(), 1))
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(3))
+        .without_plots();
+    targets = memory
+}
+criterion_main!(benches);

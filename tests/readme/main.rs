@@ -1,0 +1,432 @@
+//! The documents are true: their commands run and print what stands beside them, their links lead
+//! somewhere, and the commands and options that they name exist.
+//!
+//! An HTML comment above a block says what it is; readers do not see it.
+//!
+//! - `<!-- run -->`: shell commands that must succeed. They run in a copy of what they need, with
+//!   the built programs for `cargo run`, and with a server of their own for 127.0.0.1:8080.
+//! - `<!-- refused -->`: a policy file that must not be accepted.
+//! - `<!-- output -->`: what the block before prints; `…` stands for anything within a line, and
+//!   alone on a line for any lines.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use fastrand::Rng;
+use tempfile::TempDir;
+use tidegate_gate::{Policy, Timestamp};
+use tidegate_tests::{command, file};
+
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/algorithms.md",
+    "docs/http.md",
+    "docs/operations.md",
+    "docs/policies.md",
+];
+
+#[test]
+fn the_commands_of_the_readme_print_what_it_says() {
+    assert_eq!(run_blocks("README.md"), 5);
+}
+
+#[test]
+fn the_commands_of_docs_http_print_what_it_says() {
+    assert_eq!(run_blocks("docs/http.md"), 4);
+}
+
+#[test]
+fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
+    assert_eq!(run_blocks("docs/policies.md"), 2);
+    let text = read("docs/policies.md");
+    let rows = rows(&text, "<!-- each row is refused -->");
+    assert_eq!(rows.len(), 21);
+    for [fragment, message] in rows.iter().filter_map(|row| row.first_chunk()) {
+        let (limits, rest) = match fragment {
+            limit if limit.starts_with('{') => (limit.as_str(), ""),
+            field => {
+                ("{ algorithm = \"fixed_window\", limit = 5, period = \"1s\" }", field.as_str())
+            }
+        };
+        let limits = if rest.starts_with("limits") { "" } else { &format!("limits = [{limits}]") };
+        let found = refusal(&format!("[policies.a]\n{limits}\n{rest}\n"));
+        assert!(found.starts_with("error: policies.toml: line "), "{fragment}\n{found}");
+        assert!(found.contains(message.as_str()), "{fragment}\n{found}\n{message}");
+    }
+}
+
+#[test]
+fn the_library_does_what_the_readme_shows() {
+    fn shown() -> Result<(), Box<dyn std::error::Error>> {
+        use tidegate::clock;
+        use tidegate::gate::Policy;
+        use tidegate::store::Memory;
+
+        let policy = Policy::parse(
+            "login",
+            "limits = [{ algorithm = 'fixed_window', limit = 5, period = '15m' }]",
+        )?;
+        let login = Memory::new(policy, 100_000); // at most so many keys
+
+        let decision = login.decide("user:42", clock::now(), 1)?;
+        assert!(decision.is_allowed());
+        assert_eq!(decision.remaining(), 4);
+        Ok(())
+    }
+    shown().unwrap();
+    let unindented =
+        |text: &str| text.lines().map(|line| line.trim().to_owned() + "\n").collect::<String>();
+    let here = unindented(include_str!("main.rs"));
+    let text = read("README.md");
+    let blocks = blocks(&text);
+    let shown = blocks.iter().find(|block| block.mark == "as in tests/readme/main.rs").unwrap();
+    assert!(here.contains(&unindented(&shown.text)), "the README shows something else");
+}
+
+#[test]
+fn the_sliding_window_is_off_as_docs_algorithms_says() {
+    let text = read("docs/algorithms.md");
+    let shown = rows(&text, "<!-- sliding window, measured -->");
+    let mut measured = Vec::new();
+    for segments in [1, 6, 12, 60] {
+        let mut row = vec![segments.to_string()];
+        row.extend(sliding_error(segments, 1));
+        row.extend(sliding_error(segments, 40));
+        measured.push(row);
+    }
+    let table: String = measured
+        .iter()
+        .fold(String::new(), |table, row| table + &format!("| {} |\n", row.join(" | ")));
+    assert_eq!(shown, measured, "it should be\n{table}");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut links = 0;
+    for document in DOCUMENTS.iter().chain(&["crates/wasm/npm/README.md", "tests/data/README.md"]) {
+        for target in read(document).split("](").skip(1) {
+            let target = target.split(')').next().unwrap();
+            if target.starts_with("http") {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let folder = workspace().join(document).parent().unwrap().to_owned();
+            let path = if path.is_empty() { workspace().join(document) } else { folder.join(path) };
+            assert!(path.exists(), "{document}: {target}");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(text.lines().any(|line| slug(line) == anchor), "{document}: {target}");
+            }
+        }
+    }
+    assert!(links > 20, "{links}");
+}
+
+#[test]
+fn every_command_and_option_exists() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let xtask = |arguments: &[&str]| {
+        let mut run = Command::new(&cargo);
+        run.args(["run", "--quiet", "--package", "tidegate-xtask", "--"]).args(arguments);
+        help(run.arg("--help").current_dir(workspace()))
+    };
+    let tidegate = |arguments: &[&str]| help(Command::new(command()).args(arguments).arg("--help"));
+    let mut used = 0;
+    for document in DOCUMENTS {
+        let text = read(document);
+        used += commands_exist(document, &text, &["cargo xtask "], &xtask);
+        used += commands_exist(document, &text, &["-p tidegate -- ", "`tidegate "], &tidegate);
+    }
+    assert!(used > 20, "{used}");
+}
+
+/// Runs the marked blocks of a document in their order; how many there were.
+fn run_blocks(document: &str) -> usize {
+    let text = read(document);
+    let folder = Folder::new();
+    let server = Server::start(&folder);
+    let mut printed: Option<String> = None;
+    let mut ran = 0;
+    for block in blocks(&text) {
+        let at = format!("{document}:{}", block.line);
+        match block.mark.as_str() {
+            "run" => {
+                ran += 1;
+                let output = folder.shell(&block.text, &server);
+                let text = String::from_utf8(output.stdout).unwrap();
+                let error = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{at}: {}\n{text}{error}", output.status);
+                printed = Some(text);
+            }
+            "refused" => {
+                ran += 1;
+                printed = Some(refusal(&block.text));
+            }
+            "output" => {
+                let printed = printed.take().unwrap_or_else(|| panic!("{at}: output of what?"));
+                let (expected, found): (Vec<_>, Vec<_>) =
+                    (block.text.lines().collect(), printed.trim_end().lines().collect());
+                assert!(lines_match(&expected, &found), "{at}: it prints\n{printed}");
+            }
+            _ => printed = None,
+        }
+    }
+    ran
+}
+
+/// What the command says of a policy file that it must refuse.
+fn refusal(policies: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("policies.toml"), policies).unwrap();
+    let output = Command::new(command()).arg("check").current_dir(&folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{policies}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A folder with what the commands name, where they may leave files.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["policies.toml", "tests"] {
+            symlink(workspace().join(name), folder.path().join(name)).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn shell(&self, script: &str, server: &Server) -> Output {
+        let tidegate = command().display().to_string();
+        let script = script
+            .replace("cargo run -p tidegate-tests --bin trace", env!("CARGO_BIN_EXE_trace"))
+            .replace("cargo run -q -p tidegate --", &tidegate)
+            .replace("cargo run -p tidegate --", &tidegate)
+            .replace("http://127.0.0.1:8080", &server.url);
+        assert!(!script.contains("cargo"), "not for a test: {script}");
+        let mut shell = Command::new("sh");
+        shell.args(["-e", "-c", &script]).current_dir(&self.0).env_remove("TIDEGATE_TOKEN");
+        shell.output().unwrap()
+    }
+}
+
+/// `tidegate serve` as the documents start it, but on a free port.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(folder: &Folder) -> Self {
+        let mut process = Command::new(command())
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .current_dir(&folder.0)
+            .env_remove("TIDEGATE_TOKEN")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+        let url = url.unwrap_or_else(|| panic!("it says {line:?}")).to_owned();
+        Self { process, url }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have ended by itself
+        let _ = self.process.wait();
+    }
+}
+
+/// A fenced block.
+struct Block {
+    /// From 1.
+    line: usize,
+    /// The comment above it; empty if there is none.
+    mark: String,
+    text: String,
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let (mut above, mut inside) = ("", false);
+    for (number, line) in (1..).zip(document.lines()) {
+        match (line.starts_with("```"), inside) {
+            (true, false) => {
+                let mark = above.strip_prefix("<!-- ").and_then(|mark| mark.strip_suffix(" -->"));
+                let mark = mark.unwrap_or_default().to_owned();
+                blocks.push(Block { line: number, mark, text: String::new() });
+                inside = true;
+            }
+            (true, true) => inside = false,
+            (false, true) => {
+                let _ = writeln!(blocks.last_mut().unwrap().text, "{line}");
+            }
+            (false, false) => {}
+        }
+        above = line;
+    }
+    assert!(!inside, "a block has no end");
+    blocks
+}
+
+/// The cells of the table after a mark, without its head and without the marks of code.
+fn rows(document: &str, mark: &str) -> Vec<Vec<String>> {
+    let (_, table) = document.split_once(mark).unwrap();
+    let lines = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));
+    lines
+        .map(|line| {
+            let cells = line.trim_matches('|').split(" | ");
+            cells.map(|cell| cell.trim().trim_matches('`').trim().to_owned()).collect()
+        })
+        .collect()
+}
+
+fn lines_match(expected: &[&str], found: &[&str]) -> bool {
+    match expected {
+        [] => found.is_empty(),
+        ["…", rest @ ..] => (0..=found.len()).any(|skip| lines_match(rest, &found[skip..])),
+        [line, rest @ ..] => found
+            .split_first()
+            .is_some_and(|(first, others)| line_matches(line, first) && lines_match(rest, others)),
+    }
+}
+
+fn line_matches(expected: &str, found: &str) -> bool {
+    let Some((start, rest)) = expected.split_once('…') else { return expected == found };
+    let Some(mut found) = found.strip_prefix(start) else { return false };
+    let mut parts: Vec<&str> = rest.split('…').collect();
+    let end = parts.pop().unwrap();
+    for part in parts {
+        let Some((_, after)) = found.split_once(part) else { return false };
+        found = after;
+    }
+    found.ends_with(end)
+}
+
+/// What a program says of itself, in which the subcommands stand under `Commands:`.
+fn help(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Each command that follows one of the prefixes, and each option behind it up to the end of the
+/// code or the line, must be in the program's help. How many commands there were.
+fn commands_exist(
+    document: &str,
+    text: &str,
+    prefixes: &[&str],
+    help: &dyn Fn(&[&str]) -> String,
+) -> usize {
+    let all = help(&[]);
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut used = 0;
+    for rest in prefixes.iter().flat_map(|prefix| text.split(prefix).skip(1)) {
+        let line = rest.lines().next().unwrap_or_default();
+        let code = line.split(['`', '#', '|']).next().unwrap_or_default();
+        let mut words = code.split_whitespace();
+        let Some(name) = words.next().filter(|name| name.bytes().all(|b| b.is_ascii_lowercase()))
+        else {
+            continue;
+        };
+        used += 1;
+        assert!(
+            all.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))),
+            "{document}: there is no command {name}"
+        );
+        let own = helps.entry(name.to_owned()).or_insert_with(|| help(&[name]));
+        for option in words.map(|word| word.trim_matches(['[', ']'])) {
+            assert!(
+                !option.starts_with("--") || own.contains(option),
+                "{document}: {name} has no {option}"
+            );
+        }
+    }
+    used
+}
+
+/// The anchor of a heading, as it is on the web.
+fn slug(line: &str) -> String {
+    let heading = line.strip_prefix('#').map_or("", |heading| heading.trim_start_matches('#'));
+    let kept = heading.trim().to_lowercase();
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+/// Of 100,000 requests in bursts of so many: the grants in proportion to those of an exact log, the
+/// grants that the last minute had no room for, and the most grants in any minute.
+fn sliding_error(segments: u64, burst: u64) -> [String; 3] {
+    const REQUESTS: u64 = 100_000;
+    let limits = format!(
+        "limits = [{{ algorithm = 'sliding_window', limit = {LIMIT}, period = '1m', segments = {segments} }}]"
+    );
+    let policy = Policy::parse("measured", &limits).unwrap();
+    let mut words = vec![0; policy.words()];
+    let mut rng = Rng::with_seed(1);
+    let (mut own, mut exact) = (Log::default(), Log::default());
+    let (mut now, mut loose, mut worst) = (1_700_000_000_000_000, 0, 0);
+    for request in 0..REQUESTS {
+        if request % burst == 0 {
+            now += rng.u64(0..800_000 * burst); // 400 ms a request on average: 150 a minute
+        }
+        if exact.has_room(now) {
+            exact.add(now);
+        }
+        let had_room = own.has_room(now);
+        if policy.decide(&mut words, Timestamp(now), 1).unwrap().is_allowed() {
+            own.add(now);
+            loose += u64::from(!had_room);
+        }
+        worst = worst.max(own.minute.len());
+    }
+    let percent = |part: u64, whole: u64| {
+        let hundredths = part * 10_000 / whole;
+        format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+    };
+    [percent(own.granted, exact.granted), percent(loose, REQUESTS), worst.to_string()]
+}
+
+const LIMIT: usize = 100;
+
+/// Every grant of the last minute.
+#[derive(Default)]
+struct Log {
+    minute: VecDeque<u64>,
+    granted: u64,
+}
+
+impl Log {
+    fn has_room(&mut self, now: u64) -> bool {
+        while self.minute.front().is_some_and(|granted| granted + 60_000_000 <= now) {
+            self.minute.pop_front();
+        }
+        self.minute.len() < LIMIT
+    }
+
+    fn add(&mut self, now: u64) {
+        self.minute.push_back(now);
+        self.granted += 1;
+    }
+}
+
+fn read(document: &str) -> String {
+    fs::read_to_string(workspace().join(document))
+        .unwrap_or_else(|error| panic!("{document}: {error}"))
+}
+
+fn workspace() -> PathBuf {
+    file("..").canonicalize().unwrap_or_else(|_| Path::new("..").to_owned())
+}
