@@ -56,8 +56,7 @@ impl Divisor {
     /// ⌈n / d⌉
     #[inline]
     pub(crate) const fn ceil(self, n: u64) -> u64 {
-        let floor = self.floor(n);
-        if floor.wrapping_mul(self.value) == n { floor } else { floor.wrapping_add(1) }
+        if n == 0 { 0 } else { self.floor(n.wrapping_sub(1)).wrapping_add(1) }
     }
 }
 

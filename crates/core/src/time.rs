@@ -69,10 +69,11 @@ impl Timestamp {
     #[must_use]
     #[inline]
     pub const fn taken_after(self, newest: Self, period: Micros) -> Self {
-        if newest.saturating_since(self).0 == 0 || newest.saturating_since(self).0 > period.0 {
-            self
-        } else {
-            newest
-        }
+        if self.0 >= newest.0 { self } else { self.taken_before(newest, period) }
+    }
+
+    #[cold]
+    const fn taken_before(self, newest: Self, period: Micros) -> Self {
+        if newest.saturating_since(self).0 > period.0 { self } else { newest }
     }
 }

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::root;
 use crate::run::{cargo, step};
 
+/// What is compared with the others of its group.
+const OURS: &str = "tidegate";
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only benchmarks whose names contain this
@@ -26,7 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     step("benchmarks", bench.args(&arguments.name))?;
     let mut rows = Vec::new();
     for (name, row) in figures(&folder)? {
-        println!("{}", row["line"].as_str().unwrap_or(&name));
+        println!("{}", line(&name, &row));
         rows.push(row);
     }
     if rows.is_empty() {
@@ -39,8 +42,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Criterion's median of each benchmark, named GROUP/WHO. Within a group the others are compared
-/// with the one that is the baseline: the only one not of Tidegate's.
+/// Criterion's median of each benchmark, named GROUP/WHO. Within a group Tidegate is compared with
+/// each of the others: its baselines.
 fn figures(folder: &std::path::Path) -> Result<BTreeMap<String, Value>> {
     let mut medians: BTreeMap<(String, String), u64> = BTreeMap::new();
     for group in fs::read_dir(folder)?.flatten() {
@@ -59,21 +62,36 @@ fn figures(folder: &std::path::Path) -> Result<BTreeMap<String, Value>> {
     }
     let mut rows = BTreeMap::new();
     for ((group, who), &median) in &medians {
-        let is_baseline = |who: &str| who != "tidegate";
-        let baseline = medians.iter().find(|((other, who), _)| other == group && is_baseline(who));
-        let (mut line, mut ratio) = (format!("{group}/{who}: {} ns", thousandths(median)), None);
-        if let Some(((_, name), &of)) = baseline
-            && !is_baseline(who)
-        {
-            let thousand = median.saturating_mul(1_000).checked_div(of).unwrap_or(0);
-            line += &format!(" (ratio {} to {name})", thousandths(thousand));
-            ratio = Some(json!({ "thousandths": thousand, "baseline": name }));
-        }
         let name = format!("{group}/{who}");
-        let row = json!({ "name": name, "picoseconds": median, "ratio": ratio, "line": line });
-        rows.insert(name, row);
+        let mut ratios = Vec::new();
+        for ((_, baseline), &of) in
+            medians.iter().filter(|((other, baseline), _)| other == group && baseline != OURS)
+        {
+            let thousandths = median.saturating_mul(1_000).checked_div(of).unwrap_or(0);
+            if who == OURS {
+                ratios.push(json!({ "baseline": baseline, "thousandths": thousandths }));
+            }
+        }
+        rows.insert(name.clone(), json!({ "name": name, "picoseconds": median, "ratios": ratios }));
     }
     Ok(rows)
+}
+
+/// `name: value unit (ratio r to BASELINE, …)`
+fn line(name: &str, row: &Value) -> String {
+    let number = |value: &Value| thousandths(value.as_u64().unwrap_or(0));
+    let ratios: Vec<String> = row["ratios"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|ratio| {
+            let baseline = ratio["baseline"].as_str().unwrap_or_default();
+            format!("ratio {} to {baseline}", number(&ratio["thousandths"]))
+        })
+        .collect();
+    let ratios =
+        if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join(", ")) };
+    format!("{name}: {} ns{ratios}", number(&row["picoseconds"]))
 }
 
 /// Nanoseconds with a fraction, as Criterion writes them, to whole picoseconds.

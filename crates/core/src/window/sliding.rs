@@ -295,9 +295,10 @@ impl Config {
         }
         let most = self.segments.saturating_add(1);
         let aged = usize::try_from(aged).unwrap_or(most).min(most);
+        // those of the oldest that become the trailing one, or leave
         let kept = self.segments.saturating_sub(aged);
-        let counts = state.counts.as_ref().iter();
-        let sum = counts.take(kept).fold(0, |sum: u64, &a| sum.saturating_add(a));
+        let leaving = state.counts.as_ref().iter().take(self.segments).skip(kept);
+        let sum = leaving.fold(state.sum, |sum, &count| sum.saturating_sub(count));
         View { taken, start, aged, sum, offset }
     }
 
@@ -378,12 +379,12 @@ fn settle<C: AsMut<[u64]>>(state: &mut State<C>, view: View) {
     state.newest = view.taken;
     state.start = view.start;
     state.sum = view.sum;
-    let counts = state.counts.as_mut();
     if view.aged == 0 {
         return;
     }
+    let counts = state.counts.as_mut();
     let aged = view.aged.min(counts.len());
-    counts.rotate_right(aged);
+    counts.copy_within(..counts.len().saturating_sub(aged), aged);
     if let Some(opened) = counts.get_mut(..aged) {
         opened.fill(0);
     }
