@@ -67,7 +67,7 @@ pub fn memory() -> Served {
 pub fn redis() -> Served {
     let server = RedisServer::start().unwrap();
     let store = Redis::new(server.url(), RedisOptions::default()).unwrap();
-    host(|_| Store::Redis(store), Some(server))
+    host(|_| Store::Redis(Box::new(store)), Some(server))
 }
 
 pub fn worker(options: WorkerdOptions) -> Served {

@@ -1,7 +1,7 @@
 //! A table and its policy.
 
 use tidegate_gate::{
-    Cost, Decision, InvalidKey, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
+    Cost, Decision, InvalidKey, KeyHasher, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -46,7 +46,7 @@ impl Limiter {
         let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
         Ok(Self {
             policy,
-            table: Table::new(max_keys, seed),
+            table: Table::new(max_keys, KeyHasher::new(seed)),
             key: Box::new([0; MAX_KEY_BYTES]),
             decision: Box::new([0.0; 4]),
             failure: None,

@@ -44,7 +44,8 @@ pub(crate) fn store(
 ) -> Result<Store> {
     let Some(url) = redis else { return Ok(Store::memory(policies, max_keys)) };
     let options = RedisOptions { deadline, ..RedisOptions::default() };
-    Ok(Store::Redis(Redis::new(url, options).with_context(|| format!("--redis {url}"))?))
+    let redis = Redis::new(url, options).with_context(|| format!("--redis {url}"))?;
+    Ok(Store::Redis(Box::new(redis)))
 }
 
 /// A bar on standard error; none where that is no terminal.

@@ -64,14 +64,14 @@ pub struct Target {
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Backend {
     Memory(Vec<Memory>),
-    Redis(Redises),
+    Redis(Box<RedisReplay>),
     Wasmtime(Box<Guest>),
     Worker(Worker),
 }
 
 /// A Redis store under a prefix of its own, and what was written there.
 #[derive(Debug)]
-pub struct Redises {
+pub struct RedisReplay {
     store: Redis,
     written: HashSet<(usize, String)>,
     _server: Option<RedisServer>,
@@ -87,10 +87,12 @@ impl Backend {
             BackendKind::Memory => Self::Memory(
                 policies.all().iter().map(|policy| Memory::new(policy.clone(), MAX_KEYS)).collect(),
             ),
-            BackendKind::Redis => Self::Redis(Redises::start(target.redis.as_deref()).await?),
+            BackendKind::Redis => {
+                Self::Redis(Box::new(RedisReplay::start(target.redis.as_deref()).await?))
+            }
             BackendKind::Wasmtime => Self::Wasmtime(Box::new(Guest::start(policies)?)),
             BackendKind::Worker => Self::Worker(match &target.worker {
-                Some(url) => Worker::at(policies, url, target.token.clone(), None)?,
+                Some(url) => Worker::at(policies, url.clone(), target.token.clone(), None)?,
                 None => {
                     let token = target.token.clone().unwrap_or_else(|| "replay".to_owned());
                     let server = Workerd::start(&WorkerdOptions {
@@ -99,7 +101,8 @@ impl Backend {
                         trust_caller_time: true,
                         storage: None,
                     })?;
-                    Worker::at(policies, &server.url().to_owned(), Some(token), Some(server))?
+                    let url = server.url().to_owned();
+                    Worker::at(policies, url, Some(token), Some(server))?
                 }
             }),
         })
@@ -169,7 +172,7 @@ impl Backend {
     }
 }
 
-impl Redises {
+impl RedisReplay {
     async fn start(url: Option<&str>) -> Result<Self> {
         let server = if url.is_none() { Some(RedisServer::start()?) } else { None };
         let url = url.or(server.as_ref().map(RedisServer::url)).unwrap_or_default();

@@ -5,5 +5,5 @@ mod trace;
 mod wasmtime;
 mod worker;
 
-pub use backend::{Backend, BackendKind, Redises, Target};
+pub use backend::{Backend, BackendKind, RedisReplay, Target};
 pub use trace::{Event, Line, Trace};

@@ -53,7 +53,7 @@ enum Answer {
 impl Worker {
     pub(super) fn at(
         policies: &Policies,
-        url: &str,
+        url: String,
         token: Option<String>,
         server: Option<Workerd>,
     ) -> Result<Self> {
@@ -64,7 +64,7 @@ impl Worker {
             .into();
         let started = crate::clock::now().0;
         let prefix = format!("replay-{}-{started}:", std::process::id());
-        let mut worker = Self { agent, url: url.to_owned(), token, prefix, _server: server };
+        let mut worker = Self { agent, url, token, prefix, _server: server };
         worker.check_that_time_is_honoured(policies)?;
         Ok(worker)
     }

@@ -18,7 +18,7 @@ pub enum Store {
     /// In this process, one table for each of the policies.
     Memory(Vec<Memory>),
     /// In Redis or Valkey.
-    Redis(Redis),
+    Redis(Box<Redis>),
 }
 
 /// Why a store did not decide. Unless it says otherwise, nothing was granted or consumed.

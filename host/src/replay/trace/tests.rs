@@ -12,9 +12,11 @@ limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }]
 cost = 2
 ";
 
-/// What a text reads as; an error as what it contains.
+/// Policy, key, time and cost of an event, or what an error contains.
+type Expected = Result<(usize, &'static str, u64, u64), &'static str>;
+
 #[track_caller]
-fn check(policy: Option<&str>, text: &[u8], expected: &[Result<(usize, &str, u64, u64), &str>]) {
+fn check(policy: Option<&str>, text: &[u8], expected: &[Expected]) {
     let policies = Policies::parse(POLICIES).unwrap();
     let mut trace = Trace::new(Box::new(Cursor::new(text.to_vec())), &policies, policy).unwrap();
     for expected in expected {
