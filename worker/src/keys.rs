@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_gate::http::VerdictForm;
 use tidegate_gate::{Micros, Policy, Timestamp, blob};
 use worker::{
-    Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, durable_object,
+    Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, console_error,
+    durable_object,
 };
 
 use crate::policies::policies;
@@ -77,8 +78,11 @@ impl DurableObject for Keys {
                 verdict
             }));
         }
-        if let Some(idle_after) = idle_after {
-            self.set_alarm(idle_after).await?;
+        if let Some(idle_after) = idle_after
+            && let Err(error) = self.set_alarm(idle_after).await
+        {
+            // the decisions stand; the next grant tries again
+            console_error!("no alarm, expired states stay until there is one: {error}");
         }
         Response::from_json(&answers)
     }
@@ -182,7 +186,7 @@ impl Keys {
 
     /// One alarm at a time: setting it is billed as a row written.
     async fn set_alarm(&self, after: Micros) -> Result<()> {
-        if self.alarm_set.replace(true) {
+        if self.alarm_set.get() {
             return Ok(());
         }
         if self.state.storage().get_alarm().await?.is_none() {
@@ -190,6 +194,7 @@ impl Keys {
             let offset = millis(after.as_millis_ceil().max(1));
             self.state.storage().set_alarm(offset).await?;
         }
+        self.alarm_set.set(true);
         Ok(())
     }
 }

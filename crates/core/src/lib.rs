@@ -16,8 +16,12 @@
 //! One rule for all limiters ([`Timestamp::taken_after`]): a decision at a time before the newest
 //! one seen for its key is taken *as at that newest one*, all its spans included. A clock that
 //! jumped ahead by more than one period and came back is believed again at once: what had been
-//! consumed stays consumed, and is paid off from the time it came back to. So a bad clock neither
-//! grants more than the limit nor locks a key for longer than one period.
+//! consumed stays consumed, and is paid off from the time it came back to.
+//!
+//! So a clock that goes back, as far as it likes, grants nothing, and no clock locks a key for
+//! longer than one period. Each jump *ahead* is believed, and gives what its time would have given.
+//! That is as much as can be had: of clocks that stay further apart than a period, either one is
+//! locked out or each is given its own. Nodes that share a store need clocks closer than that.
 //!
 //! # What a refusal changes
 //!

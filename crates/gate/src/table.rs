@@ -138,7 +138,10 @@ impl Table {
         now: Timestamp,
         cost: u64,
     ) -> Result<Decision, TableError> {
-        self.with_state(policy, hash, key, now, cost, |words| policy.decide(words, now, cost))
+        match self.find(hash, key) {
+            Some(words) => Ok(policy.decide(words, now, cost)?),
+            None => self.learn(policy, hash, key, now, cost, Policy::decide),
+        }
     }
 
     /// [`Policy::decide_and_explain`] on the key's state.
@@ -153,9 +156,10 @@ impl Table {
         cost: u64,
     ) -> Result<Verdict, TableError> {
         let hash = self.hasher.hash(key);
-        self.with_state(policy, hash, key, now, cost, |words| {
-            policy.decide_and_explain(words, now, cost)
-        })
+        match self.find(hash, key) {
+            Some(words) => Ok(policy.decide_and_explain(words, now, cost)?),
+            None => self.learn(policy, hash, key, now, cost, Policy::decide_and_explain),
+        }
     }
 
     /// The words of a key in use.
@@ -174,28 +178,30 @@ impl Table {
     }
 
     #[inline]
-    fn with_state<T>(
+    fn find(&mut self, hash: u64, key: &str) -> Option<&mut [u64]> {
+        self.entries
+            .find_mut(hash, |entry| entry.key.as_bytes() == key.as_bytes())
+            .map(|entry| entry.words.as_mut_slice())
+    }
+
+    /// Decides on a key that is not in use, and remembers it if that changed its state.
+    #[cold]
+    fn learn<T>(
         &mut self,
         policy: &Policy,
         hash: u64,
         key: &str,
         now: Timestamp,
         cost: u64,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
+        decide: fn(&Policy, &mut [u64], Timestamp, u64) -> Result<T, CostExceedsCapacity>,
     ) -> Result<T, TableError> {
-        if let Some(entry) =
-            self.entries.find_mut(hash, |entry| entry.key.as_bytes() == key.as_bytes())
-        {
-            return Ok(decide(&mut entry.words)?);
-        }
         let mut words = SmallVec::from_elem(0, policy.words());
-        let decided = decide(&mut words)?;
+        let decided = decide(policy, &mut words, now, cost)?;
         if cost > 0 {
             self.make_room(policy, now)?;
             let Self { entries, hasher, .. } = self;
-            entries.insert_unique(hash, Entry { key: key.into(), words }, |entry| {
-                hasher.hash(&entry.key)
-            });
+            let entry = Entry { key: key.into(), words };
+            entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
         }
         Ok(decided)
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -22,18 +22,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let token = token()?;
     let port = arguments.port.to_string();
     let variable = format!("TIDEGATE_TOKEN:{token}");
-    // by npm, so that the Node of the workspace runs wrangler: the machine's may be too old for it
-    let options =
-        ["exec", "--", "wrangler", "dev", "--ip", "127.0.0.1", "--port", &port, "--var", &variable];
-    let mut wrangler = command("npm", &options)
+    // the workspace's Node: the machine's may be too old for wrangler. Without npm in between, so
+    // that a signal reaches wrangler, which ends its workerd itself.
+    let wrangler = ["node_modules/wrangler/bin/wrangler.js", "dev", "--ip", "127.0.0.1"];
+    let mut wrangler = command("node_modules/.bin/node", &wrangler)
+        .args(["--port", &port, "--var", &variable])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .context("wrangler")?;
-    let result = watch(&mut wrangler, &token, arguments.port);
-    let _ = wrangler.kill(); // it may have ended by itself
-    let _ = wrangler.wait();
-    result
+    let process = wrangler.id().to_string();
+    ctrlc::set_handler(move || {
+        let _ = Command::new("kill").arg(&process).status(); // it may have ended by itself
+    })?;
+    watch(&mut wrangler, &token, arguments.port)
 }
 
 /// Passes on what wrangler says, and when it is ready says what to try.
@@ -51,7 +53,12 @@ fn watch(wrangler: &mut Child, token: &str, port: u16) -> Result<()> {
             );
         }
     }
-    bail!("wrangler ended: {}", wrangler.wait()?)
+    let status = wrangler.wait()?;
+    // ended by a signal it has no code, or that of the signal
+    if !status.success() && status.code().is_some_and(|code| code < 128) {
+        bail!("wrangler ended: {status}");
+    }
+    Ok(())
 }
 
 /// Good for this run alone.

@@ -44,8 +44,17 @@ pub(crate) fn store(
 ) -> Result<Store> {
     let Some(url) = redis else { return Ok(Store::memory(policies, max_keys)) };
     let options = RedisOptions { deadline, ..RedisOptions::default() };
-    let redis = Redis::new(url, options).with_context(|| format!("--redis {url}"))?;
+    let redis =
+        Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
     Ok(Store::Redis(Box::new(redis)))
+}
+
+/// A URL as it may be shown: without what stands before the `@`.
+pub(crate) fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => url.to_owned(),
+    }
 }
 
 /// A bar on standard error; none where that is no terminal.

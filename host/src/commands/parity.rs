@@ -58,6 +58,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let summary = report.text(&policies, std::time::Duration::ZERO);
     println!("{}", summary.lines().next().unwrap_or_default());
+    report.something_was_decided()?;
     let mismatches = compare(&policies, &target, &lines, memory, others).await?;
     let names = BackendKind::ALL.map(|kind| kind.to_string()).join(", ");
     println!("mismatches {mismatches} of {} across {names}", lines.len());

@@ -105,6 +105,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     bar.finish_and_clear();
     print!("{}", report.text(&policies, started.elapsed()));
     backend.clean_up(&policies).await?;
+    report.something_was_decided()?;
     Ok(ExitCode::SUCCESS)
 }
 

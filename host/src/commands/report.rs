@@ -53,6 +53,17 @@ impl Report {
         }
     }
 
+    /// # Errors
+    /// If there were lines, and none of them could be read.
+    pub(crate) fn something_was_decided(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.lines == 0 || self.lines > self.unreadable,
+            "none of {} lines can be read",
+            self.lines
+        );
+        Ok(())
+    }
+
     /// In words.
     pub(crate) fn text(&self, policies: &Policies, took: Duration) -> String {
         let decided = self.allowed + self.denied;

@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     println!(
         "listening on http://{}, states in {}, policies {}",
         listener.local_addr()?,
-        arguments.redis.as_deref().unwrap_or("memory"),
+        redis.map_or("memory".to_owned(), super::without_password),
         names.join(", ")
     );
     serve(Service { policies, store, access }, listener, stopped()?).await?;

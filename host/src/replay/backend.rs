@@ -182,8 +182,8 @@ impl RedisReplay {
             prefix: format!("replay-{}-{started}:", std::process::id()),
             keep_longer: KEEP_LONGER,
         };
-        let store = Redis::new(url, options).with_context(|| format!("--redis {url}"))?;
-        store.ping().await.with_context(|| format!("--redis {url}"))?;
+        let store = Redis::new(url, options).context("--redis")?;
+        store.ping().await.context("--redis")?;
         Ok(Self { store, written: HashSet::new(), _server: server })
     }
 

@@ -41,13 +41,19 @@ pub enum StoreError {
     },
     /// Redis refused, or could not be reached. A grant may have been written all the same.
     #[error("redis: {0}")]
-    Redis(#[from] ::redis::RedisError),
+    Redis(::redis::RedisError), // no source: its text has it
     /// Redis did not answer in time. A grant may have been written all the same.
     #[error("redis: no answer within {0:?}")]
     Deadline(Duration),
     /// There is no policy of that number.
     #[error("there is no policy number {0}")]
     NoPolicy(usize),
+}
+
+impl From<::redis::RedisError> for StoreError {
+    fn from(error: ::redis::RedisError) -> Self {
+        Self::Redis(error)
+    }
 }
 
 impl From<TableError> for StoreError {

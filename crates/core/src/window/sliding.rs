@@ -113,12 +113,16 @@ impl Config {
         let count = usize::try_from(segments).unwrap_or(0); // at most MAX_SEGMENTS
         let segment = Divisor::new(segments).floor(period.0);
         if segment.saturating_mul(segments) != period.0 {
-            let nearest = Micros(segment.max(1).saturating_mul(segments));
+            let below = segment.saturating_mul(segments);
+            let above = below.saturating_add(segments);
+            let nearer_below = period.0.saturating_sub(below) <= above.saturating_sub(period.0);
+            let nearest = Micros(if below > 0 && nearer_below { below } else { above });
             return Err(ConfigError::UnevenSegments { period, segments, nearest });
         }
         // a state expires one segment after its period: that span is public too
         if period.0.saturating_add(segment) > MAX_QUANTITY {
-            let nearest = MAX_QUANTITY.saturating_sub(segment);
+            let all = Divisor::new(segments.saturating_add(1)).floor(MAX_QUANTITY);
+            let nearest = all.saturating_mul(segments);
             return Err(ConfigError::ScaleTooFine { field: "period", found: period.0, nearest });
         }
         let segment = Divisor::new(segment);

@@ -47,7 +47,18 @@ fn path(path: &serde_path_to_error::Path) -> String {
 pub(super) struct File {
     #[serde(default)]
     auth: Auth,
+    #[serde(deserialize_with = "at_least_one")]
     policies: BTreeMap<Name, Policy>,
+}
+
+fn at_least_one<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<Name, Policy>, D::Error> {
+    let policies = BTreeMap::deserialize(deserializer)?;
+    if policies.is_empty() {
+        return Err(D::Error::custom("found none, allowed is at least one"));
+    }
+    Ok(policies)
 }
 
 impl From<File> for Policies {
@@ -202,7 +213,7 @@ struct LimitForm {
     rate: Option<RateForm>,
     limit: Option<Whole<1>>,
     period: Option<Span>,
-    segments: Option<Whole<1>>,
+    segments: Option<Whole<0>>,
 }
 
 impl<'de> Deserialize<'de> for NamedLimit {

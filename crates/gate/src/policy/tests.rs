@@ -133,6 +133,7 @@ fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
             "the largest that fits is 729",
         ),
         ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 500", "1 to 120"),
+        ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 0", "1 to 120"),
         ("limit = 5", "missing field `algorithm`"),
     ] {
         check(found, limit, message);
@@ -194,6 +195,13 @@ fn what_is_no_policy_file_is_an_error() {
         assert!(Policies::parse(text).is_err() || text.is_empty(), "{text}");
     }
     assert_eq!(Policies::parse("").unwrap_err().message, "missing field `policies`");
+    for empty in ["[policies]", "{\"policies\":{}}"] {
+        let error = Policies::parse(empty).unwrap_err();
+        assert_eq!(
+            (error.line, error.message.as_str()),
+            (1, "found none, allowed is at least one")
+        );
+    }
     let deep: String = core::iter::repeat_n('[', 100_000).collect();
     assert!(Policies::parse(&std::format!("a = {deep}")).is_err());
     assert!(Policies::parse(&std::format!("{{\"a\":{deep}")).is_err());

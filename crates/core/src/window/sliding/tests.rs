@@ -57,6 +57,24 @@ fn what_cannot_be_exact_is_refused_with_the_nearest_that_can() {
     assert_eq!(nearest, Micros(999_999));
     assert!(Config::new(5, nearest, 7).is_ok());
 
+    for (period, nearest) in [(1_000_005, 1_000_006), (1_000_002, 999_999), (3, 7)] {
+        let error = Config::new(5, Micros(period), 7).unwrap_err();
+        let expected = ConfigError::UnevenSegments {
+            period: Micros(period),
+            segments: 7,
+            nearest: Micros(nearest),
+        };
+        assert_eq!(error, expected);
+    }
+
+    for segments in [1, 7] {
+        let longest = MAX_QUANTITY / (segments + 1) * segments;
+        let error = Config::new(1, Micros(longest + segments), segments).unwrap_err();
+        let ConfigError::ScaleTooFine { nearest, .. } = error else { panic!("{error}") };
+        assert_eq!(nearest, longest);
+        assert!(Config::new(1, Micros(nearest), segments).is_ok());
+    }
+
     let day = Micros(86_400_000_000);
     let error = Config::new(MAX_QUANTITY, day, 1).unwrap_err();
     let ConfigError::ScaleTooFine { nearest, .. } = error else { panic!("{error}") };
