@@ -137,10 +137,11 @@ test("a policy file with several policies needs to know which", () => {
     [file, {}, '`options.policy`: found none, the policy file has ["api", "login"]'],
     [file, { policy: "Api" }, '`options.policy`: found "Api", the policy file has ["api", "login"]'],
     [file, { policy: "" }, '`options.policy`: found "", the policy file has ["api", "login"]'],
-    [{ policies: {} }, {}, "`options.policy`: found none, the policy file has none"],
   ]) {
     assert.throws(() => new Limiter(policy, options), { name: "Error", code: "UNKNOWN_POLICY", message });
   }
+  assert.throws(() => new Limiter({ policies: {} }),
+    { code: "INVALID_POLICY", message: "policies: found none, allowed is at least one" });
   assert.throws(() => new Limiter(FIVE_PER_HOUR, { policy: "api" }),
     { code: "INVALID_POLICY", message: /unknown field `limits`|missing field `policies`/ });
 });
