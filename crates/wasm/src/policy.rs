@@ -32,9 +32,8 @@ fn choose(file: &Policies, name: Option<&str>) -> Result<Policy, Failure> {
     found.cloned().ok_or_else(|| {
         let names: Vec<&str> = file.all().iter().map(Policy::name).collect();
         Failure::UnknownPolicy(format!(
-            "`options.policy`: found {}, the policy file has {}",
+            "`options.policy`: found {}, the policy file has {names:?}",
             name.map_or("none".into(), |name| format!("{name:?}")),
-            if names.is_empty() { "none".into() } else { format!("{names:?}") },
         ))
     })
 }
