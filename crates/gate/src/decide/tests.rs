@@ -81,7 +81,10 @@ proptest! {
             let at = Timestamp(now);
             let taken = at.taken_after(newest, Micros(6_000)); // the longest period
             let before = words.clone();
+            let mut unexplained = words.clone();
+            let decision = policy.decide(&mut unexplained, at, cost).unwrap();
             let verdict = policy.decide_and_explain(&mut words, at, cost).unwrap();
+            prop_assert_eq!((verdict.decision, &words), (decision, &unexplained));
             let each: Vec<Decision> = policy.limits().iter().zip(&alone)
                 .map(|(limit, words)| limit.limit.peek(words, taken, cost).unwrap()).collect();
             let allowed = each.iter().all(Decision::is_allowed);
