@@ -117,9 +117,12 @@ impl Service {
     }
 
     fn step(&self, peer: SocketAddr, parts: &Parts) -> Step {
+        // as the Worker's runtime has them: fields of one name joined, each byte a character
         let header = |name: &str| {
-            // of several fields of one name the first: a proxy that adds its own adds it behind
-            parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+            let fields = parts.headers.get_all(name).iter();
+            let text =
+                |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+            fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
         };
         let client_ip = peer.ip().to_canonical().to_string();
         let head = Head {

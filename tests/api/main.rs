@@ -100,6 +100,7 @@ macro_rules! on_every_server {
 on_every_server!(
     grants_until_the_limit_and_says_when,
     a_gate_answers_204_or_429,
+    headers_that_come_twice_are_joined,
     a_batch_keeps_its_order,
     keys_and_policies_are_counted_apart,
     a_peek_changes_nothing,

@@ -52,6 +52,17 @@ pub fn a_gate_answers_204_or_429(served: &Served) {
     assert_eq!(named.status, 429, "the same key by its name");
 }
 
+pub fn headers_that_come_twice_are_joined(served: &Served) {
+    let gate = |headers: &[(&str, &str)]| served.api.get("/v1/gate?policy=day", headers);
+    let twice = gate(&[("x-api-key", "eve"), ("x-cost", "1"), ("x-cost", "3")]);
+    assert_eq!(twice.status, 400, "{twice:?}");
+    assert!(twice.get("detail").as_str().unwrap().contains("found \"1, 3\""), "{twice:?}");
+    assert_eq!(gate(&[("x-api-key", "eve"), ("x-cost", "0")]).status, 400, "no free pass");
+    assert_eq!(gate(&[("x-api-key", "eve"), ("x-api-key", "bob"), ("x-cost", "3")]).status, 204);
+    let named = served.api.get("/v1/gate?policy=day&key=header:x-api-key:eve,%20bob&cost=1", &[]);
+    assert_eq!(named.status, 429, "both were the key");
+}
+
 pub fn a_batch_keeps_its_order(served: &Served) {
     let check =
         |policy: &str, key: &str, cost: u64| json!({ "policy": policy, "key": key, "cost": cost });

@@ -206,10 +206,11 @@ fn plan_gate(policies: &Policies, head: &Head<'_>) -> Result<Plan, Response> {
             missing("the query has no field `key`, nor the request what the policy counts by")
         })?;
     let cost = match (cost, policy.cost()) {
-        (Some(cost), _) => whole("the query field `cost`", &cost)?,
+        (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
         (None, Cost::Fixed(cost)) => *cost,
         (None, Cost::Header { name, default }) => match (head.header)(name) {
-            Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost)?,
+            // not 0: clients can often set a header, and a peek always passes
+            Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
             None => *default,
         },
     };
@@ -248,11 +249,11 @@ fn default_cost(policy: &Policy) -> u64 {
     }
 }
 
-fn whole(what: &str, text: &str) -> Result<u64, Response> {
+fn whole(what: &str, text: &str, least: u64) -> Result<u64, Response> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { text.parse().ok() } else { None };
-    number.filter(|&number| number <= MAX_QUANTITY).ok_or_else(|| {
-        let allowed = alloc::format!("allowed is a whole number from 0 to {MAX_QUANTITY}");
+    number.filter(|number| (least..=MAX_QUANTITY).contains(number)).ok_or_else(|| {
+        let allowed = alloc::format!("allowed is a whole number from {least} to {MAX_QUANTITY}");
         Problem::InvalidRequest.response(alloc::format!("{what}: found {text:?}, {allowed}"))
     })
 }

@@ -160,8 +160,13 @@ fn bad_gate_queries_get_one_too() {
         assert_eq!(response.status, status, "{query}");
         assert!(response.body.replace("\\\"", "\"").contains(detail), "{query}: {}", response.body);
     }
-    let response = answer(send("GET", "/v1/gate?policy=api&key=k", &[TOKEN, ("x-cost", "1.5")]));
-    assert!(response.body.contains("the header `x-cost`"), "{}", response.body);
+    for cost in ["1.5", "", "0", "0, 5", "-1"] {
+        let step = send("GET", "/v1/gate?policy=api&key=k", &[TOKEN, ("x-cost", cost)]);
+        let response = answer(step);
+        assert_eq!(response.status, 400, "{cost}");
+        assert!(response.body.contains("the header `x-cost`"), "{}", response.body);
+        assert!(response.body.contains("allowed is a whole number from 1 to"), "{}", response.body);
+    }
 }
 
 #[test]
