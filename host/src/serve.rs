@@ -17,12 +17,16 @@ use tidegate_gate::http::{
     self, Access, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, Plan, Step,
 };
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::clock;
 use crate::store::Store;
 
 /// Expired states are forgotten this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Requests under way when the server is stopped get this long.
+const DRAIN_FOR: Duration = Duration::from_secs(5);
 
 /// What is served.
 #[derive(Debug)]
@@ -48,7 +52,20 @@ pub async fn serve(
     let sweeper = tokio::spawn(sweep(Arc::clone(&service)));
     let router = Router::new().fallback(handle).with_state(service);
     let serving = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>());
-    let result = serving.with_graceful_shutdown(stop).await;
+    let (stopping, stopped) = oneshot::channel();
+    let stop = async move {
+        stop.await;
+        let _ = stopping.send(()); // nobody listens if serving has ended by itself
+    };
+    let drained = async {
+        if stopped.await.is_ok() {
+            tokio::time::sleep(DRAIN_FOR).await;
+        }
+    };
+    let result = tokio::select! {
+        result = serving.with_graceful_shutdown(stop) => result,
+        () = drained => Ok(()),
+    };
     sweeper.abort();
     result
 }
@@ -80,13 +97,14 @@ async fn handle(
     response
 }
 
-/// `None` if it is longer than allowed: not more than that is ever held. One that breaks off is
-/// read as far as it came, and will be no valid request.
+/// `None` if it is longer than allowed: not more than that is ever held. One that breaks off
+/// is none: nothing is decided on half a request.
 async fn read_body(body: Body) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut length = 0_usize;
     let mut stream = body.into_data_stream();
-    while let Some(Ok(chunk)) = stream.next().await {
+    while let Some(chunk) = stream.next().await {
+        let Ok(chunk) = chunk else { return Some(Vec::new()) };
         length = length.saturating_add(chunk.len());
         if length > MAX_DRAINED_BYTES {
             break;

@@ -216,6 +216,23 @@ fn a_trace_of_which_no_line_can_be_read_is_an_error() {
 }
 
 #[test]
+fn an_output_that_is_an_input_or_full_is_an_error() {
+    let folder = Folder::new();
+    folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
+    for output in ["t.jsonl", "policies.toml"] {
+        folder.fails(&["replay", "t.jsonl", "--decisions", output], "that is what is read");
+    }
+    assert_eq!(folder.run(&["replay", "t.jsonl"]).0, 0, "nothing was lost");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    for arguments in [&["check"][..], &["replay", "t.jsonl"]] {
+        let output = folder.command(arguments).stdout(full.try_clone().unwrap()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("standard output"), "{error}");
+    }
+}
+
+#[test]
 fn a_broken_gzip_is_an_error() {
     let folder = Folder::new();
     let log = fs::read(file("data/access-2015.log.gz")).unwrap();

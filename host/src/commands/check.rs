@@ -9,7 +9,7 @@ use tidegate::gate::{
 };
 use tidegate::{clock, gate::http};
 
-use super::PolicyFile;
+use super::{PolicyFile, say};
 
 /// Validate the policy file and show it, or take one decision
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, _) = arguments.policies.read()?;
     let Some(key) = &arguments.key else {
         for policy in policies.all() {
-            print!("{}", describe(policy));
+            say(describe(policy).trim_end())?;
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let deadline = Duration::from_secs(5);
     let store = super::store(&policies, arguments.redis.as_deref(), deadline, 1)?;
     let verdict = store.decide(&policies, index, key, clock::now(), cost).await?;
-    println!("{}", serde_json::to_string(&http::DecisionForm::from(verdict.decision))?);
+    say(&format!("{}", serde_json::to_string(&http::DecisionForm::from(verdict.decision))?))?;
     Ok(if verdict.decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod report;
 pub(crate) mod serve;
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ pub(crate) struct PolicyFile {
 }
 
 impl PolicyFile {
+    pub(crate) const fn path(&self) -> &PathBuf {
+        &self.policies
+    }
+
     /// Its text too: a Worker is given that.
     pub(crate) fn read(&self) -> Result<(Policies, String)> {
         let file = self.policies.display();
@@ -47,6 +52,11 @@ pub(crate) fn store(
     let redis =
         Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
     Ok(Store::Redis(Box::new(redis)))
+}
+
+/// A line on standard output. Where that is closed or full the command ends with an error.
+pub(crate) fn say(line: &str) -> Result<()> {
+    writeln!(io::stdout().lock(), "{line}").context("standard output")
 }
 
 /// A URL as it may be shown: without what stands before the `@`.

@@ -10,9 +10,9 @@ use tidegate::gate::Policies;
 use tidegate::gate::http::DecisionForm;
 use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
 
-use super::PolicyFile;
 use super::replay::{Servers, decide};
 use super::report::Report;
+use super::{PolicyFile, say};
 
 /// How many differences are shown.
 const SHOWN: usize = 5;
@@ -48,7 +48,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     for kind in BackendKind::ALL {
         let started = Instant::now();
         let decisions = replay(kind, &policies, &target, &lines).await?;
-        println!("{kind:<9} {} decisions in {:.1?}", decisions.len(), started.elapsed());
+        say(&format!("{kind:<9} {} decisions in {:.1?}", decisions.len(), started.elapsed()))?;
         all.push(decisions);
     }
     let [memory, others @ ..] = all.as_slice() else { anyhow::bail!("no backend") };
@@ -57,11 +57,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         report.add(line, decision.as_ref());
     }
     let summary = report.text(&policies, std::time::Duration::ZERO);
-    println!("{}", summary.lines().next().unwrap_or_default());
+    say(&format!("{}", summary.lines().next().unwrap_or_default()))?;
     report.something_was_decided()?;
     let mismatches = compare(&policies, &target, &lines, memory, others).await?;
     let names = BackendKind::ALL.map(|kind| kind.to_string()).join(", ");
-    println!("mismatches {mismatches} of {} across {names}", lines.len());
+    say(&format!("mismatches {mismatches} of {} across {names}", lines.len()))?;
     Ok(if mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -121,7 +121,7 @@ async fn compare(
         let Ok(event) = line else { continue };
         if shown < SHOWN {
             shown += 1;
-            println!("line {}: {event:?}", number + 1);
+            say(&format!("line {}: {event:?}", number + 1))?;
             let before = lines.get(..number).unwrap_or_default();
             show(policies, target, before, event, BackendKind::Memory, expected.as_ref()).await?;
             for (kind, decisions) in BackendKind::ALL.into_iter().skip(1).zip(others) {
@@ -149,10 +149,12 @@ async fn show(
     let events: Vec<Event> =
         before.iter().filter_map(|line| line.as_ref().ok()).filter(same_key).cloned().collect();
     backend.decide(policies, &events).await?;
-    println!("  {kind:<9} state {}", backend.state(policies, event).await?);
+    say(&format!("  {kind:<9} state {}", backend.state(policies, event).await?))?;
     match decision {
-        Some(decision) => println!("  {kind:<9} says  {}", serde_json::to_string(decision)?),
-        None => println!("  {kind:<9} says  nothing"),
+        Some(decision) => {
+            say(&format!("  {kind:<9} says  {}", serde_json::to_string(decision)?))?;
+        }
+        None => say(&format!("  {kind:<9} says  nothing"))?,
     }
     backend.clean_up(policies).await
 }

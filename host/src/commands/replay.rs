@@ -1,8 +1,8 @@
 //! `tidegate replay`
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use tidegate::gate::Policies;
 use tidegate::gate::http::DecisionForm;
 use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
 
-use super::PolicyFile;
 use super::report::Report;
+use super::{PolicyFile, say};
 
 /// Lines decided at a time: enough to fill a round trip, few enough to hold.
 const CHUNK: usize = 1_000;
@@ -76,6 +76,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut trace = Trace::open(&arguments.file, &policies, policy, &bar)?;
     let mut out = match &arguments.decisions {
         Some(path) => {
+            let real = |path: &Path| fs::canonicalize(path).ok();
+            let inputs = [&arguments.file, arguments.policies.path()].map(|input| real(input));
+            anyhow::ensure!(
+                real(path).is_none() || !inputs.contains(&real(path)),
+                "--decisions {}: that is what is read",
+                path.display()
+            );
             let file =
                 File::create(path).with_context(|| format!("--decisions {}", path.display()))?;
             Some(BufWriter::new(file))
@@ -103,7 +110,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         out.flush()?;
     }
     bar.finish_and_clear();
-    print!("{}", report.text(&policies, started.elapsed()));
+    say(report.text(&policies, started.elapsed()).trim_end())?;
     backend.clean_up(&policies).await?;
     report.something_was_decided()?;
     Ok(ExitCode::SUCCESS)

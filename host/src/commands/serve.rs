@@ -11,7 +11,7 @@ use tidegate::store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::PolicyFile;
+use super::{PolicyFile, say};
 
 /// Serve the decision API over HTTP
 #[derive(clap::Args)]
@@ -67,12 +67,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         .await
         .with_context(|| format!("--listen {}", arguments.listen))?;
     let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
-    println!(
+    say(&format!(
         "listening on http://{}, states in {}, policies {}",
         listener.local_addr()?,
         redis.map_or("memory".to_owned(), super::without_password),
         names.join(", ")
-    );
+    ))?;
     serve(Service { policies, store, access }, listener, stopped()?).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -161,6 +161,9 @@ impl<'a> Trace<'a> {
     /// What every backend would refuse to decide is an error of the line.
     fn validated(&self, event: Event) -> Line {
         check_key(&event.key).map_err(|error| error.to_string())?;
+        if event.key.contains(char::REPLACEMENT_CHARACTER) {
+            return Err("the key is not UTF-8".to_owned()); // it would be counted with others
+        }
         let most =
             self.policies.all().get(event.policy).map_or(0, tidegate_gate::Policy::most_at_once);
         if event.cost > most {

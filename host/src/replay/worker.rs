@@ -62,8 +62,10 @@ impl Worker {
             .timeout_global(Some(Duration::from_secs(60)))
             .build()
             .into();
-        let started = crate::clock::now().0;
-        let prefix = format!("replay-{}-{started}:", std::process::id());
+        let prefix = match server {
+            Some(_) => String::new(), // it was started for this replay alone
+            None => format!("replay-{}-{}:", std::process::id(), crate::clock::now().0),
+        };
         let mut worker = Self { agent, url, token, prefix, _server: server };
         worker.check_that_time_is_honoured(policies)?;
         Ok(worker)
@@ -76,7 +78,12 @@ impl Worker {
         let most = policy.most_at_once();
         let at = Timestamp(1_000_000);
         let later = at.saturating_add(Micros(policy.period().0.saturating_mul(3)).min(Micros::MAX));
-        let all = Event { policy: 0, key: "time".into(), at, cost: most };
+        let all = Event {
+            policy: 0,
+            key: "does this Worker go by the times given to it?".into(),
+            at,
+            cost: most,
+        };
         let look = Event { at: Timestamp(later.0.min(Micros::MAX.0)), cost: 0, ..all.clone() };
         let answers = self.decide(policies, &[all, look])?;
         let remaining: Vec<u64> = answers.iter().map(|answer| answer.remaining).collect();

@@ -186,6 +186,11 @@ fn plan_gate(policies: &Policies, head: &Head<'_>) -> Result<Plan, Response> {
                 return Err(Problem::InvalidRequest.response(detail));
             }
         };
+        if value.contains(char::REPLACEMENT_CHARACTER) {
+            // different bytes would be decoded alike, and counted as one key
+            let detail = alloc::format!("the query field `{field}` is not UTF-8");
+            return Err(Problem::InvalidRequest.response(detail));
+        }
         if slot.replace(value.into_owned()).is_some() {
             let detail = alloc::format!("the query has two fields `{field}`");
             return Err(Problem::InvalidRequest.response(detail));

@@ -154,6 +154,7 @@ fn bad_gate_queries_get_one_too() {
         ("policy=api&key=k&cost=+1", 400, "found \" 1\""),
         ("policy=api&key=k&cost=9007199254740992", 400, "allowed is a whole number"),
         ("policy=api&key=k&cost=4", 400, "the most at once is 3"),
+        ("policy=api&key=k%ff", 400, "the query field `key` is not UTF-8"),
         ("policy=api&key=k&colour=red", 400, "found the query field `colour`"),
     ] {
         let response = answer(send("GET", &std::format!("/v1/gate?{query}"), &[TOKEN]));

@@ -54,11 +54,33 @@ pub(super) struct File {
 fn at_least_one<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<Name, Policy>, D::Error> {
-    let policies = BTreeMap::deserialize(deserializer)?;
+    let policies = deserializer.deserialize_map(PoliciesVisitor)?;
     if policies.is_empty() {
         return Err(D::Error::custom("found none, allowed is at least one"));
     }
     Ok(policies)
+}
+
+/// TOML refuses a second policy of a name by itself; JSON would let the last one win.
+struct PoliciesVisitor;
+
+impl<'de> Visitor<'de> for PoliciesVisitor {
+    type Value = BTreeMap<Name, Policy>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("policies by their names")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut policies = BTreeMap::new();
+        while let Some((name, policy)) = map.next_entry::<Name, Policy>()? {
+            if policies.contains_key(&name) {
+                return Err(A::Error::custom(format!("found a second policy {:?}", name.0)));
+            }
+            policies.insert(name, policy);
+        }
+        Ok(policies)
+    }
 }
 
 impl From<File> for Policies {

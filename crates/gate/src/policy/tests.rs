@@ -188,6 +188,15 @@ fn errors_in_json_have_their_place() {
 }
 
 #[test]
+fn two_policies_of_one_name_are_an_error() {
+    let limits = "{\"limits\":[{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}]}";
+    let text = std::format!("{{\"policies\":{{\"a\":{limits},\"a\":{limits}}}}}");
+    let error = Policies::parse(&text).unwrap_err();
+    assert_eq!(error.message, "found a second policy \"a\"");
+    assert!(Policies::parse("[policies.a]\nlimits = []\n[policies.a]\nlimits = []").is_err());
+}
+
+#[test]
 fn what_is_no_policy_file_is_an_error() {
     for text in
         ["", "x", "{", "{}", "[policies]\n\"a b\" = 1", "policies = 3", "{\"policies\":{}} x"]

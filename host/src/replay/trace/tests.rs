@@ -63,6 +63,7 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
     text.extend(b"192.0.2.1 - - [yesterday] \"GET /\" 200 1\n");
     text.extend(b"192.0.2.1 - - [17/May/1915:10:05:03 +0000] \"GET /\" 200 1\n");
     text.extend(long);
+    text.extend(b"a\xff - - [17/May/2015:10:05:03 +0000] \"GET /\" 200 1\n");
     for json in [
         "{\"t_us\":1,\"policy\":\"c\",\"key\":\"k\"}",
         "{\"t_us\":-1,\"policy\":\"a\",\"key\":\"k\"}",
@@ -87,6 +88,7 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
             Err("time \"yesterday\""),
             Err("before 1970"),
             Err("longer than 65536 bytes"),
+            Err("the key is not UTF-8"),
             Err("found \"c\", there are: a, b"),
             Err("invalid value: integer `-1`"),
             Err("invalid type: floating point `1.5`"),
