@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         report.add(line, decision.as_ref());
     }
     let summary = report.text(&policies, std::time::Duration::ZERO);
-    say(&format!("{}", summary.lines().next().unwrap_or_default()))?;
+    say(summary.lines().next().unwrap_or_default())?;
     report.something_was_decided()?;
     let mismatches = compare(&policies, &target, &lines, memory, others).await?;
     let names = BackendKind::ALL.map(|kind| kind.to_string()).join(", ");
