@@ -374,7 +374,7 @@ fn sliding_error(segments: u64, burst: u64) -> [String; 3] {
         "limits = [{{ algorithm = 'sliding_window', limit = {LIMIT}, period = '1m', segments = {segments} }}]"
     );
     let policy = Policy::parse("measured", &limits).unwrap();
-    let mut words = vec![0; policy.words()];
+    let mut words = vec![0; policy.limits().words()];
     let mut rng = Rng::with_seed(1);
     let (mut own, mut exact) = (Log::default(), Log::default());
     let (mut now, mut loose, mut worst) = (1_700_000_000_000_000, 0, 0);
@@ -386,7 +386,7 @@ fn sliding_error(segments: u64, burst: u64) -> [String; 3] {
             exact.add(now);
         }
         let had_room = own.has_room(now);
-        if policy.decide(&mut words, Timestamp(now), 1).unwrap().is_allowed() {
+        if policy.limits().decide(&mut words, Timestamp(now), 1).unwrap().is_allowed() {
             own.add(now);
             loose += u64::from(!had_room);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::gate::{Policies, Policy, Timestamp, blob};
+use tidegate::gate::{Part, Policies, Policy, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
@@ -26,6 +26,10 @@ async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
+fn part(policy: &Policy) -> &Part {
+    &policy.limits().parts()[0]
+}
+
 async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) -> T {
     let mut cmd = redis::Cmd::new();
     for part in command {
@@ -40,11 +44,11 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let (store, policy) = (store(&server), bucket());
     let decision = store.decide(&policy, "k", NOW, 2).await.unwrap().decision;
     assert_eq!((decision.is_allowed(), decision.remaining()), (true, 3));
-    let name = blob::name(&policy, "k");
+    let name = blob::name(&policy, part(&policy), "k");
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
     assert!((most - 60_000..=most).contains(&ttl), "{ttl} ms: two tokens come back in {most}");
-    let bytes = store.blob(&policy, "k").await.unwrap().unwrap();
+    let bytes = store.blobs(&policy, "k").await.unwrap()[0].clone().unwrap();
     let micros = i64::try_from(decision.reset_after().0).unwrap();
     assert_eq!((bytes.len(), micros), (25, most * 1_000));
 }
@@ -107,9 +111,9 @@ async fn futures<T>(
 async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let name = blob::name(&policy, "k");
-    let good = blob::encode(&policy, &[1, NOW.0]);
-    let too_much = blob::encode(&policy, &[u64::MAX, NOW.0]);
+    let name = blob::name(&policy, part(&policy), "k");
+    let good = blob::encode(part(&policy), &[1, NOW.0]);
+    let too_much = blob::encode(part(&policy), &[u64::MAX, NOW.0]);
     for bytes in [&b"hello"[..], &good[..24], &[&good[..], b"x"].concat(), &too_much] {
         let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
         let error = store.decide(&policy, "k", NOW, 1).await.unwrap_err();

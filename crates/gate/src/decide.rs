@@ -5,14 +5,16 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp};
+use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::Limit;
-use crate::policy::Policy;
+use crate::limits::Limits;
 
 /// A decision and what each limit of the policy says, in the policy's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
+    /// When it was taken: not before any other on this key. A refund names this time.
+    pub at: Timestamp,
     /// The answer to the request.
     pub decision: Decision,
     /// What each limit says, as it stands after the decision: in a refusal, the limits that would
@@ -20,13 +22,15 @@ pub struct Verdict {
     pub limits: Vec<Decision>,
 }
 
-impl Policy {
-    /// The most that a single request can ever be granted.
+impl Verdict {
+    /// That of a key which stands on a list: no limit says anything.
     #[must_use]
-    pub fn most_at_once(&self) -> u64 {
-        self.limits().iter().map(|limit| limit.limit.capacity()).min().unwrap_or(0)
+    pub const fn listed(at: Timestamp, decision: Decision) -> Self {
+        Self { at, decision, limits: Vec::new() }
     }
+}
 
+impl Limits {
     /// Decides on a request of `cost` units at `now`: granted if every limit grants it, and taken
     /// from all of them or from none. A cost of 0 is a peek and changes nothing.
     ///
@@ -43,8 +47,8 @@ impl Policy {
         now: Timestamp,
         cost: u64,
     ) -> Result<Decision, CostExceedsCapacity> {
-        if let [only] = self.limits() {
-            return only.limit.decide(words, now, cost);
+        if let Some(only) = self.only() {
+            return only.decide(words, now, cost);
         }
         let now = self.taken_at(words, now);
         if cost == 0 {
@@ -73,7 +77,7 @@ impl Policy {
     ) -> Result<Verdict, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
         let decision = self.decide(words, now, cost)?;
-        let mut limits = Vec::with_capacity(self.limits().len());
+        let mut limits = Vec::with_capacity(self.iter().count());
         for (limit, words) in split(self, words) {
             // after a grant the state holds the answer; after a refusal the request still does
             let now_free = limit.peek(words, now, 0)?;
@@ -82,31 +86,7 @@ impl Policy {
                 _ => now_free,
             });
         }
-        Ok(Verdict { decision, limits })
-    }
-
-    /// How long a store must keep this state from `now` on: then it equals a fresh one.
-    #[must_use]
-    pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {
-        split(self, words)
-            .map(|(limit, words)| {
-                // spans rather than a time: a clock that stands at its end still has a tomorrow
-                let (newest, reset) = limit.newest_and_reset(words);
-                let from_now = newest.saturating_since(now).0.saturating_add(reset.0);
-                Micros(from_now.saturating_sub(now.saturating_since(newest).0))
-            })
-            .max()
-            .unwrap_or_default()
-            .min(Micros::MAX)
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no decision of this policy can have left these words behind.
-    pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
-        if words.len() != self.words() {
-            return Err(InvalidState);
-        }
-        split(self, words).try_for_each(|(limit, words)| limit.accepts(words))
+        Ok(Verdict { at: now, decision, limits })
     }
 
     /// One clock for the key: the time at which all its limits decide.
@@ -148,24 +128,16 @@ impl Policy {
     }
 }
 
-/// Each limit with its part of the state. Too short a state leaves the last ones with too little,
-/// which [`Limit`] refuses.
-fn split<'a>(
-    policy: &'a Policy,
-    mut words: &'a [u64],
-) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
-    policy.limits().iter().map(move |each| {
-        let (own, rest) = words.split_at_checked(each.limit.words()).unwrap_or((words, &[]));
-        words = rest;
-        (&each.limit, own)
-    })
+/// Each limit with its own words.
+fn split<'a>(limits: &'a Limits, words: &'a [u64]) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
+    limits.split(words).flat_map(|(part, words)| part.split(words))
 }
 
 fn split_mut<'a>(
-    policy: &'a Policy,
+    limits: &'a Limits,
     mut words: &'a mut [u64],
 ) -> impl Iterator<Item = (&'a Limit, &'a mut [u64])> {
-    policy.limits().iter().map(move |each| {
+    limits.iter().map(move |each| {
         let at = each.limit.words().min(words.len());
         let (own, rest) = core::mem::take(&mut words).split_at_mut(at);
         words = rest;

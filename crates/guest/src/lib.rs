@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_gate::{Decision, Limit, Policy, Timestamp};
+use tidegate_gate::{Decision, Limit, Limits, Policy, Timestamp};
 
 /// How many words the buffer has: 16 limits with the largest states need fewer.
 const WORDS: usize = 4_096;
@@ -33,7 +33,7 @@ pub const INVALID: i32 = -1;
 static BUFFER: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 thread_local! {
-    static POLICIES: RefCell<Vec<Policy>> = const { RefCell::new(Vec::new()) };
+    static POLICIES: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Where the buffer is: 4,096 words, little endian.
@@ -66,20 +66,22 @@ fn policy(limits: u32) -> Option<i32> {
     let (parameters, _) = words.as_chunks();
     let limits: Result<Vec<Limit>, _> =
         parameters.iter().map(|parameters| Limit::from_parameters(*parameters)).collect();
-    let policy = Policy::of_limits(limits.ok()?).ok()?;
+    let limits = Policy::of_limits(limits.ok()?).ok()?.limits().clone();
     POLICIES.with_borrow_mut(|policies| {
         if policies.len() >= MAX_POLICIES {
             return None;
         }
-        policies.push(policy);
+        policies.push(limits);
         i32::try_from(policies.len() - 1).ok()
     })
 }
 
-fn decide(policy: &Policy, now: Timestamp, cost: u64) -> Option<i32> {
-    let mut words = read(policy.words())?;
-    policy.accepts(&words).ok()?;
-    let Ok(decision) = policy.decide(&mut words, now, cost) else {
+fn decide(limits: &Limits, now: Timestamp, cost: u64) -> Option<i32> {
+    let mut words = read(limits.words())?;
+    for (part, words) in limits.split(&words) {
+        part.accepts(words).ok()?;
+    }
+    let Ok(decision) = limits.decide(&mut words, now, cost) else {
         return Some(COST_EXCEEDS_CAPACITY);
     };
     words.extend([
@@ -97,7 +99,7 @@ fn decide(policy: &Policy, now: Timestamp, cost: u64) -> Option<i32> {
     })
 }
 
-fn with_policy(handle: i32, of: impl FnOnce(&Policy) -> Option<i32>) -> Option<i32> {
+fn with_policy(handle: i32, of: impl FnOnce(&Limits) -> Option<i32>) -> Option<i32> {
     let handle = usize::try_from(handle).ok()?;
     POLICIES.with_borrow(|policies| of(policies.get(handle)?))
 }
