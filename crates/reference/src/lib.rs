@@ -5,6 +5,8 @@
 //! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
+pub mod log;
+
 /// The answer of an oracle; spans in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of tidegate_core::Decision")]
@@ -16,7 +18,7 @@ pub struct Outcome {
 }
 
 /// The rule to follow, in whole units and microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are the configuration's")]
 pub enum Rule {
     /// Level starts full and grows continuously by `units` per `period`; granted if level ≥ cost.
@@ -28,7 +30,7 @@ pub enum Rule {
 }
 
 /// A naive limiter for one key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     rule: Rule,
     newest: i128,
