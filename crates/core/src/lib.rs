@@ -42,6 +42,8 @@ extern crate std;
 mod decision;
 mod divisor;
 #[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
 mod properties;
 mod quantity;
 mod time;

@@ -1,5 +1,6 @@
 //! The promises that every limiter makes, as properties that each limiter's tests call.
 
+use core::hash::Hash;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -12,9 +13,11 @@ use crate::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, buck
 type Answer = Result<Decision, CostExceedsCapacity>;
 
 /// An oracle as the properties see it.
-pub(crate) trait Model: Clone + PartialEq + core::fmt::Debug {
+pub(crate) trait Model: Clone + Eq + Hash + core::fmt::Debug {
     fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome>;
     fn refund(&mut self, granted_at: u64, cost: u64);
+    /// What alone decides every later answer.
+    fn essence(&self) -> Vec<i128>;
 }
 
 macro_rules! model {
@@ -26,6 +29,9 @@ macro_rules! model {
             fn refund(&mut self, granted_at: u64, cost: u64) {
                 <$oracle>::refund(self, granted_at, cost);
             }
+            fn essence(&self) -> Vec<i128> {
+                <$oracle>::essence(self)
+            }
         }
     };
 }
@@ -35,7 +41,7 @@ model!(tidegate_reference::log::Log);
 
 /// A limiter as the properties see it.
 pub(crate) trait Subject: Copy {
-    type State: Clone + PartialEq + core::fmt::Debug;
+    type State: Clone + Eq + Hash + core::fmt::Debug;
     type Oracle: Model;
     fn oracle(self) -> Self::Oracle;
     fn fresh(self) -> Self::State;
@@ -196,7 +202,7 @@ fn newest<S: Subject>(_: S, state: &S::State) -> Timestamp {
     S::newest(state)
 }
 
-fn outcome(answer: Answer) -> Option<Outcome> {
+pub(crate) fn outcome(answer: Answer) -> Option<Outcome> {
     answer.ok().map(|decision| Outcome {
         allowed: decision.is_allowed(),
         remaining: decision.remaining(),

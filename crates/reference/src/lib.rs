@@ -78,6 +78,20 @@ impl Oracle {
         }
     }
 
+    /// What alone decides every later answer: the newest time, and of a bucket its level, of
+    /// windows what each segment holds that can still count.
+    #[must_use]
+    pub fn essence(&self) -> Vec<i128> {
+        let current = self.index(self.newest);
+        let segments = match self.rule {
+            Rule::TokenBucket { .. } => return vec![self.newest, self.room(self.newest)],
+            Rule::FixedWindow { .. } => 0,
+            Rule::SlidingWindow { segments, .. } => i128::from(segments),
+        };
+        let held = |age: i128| self.granted(|index| index == current - age);
+        std::iter::once(self.newest).chain((0..=segments).map(held)).collect()
+    }
+
     /// The newest time seen.
     #[must_use]
     pub fn newest(&self) -> u64 {

@@ -41,6 +41,13 @@ impl Log {
         }
     }
 
+    /// What alone decides every later answer: the newest time, and the units that still count.
+    #[must_use]
+    pub fn essence(&self) -> Vec<i128> {
+        let counting = self.units.iter().filter(|&&unit| self.counts(unit, self.newest));
+        std::iter::once(self.newest).chain(counting.copied()).collect()
+    }
+
     fn settle_and_decide(&mut self, now: u64, cost: u64) -> Outcome {
         let now = i128::from(now);
         let longest = self.windows.iter().map(|window| i128::from(window.1)).max();

@@ -28,7 +28,7 @@
 //! ];
 //! let config = log::Config::new(&rates, Micros::ZERO, log::Denied::Forgotten).unwrap();
 //! let mut state = config.state([0; 12]).unwrap(); // 2 + 10 words
-//! let now = |seconds| Timestamp(1_700_000_000_000_000 + seconds * 1_000_000);
+//! let now = |seconds: u64| Timestamp(1_700_000_000_000_000 + seconds * 1_000_000);
 //!
 //! assert!(config.decide(&mut state, now(0), 1).unwrap().is_allowed());
 //! assert!(config.decide(&mut state, now(1), 1).unwrap().is_allowed());
@@ -88,7 +88,7 @@ pub struct Config {
 
 /// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's. Its words:
 /// the newest time seen, how many units are remembered, and their times, the newest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State<W> {
     words: W,
 }
