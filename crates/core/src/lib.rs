@@ -10,6 +10,7 @@
 //! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
+//! | [`window::log`] | at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
 //!
 //! # The clock
 //!
@@ -25,8 +26,8 @@
 //!
 //! # What a refusal changes
 //!
-//! It consumes nothing. It does count as *seen* by the rule above. A cost of 0 is a peek and
-//! changes nothing at all.
+//! It consumes nothing, unless a log is told to count it ([`window::log::Denied`]). It does count as
+//! *seen* by the rule above. A cost of 0 is a peek and changes nothing at all.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -40,6 +41,8 @@ extern crate std;
 
 mod decision;
 mod divisor;
+#[cfg(test)]
+mod exhaustive;
 #[cfg(test)]
 mod properties;
 mod quantity;

@@ -91,6 +91,15 @@ pub enum ConfigError {
         /// The most that are allowed.
         most: u64,
     },
+    /// None, or more than a state has room for.
+    TooMany {
+        /// Of what.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+        /// The most that are allowed.
+        most: u64,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -113,6 +122,9 @@ impl fmt::Display for ConfigError {
             Self::TooManySegments { found, most } => {
                 write!(f, "`segments`: found {found}, allowed are 1 to {most}")
             }
+            Self::TooMany { field, found, most } => {
+                write!(f, "`{field}`: found {found}, allowed are 1 to {most}")
+            }
         }
     }
 }
@@ -122,6 +134,14 @@ impl core::error::Error for ConfigError {}
 pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), ConfigError> {
     if found == 0 || found > MAX_QUANTITY {
         Err(ConfigError::OutOfRange { field, found })
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) const fn within(field: &'static str, found: u64, most: u64) -> Result<(), ConfigError> {
+    if found == 0 || found > most {
+        Err(ConfigError::TooMany { field, found, most })
     } else {
         Ok(())
     }

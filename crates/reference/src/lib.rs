@@ -5,6 +5,8 @@
 //! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
+pub mod log;
+
 /// The answer of an oracle; spans in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of tidegate_core::Decision")]
@@ -16,7 +18,7 @@ pub struct Outcome {
 }
 
 /// The rule to follow, in whole units and microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are the configuration's")]
 pub enum Rule {
     /// Level starts full and grows continuously by `units` per `period`; granted if level ≥ cost.
@@ -28,7 +30,7 @@ pub enum Rule {
 }
 
 /// A naive limiter for one key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     rule: Rule,
     newest: i128,
@@ -74,6 +76,20 @@ impl Oracle {
         if at <= self.newest {
             self.grants.push((at, -cost));
         }
+    }
+
+    /// What alone decides every later answer: the newest time, and of a bucket its level, of
+    /// windows what each segment holds that can still count.
+    #[must_use]
+    pub fn essence(&self) -> Vec<i128> {
+        let current = self.index(self.newest);
+        let segments = match self.rule {
+            Rule::TokenBucket { .. } => return vec![self.newest, self.room(self.newest)],
+            Rule::FixedWindow { .. } => 0,
+            Rule::SlidingWindow { segments, .. } => i128::from(segments),
+        };
+        let held = |age: i128| self.granted(|index| index == current - age);
+        std::iter::once(self.newest).chain((0..=segments).map(held)).collect()
     }
 
     /// The newest time seen.

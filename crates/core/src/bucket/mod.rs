@@ -57,7 +57,7 @@ pub struct Config {
 }
 
 /// What is remembered of a key. The default is a key never seen: full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// p·(C − L) at `newest`.
     spent: u64,

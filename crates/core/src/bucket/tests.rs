@@ -84,6 +84,8 @@ fn a_state_is_sixteen_bytes() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_500))] // of 30 operations: 135,000
+
     #[test]
     fn equals_the_oracle(
         (capacity, units, period, steps) in (1..20_u64, 1..50_u64, 1..2_000_u64).prop_flat_map(
@@ -94,7 +96,9 @@ proptest! {
     ) {
         properties::equals_the_oracle(config(capacity, units, period), steps)?;
     }
+}
 
+proptest! {
     #[test]
     fn retry_after_is_the_first_microsecond_that_grants(
         (capacity, units, period) in (50..1_000_u64, 1..5_000_u64, 1..5_000_000_u64),
@@ -102,6 +106,14 @@ proptest! {
     ) {
         let config = config(capacity, units, period);
         properties::retry_after_is_the_first_microsecond_that_grants(config, requests)?;
+    }
+
+    #[test]
+    fn a_refusal_consumes_nothing(
+        (capacity, units, period) in (10..50_u64, 1..500_u64, 1..5_000_u64),
+        requests in properties::requests(2_000, 10),
+    ) {
+        properties::a_refusal_consumes_nothing(config(capacity, units, period), requests)?;
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Config {
 }
 
 /// What is remembered of a key. The default is a key never seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// Granted in the window of `newest`.
     count: u64,

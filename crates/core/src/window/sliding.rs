@@ -57,7 +57,7 @@ pub struct Config {
 }
 
 /// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State<C> {
     newest: Timestamp,
     /// Where the segment of `newest` begins: most decisions fall into the same one again, and then

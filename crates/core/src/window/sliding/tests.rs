@@ -116,6 +116,8 @@ fn a_foreign_state_is_noticed() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_500))] // of 30 operations: 135,000
+
     #[test]
     fn equals_the_oracle(
         (limit, segment, segments, steps) in (1..20_u64, 1..500_u64, 1..8_u64).prop_flat_map(
@@ -126,7 +128,9 @@ proptest! {
     ) {
         properties::equals_the_oracle(config(limit, segment * segments, segments), steps)?;
     }
+}
 
+proptest! {
     #[test]
     fn retry_after_is_the_first_microsecond_that_grants(
         (limit, segment, segments) in (50..500_u64, 1..1_000_000_u64, 1..MAX_SEGMENTS),
@@ -134,6 +138,15 @@ proptest! {
     ) {
         let config = config(limit, segment * segments, segments);
         properties::retry_after_is_the_first_microsecond_that_grants(config, requests)?;
+    }
+
+    #[test]
+    fn a_refusal_consumes_nothing(
+        (limit, segment, segments) in (10..50_u64, 1..1_000_u64, 1..20_u64),
+        requests in properties::requests(2_000, 10),
+    ) {
+        let config = config(limit, segment * segments, segments);
+        properties::a_refusal_consumes_nothing(config, requests)?;
     }
 
     #[test]

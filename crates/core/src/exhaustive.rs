@@ -1,0 +1,180 @@
+//! Every sequence of operations, for small configurations: decisions and peeks at each of nine
+//! times for each cost from 0 to 3, and refunds of 1 to 3 units granted at any time up to the
+//! newest. Each answer is compared with the oracle's.
+//!
+//! Sequences that lead to the same state and the same oracle go on alike, so they are walked
+//! together from there on: what they lead to are nodes of a graph, visited once each, and
+//! sequences are counted along its edges.
+//!
+//! - With an oracle that remembers everything: all sequences of three operations.
+//! - With oracles taken as the same where what decides their later answers is: the graph ends, so
+//!   all sequences of any length.
+
+use core::hash::Hash;
+use std::collections::HashMap;
+use std::vec;
+use std::vec::Vec;
+
+use crate::properties::{Model, Subject, outcome};
+use crate::window::log::Denied;
+use crate::window::{Refund, fixed, log, sliding};
+use crate::{Micros, Rate, Timestamp, bucket};
+
+const TIMES: Range = 0..=8;
+const MOST: u64 = 3;
+/// At each of nine times: costs 0 to 3, decided and peeked at, and three refunds.
+const OPERATIONS: u64 = 9 * (4 * 2 + 3);
+
+#[test]
+fn token_buckets() {
+    for (capacity, units, period) in triples(1..=3, 1..=3, 1..=4) {
+        let rate = Rate::new(units, Micros(period)).unwrap();
+        check(bucket::Config::new(capacity, rate).unwrap());
+    }
+}
+
+#[test]
+fn fixed_windows() {
+    for (limit, period, _) in triples(1..=3, 1..=8, 1..=1) {
+        check(fixed::Config::new(limit, Micros(period)).unwrap());
+    }
+}
+
+#[test]
+fn sliding_windows() {
+    for (limit, segment, segments) in triples(1..=3, 1..=3, 1..=3) {
+        let period = Micros(segment * segments);
+        check(sliding::Config::new(limit, period, segments).unwrap());
+    }
+}
+
+#[test]
+fn sliding_logs() {
+    let window = |(limit, period)| log::Window { limit, period: Micros(period) };
+    for denied in [Denied::Forgotten, Denied::Counted] {
+        for min_gap in [0, 1, 2, 5] {
+            for windows in [
+                vec![(1, 3)],
+                vec![(2, 5)],
+                vec![(3, 4)],
+                vec![(2, 2), (3, 6)],
+                vec![(3, 2), (2, 5), (3, 7)],
+            ] {
+                let windows: Vec<_> = windows.into_iter().map(window).collect();
+                check(log::Config::new(&windows, Micros(min_gap), denied).unwrap());
+            }
+        }
+    }
+}
+
+type Range = core::ops::RangeInclusive<u64>;
+
+fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)> {
+    a.flat_map(move |a| {
+        let c = c.clone();
+        b.clone().flat_map(move |b| c.clone().map(move |c| (a, b, c)))
+    })
+}
+
+fn check(subject: impl Subject) {
+    let whole = Graph::walk(subject, Some(3), |oracle| oracle.clone());
+    assert_eq!(whole.sequences(3), OPERATIONS.pow(3));
+    let closed = Graph::walk(subject, None, Model::essence);
+    assert_eq!(closed.sequences(6), OPERATIONS.pow(6));
+}
+
+/// Where a sequence has led.
+#[derive(Clone)]
+struct Place<State, Oracle> {
+    state: State,
+    oracle: Oracle,
+}
+
+type PlaceOf<S> = Place<<S as Subject>::State, <S as Subject>::Oracle>;
+
+/// To which places each operation leads from each place; the first place is a key never seen.
+struct Graph {
+    edges: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    /// Visits what `length` operations lead to, or all there is. `known` is what oracles are
+    /// compared by.
+    fn walk<S: Subject, K: Eq + Hash>(
+        subject: S,
+        length: Option<usize>,
+        known: impl Fn(&S::Oracle) -> K,
+    ) -> Self {
+        let key = |place: &PlaceOf<S>| (place.state.clone(), known(&place.oracle));
+        let (state, oracle) = (subject.fresh(), subject.oracle());
+        let first = Place { state, oracle };
+        let mut numbers = HashMap::from([(key(&first), 0)]);
+        let mut unvisited = vec![first];
+        let mut edges = Vec::new();
+        let mut done = 0;
+        while !unvisited.is_empty() && length.is_none_or(|length| done < length) {
+            done += 1;
+            for place in core::mem::take(&mut unvisited) {
+                let mut leads_to = Vec::new();
+                for next in after_each(subject, &place) {
+                    let unused = numbers.len();
+                    let number = *numbers.entry(key(&next)).or_insert(unused);
+                    if number == unused {
+                        unvisited.push(next);
+                    }
+                    leads_to.push(number);
+                }
+                edges.push(leads_to);
+            }
+        }
+        edges.resize(numbers.len(), Vec::new());
+        Self { edges }
+    }
+
+    /// How many sequences of `length` operations were walked.
+    fn sequences(&self, length: usize) -> u64 {
+        let mut ended_at = vec![0; self.edges.len()];
+        ended_at[0] = 1;
+        for _ in 0..length {
+            let mut next = vec![0; self.edges.len()];
+            for (leads_to, count) in self.edges.iter().zip(ended_at) {
+                for &place in leads_to {
+                    next[place] += count;
+                }
+            }
+            ended_at = next;
+        }
+        ended_at.iter().sum()
+    }
+}
+
+/// The place after each operation, all answers having been compared.
+fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>) -> Vec<PlaceOf<S>> {
+    let mut places = Vec::new();
+    for now in TIMES {
+        for cost in 0..=MOST {
+            let mut next = place.clone();
+            let expected = next.oracle.decide(now, cost);
+            let peeked = outcome(subject.peek(&place.state, Timestamp(now), cost));
+            let decided = outcome(subject.decide(&mut next.state, Timestamp(now), cost));
+            let asked = (now, cost, &place.state, &place.oracle);
+            assert_eq!(peeked, expected, "peek {asked:?}");
+            assert_eq!(decided, expected, "decide {asked:?}");
+            assert!(subject.accepts(&next.state).is_ok(), "{asked:?}");
+            places.extend([next, place.clone()]);
+        }
+        for cost in 1..=MOST {
+            let mut next = place.clone();
+            let granted_at = Timestamp(now).min(S::newest(&next.state));
+            subject.refund(&mut next.state, Refund { granted_at, cost });
+            next.oracle.refund(granted_at.0, cost);
+            assert!(
+                subject.accepts(&next.state).is_ok(),
+                "refund {cost} of {now} {:?}",
+                place.state
+            );
+            places.push(next);
+        }
+    }
+    places
+}
