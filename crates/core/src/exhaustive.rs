@@ -1,6 +1,6 @@
 //! Every sequence of operations, for small configurations: decisions and peeks at each of nine
-//! times for each cost from 0 to 3, and refunds of 1 to 3 units granted at any time up to the
-//! newest. Each answer is compared with the oracle's.
+//! times for each cost from 0 to 3, charges of 1 to 3 units, and refunds of 1 to 3 units granted at
+//! any time up to the newest. Each answer is compared with the oracle's.
 //!
 //! Sequences that lead to the same state and the same oracle go on alike, so they are walked
 //! together from there on: what they lead to are nodes of a graph, visited once each, and
@@ -22,8 +22,8 @@ use crate::{Micros, Rate, Timestamp, bucket};
 
 const TIMES: Range = 0..=8;
 const MOST: u64 = 3;
-/// At each of nine times: costs 0 to 3, decided and peeked at, and three refunds.
-const OPERATIONS: u64 = 9 * (4 * 2 + 3);
+/// At each of nine times: costs 0 to 3, decided and peeked at, three refunds and three charges.
+const OPERATIONS: u64 = 9 * (4 * 2 + 3 + 3);
 
 #[test]
 fn token_buckets() {
@@ -173,6 +173,11 @@ fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>) -> Vec<PlaceOf<S>> {
                 "refund {cost} of {now} {:?}",
                 place.state
             );
+            places.push(next);
+            let mut next = place.clone();
+            subject.charge(&mut next.state, Timestamp(now), cost);
+            next.oracle.charge(now, cost);
+            assert!(subject.accepts(&next.state).is_ok(), "charge {cost} {:?}", place.state);
             places.push(next);
         }
     }

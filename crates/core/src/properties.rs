@@ -16,6 +16,7 @@ type Answer = Result<Decision, CostExceedsCapacity>;
 pub(crate) trait Model: Clone + Eq + Hash + core::fmt::Debug {
     fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome>;
     fn refund(&mut self, granted_at: u64, cost: u64);
+    fn charge(&mut self, now: u64, cost: u64);
     /// What alone decides every later answer.
     fn essence(&self) -> Vec<i128>;
 }
@@ -28,6 +29,9 @@ macro_rules! model {
             }
             fn refund(&mut self, granted_at: u64, cost: u64) {
                 <$oracle>::refund(self, granted_at, cost);
+            }
+            fn charge(&mut self, now: u64, cost: u64) {
+                <$oracle>::charge(self, now, cost);
             }
             fn essence(&self) -> Vec<i128> {
                 <$oracle>::essence(self)
@@ -49,6 +53,7 @@ pub(crate) trait Subject: Copy {
     fn decide(self, state: &mut Self::State, now: Timestamp, cost: u64) -> Answer;
     fn peek(self, state: &Self::State, now: Timestamp, cost: u64) -> Answer;
     fn refund(self, state: &mut Self::State, refund: Refund);
+    fn charge(self, state: &mut Self::State, now: Timestamp, cost: u64);
     fn advance(self, state: &mut Self::State, now: Timestamp);
     fn expires_at(self, state: &Self::State) -> Timestamp;
     fn accepts(self, state: &Self::State) -> Result<(), InvalidState>;
@@ -76,6 +81,9 @@ macro_rules! subject {
             }
             fn refund(self, state: &mut Self::State, refund: Refund) {
                 $refund(self, state, refund)
+            }
+            fn charge(self, state: &mut Self::State, now: Timestamp, cost: u64) {
+                <$config>::charge(&self, state, now, cost);
             }
             fn advance(self, state: &mut Self::State, now: Timestamp) {
                 <$config>::advance(&self, state, now);
@@ -150,6 +158,8 @@ pub(crate) enum Step {
     Retry(bool),
     /// The same, and so much of the last grant comes back.
     Refund(u64),
+    /// The same, and so much more is spent, whether it is there or not.
+    Charge(u64),
 }
 
 /// Histories whose steps are of the order of `period` µs, and whose costs go up to `most`.
@@ -160,6 +170,7 @@ pub(crate) fn history(period: u64, most: u64) -> impl Strategy<Value = Vec<(Step
         1 => prop_oneof![Just(0), Just(u64::MAX), 0..1_u64 << 40].prop_map(Step::To),
         4 => any::<bool>().prop_map(Step::Retry),
         1 => (0..=most).prop_map(Step::Refund),
+        1 => (0..=most * 2).prop_map(Step::Charge),
     ];
     proptest::collection::vec((step, 0..=most + 1), 1..60)
 }
@@ -180,6 +191,10 @@ pub(crate) fn equals_the_oracle(
             Step::Refund(cost) => {
                 subject.refund(&mut state, Refund { granted_at: last_grant, cost });
                 oracle.refund(last_grant.0, cost);
+            }
+            Step::Charge(cost) => {
+                subject.charge(&mut state, Timestamp(now), cost);
+                oracle.charge(now, cost);
             }
         }
         let before = state.clone();

@@ -34,7 +34,7 @@ pub enum Rule {
 pub struct Oracle {
     rule: Rule,
     newest: i128,
-    /// When and how much; what came back is a negative grant.
+    /// When and how much, in units × [`length`](Self::length); what came back is a negative grant.
     grants: Vec<(i128, i128)>,
 }
 
@@ -70,8 +70,10 @@ impl Oracle {
             .map(|grant| grant.1)
             .sum();
         let cost = match self.rule {
-            Rule::TokenBucket { .. } => i128::from(cost), // a bucket overflows at its capacity
-            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => i128::from(cost).min(granted),
+            Rule::TokenBucket { .. } => i128::from(cost) * self.length(), // it overflows at its capacity
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
+                (i128::from(cost) * self.length()).min(granted)
+            }
         };
         if at <= self.newest {
             self.grants.push((at, -cost));
@@ -98,7 +100,30 @@ impl Oracle {
         u64::try_from(self.newest).unwrap_or_default()
     }
 
-    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+    /// Takes what was spent already; the debt ends at what a second whole limit would cover.
+    pub fn charge(&mut self, now: u64, cost: u64) {
+        let now = self.settle(now);
+        let deepest = match self.rule {
+            // no longer than can be told: the level is paid off at `units` per µs
+            Rule::TokenBucket { units, .. } => {
+                (2 * self.most() * self.length()).min(((1 << 53) - 1) * i128::from(units))
+            }
+            _ => (2 * self.most()).min(i128::from(u64::MAX) / self.length()) * self.length(),
+        };
+        let spent = match self.rule {
+            Rule::TokenBucket { .. } => self.most() * self.length() - self.room(now),
+            Rule::FixedWindow { .. } => self.granted(|index| index == self.index(now)),
+            Rule::SlidingWindow { segments, .. } => {
+                let oldest = self.index(now) - i128::from(segments);
+                self.granted(|index| index > oldest)
+            }
+        };
+        let most = (deepest - spent).max(0);
+        self.grants.push((now, (i128::from(cost) * self.length()).min(most)));
+    }
+
+    /// Moves to `now`, and returns when that is.
+    fn settle(&mut self, now: u64) -> i128 {
         let now = i128::from(now);
         if now < self.newest - self.period() {
             // the newest time came from a clock ahead: everything happened that much earlier
@@ -111,15 +136,19 @@ impl Oracle {
             }
             self.newest = now;
         }
-        let now = now.max(self.newest);
-        self.newest = now;
+        self.newest = now.max(self.newest);
+        self.newest
+    }
+
+    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+        let now = self.settle(now);
         let cost = i128::from(cost);
         // a return from a jump ahead may leave less than no room; to look is free all the same
         let allowed = cost == 0 || self.room(now) >= cost * self.length();
         let retry_after =
             if allowed { 0 } else { first(|d| self.room(now + d) >= cost * self.length()) };
         if allowed {
-            self.grants.push((now, cost));
+            self.grants.push((now, cost * self.length()));
         }
         let full = self.most() * self.length();
         Some(Outcome {
@@ -140,7 +169,7 @@ impl Oracle {
                 let mut last = i128::MIN / 2;
                 for &(at, cost) in &self.grants {
                     level = (level + (at - last).min(1 << 70) * i128::from(units)).min(full);
-                    level = (level - cost * length).min(full);
+                    level = (level - cost).min(full);
                     last = at;
                 }
                 (level + (t - last).min(1 << 70) * i128::from(units)).min(full)
@@ -148,14 +177,14 @@ impl Oracle {
             Rule::FixedWindow { limit, .. } => {
                 let current = self.index(t);
                 let granted: i128 = self.granted(|index| index == current);
-                (i128::from(limit) - granted) * length
+                i128::from(limit) * length - granted
             }
             Rule::SlidingWindow { limit, segments, .. } => {
                 let (current, n) = (self.index(t), i128::from(segments));
                 let full = self.granted(|index| index > current - n && index <= current);
                 let trailing = self.granted(|index| index == current - n);
                 let covered = length - (t - current * length);
-                (i128::from(limit) - full) * length - trailing * covered
+                i128::from(limit) * length - full - trailing / length * covered
             }
         }
     }

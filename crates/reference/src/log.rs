@@ -48,7 +48,22 @@ impl Log {
         std::iter::once(self.newest).chain(counting.copied()).collect()
     }
 
-    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Outcome {
+    /// Remembers units that were spent already.
+    pub fn charge(&mut self, now: u64, cost: u64) {
+        let now = self.settle(now);
+        self.remember(now, cost);
+    }
+
+    fn remember(&mut self, now: i128, cost: u64) {
+        self.units.extend((0..cost).map(|_| now));
+        let kept = self.windows.iter().map(|window| window.0).max().unwrap_or(0);
+        while self.units.len() > usize::try_from(kept).unwrap_or(usize::MAX) {
+            self.units.remove(0);
+        }
+    }
+
+    /// Moves to `now`, and returns when that is.
+    fn settle(&mut self, now: u64) -> i128 {
         let now = i128::from(now);
         let longest = self.windows.iter().map(|window| i128::from(window.1)).max();
         if now < self.newest - longest.unwrap_or(0).max(self.min_gap) {
@@ -61,15 +76,15 @@ impl Log {
             }
             self.newest = now;
         }
-        let now = now.max(self.newest);
-        self.newest = now;
+        self.newest = now.max(self.newest);
+        self.newest
+    }
+
+    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Outcome {
+        let now = self.settle(now);
         let allowed = cost == 0 || self.passes(now, cost);
         if allowed || self.counted {
-            self.units.extend((0..cost).map(|_| now));
-            let kept = self.windows.iter().map(|window| window.0).max().unwrap_or(0);
-            while self.units.len() > usize::try_from(kept).unwrap_or(usize::MAX) {
-                self.units.remove(0);
-            }
+            self.remember(now, cost);
         }
         Outcome {
             allowed,

@@ -14,7 +14,9 @@
 //! keeps p·(C − L), a whole number at every whole microsecond, so no grant is ever rounded:
 //! error bound 0.
 //!
-//! **Guarantee:** in any span of length s at most C + r·s tokens are granted.
+//! **Guarantee:** in any span of length s at most C + r·s tokens are granted. What is
+//! [charged](Config::charge) because it was spent already may take the level below 0, to −C: the debt
+//! is paid off before anything is granted again.
 //!
 //! ```
 //! use tidegate_core::{Decision, Micros, Rate, Timestamp, bucket};
@@ -52,6 +54,8 @@ pub struct Config {
     scale: Divisor,
     /// p·C.
     full: u64,
+    /// What can have been spent at most: a whole capacity more than there was.
+    deepest: u64,
     /// ⌈p·C / u⌉: from empty to full, this limiter's period.
     fill_time: Micros,
 }
@@ -104,6 +108,8 @@ impl Config {
                 inflow: Divisor::new(inflow),
                 scale: Divisor::new(scale),
                 full,
+                // and no longer to pay off than can be told
+                deepest: at_most(full.saturating_mul(2), MAX_QUANTITY.saturating_mul(inflow)),
                 fill_time: Micros(full.div_ceil(inflow)),
             }),
             _ => Err(ConfigError::ScaleTooFine {
@@ -177,6 +183,14 @@ impl Config {
         state.newest = taken;
     }
 
+    /// Takes `cost` tokens that were spent already, whether they are there or not: the real cost of a
+    /// request that was granted on an estimate. The debt never exceeds one capacity.
+    pub fn charge(&self, state: &mut State, now: Timestamp, cost: u64) {
+        self.advance(state, now);
+        let spent = state.spent.saturating_add(cost.saturating_mul(self.scale.value()));
+        state.spent = spent.min(self.deepest.max(state.spent));
+    }
+
     /// Gives back `cost` tokens that were granted and not used, up to the capacity.
     pub const fn refund(&self, state: &mut State, cost: u64) {
         state.spent = state.spent.saturating_sub(cost.saturating_mul(self.scale.value()));
@@ -198,7 +212,7 @@ impl Config {
     /// # Errors
     /// [`InvalidState`] if no decision of this configuration can have left the state behind.
     pub const fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        if state.spent > self.full { Err(InvalidState) } else { Ok(()) }
+        if state.spent > self.deepest { Err(InvalidState) } else { Ok(()) }
     }
 
     #[inline]
@@ -207,19 +221,25 @@ impl Config {
         let level = self.full.saturating_sub(state.spent);
         let needed = cost.saturating_mul(self.scale.value()); // cost ≤ C, so at most p·C
         if let Some(left) = level.checked_sub(needed) {
-            state.spent = self.full.saturating_sub(left);
+            state.spent = state.spent.saturating_add(needed);
             let remaining = self.scale.floor(left); // down: a started token cannot be taken
             Decision::Allow { limit, remaining, reset_after: self.reset_after(state) }
         } else {
+            let debt = state.spent.saturating_sub(self.full);
+            let missing = needed.saturating_sub(level).saturating_add(debt);
             Decision::Deny {
                 limit,
                 remaining: self.scale.floor(level),
                 // up: a microsecond sooner the level is still below the cost
-                retry_after: Micros(self.inflow.ceil(needed.saturating_sub(level))),
+                retry_after: Micros(self.inflow.ceil(missing)),
                 reset_after: self.reset_after(state),
             }
         }
     }
+}
+
+const fn at_most(a: u64, b: u64) -> u64 {
+    if a < b { a } else { b }
 }
 
 /// The largest capacity that [`Config::new`] accepts at this rate.

@@ -72,10 +72,23 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_fill_time() {
 }
 
 #[test]
+fn a_debt_is_paid_off_before_anything_is_granted() {
+    let config = config(5, 1, 1_000_000);
+    let mut state = State::default();
+    assert!(config.decide(&mut state, Timestamp(0), 4).unwrap().is_allowed());
+    config.charge(&mut state, Timestamp(0), 3); // 7 of 5
+    let refused = config.decide(&mut state, Timestamp(0), 1).unwrap();
+    assert_eq!(properties::tuple(refused), (false, 0, 3_000_000, 7_000_000));
+    config.charge(&mut state, Timestamp(0), 99);
+    let looked = config.peek(&state, Timestamp(0), 0).unwrap();
+    assert_eq!(properties::tuple(looked), (true, 0, 0, 10_000_000), "a capacity at most");
+}
+
+#[test]
 fn a_foreign_state_is_noticed() {
     let config = config(5, 1, 1_000_000);
-    assert!(config.accepts(&State::from_words([5_000_000, 7])).is_ok());
-    assert!(config.accepts(&State::from_words([5_000_001, 7])).is_err());
+    assert!(config.accepts(&State::from_words([10_000_000, 7])).is_ok(), "in debt");
+    assert!(config.accepts(&State::from_words([10_000_001, 7])).is_err());
 }
 
 #[test]

@@ -285,6 +285,18 @@ impl Config {
         truncate(len, units, kept);
     }
 
+    /// Remembers `cost` units that were spent already, whether there is room or not: the real cost of
+    /// a request that was granted on an estimate. As ever no more than N are remembered.
+    pub fn charge<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        cost: u64,
+    ) {
+        self.advance(state, now);
+        remember(state, index(cost));
+    }
+
     /// Gives back units that were granted and not used. Of what was remembered at `granted_at`, no
     /// more than is still there.
     pub fn refund<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, refund: Refund) {

@@ -227,8 +227,33 @@ impl Config {
         settle(state, view);
     }
 
+    /// Counts `cost` units that were spent already, whether there is room or not: the real cost of a
+    /// request that was granted on an estimate. At most twice the limit is ever counted in n
+    /// segments.
+    pub fn charge<C: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<C>,
+        now: Timestamp,
+        cost: u64,
+    ) {
+        self.advance(state, now);
+        let counted = cost.min(self.most().saturating_sub(state.sum));
+        state.sum = state.sum.saturating_add(counted);
+        if let Some(current) = state.counts.as_mut().first_mut() {
+            *current = current.saturating_add(counted);
+        }
+    }
+
+    /// What n segments hold at most: their weighted sum must fit 64 bits.
+    fn most(&self) -> u64 {
+        self.limit.saturating_mul(2).min(self.segment.floor(u64::MAX))
+    }
+
     /// Gives back units that were granted and not used, out of the segment they were counted in.
     pub fn refund<C: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<C>, refund: Refund) {
+        if refund.granted_at > state.newest {
+            return; // by a clock that came back since
+        }
         let (newest, granted) =
             (self.segment.floor(state.newest.0), self.segment.floor(refund.granted_at.0));
         let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
@@ -266,7 +291,7 @@ impl Config {
         }
         let trailing = counts.last().copied().unwrap_or(0);
         let start = state.newest.0.saturating_sub(self.segment.rem(state.newest.0));
-        if start != state.start || sum != state.sum || sum > self.limit || trailing > self.limit {
+        if start != state.start || sum != state.sum || sum > self.most() || trailing > self.most() {
             return Err(InvalidState);
         }
         Ok(())

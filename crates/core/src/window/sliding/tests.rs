@@ -104,10 +104,10 @@ fn a_foreign_state_is_noticed() {
     let accepts = |sum, counts: [u64; 3]| {
         config.accepts(&config.state_from([57, 50, sum], counts).unwrap()).is_ok()
     };
-    assert!(accepts(5, [2, 3, 5]));
+    assert!(accepts(10, [7, 3, 10]), "in debt");
     assert!(!accepts(4, [2, 3, 5]), "the sum is that of the counters");
-    assert!(!accepts(6, [3, 3, 5]), "more than the limit");
-    assert!(!accepts(5, [2, 3, 6]), "more than the limit in the trailing segment");
+    assert!(!accepts(11, [8, 3, 5]), "more than twice the limit");
+    assert!(!accepts(5, [2, 3, 11]), "more than twice the limit in the trailing segment");
     assert!(!accepts(0, [u64::MAX, 1, 0]), "overflow");
     let start = config.state_from([57, 49, 5], [2, 3, 5]).unwrap();
     assert!(config.accepts(&start).is_err(), "no segment begins there");
