@@ -29,7 +29,9 @@ const OPERATIONS: u64 = 9 * (4 * 2 + 3 + 3);
 fn token_buckets() {
     for (capacity, units, period) in triples(1..=3, 1..=3, 1..=4) {
         let rate = Rate::new(units, Micros(period)).unwrap();
-        check(bucket::Config::new(capacity, rate).unwrap());
+        let bucket = bucket::Config::new(capacity, rate).unwrap();
+        check(bucket);
+        check(bucket.starting_empty());
     }
 }
 

@@ -107,6 +107,7 @@ subject!(
         capacity: config.capacity(),
         units: config.rate().0,
         period: config.rate().1.0,
+        starts_empty: config.starts_empty(),
     }),
     refund: |config: Self, state: &mut _, refund: Refund| {
         bucket::Config::refund(&config, state, refund.cost)

@@ -21,8 +21,8 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are the configuration's")]
 pub enum Rule {
-    /// Level starts full and grows continuously by `units` per `period`; granted if level ≥ cost.
-    TokenBucket { capacity: u64, units: u64, period: u64 },
+    /// Level starts full, or empty, and grows continuously by `units` per `period`; granted if level ≥ cost.
+    TokenBucket { capacity: u64, units: u64, period: u64, starts_empty: bool },
     /// Granted if the grants in ⌊t / period⌋ leave room.
     FixedWindow { limit: u64, period: u64 },
     /// Granted if the estimate over `segments` segments and a weighted trailing one leaves room.
@@ -125,6 +125,10 @@ impl Oracle {
     /// Moves to `now`, and returns when that is.
     fn settle(&mut self, now: u64) -> i128 {
         let now = i128::from(now);
+        let full = self.most() * self.length();
+        if self.starts_empty() && self.newest == 0 && self.room(0) >= full {
+            (self.newest, self.grants) = (now, vec![(now, full)]);
+        }
         if now < self.newest - self.period() {
             // the newest time came from a clock ahead: everything happened that much earlier
             let shift = match self.rule {
@@ -155,7 +159,11 @@ impl Oracle {
             allowed,
             remaining: u64::try_from(self.room(now).max(0) / self.length()).ok()?,
             retry_after,
-            reset_after: first(|d| self.room(now + d) >= full),
+            reset_after: if self.starts_empty() {
+                (1 << 53) - 1
+            } else {
+                first(|d| self.room(now + d) >= full)
+            },
         })
     }
 
@@ -189,6 +197,10 @@ impl Oracle {
         }
     }
 
+    const fn starts_empty(&self) -> bool {
+        matches!(self.rule, Rule::TokenBucket { starts_empty: true, .. })
+    }
+
     fn granted(&self, counts: impl Fn(i128) -> bool) -> i128 {
         self.grants.iter().filter(|grant| counts(self.index(grant.0))).map(|grant| grant.1).sum()
     }
@@ -214,7 +226,7 @@ impl Oracle {
 
     fn period(&self) -> i128 {
         match self.rule {
-            Rule::TokenBucket { capacity, units, period } => {
+            Rule::TokenBucket { capacity, units, period, .. } => {
                 let (full, units) = (i128::from(capacity) * i128::from(period), i128::from(units));
                 (full + units - 1) / units
             }

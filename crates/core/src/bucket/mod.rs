@@ -10,7 +10,7 @@
 //! | r = u/p | rate, reduced | tokens per µs |
 //! | L(t) | level, min(C, L(t₀) + r·(t − t₀)) | tokens |
 //!
-//! A new key is full. A request of cost c is granted iff L ≥ c, and then L falls by c. The state
+//! A new key is full, or [empty](Config::starting_empty). A request of cost c is granted iff L ≥ c, and then L falls by c. The state
 //! keeps p·(C − L), a whole number at every whole microsecond, so no grant is ever rounded:
 //! error bound 0.
 //!
@@ -58,6 +58,7 @@ pub struct Config {
     deepest: u64,
     /// ⌈p·C / u⌉: from empty to full, this limiter's period.
     fill_time: Micros,
+    starts_empty: bool,
 }
 
 /// What is remembered of a key. The default is a key never seen: full.
@@ -111,6 +112,7 @@ impl Config {
                 // and no longer to pay off than can be told
                 deepest: at_most(full.saturating_mul(2), MAX_QUANTITY.saturating_mul(inflow)),
                 fill_time: Micros(full.div_ceil(inflow)),
+                starts_empty: false,
             }),
             _ => Err(ConfigError::ScaleTooFine {
                 field: "capacity",
@@ -118,6 +120,20 @@ impl Config {
                 nearest: largest_capacity(inflow, scale),
             }),
         }
+    }
+
+    /// The same, but a key never seen has nothing at first: whoever loses his state, or gets a new
+    /// name, gets no burst for it. Such a state never equals a fresh one again, so that it must be
+    /// kept for ever: [`reset_after`](Self::reset_after) is [`Micros::MAX`].
+    #[must_use]
+    pub const fn starting_empty(self) -> Self {
+        Self { starts_empty: true, ..self }
+    }
+
+    /// Whether a key never seen has nothing at first.
+    #[must_use]
+    pub const fn starts_empty(&self) -> bool {
+        self.starts_empty
     }
 
     /// The most tokens that can be taken at once.
@@ -177,6 +193,9 @@ impl Config {
     /// Moves the state to `now`, as any decision does first: refills, consumes nothing.
     #[inline]
     pub const fn advance(&self, state: &mut State, now: Timestamp) {
+        if self.starts_empty && state.spent == 0 && state.newest.0 == 0 {
+            *state = State { spent: self.full, newest: now };
+        }
         let taken = now.taken_after(state.newest, self.fill_time);
         let inflow = taken.saturating_since(state.newest).0.saturating_mul(self.inflow.value());
         state.spent = state.spent.saturating_sub(inflow);
@@ -206,6 +225,9 @@ impl Config {
     #[must_use]
     #[inline]
     pub const fn reset_after(&self, state: &State) -> Micros {
+        if self.starts_empty {
+            return Micros::MAX;
+        }
         Micros(self.inflow.ceil(state.spent)) // up: a microsecond sooner it is not full
     }
 

@@ -72,6 +72,23 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_fill_time() {
 }
 
 #[test]
+fn a_bucket_that_starts_empty_fills_from_the_first_request_on_and_is_never_forgotten() {
+    let config = config(2, 1, 1_000_000).starting_empty();
+    let mut state = State::default();
+    let never = Micros::MAX.0;
+    for (now, cost, expected) in [
+        (50, 0, (true, 0, 0, never)), // to look does not start it
+        (70, 2, (false, 0, 2_000_000, never)),
+        (1_000_070, 1, (true, 0, 0, never)),
+        (9_000_070, 2, (true, 0, 0, never)),
+        (90_000_070, 0, (true, 2, 0, never)),
+    ] {
+        let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
+        assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}");
+    }
+}
+
+#[test]
 fn a_debt_is_paid_off_before_anything_is_granted() {
     let config = config(5, 1, 1_000_000);
     let mut state = State::default();
@@ -107,7 +124,9 @@ proptest! {
             },
         ),
     ) {
-        properties::equals_the_oracle(config(capacity, units, period), steps)?;
+        let config = config(capacity, units, period);
+        properties::equals_the_oracle(config, steps.clone())?;
+        properties::equals_the_oracle(config.starting_empty(), steps)?;
     }
 }
 
