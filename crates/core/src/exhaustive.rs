@@ -78,11 +78,15 @@ fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)
     })
 }
 
-fn check(subject: impl Subject) {
-    let whole = Graph::walk(subject, Some(3), |oracle| oracle.clone());
-    assert_eq!(whole.sequences(3), OPERATIONS.pow(3));
-    let closed = Graph::walk(subject, None, Model::essence);
-    assert_eq!(closed.sequences(6), OPERATIONS.pow(6));
+fn check<S: Subject>(subject: S) {
+    let first = Place { state: subject.fresh(), oracle: subject.oracle() };
+    let next = |place: &PlaceOf<S>| after_each(subject, place);
+    let whole = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.clone());
+    let walked = Graph::walk(first.clone(), Some(3), whole, next);
+    assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
+    let essence = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.essence());
+    let walked = Graph::walk(first, None, essence, next);
+    assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
 }
 
 /// Where a sequence has led.
@@ -93,62 +97,6 @@ struct Place<State, Oracle> {
 }
 
 type PlaceOf<S> = Place<<S as Subject>::State, <S as Subject>::Oracle>;
-
-/// To which places each operation leads from each place; the first place is a key never seen.
-struct Graph {
-    edges: Vec<Vec<usize>>,
-}
-
-impl Graph {
-    /// Visits what `length` operations lead to, or all there is. `known` is what oracles are
-    /// compared by.
-    fn walk<S: Subject, K: Eq + Hash>(
-        subject: S,
-        length: Option<usize>,
-        known: impl Fn(&S::Oracle) -> K,
-    ) -> Self {
-        let key = |place: &PlaceOf<S>| (place.state.clone(), known(&place.oracle));
-        let (state, oracle) = (subject.fresh(), subject.oracle());
-        let first = Place { state, oracle };
-        let mut numbers = HashMap::from([(key(&first), 0)]);
-        let mut unvisited = vec![first];
-        let mut edges = Vec::new();
-        let mut done = 0;
-        while !unvisited.is_empty() && length.is_none_or(|length| done < length) {
-            done += 1;
-            for place in core::mem::take(&mut unvisited) {
-                let mut leads_to = Vec::new();
-                for next in after_each(subject, &place) {
-                    let unused = numbers.len();
-                    let number = *numbers.entry(key(&next)).or_insert(unused);
-                    if number == unused {
-                        unvisited.push(next);
-                    }
-                    leads_to.push(number);
-                }
-                edges.push(leads_to);
-            }
-        }
-        edges.resize(numbers.len(), Vec::new());
-        Self { edges }
-    }
-
-    /// How many sequences of `length` operations were walked.
-    fn sequences(&self, length: usize) -> u64 {
-        let mut ended_at = vec![0; self.edges.len()];
-        ended_at[0] = 1;
-        for _ in 0..length {
-            let mut next = vec![0; self.edges.len()];
-            for (leads_to, count) in self.edges.iter().zip(ended_at) {
-                for &place in leads_to {
-                    next[place] += count;
-                }
-            }
-            ended_at = next;
-        }
-        ended_at.iter().sum()
-    }
-}
 
 /// The place after each operation, all answers having been compared.
 fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>) -> Vec<PlaceOf<S>> {
@@ -184,4 +132,58 @@ fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>) -> Vec<PlaceOf<S>> {
         }
     }
     places
+}
+
+/// To which places each operation leads from each place; the first place is a key never seen.
+pub(crate) struct Graph {
+    edges: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    /// Visits what `length` operations lead to, or all there is. Places with the same `key` are
+    /// one; `after_each` gives the place after each operation.
+    pub(crate) fn walk<P, K: Eq + Hash>(
+        first: P,
+        length: Option<usize>,
+        key: impl Fn(&P) -> K,
+        after_each: impl Fn(&P) -> Vec<P>,
+    ) -> Self {
+        let mut numbers = HashMap::from([(key(&first), 0)]);
+        let mut unvisited = vec![first];
+        let mut edges = Vec::new();
+        let mut done = 0;
+        while !unvisited.is_empty() && length.is_none_or(|length| done < length) {
+            done += 1;
+            for place in core::mem::take(&mut unvisited) {
+                let mut leads_to = Vec::new();
+                for next in after_each(&place) {
+                    let unused = numbers.len();
+                    let number = *numbers.entry(key(&next)).or_insert(unused);
+                    if number == unused {
+                        unvisited.push(next);
+                    }
+                    leads_to.push(number);
+                }
+                edges.push(leads_to);
+            }
+        }
+        edges.resize(numbers.len(), Vec::new());
+        Self { edges }
+    }
+
+    /// How many sequences of `length` operations were walked.
+    pub(crate) fn sequences(&self, length: usize) -> u64 {
+        let mut ended_at = vec![0; self.edges.len()];
+        ended_at[0] = 1;
+        for _ in 0..length {
+            let mut next = vec![0; self.edges.len()];
+            for (leads_to, count) in self.edges.iter().zip(ended_at) {
+                for &place in leads_to {
+                    next[place] += count;
+                }
+            }
+            ended_at = next;
+        }
+        ended_at.iter().sum()
+    }
 }

@@ -11,6 +11,7 @@
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
 //! | [`window::log`] | at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
+//! | [`shed::penalty`] | begins at the n-th refusal within its span, lasts at most its maximum | 32 + 8·(n − 1) bytes |
 //!
 //! # The clock
 //!
@@ -49,6 +50,7 @@ mod quantity;
 mod time;
 
 pub mod bucket;
+pub mod shed;
 pub mod window;
 
 pub use decision::{CostExceedsCapacity, Decision, InvalidState};

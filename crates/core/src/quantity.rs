@@ -91,6 +91,15 @@ pub enum ConfigError {
         /// The most that are allowed.
         most: u64,
     },
+    /// Less than another value that it must reach.
+    TooSmall {
+        /// Which one.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+        /// The least that is allowed, everything else unchanged.
+        least: u64,
+    },
     /// None, or more than a state has room for.
     TooMany {
         /// Of what.
@@ -121,6 +130,9 @@ impl fmt::Display for ConfigError {
             ),
             Self::TooManySegments { found, most } => {
                 write!(f, "`segments`: found {found}, allowed are 1 to {most}")
+            }
+            Self::TooSmall { field, found, least } => {
+                write!(f, "`{field}`: found {found}, allowed are {least} to {MAX_QUANTITY}")
             }
             Self::TooMany { field, found, most } => {
                 write!(f, "`{field}`: found {found}, allowed are 1 to {most}")

@@ -6,6 +6,7 @@
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
 pub mod log;
+pub mod penalty;
 
 /// The answer of an oracle; spans in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

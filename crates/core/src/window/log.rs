@@ -93,12 +93,25 @@ pub struct State<W> {
     words: W,
 }
 
+impl<W> State<W> {
+    /// A state whose owner has seen to the number of its words.
+    #[inline]
+    pub(crate) const fn over(words: W) -> Self {
+        Self { words }
+    }
+}
+
 impl<W: AsRef<[u64]>> State<W> {
     /// The newest time seen.
     #[must_use]
     #[inline]
     pub fn newest(&self) -> Timestamp {
         Timestamp(self.words.as_ref().first().copied().unwrap_or(0))
+    }
+
+    /// The time of the oldest unit remembered.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        self.units().last().copied().map(Timestamp)
     }
 
     /// x₁, x₂, …
@@ -181,6 +194,20 @@ impl Config {
             config.period = config.period.max(window.period);
         }
         Ok(config)
+    }
+
+    /// One rate, for an owner who acts on the unit that would reach its limit instead of having it
+    /// remembered: there is room for one less.
+    pub(crate) fn short_of(limit: u64, period: Micros) -> Self {
+        Self {
+            windows: [Window { limit, period }; MAX_WINDOWS],
+            count: 1,
+            min_gap: Micros::ZERO,
+            denied: Denied::Forgotten,
+            limit,
+            remembered: index(limit.saturating_sub(1)),
+            period,
+        }
     }
 
     /// The rates, all of which hold.
