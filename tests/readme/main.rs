@@ -19,7 +19,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use fastrand::Rng;
 use tempfile::TempDir;
-use tidegate_gate::{Policy, Timestamp};
+use tidegate_gate::{Policy, Request, Timestamp};
 use tidegate_tests::{command, file};
 
 const DOCUMENTS: [&str; 8] = [
@@ -398,7 +398,8 @@ fn sliding_error(segments: u64, burst: u64) -> [String; 3] {
             exact.add(now);
         }
         let had_room = own.has_room(now);
-        if policy.limits().decide(&mut words, Timestamp(now), 1).unwrap().is_allowed() {
+        if policy.limits().decide(&mut words, Timestamp(now), &Request::of(1)).unwrap().is_allowed()
+        {
             own.add(now);
             loose += u64::from(!had_room);
         }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_gate::http::VerdictForm;
-use tidegate_gate::{Limits, Micros, Part, Policy, Rule, Timestamp, Verdict, blob};
+use tidegate_gate::{Limits, Micros, Part, Policy, Request, Rule, Timestamp, Verdict, blob};
 use worker::{
     Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, console_error,
     durable_object,
@@ -129,14 +129,16 @@ impl Keys {
         let name = |part: &Part| blob::name(policy, part, &key);
         let mut words = self.gather(limits, &name)?;
         let verdict = limits
-            .decide_and_explain(&mut words, now, question.cost)
+            .decide_and_explain(&mut words, now, &Request::of(question.cost))
             .map_err(|error| error.to_string())?;
         let grant = verdict.decision.is_allowed() && question.cost > 0;
         let mut idle_after = None;
         let mut cache = self.words.borrow_mut();
         for (part, words) in limits.split(&words) {
             let name = name(part);
-            if grant {
+            // a refusal that a limit remembers must survive a restart like a grant
+            let remembered = part.limits().iter().any(|each| each.limit.remembers_refusals());
+            if grant || (remembered && question.cost > 0) {
                 let time_to_live = part.time_to_live(words, now);
                 let written = self.write(&name, &blob::encode(part, words), now, time_to_live);
                 if let Err(error) = written {

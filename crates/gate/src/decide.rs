@@ -9,6 +9,7 @@ use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::Limit;
 use crate::limits::Limits;
+use crate::request::Request;
 
 /// A decision and what each limit of the policy says, in the policy's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Verdict {
 }
 
 impl Limits {
-    /// Decides on a request of `cost` units at `now`: granted if every limit grants it, and taken
+    /// Decides on a request at `now`: granted if every limit grants it, and taken
     /// from all of them or from none. A cost of 0 is a peek and changes nothing.
     ///
     /// The answer names the limit with the least remaining; it is retried and reset when the last
@@ -45,21 +46,21 @@ impl Limits {
         &self,
         words: &mut [u64],
         now: Timestamp,
-        cost: u64,
+        request: &Request,
     ) -> Result<Decision, CostExceedsCapacity> {
         if let Some(only) = self.only() {
-            return only.decide(words, now, cost);
+            return only.decide(words, now, request);
         }
         let now = self.taken_at(words, now);
-        if cost == 0 {
-            return self.combined(words, now, 0);
+        if request.cost == 0 {
+            return self.combined(words, now, request);
         }
-        let decision = self.combined(words, now, cost)?;
+        let decision = self.combined(words, now, request)?;
         for (limit, words) in split_mut(self, words) {
             if decision.is_allowed() {
-                let _ = limit.decide(words, now, cost)?; // as just combined
+                let _ = limit.decide(words, now, request)?; // as just combined
             } else {
-                limit.advance(words, now);
+                limit.refused(words, now, request);
             }
         }
         Ok(decision)
@@ -73,15 +74,15 @@ impl Limits {
         &self,
         words: &mut [u64],
         now: Timestamp,
-        cost: u64,
+        request: &Request,
     ) -> Result<Verdict, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
-        let decision = self.decide(words, now, cost)?;
+        let decision = self.decide(words, now, request)?;
         let mut limits = Vec::with_capacity(self.iter().count());
         for (limit, words) in split(self, words) {
             // after a grant the state holds the answer; after a refusal the request still does
-            let now_free = limit.peek(words, now, 0)?;
-            limits.push(match limit.peek(words, now, cost)? {
+            let now_free = limit.peek(words, now, &request.peek())?;
+            limits.push(match limit.peek(words, now, request)? {
                 refused @ Decision::Deny { .. } if !decision.is_allowed() => refused,
                 _ => now_free,
             });
@@ -100,22 +101,22 @@ impl Limits {
         &self,
         words: &[u64],
         now: Timestamp,
-        cost: u64,
+        request: &Request,
     ) -> Result<Decision, CostExceedsCapacity> {
         let mut allowed = true;
         let mut retry_after = Micros::ZERO;
         for (limit, words) in split(self, words) {
-            let decision = limit.peek(words, now, cost)?;
+            let decision = limit.peek(words, now, request)?;
             allowed &= decision.is_allowed();
             retry_after = retry_after.max(decision.retry_after());
         }
         // a refusal takes nothing, so what remains is what a peek finds
-        let taken = if allowed { cost } else { 0 };
+        let taken = if allowed { *request } else { request.peek() };
         let (mut limit, mut remaining) = (0, u64::MAX);
         let mut reset_after = Micros::ZERO;
         for (each, words) in split(self, words) {
-            let decision = each.peek(words, now, taken)?;
-            if decision.remaining() < remaining {
+            let decision = each.peek(words, now, &taken)?;
+            if each.counts_units() && decision.remaining() < remaining {
                 (limit, remaining) = (decision.limit(), decision.remaining());
             }
             reset_after = reset_after.max(decision.reset_after());

@@ -24,6 +24,7 @@ mod key;
 mod limit;
 mod limits;
 mod policy;
+mod request;
 mod table;
 
 pub use decide::Verdict;
@@ -31,7 +32,9 @@ pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, Pattern, check_key};
 pub use limit::Limit;
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
+pub use request::Request;
 pub use table::{KeyHasher, Table, TableError};
+pub use tidegate_core::window::log::Denied;
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
 };

@@ -7,7 +7,7 @@ use tidegate_core::{InvalidState, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
-use crate::limit::Limit;
+use crate::limit::{self, Limit};
 
 /// A limit with the name that headers and reports call it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,12 @@ impl Limits {
         None
     }
 
+    /// All limits in numbers, as [`Policy::of_parameters`](crate::Policy::of_parameters) reads them.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<u64> {
+        limit::write(self.iter().map(|each| &each.limit))
+    }
+
     /// The states of all parts together: this many zeros for a key never seen.
     #[must_use]
     #[inline]
@@ -116,7 +122,7 @@ impl Limits {
 impl Part {
     fn new(limits: &[NamedLimit]) -> Self {
         let depth = limits.first().map_or(Depth::Whole, |limit| limit.depth);
-        let parameters = limits.iter().flat_map(|limit| limit.limit.parameters());
+        let parameters = limit::write(limits.iter().map(|limit| &limit.limit));
         Self {
             depth,
             limits: limits.into(),

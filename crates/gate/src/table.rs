@@ -15,6 +15,7 @@ use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 use crate::decide::Verdict;
 use crate::limits::{Limits, Part};
 use crate::policy::{Policy, Rule};
+use crate::request::Request;
 
 /// A full table looks for expired states at most this often, so that a flood of new keys cannot
 /// make every request pay for a search.
@@ -123,13 +124,14 @@ impl Table {
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        request: impl Into<Request>,
     ) -> Result<Decision, TableError> {
+        let request = request.into();
         match policy.rule(key) {
             Rule::Listed(decision) => Ok(decision),
             Rule::Limited(limits, key) => {
                 let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| limits.decide(words, now, cost);
+                let decide = |words: &mut [u64]| limits.decide(words, now, &request);
                 self.with_state(policy, limits, (hash, &key), now, decide)
             }
         }
@@ -144,13 +146,14 @@ impl Table {
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        request: impl Into<Request>,
     ) -> Result<Verdict, TableError> {
+        let request = request.into();
         match policy.rule(key) {
             Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => {
                 let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| limits.decide_and_explain(words, now, cost);
+                let decide = |words: &mut [u64]| limits.decide_and_explain(words, now, &request);
                 self.with_state(policy, limits, (hash, &key), now, decide)
             }
         }

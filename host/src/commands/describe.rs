@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use tidegate::gate::{Depth, KeySource, Limit, Limits, Micros, OnError, Placement, Policy};
+use tidegate::gate::{Denied, Depth, KeySource, Limit, Limits, Micros, OnError, Placement, Policy};
 
 pub(super) fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
@@ -83,6 +83,33 @@ fn limit(limit: &Limit) -> String {
                 span(window.period()),
                 window.segments(),
                 span(segment)
+            )
+        }
+        Limit::SlidingLog(log) => {
+            let windows: Vec<String> = log
+                .windows()
+                .iter()
+                .map(|window| format!("{} in any {}", window.limit, span(window.period)))
+                .collect();
+            let gap = match log.min_gap() {
+                Micros::ZERO => String::new(),
+                gap => format!(", {} apart", span(gap)),
+            };
+            let denied = match log.denied() {
+                Denied::Counted => ", refused ones too",
+                Denied::Forgotten => "",
+            };
+            format!("{}{gap}{denied}", windows.join(" and "))
+        }
+        Limit::Penalty(penalty) => {
+            let terms = penalty.terms();
+            format!(
+                "after {} refusals within {} none for {}, twice as long each time up to {}, forgiven after {}",
+                terms.refusals,
+                span(terms.within),
+                span(terms.duration),
+                span(terms.max),
+                span(terms.forgive_after)
             )
         }
         _ => "a limit this version cannot describe".to_owned(),

@@ -90,11 +90,9 @@ impl Guest {
         if let Some(handle) = self.handles.get(&name) {
             return Ok(*handle);
         }
-        let parameters: Vec<u64> =
-            limits.iter().flat_map(|limit| limit.limit.parameters()).collect();
+        let parameters = limits.parameters();
         self.write(&parameters)?;
-        let count = u32::try_from(limits.iter().count())?;
-        let handle = self.policy.call(&mut self.store, count)?;
+        let handle = self.policy.call(&mut self.store, u32::try_from(parameters.len())?)?;
         if handle < 0 {
             bail!("the guest refuses the limits {limits:?}");
         }

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use spin::Mutex;
 use tidegate_gate::{
-    CostExceedsCapacity, Decision, KeyHasher, Limits, Policy, Rule, Table, TableError, Timestamp,
-    Verdict,
+    CostExceedsCapacity, Decision, KeyHasher, Limits, Policy, Request, Rule, Table, TableError,
+    Timestamp, Verdict,
 };
 
 /// Enough for threads on two sockets to meet rarely.
@@ -60,11 +60,17 @@ impl Memory {
     /// # Errors
     /// [`TableError`]; nothing has changed.
     #[inline]
-    pub fn decide(&self, key: &str, now: Timestamp, cost: u64) -> Result<Decision, TableError> {
+    pub fn decide(
+        &self,
+        key: &str,
+        now: Timestamp,
+        request: impl Into<Request>,
+    ) -> Result<Decision, TableError> {
+        let request = request.into();
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(decision),
             Rule::Limited(limits, key) => {
-                self.with_state(limits, &key, now, |words| limits.decide(words, now, cost))
+                self.with_state(limits, &key, now, |words| limits.decide(words, now, &request))
             }
         }
     }
@@ -77,12 +83,14 @@ impl Memory {
         &self,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        request: impl Into<Request>,
     ) -> Result<Verdict, TableError> {
+        let request = request.into();
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => self
-                .with_state(limits, &key, now, |words| limits.decide_and_explain(words, now, cost)),
+            Rule::Limited(limits, key) => self.with_state(limits, &key, now, |words| {
+                limits.decide_and_explain(words, now, &request)
+            }),
         }
     }
 

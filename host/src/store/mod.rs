@@ -6,7 +6,9 @@ mod redis;
 use std::time::Duration;
 
 use tidegate_gate::blob::BlobError;
-use tidegate_gate::{CostExceedsCapacity, Policies, Policy, TableError, Timestamp, Verdict};
+use tidegate_gate::{
+    CostExceedsCapacity, Policies, Policy, Request, TableError, Timestamp, Verdict,
+};
 
 pub use memory::Memory;
 pub use redis::{Redis, RedisOptions};
@@ -85,17 +87,17 @@ impl Store {
         policy: usize,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        request: impl Into<Request>,
     ) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(tables) => {
                 let table = tables.get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                Ok(table.decide_and_explain(key, now, cost)?)
+                Ok(table.decide_and_explain(key, now, request)?)
             }
             Self::Redis(redis) => {
                 let policy: &Policy =
                     policies.all().get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                redis.decide(policy, key, now, cost).await
+                redis.decide(policy, key, now, request).await
             }
         }
     }

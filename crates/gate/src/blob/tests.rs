@@ -7,6 +7,7 @@ use tidegate_core::Timestamp;
 use super::{BlobError, decode, encode, name};
 use crate::limits::Part;
 use crate::policy::Policy;
+use crate::request::Request;
 
 fn policy(limits: &str) -> Policy {
     Policy::parse("p", &std::format!("limits = [{limits}]")).unwrap()
@@ -34,7 +35,7 @@ fn the_bytes_are_these() {
     let part = &limits.parts()[0];
     let mut words = vec![0; limits.words()];
     let now = Timestamp(1_700_000_000_123_456);
-    assert!(limits.decide(&mut words, now, 2).unwrap().is_allowed());
+    assert!(limits.decide(&mut words, now, &Request::of(2)).unwrap().is_allowed());
     let bytes = encode(part, &words);
     let newest = "40222018240a0600";
     assert_eq!(hex(&now.0.to_le_bytes()), newest);
@@ -75,7 +76,7 @@ fn what_is_truncated_foreign_or_impossible_is_refused() {
     let other =
         encode(&part("{ algorithm = 'token_bucket', capacity = 6, rate = '1/s' }"), &[0, 7]);
     assert!(matches!(decode(&bucket, &other), Err(BlobError::Fingerprint { .. })));
-    assert_eq!(decode(&bucket, &encode(&bucket, &[5_000_001, 7])), Err(BlobError::Invalid));
+    assert_eq!(decode(&bucket, &encode(&bucket, &[10_000_001, 7])), Err(BlobError::Invalid));
 }
 
 proptest! {
@@ -90,7 +91,7 @@ proptest! {
         bytes[at] = 0xff;
         if let Ok(mut words) = decode(part, &bytes) {
             prop_assert_eq!(encode(part, &words), bytes);
-            let _ = limits.decide_and_explain(&mut words, Timestamp(5), 1).unwrap();
+            let _ = limits.decide_and_explain(&mut words, Timestamp(5), &Request::of(1)).unwrap();
         }
     }
 }

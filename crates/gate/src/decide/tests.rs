@@ -6,6 +6,7 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::limits::Limits;
 use crate::policy::Policy;
+use crate::request::Request;
 
 const THREE: &str = r#"
 limits = [
@@ -31,8 +32,8 @@ fn accepts(limits: &Limits, words: &[u64]) -> bool {
 fn a_refusal_by_one_consumes_nothing_of_the_others() {
     let limits = limits();
     let mut words = vec![0; limits.words()];
-    assert!(limits.decide(&mut words, Timestamp(0), 3).unwrap().is_allowed());
-    let verdict = limits.decide_and_explain(&mut words, Timestamp(0), 2).unwrap();
+    assert!(limits.decide(&mut words, Timestamp(0), &Request::of(3)).unwrap().is_allowed());
+    let verdict = limits.decide_and_explain(&mut words, Timestamp(0), &Request::of(2)).unwrap();
     // the bucket has 1 of 4 left, the window 3 of 6, the sliding window 7 of 10
     assert_eq!(
         verdict.decision,
@@ -46,14 +47,17 @@ fn a_refusal_by_one_consumes_nothing_of_the_others() {
     let remaining: Vec<_> = verdict.limits.iter().map(|limit| limit.remaining()).collect();
     let allowed: Vec<_> = verdict.limits.iter().map(Decision::is_allowed).collect();
     assert_eq!((remaining, allowed), (vec![1, 3, 7], vec![false, true, true]));
-    assert!(limits.decide(&mut words, Timestamp(0), 1).unwrap().is_allowed(), "a light one passes");
+    assert!(
+        limits.decide(&mut words, Timestamp(0), &Request::of(1)).unwrap().is_allowed(),
+        "a light one passes"
+    );
 }
 
 #[test]
 fn a_cost_that_one_limit_can_never_grant_is_an_error() {
     let limits = limits();
     let mut words = vec![0; limits.words()];
-    let error = limits.decide(&mut words, Timestamp(0), 5).unwrap_err();
+    let error = limits.decide(&mut words, Timestamp(0), &Request::of(5)).unwrap_err();
     assert_eq!((error.cost, error.capacity, limits.most_at_once()), (5, 4, 4));
     assert_eq!(words, vec![0; limits.words()]);
 }
@@ -62,7 +66,7 @@ fn a_cost_that_one_limit_can_never_grant_is_an_error() {
 fn a_state_of_another_length_grants_nothing() {
     let limits = limits();
     for length in (0..30).filter(|&length| length < limits.words()) {
-        assert!(limits.decide(&mut vec![0; length], Timestamp(0), 1).is_err());
+        assert!(limits.decide(&mut vec![0; length], Timestamp(0), &Request::of(1)).is_err());
         assert!(!accepts(&limits, &vec![0; length]));
     }
 }
@@ -71,7 +75,7 @@ fn a_state_of_another_length_grants_nothing() {
 fn a_clock_at_its_end_still_keeps_the_state() {
     let limits = limits();
     let mut words = vec![0; limits.words()];
-    let _ = limits.decide(&mut words, Timestamp(u64::MAX), 1).unwrap();
+    let _ = limits.decide(&mut words, Timestamp(u64::MAX), &Request::of(1)).unwrap();
     assert!(time_to_live(&limits, &words, Timestamp(u64::MAX)) > Micros::ZERO);
 }
 
@@ -92,11 +96,11 @@ proptest! {
             let taken = at.taken_after(newest, Micros(6_000)); // the longest period
             let before = words.clone();
             let mut unexplained = words.clone();
-            let decision = limits.decide(&mut unexplained, at, cost).unwrap();
-            let verdict = limits.decide_and_explain(&mut words, at, cost).unwrap();
+            let decision = limits.decide(&mut unexplained, at, &Request::of(cost)).unwrap();
+            let verdict = limits.decide_and_explain(&mut words, at, &Request::of(cost)).unwrap();
             prop_assert_eq!((verdict.decision, &words), (decision, &unexplained));
             let each: Vec<Decision> = limits.iter().zip(&alone)
-                .map(|(limit, words)| limit.limit.peek(words, taken, cost).unwrap()).collect();
+                .map(|(limit, words)| limit.limit.peek(words, taken, &Request::of(cost)).unwrap()).collect();
             let allowed = each.iter().all(Decision::is_allowed);
             prop_assert_eq!(verdict.decision.is_allowed(), allowed);
             prop_assert_eq!(
@@ -108,10 +112,10 @@ proptest! {
             }
             for ((limit, words), said) in limits.iter().zip(&mut alone).zip(&verdict.limits) {
                 if allowed {
-                    prop_assert_eq!(limit.limit.decide(words, taken, cost).unwrap(), *said);
+                    prop_assert_eq!(limit.limit.decide(words, taken, &Request::of(cost)).unwrap(), *said);
                 } else {
-                    limit.limit.advance(words, taken);
-                    prop_assert_eq!(limit.limit.peek(words, taken, 0).unwrap().remaining(), said.remaining());
+                    limit.limit.refused(words, taken, &Request::of(cost));
+                    prop_assert_eq!(limit.limit.peek(words, taken, &Request::of(0)).unwrap().remaining(), said.remaining());
                 }
             }
             prop_assert_eq!(words.as_slice(), alone.concat());
@@ -122,8 +126,8 @@ proptest! {
                 let then = taken.saturating_add(retry_after);
                 let mut words = words.clone();
                 let sooner = Timestamp(then.0 - 1);
-                prop_assert!(!limits.decide(&mut words.clone(), sooner, cost).unwrap().is_allowed());
-                prop_assert!(limits.decide(&mut words, then, cost).unwrap().is_allowed());
+                prop_assert!(!limits.decide(&mut words.clone(), sooner, &Request::of(cost)).unwrap().is_allowed());
+                prop_assert!(limits.decide(&mut words, then, &Request::of(cost)).unwrap().is_allowed());
             }
         }
     }
@@ -138,16 +142,67 @@ proptest! {
         let mut now = Timestamp(0);
         for (by, cost) in steps {
             now = now.saturating_add(Micros(by));
-            let _ = limits.decide(&mut words, now, cost).unwrap();
+            let _ = limits.decide(&mut words, now, &Request::of(cost)).unwrap();
         }
         let end = now.saturating_add(time_to_live(&limits, &words, now));
         prop_assert_eq!(time_to_live(&limits, &words, end), Micros::ZERO);
         let at = end.saturating_add(Micros(later));
         let mut fresh = vec![0; limits.words()];
         prop_assert_eq!(
-            limits.decide_and_explain(&mut words, at, cost).unwrap(),
-            limits.decide_and_explain(&mut fresh, at, cost).unwrap()
+            limits.decide_and_explain(&mut words, at, &Request::of(cost)).unwrap(),
+            limits.decide_and_explain(&mut fresh, at, &Request::of(cost)).unwrap()
         );
         prop_assert_eq!(words, fresh);
     }
+}
+
+#[test]
+fn a_penalty_begins_when_the_other_limits_refused_often_enough() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 1, period = '1s' },
+        { algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut decide = |seconds: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let decision = limits.decide(&mut words, now, &Request::of(1)).unwrap();
+        (decision.is_allowed(), decision.limit(), decision.retry_after().0)
+    };
+    assert_eq!(decide(0), (true, 1, 0));
+    for _ in 0..2 {
+        assert_eq!(decide(0), (false, 1, 1_000_000), "by the window");
+    }
+    assert_eq!(decide(1), (true, 1, 0), "what passes is not counted");
+    assert_eq!(decide(1), (false, 1, 1_000_000), "the third");
+    assert_eq!(decide(2), (false, 1, 299_000_000), "by the penalty");
+    assert_eq!(decide(300), (false, 1, 1_000_000));
+    assert_eq!(decide(301), (true, 1, 0));
+    assert!(
+        Policy::parse(
+            "p",
+            "limits = [{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' }]"
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn a_log_counts_the_refusals_that_are_its_own() {
+    let policy = "limits = [
+        { algorithm = 'sliding_log', rates = ['3/s'], count_denied = true },
+        { algorithm = 'fixed_window', limit = 2, period = '10s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut decide = |now: u64| {
+        let verdict =
+            limits.decide_and_explain(&mut words, Timestamp(now), &Request::of(1)).unwrap();
+        let remaining = verdict.limits.iter().map(Decision::remaining);
+        (verdict.decision.is_allowed(), remaining.collect::<Vec<_>>())
+    };
+    assert_eq!(decide(0), (true, vec![2, 1]));
+    assert_eq!(decide(0), (true, vec![1, 0]));
+    assert_eq!(decide(0), (false, vec![1, 0]), "refused by the window alone");
+    assert_eq!(decide(1_000_000), (false, vec![3, 0]));
 }

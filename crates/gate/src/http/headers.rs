@@ -23,6 +23,9 @@ pub(super) fn add(
     for (limit, decision) in answer.limits.iter().zip(&verdict.limits) {
         let comma = if policies.is_empty() { "" } else { ", " };
         let (name, limit) = (&limit.name, &limit.limit);
+        if !limit.counts_units() {
+            continue;
+        }
         let window = limit.period().as_secs_ceil(); // up: who keeps to it keeps the limit
         let _ = write!(policies, "{comma}\"{name}\";q={};w={window}", limit.capacity());
         let _ = write!(states, "{comma}\"{name}\";r={}", decision.remaining());

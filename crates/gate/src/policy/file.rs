@@ -19,7 +19,7 @@ use super::limit::{LimitEntry, LimitForm};
 use super::units::Whole;
 use super::{Cost, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
-use crate::limit::Limit;
+use crate::limit::{self, Limit};
 use crate::limits::{Limits, NamedLimit, Part};
 
 /// More limits on one request than anyone has asked for; each decision costs time for each.
@@ -233,6 +233,15 @@ impl TryFrom<PolicyForm> for Policy {
 }
 
 impl Policy {
+    /// A policy of limits in numbers: of each how many follow, and its
+    /// [`parameters`](Limit::parameters).
+    ///
+    /// # Errors
+    /// What is wrong with them or their number.
+    pub fn of_parameters(words: &[u64]) -> Result<Self, String> {
+        Self::of_limits(limit::read(words).map_err(|error| error.to_string())?)
+    }
+
     /// A policy of these limits alone, for a runtime that decides and reads no policy file.
     ///
     /// # Errors
@@ -266,6 +275,11 @@ fn limits(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
         name_the_unnamed(&mut limits)?;
     }
     let limits = Limits::new(limits);
+    if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
+        return Err("`limits`: found nothing but `penalty`, which needs another limit whose \
+                    refusals it counts"
+            .to_owned());
+    }
     let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *cost;
     let most = limits.most_at_once();
     if cost > most {

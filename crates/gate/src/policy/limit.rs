@@ -8,11 +8,12 @@ use core::fmt;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
-use tidegate_core::bucket;
-use tidegate_core::window::{fixed, sliding};
+use tidegate_core::shed::penalty;
+use tidegate_core::window::{fixed, log, sliding};
+use tidegate_core::{Micros, bucket};
 
 use super::file::Name;
-use super::units::{RateForm, Span, Whole};
+use super::units::{RateForm, Span, Whole, WindowForm};
 use crate::key::Depth;
 use crate::limit::Limit;
 use crate::limits::NamedLimit;
@@ -23,6 +24,16 @@ pub(super) enum Algorithm {
     TokenBucket,
     FixedWindow,
     SlidingWindow,
+    SlidingLog,
+    Penalty,
+}
+
+/// What a key never seen has.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Start {
+    Full,
+    Empty,
 }
 
 /// Every field that any algorithm has; which of them belong together is checked afterwards, so
@@ -70,6 +81,15 @@ limit_form! {
     limit: Whole<1>,
     period: Span,
     segments: Whole<0>,
+    start: Start,
+    rates: Vec<WindowForm>,
+    min_gap: Span,
+    count_denied: bool,
+    refusals: Whole<1>,
+    within: Span,
+    duration: Span,
+    max: Span,
+    forgive_after: Span,
 }
 
 /// A limit, and how it was written: an override may change parts of it.
@@ -132,10 +152,14 @@ impl LimitForm {
         let error = |error: tidegate_core::ConfigError| error.to_string();
         match required("algorithm", self.algorithm)? {
             Algorithm::TokenBucket => {
-                self.has_no_other("token_bucket", &["capacity", "rate"])?;
+                self.has_no_other("token_bucket", &["capacity", "rate", "start"])?;
                 let capacity = required("capacity", self.capacity)?.0;
                 let rate = required("rate", self.rate)?.0;
-                bucket::Config::new(capacity, rate).map(Limit::TokenBucket).map_err(error)
+                let bucket = bucket::Config::new(capacity, rate).map_err(error)?;
+                Ok(Limit::TokenBucket(match self.start {
+                    Some(Start::Empty) => bucket.starting_empty(),
+                    Some(Start::Full) | None => bucket,
+                }))
             }
             Algorithm::FixedWindow => {
                 self.has_no_other("fixed_window", &["limit", "period"])?;
@@ -151,6 +175,28 @@ impl LimitForm {
                 sliding::Config::new(limit, period, segments)
                     .map(Limit::SlidingWindow)
                     .map_err(error)
+            }
+            Algorithm::SlidingLog => {
+                self.has_no_other("sliding_log", &["rates", "min_gap", "count_denied"])?;
+                let rates = required("rates", self.rates.as_ref())?;
+                let windows: Vec<log::Window> = rates.iter().map(|window| window.0).collect();
+                let min_gap = self.min_gap.map_or(Micros::ZERO, |span| span.0);
+                let counted = self.count_denied.unwrap_or(false);
+                let denied = if counted { log::Denied::Counted } else { log::Denied::Forgotten };
+                log::Config::new(&windows, min_gap, denied).map(Limit::SlidingLog).map_err(error)
+            }
+            Algorithm::Penalty => {
+                let fields = &["refusals", "within", "duration", "max", "forgive_after"];
+                self.has_no_other("penalty", fields)?;
+                let duration = required("duration", self.duration)?.0;
+                let terms = penalty::Terms {
+                    refusals: required("refusals", self.refusals)?.0,
+                    within: required("within", self.within)?.0,
+                    duration,
+                    max: self.max.map_or(duration, |span| span.0),
+                    forgive_after: self.forgive_after.map_or(duration, |span| span.0),
+                };
+                penalty::Config::new(terms).map(Limit::Penalty).map_err(error)
             }
         }
     }
