@@ -55,12 +55,15 @@ impl Limits {
         if request.cost == 0 {
             return self.combined(words, now, request);
         }
-        let decision = self.combined(words, now, request)?;
+        let mut decision = self.combined(words, now, request)?;
         for (limit, words) in split_mut(self, words) {
             if decision.is_allowed() {
                 let _ = limit.decide(words, now, request)?; // as just combined
             } else {
                 limit.refused(words, now, request);
+                if let Limit::Penalty(_) = limit {
+                    decision = decision.at_least(limit.peek(words, now, request)?);
+                }
             }
         }
         Ok(decision)

@@ -174,7 +174,7 @@ fn a_penalty_begins_when_the_other_limits_refused_often_enough() {
         assert_eq!(decide(0), (false, 1, 1_000_000), "by the window");
     }
     assert_eq!(decide(1), (true, 1, 0), "what passes is not counted");
-    assert_eq!(decide(1), (false, 1, 1_000_000), "the third");
+    assert_eq!(decide(1), (false, 1, 300_000_000), "the third begins it");
     assert_eq!(decide(2), (false, 1, 299_000_000), "by the penalty");
     assert_eq!(decide(300), (false, 1, 1_000_000));
     assert_eq!(decide(301), (true, 1, 0));
