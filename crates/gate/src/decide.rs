@@ -5,11 +5,12 @@ mod tests;
 
 use alloc::vec::Vec;
 
+use tidegate_core::window::Refund;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::Limit;
 use crate::limits::Limits;
-use crate::request::Request;
+use crate::request::{Operation, Request, Settlement};
 
 /// A decision and what each limit of the policy says, in the policy's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,28 +70,61 @@ impl Limits {
         Ok(decision)
     }
 
-    /// [`decide`](Self::decide), and what each limit says.
+    /// Does what is asked, and says what each limit then says. What is no request for a decision
+    /// is answered as a peek would be.
     ///
     /// # Errors
     /// As [`decide`](Self::decide).
-    pub fn decide_and_explain(
+    pub fn operate(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict, CostExceedsCapacity> {
+        let now = self.taken_at(words, now);
+        match operation {
+            Operation::Decide(request) => self.decide_and_explain(words, now, request),
+            Operation::Settle(settlement) => {
+                self.settle(words, now, settlement);
+                self.decide_and_explain(words, now, &Request::of(0))
+            }
+        }
+    }
+
+    fn decide_and_explain(
         &self,
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
     ) -> Result<Verdict, CostExceedsCapacity> {
-        let now = self.taken_at(words, now);
+        let before: Vec<Decision> = split(self, words)
+            .map(|(limit, words)| limit.peek(words, now, request))
+            .collect::<Result<_, _>>()?;
         let decision = self.decide(words, now, request)?;
-        let mut limits = Vec::with_capacity(self.iter().count());
-        for (limit, words) in split(self, words) {
-            // after a grant the state holds the answer; after a refusal the request still does
-            let now_free = limit.peek(words, now, &request.peek())?;
-            limits.push(match limit.peek(words, now, request)? {
-                refused @ Decision::Deny { .. } if !decision.is_allowed() => refused,
-                _ => now_free,
+        let mut limits = Vec::with_capacity(before.len());
+        for ((limit, words), before) in split(self, words).zip(before) {
+            limits.push(match (limit, before) {
+                (_, Decision::Deny { .. }) if !decision.is_allowed() => before,
+                // this refusal may have begun it
+                (Limit::Penalty(_), _) => limit.peek(words, now, request)?,
+                _ => limit.peek(words, now, &request.peek())?,
             });
         }
         Ok(Verdict { at: now, decision, limits })
+    }
+
+    fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
+        let Settlement { granted_at, reserved, actual } = *settlement;
+        for (limit, words) in split_mut(self, words) {
+            match actual.checked_sub(reserved) {
+                Some(0) => {}
+                Some(more) => limit.charge(words, now, more),
+                None => {
+                    let cost = reserved.saturating_sub(actual);
+                    limit.refund(words, Refund { granted_at, cost });
+                }
+            }
+        }
     }
 
     /// One clock for the key: the time at which all its limits decide.

@@ -32,7 +32,7 @@ pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, Pattern, check_key};
 pub use limit::Limit;
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
-pub use request::Request;
+pub use request::{Operation, Request, Settlement};
 pub use table::{KeyHasher, Table, TableError};
 pub use tidegate_core::window::log::Denied;
 pub use tidegate_core::{

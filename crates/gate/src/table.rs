@@ -15,7 +15,7 @@ use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 use crate::decide::Verdict;
 use crate::limits::{Limits, Part};
 use crate::policy::{Policy, Rule};
-use crate::request::Request;
+use crate::request::{Operation, Request};
 
 /// A full table looks for expired states at most this often, so that a flood of new keys cannot
 /// make every request pay for a search.
@@ -137,23 +137,23 @@ impl Table {
         }
     }
 
-    /// [`Limits::decide_and_explain`] on the key's state, by what holds for the key.
+    /// [`Limits::operate`] on the key's state, by what holds for the key.
     ///
     /// # Errors
     /// [`TableError`]; nothing has changed.
-    pub fn decide_and_explain(
+    pub fn operate(
         &mut self,
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        request: impl Into<Request>,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
-        let request = request.into();
+        let operation = operation.into();
         match policy.rule(key) {
             Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => {
                 let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| limits.decide_and_explain(words, now, &request);
+                let decide = |words: &mut [u64]| limits.operate(words, now, &operation);
                 self.with_state(policy, limits, (hash, &key), now, decide)
             }
         }

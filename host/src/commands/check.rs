@@ -52,7 +52,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     });
     let deadline = Duration::from_secs(5);
     let store = super::store(&policies, arguments.redis.as_deref(), deadline, 1)?;
-    let verdict = store.decide(&policies, index, key, clock::now(), cost).await?;
+    let verdict = store.operate(&policies, index, key, clock::now(), cost).await?;
     say(&serde_json::to_string(&http::DecisionForm::from(verdict.decision))?)?;
     Ok(if verdict.decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -203,7 +203,7 @@ impl RedisReplay {
         // all at once; the store keeps the order of those on one key
         try_join_all(events.iter().map(async |event| {
             let Some(policy) = policies.all().get(event.policy) else { bail!("no such policy") };
-            let verdict = self.store.decide(policy, &event.key, event.at, event.cost).await?;
+            let verdict = self.store.operate(policy, &event.key, event.at, event.cost).await?;
             Ok(verdict.decision.into())
         }))
         .await

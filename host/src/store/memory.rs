@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use spin::Mutex;
 use tidegate_gate::{
-    CostExceedsCapacity, Decision, KeyHasher, Limits, Policy, Request, Rule, Table, TableError,
-    Timestamp, Verdict,
+    CostExceedsCapacity, Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table,
+    TableError, Timestamp, Verdict,
 };
 
 /// Enough for threads on two sockets to meet rarely.
@@ -75,22 +75,22 @@ impl Memory {
         }
     }
 
-    /// Decides on a request, with what each limit says.
+    /// Does what is asked, with what each limit says.
     ///
     /// # Errors
     /// [`TableError`]; nothing has changed.
-    pub fn decide_and_explain(
+    pub fn operate(
         &self,
         key: &str,
         now: Timestamp,
-        request: impl Into<Request>,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
-        let request = request.into();
+        let operation = operation.into();
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => self.with_state(limits, &key, now, |words| {
-                limits.decide_and_explain(words, now, &request)
-            }),
+            Rule::Limited(limits, key) => {
+                self.with_state(limits, &key, now, |words| limits.operate(words, now, &operation))
+            }
         }
     }
 

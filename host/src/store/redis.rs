@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncCommands, Client, Pipeline, Script};
-use tidegate_gate::{Limits, Micros, Policy, Request, Rule, Timestamp, Verdict, blob};
+use tidegate_gate::{Limits, Micros, Operation, Policy, Rule, Timestamp, Verdict, blob};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
@@ -94,18 +94,18 @@ impl Redis {
         self.in_time(async { Ok(self.connection().await?.ping::<()>().await?) }).await
     }
 
-    /// Decides on a request, with what each limit says.
+    /// Does what is asked, with what each limit says.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn decide(
+    pub async fn operate(
         &self,
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        request: impl Into<Request>,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
-        let request = request.into();
+        let operation = operation.into();
         let (limits, key) = match policy.rule(key) {
             Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => (limits, key),
@@ -113,7 +113,7 @@ impl Redis {
         let states = States { limits, names: self.names(policy, limits, &key) };
         self.in_time(async {
             let _turn = self.lock(policy, &key).lock().await;
-            self.swap_until_ours(&states, now, &request).await
+            self.swap_until_ours(&states, now, &operation).await
         })
         .await
     }
@@ -147,7 +147,7 @@ impl Redis {
         &self,
         states: &States<'_>,
         now: Timestamp,
-        request: &Request,
+        operation: &Operation,
     ) -> Result<Verdict, StoreError> {
         let limits = states.limits;
         let mut connection = self.connection().await?;
@@ -155,10 +155,10 @@ impl Redis {
         let mut found: Vec<Vec<u8>> = stored.into_iter().map(Option::unwrap_or_default).collect();
         loop {
             let mut words = states.decode(&found)?;
-            let verdict = limits.decide_and_explain(&mut words, now, request)?;
+            let verdict = limits.operate(&mut words, now, operation)?;
             let decided: Vec<Vec<u8>> =
                 limits.split(&words).map(|(part, words)| blob::encode(part, words)).collect();
-            if request.cost == 0 || decided == found {
+            if operation.is_peek() || decided == found {
                 return Ok(verdict); // nothing has changed
             }
             let mut script = self.script.prepare_invoke();

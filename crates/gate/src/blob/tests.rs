@@ -91,7 +91,7 @@ proptest! {
         bytes[at] = 0xff;
         if let Ok(mut words) = decode(part, &bytes) {
             prop_assert_eq!(encode(part, &words), bytes);
-            let _ = limits.decide_and_explain(&mut words, Timestamp(5), &Request::of(1)).unwrap();
+            let _ = limits.operate(&mut words, Timestamp(5), &1_u64.into()).unwrap();
         }
     }
 }

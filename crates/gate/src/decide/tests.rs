@@ -33,7 +33,7 @@ fn a_refusal_by_one_consumes_nothing_of_the_others() {
     let limits = limits();
     let mut words = vec![0; limits.words()];
     assert!(limits.decide(&mut words, Timestamp(0), &Request::of(3)).unwrap().is_allowed());
-    let verdict = limits.decide_and_explain(&mut words, Timestamp(0), &Request::of(2)).unwrap();
+    let verdict = limits.operate(&mut words, Timestamp(0), &2_u64.into()).unwrap();
     // the bucket has 1 of 4 left, the window 3 of 6, the sliding window 7 of 10
     assert_eq!(
         verdict.decision,
@@ -97,7 +97,7 @@ proptest! {
             let before = words.clone();
             let mut unexplained = words.clone();
             let decision = limits.decide(&mut unexplained, at, &Request::of(cost)).unwrap();
-            let verdict = limits.decide_and_explain(&mut words, at, &Request::of(cost)).unwrap();
+            let verdict = limits.operate(&mut words, at, &cost.into()).unwrap();
             prop_assert_eq!((verdict.decision, &words), (decision, &unexplained));
             let each: Vec<Decision> = limits.iter().zip(&alone)
                 .map(|(limit, words)| limit.limit.peek(words, taken, &Request::of(cost)).unwrap()).collect();
@@ -149,8 +149,8 @@ proptest! {
         let at = end.saturating_add(Micros(later));
         let mut fresh = vec![0; limits.words()];
         prop_assert_eq!(
-            limits.decide_and_explain(&mut words, at, &Request::of(cost)).unwrap(),
-            limits.decide_and_explain(&mut fresh, at, &Request::of(cost)).unwrap()
+            limits.operate(&mut words, at, &cost.into()).unwrap(),
+            limits.operate(&mut fresh, at, &cost.into()).unwrap()
         );
         prop_assert_eq!(words, fresh);
     }
@@ -196,8 +196,7 @@ fn a_log_counts_the_refusals_that_are_its_own() {
     let limits = Policy::parse("p", policy).unwrap().limits().clone();
     let mut words = vec![0; limits.words()];
     let mut decide = |now: u64| {
-        let verdict =
-            limits.decide_and_explain(&mut words, Timestamp(now), &Request::of(1)).unwrap();
+        let verdict = limits.operate(&mut words, Timestamp(now), &1_u64.into()).unwrap();
         let remaining = verdict.limits.iter().map(Decision::remaining);
         (verdict.decision.is_allowed(), remaining.collect::<Vec<_>>())
     };

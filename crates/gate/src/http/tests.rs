@@ -191,7 +191,7 @@ fn decide(plan: &Plan, table: &mut Table) -> Response {
         .map(|check| {
             let policy = &policies.all()[check.policy];
             let now = check.now.unwrap_or(Timestamp(600_000_000));
-            let verdict = table.decide_and_explain(policy, &check.key, now, check.cost);
+            let verdict = table.operate(policy, &check.key, now, check.cost);
             Outcome::Decided(verdict.unwrap())
         })
         .collect();
@@ -289,8 +289,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
     let policies = Policies::parse(text).unwrap();
     let mut table = Table::new(10, KeyHasher::new(0));
     let mut ask = |plan: &Plan| {
-        let verdict =
-            table.decide_and_explain(&policies.all()[0], &plan.checks[0].key, Timestamp(0), 1);
+        let verdict = table.operate(&policies.all()[0], &plan.checks[0].key, Timestamp(0), 1);
         plan.respond(&policies, &[Outcome::Decided(verdict.unwrap())])
     };
     let plan = read(&policies, br#"{"policy":"new","key":"k"}"#).unwrap();
@@ -323,7 +322,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
         let head = Head { method: "GET", path: "/v1/gate", query, header: &header, client_ip };
         let Step::Decide(plan) = step(&policies, &Access::Open, &head) else { panic!() };
         let key = &plan.checks[0].key;
-        let verdict = table.decide_and_explain(&policies.all()[0], key, Timestamp(0), 1).unwrap();
+        let verdict = table.operate(&policies.all()[0], key, Timestamp(0), 1).unwrap();
         let response = plan.respond(&policies, &[Outcome::Decided(verdict)]);
         assert_eq!(response.status, status, "{ip}");
         let counted = ip.starts_with("203");

@@ -82,7 +82,7 @@ fn a_user_within_an_organisation_within_all_is_granted_by_each_or_taken_from_non
     let policy = Policy::parse("p", LEVELS).unwrap();
     let mut table = Table::new(100, KeyHasher::new(1));
     let mut decide = |key: &str, cost| {
-        let verdict = table.decide_and_explain(&policy, key, Timestamp(7), cost).unwrap();
+        let verdict = table.operate(&policy, key, Timestamp(7), cost).unwrap();
         let remaining = verdict.limits.iter().map(|limit| limit.remaining());
         (verdict.decision.is_allowed(), remaining.collect::<std::vec::Vec<_>>())
     };
@@ -103,7 +103,7 @@ fn a_key_that_looks_like_part_of_another_shares_nothing_with_it() {
     let policy = Policy::parse("p", LEVELS).unwrap();
     let mut table = Table::new(100, KeyHasher::new(1));
     for key in ["acme", "acme/", "acme/acme"] {
-        let verdict = table.decide_and_explain(&policy, key, Timestamp(7), 1).unwrap();
+        let verdict = table.operate(&policy, key, Timestamp(7), 1).unwrap();
         assert_eq!(verdict.limits[2].remaining(), 1, "{key}: as a user each is its own");
     }
     assert_eq!(table.len(), 1 + 1 + 3);
