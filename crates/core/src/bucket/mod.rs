@@ -35,6 +35,8 @@
 //! ```
 
 #[cfg(test)]
+mod published;
+#[cfg(test)]
 mod tests;
 
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
