@@ -8,7 +8,7 @@
 //!
 //! - With an oracle that remembers everything: all sequences of three operations.
 //! - With oracles taken as the same where what decides their later answers is: the graph ends, so
-//!   all sequences of any length.
+//!   all sequences of any length, at the first nine microseconds and at the last nine.
 
 use core::hash::Hash;
 use std::collections::HashMap;
@@ -20,7 +20,6 @@ use crate::window::log::Denied;
 use crate::window::{Refund, fixed, log, sliding};
 use crate::{Micros, Rate, Timestamp, bucket};
 
-const TIMES: Range = 0..=8;
 const MOST: u64 = 3;
 /// At each of nine times: costs 0 to 3, decided and peeked at, and three refunds.
 const OPERATIONS: u64 = 9 * (4 * 2 + 3);
@@ -78,12 +77,15 @@ fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)
 
 fn check<S: Subject>(subject: S) {
     let first = Place { state: subject.fresh(), oracle: subject.oracle() };
-    let next = |place: &PlaceOf<S>| after_each(subject, place);
     let whole = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.clone());
-    let walked = Graph::walk(first.clone(), Some(3), whole, next);
-    assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
     let essence = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.essence());
-    let walked = Graph::walk(first, None, essence, next);
+    let begin = |place: &PlaceOf<S>| after_each(subject, place, 0..=8);
+    let end = |place: &PlaceOf<S>| after_each(subject, place, u64::MAX - 8..=u64::MAX);
+    let walked = Graph::walk(first.clone(), Some(3), whole, begin);
+    assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
+    let walked = Graph::walk(first.clone(), None, essence, begin);
+    assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
+    let walked = Graph::walk(first, None, essence, end);
     assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
 }
 
@@ -97,9 +99,9 @@ struct Place<State, Oracle> {
 type PlaceOf<S> = Place<<S as Subject>::State, <S as Subject>::Oracle>;
 
 /// The place after each operation, all answers having been compared.
-fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>) -> Vec<PlaceOf<S>> {
+fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>, times: Range) -> Vec<PlaceOf<S>> {
     let mut places = Vec::new();
-    for now in TIMES {
+    for now in times {
         for cost in 0..=MOST {
             let mut next = place.clone();
             let expected = next.oracle.decide(now, cost);
