@@ -26,7 +26,7 @@ const OPERATIONS: u64 = 9 * (4 * 2 + 3);
 
 #[test]
 fn token_buckets() {
-    for (capacity, units, period) in triples(1..=3, 1..=3, 1..=4) {
+    for (capacity, units, period) in triples(1..=3, 1..=2, 1..=4) {
         let rate = Rate::new(units, Micros(period)).unwrap();
         check(bucket::Config::new(capacity, rate).unwrap());
     }
@@ -34,7 +34,7 @@ fn token_buckets() {
 
 #[test]
 fn fixed_windows() {
-    for (limit, period, _) in triples(1..=3, 1..=8, 1..=1) {
+    for (limit, period, _) in triples(1..=3, 1..=6, 1..=1) {
         check(fixed::Config::new(limit, Micros(period)).unwrap());
     }
 }
@@ -51,7 +51,7 @@ fn sliding_windows() {
 fn sliding_logs() {
     let window = |(limit, period)| log::Window { limit, period: Micros(period) };
     for denied in [Denied::Forgotten, Denied::Counted] {
-        for min_gap in [0, 1, 2, 5] {
+        for min_gap in [0, 2, 5] {
             for windows in [
                 vec![(1, 3)],
                 vec![(2, 5)],
