@@ -8,7 +8,7 @@
 //!
 //! - With an oracle that remembers everything: all sequences of three operations.
 //! - With oracles taken as the same where what decides their later answers is: the graph ends, so
-//!   all sequences of any length.
+//!   all sequences of any length, at the first nine microseconds and at the last nine.
 
 use core::hash::Hash;
 use std::collections::HashMap;
@@ -20,14 +20,13 @@ use crate::window::log::Denied;
 use crate::window::{Refund, fixed, log, sliding};
 use crate::{Micros, Rate, Timestamp, bucket};
 
-const TIMES: Range = 0..=8;
 const MOST: u64 = 3;
 /// At each of nine times: costs 0 to 3, decided and peeked at, three refunds and three charges.
 const OPERATIONS: u64 = 9 * (4 * 2 + 3 + 3);
 
 #[test]
 fn token_buckets() {
-    for (capacity, units, period) in triples(1..=3, 1..=3, 1..=4) {
+    for (capacity, units, period) in triples(1..=3, 1..=2, 1..=4) {
         let rate = Rate::new(units, Micros(period)).unwrap();
         let bucket = bucket::Config::new(capacity, rate).unwrap();
         check(bucket);
@@ -37,7 +36,7 @@ fn token_buckets() {
 
 #[test]
 fn fixed_windows() {
-    for (limit, period, _) in triples(1..=3, 1..=8, 1..=1) {
+    for (limit, period, _) in triples(1..=3, 1..=6, 1..=1) {
         check(fixed::Config::new(limit, Micros(period)).unwrap());
     }
 }
@@ -54,7 +53,7 @@ fn sliding_windows() {
 fn sliding_logs() {
     let window = |(limit, period)| log::Window { limit, period: Micros(period) };
     for denied in [Denied::Forgotten, Denied::Counted] {
-        for min_gap in [0, 1, 2, 5] {
+        for min_gap in [0, 2, 5] {
             for windows in [
                 vec![(1, 3)],
                 vec![(2, 5)],
@@ -80,12 +79,15 @@ fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)
 
 fn check<S: Subject>(subject: S) {
     let first = Place { state: subject.fresh(), oracle: subject.oracle() };
-    let next = |place: &PlaceOf<S>| after_each(subject, place);
     let whole = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.clone());
-    let walked = Graph::walk(first.clone(), Some(3), whole, next);
-    assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
     let essence = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.essence());
-    let walked = Graph::walk(first, None, essence, next);
+    let begin = |place: &PlaceOf<S>| after_each(subject, place, 0..=8);
+    let end = |place: &PlaceOf<S>| after_each(subject, place, u64::MAX - 8..=u64::MAX);
+    let walked = Graph::walk(first.clone(), Some(3), whole, begin);
+    assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
+    let walked = Graph::walk(first.clone(), None, essence, begin);
+    assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
+    let walked = Graph::walk(first, None, essence, end);
     assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
 }
 
@@ -99,9 +101,9 @@ struct Place<State, Oracle> {
 type PlaceOf<S> = Place<<S as Subject>::State, <S as Subject>::Oracle>;
 
 /// The place after each operation, all answers having been compared.
-fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>) -> Vec<PlaceOf<S>> {
+fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>, times: Range) -> Vec<PlaceOf<S>> {
     let mut places = Vec::new();
-    for now in TIMES {
+    for now in times {
         for cost in 0..=MOST {
             let mut next = place.clone();
             let expected = next.oracle.decide(now, cost);

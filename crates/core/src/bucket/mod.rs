@@ -37,6 +37,8 @@
 //! ```
 
 #[cfg(test)]
+mod published;
+#[cfg(test)]
 mod tests;
 
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};

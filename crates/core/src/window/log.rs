@@ -39,7 +39,9 @@
 
 #[cfg(test)]
 mod tests;
+mod view;
 
+use self::view::View;
 use super::Refund;
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
 use crate::quantity::{ConfigError, in_range, within};
@@ -119,48 +121,6 @@ impl<W: AsRef<[u64]>> State<W> {
     fn units(&self) -> &[u64] {
         let [_, len, units @ ..] = self.words.as_ref() else { return &[] };
         units.get(..index(*len)).unwrap_or(units)
-    }
-}
-
-/// The units that still count, as seen from a time at or after the newest one seen.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    taken: Timestamp,
-    /// By how much each unit moves back, after a return from a jump ahead.
-    shift: u64,
-    units: &'a [u64],
-}
-
-impl View<'_> {
-    /// How old the unit `k` is, once `added` more were remembered at this very moment.
-    #[inline]
-    fn age(&self, k: usize, added: usize) -> Option<u64> {
-        match k.checked_sub(added) {
-            None => Some(0),
-            Some(k) => self.units.get(k).map(|&unit| self.age_of(unit)),
-        }
-    }
-
-    #[inline]
-    fn age_of(&self, unit: u64) -> u64 {
-        self.taken.0.saturating_sub(unit.saturating_sub(self.shift))
-    }
-
-    /// Until the unit `k` is `period` old; zero if it is, or there is none.
-    #[inline]
-    fn until(&self, k: usize, added: usize, period: Micros) -> Micros {
-        Micros(self.age(k, added).map_or(0, |age| period.0.saturating_sub(age)))
-    }
-
-    /// How many units are younger than `period`.
-    #[inline]
-    fn younger(&self, period: Micros) -> usize {
-        match self.units.last() {
-            Some(&oldest) if self.age_of(oldest) >= period.0 => {
-                self.units.partition_point(|&unit| self.age_of(unit) < period.0)
-            }
-            _ => self.units.len(),
-        }
     }
 }
 
@@ -324,8 +284,8 @@ impl Config {
         remember(state, index(cost));
     }
 
-    /// Gives back units that were granted and not used. Of what was remembered at `granted_at`, no
-    /// more than is still there.
+    /// Gives back units that were granted and not used: of what was remembered at `granted_at`, no
+    /// more than is still there. Units of one moment are alike, those of refusals that count too.
     pub fn refund<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, refund: Refund) {
         let (at, remembered) = (refund.granted_at.0, state.units());
         let first = remembered.partition_point(|&unit| unit > at);

@@ -1,3 +1,4 @@
+use core::ops::RangeInclusive;
 use std::vec;
 use std::vec::Vec;
 
@@ -226,30 +227,39 @@ fn compare(
     assert!(config.accepts(state).is_ok(), "{before:?} {operation:?} at {now}: {state:?}");
 }
 
-/// Every sequence of decisions and refusals at each of nine times, and of forgiving.
+/// Every sequence of decisions and refusals at each of nine times, the first ones and the last
+/// ones, and of forgiving: of four operations with an oracle that remembers everything, of any
+/// length with oracles taken as the same where what decides their later answers is.
 #[test]
 fn every_sequence_equals_the_oracle() {
-    let times = (0..=8).flat_map(|now| [(Operation::Decide, now), (Operation::Refused, now)]);
-    let operations: Vec<_> = times.chain([(Operation::Forgive, 0)]).collect();
-    for terms in [[1, 1, 1, 0], [2, 1, 2, 1], [3, 2, 3, 2], [2, 1, 4, 2], [5, 1, 1, 1]] {
+    for spans in [[1, 1, 1, 0], [2, 1, 2, 1], [3, 2, 3, 2], [2, 1, 4, 2], [5, 1, 1, 1]] {
         for refusals in 1..=3 {
-            let config = config(refusals, terms);
-            let after_each = |place: &(State<Vec<u64>>, Penalty)| {
-                let after = |&operation: &(Operation, u64)| {
-                    let (mut state, mut oracle) = place.clone();
-                    compare(config, &mut state, &mut oracle, operation);
-                    (state, oracle)
-                };
-                operations.iter().map(after).collect()
-            };
-            let first = (fresh(config), oracle(config));
-            let walked = Graph::walk(first.clone(), Some(4), Clone::clone, after_each);
-            assert_eq!(walked.sequences(4), 19_u64.pow(4));
-            let essence = |(state, oracle): &(State<_>, Penalty)| (state.clone(), oracle.essence());
-            let walked = Graph::walk(first, None, essence, after_each);
-            assert_eq!(walked.sequences(8), 19_u64.pow(8));
+            for times in [0..=8, u64::MAX - 8..=u64::MAX] {
+                check_every_sequence(config(refusals, spans), times);
+            }
         }
     }
+}
+
+fn check_every_sequence(config: Config, times: RangeInclusive<u64>) {
+    let operations: Vec<_> = times
+        .flat_map(|now| [(Operation::Decide, now), (Operation::Refused, now)])
+        .chain([(Operation::Forgive, 0)])
+        .collect();
+    let after_each = |place: &(State<Vec<u64>>, Penalty)| {
+        let after = |&operation: &(Operation, u64)| {
+            let (mut state, mut oracle) = place.clone();
+            compare(config, &mut state, &mut oracle, operation);
+            (state, oracle)
+        };
+        operations.iter().map(after).collect()
+    };
+    let first = (fresh(config), oracle(config));
+    let walked = Graph::walk(first.clone(), Some(4), Clone::clone, after_each);
+    assert_eq!(walked.sequences(4), 19_u64.pow(4));
+    let essence = |(state, oracle): &(State<_>, Penalty)| (state.clone(), oracle.essence());
+    let walked = Graph::walk(first, None, essence, after_each);
+    assert_eq!(walked.sequences(8), 19_u64.pow(8));
 }
 
 fn configs(longest: u64) -> impl Strategy<Value = Config> {
@@ -321,7 +331,7 @@ proptest! {
                 properties::Step::Retry(at) => {
                     now.saturating_add(retry).saturating_sub(u64::from(!at))
                 }
-                properties::Step::Refund(_) => now,
+                properties::Step::Refund(_) | properties::Step::Charge(_) => now,
             };
             compare(config, &mut state, &mut oracle, (operation, now));
         }

@@ -301,6 +301,27 @@ proptest! {
         }
     }
 
+    /// The source's own algorithm, whose sets keep every action: to remember the newest N is
+    /// enough.
+    #[test]
+    fn counted_refusals_decide_as_sorted_sets_do(
+        (limit, period, min_gap) in (1..12_u64, 300..2_000_u64, 0..=300_u64),
+        gaps in prop::collection::vec(0..400_u64, 1..60),
+    ) {
+        let config = config(&[(limit, period)], min_gap, Denied::Counted);
+        let mut state = fresh(config);
+        let (mut now, mut actions) = (1_000_000, Vec::new());
+        for gap in gaps {
+            now += gap;
+            actions.retain(|action| action + period > now);
+            let too_many = u64::try_from(actions.len()).unwrap() >= limit;
+            let too_close = actions.last().is_some_and(|last| now - last < min_gap);
+            let decided = config.decide(&mut state, Timestamp(now), 1).unwrap().is_allowed();
+            prop_assert_eq!(decided, !too_many && !too_close);
+            actions.push(now);
+        }
+    }
+
     #[test]
     fn random_words_are_refused_or_hold_the_guarantee(
         words in words(),
