@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
-use tidegate_tests::{command, file};
+use tidegate_tests::{command, file, rows};
 
 const DOCUMENTS: [&str; 8] = [
     "README.md",
@@ -272,18 +272,6 @@ fn blocks(document: &str) -> Vec<Block> {
     }
     assert!(!inside, "a block has no end");
     blocks
-}
-
-/// The cells of the table after a mark, without its head and without the marks of code.
-fn rows(document: &str, mark: &str) -> Vec<Vec<String>> {
-    let (_, table) = document.split_once(mark).unwrap();
-    let lines = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));
-    lines
-        .map(|line| {
-            let cells = line.trim_matches('|').split(" | ");
-            cells.map(|cell| cell.trim().trim_matches('`').trim().to_owned()).collect()
-        })
-        .collect()
 }
 
 fn lines_match(expected: &[&str], found: &[&str]) -> bool {
