@@ -9,7 +9,9 @@
 //! - `<!-- output -->`: what the block before prints; `…` stands for anything within a line, and
 //!   alone on a line for any lines.
 
-use std::collections::{BTreeMap, VecDeque};
+mod sliding;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,10 +19,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use fastrand::Rng;
 use tempfile::TempDir;
-use tidegate_gate::{Policy, Request, Timestamp};
-use tidegate_tests::{command, file};
+use tidegate_tests::{command, file, rows};
 
 const DOCUMENTS: [&str; 8] = [
     "README.md",
@@ -95,13 +95,7 @@ fn the_library_does_what_the_readme_shows() {
 fn the_sliding_window_is_off_as_docs_algorithms_says() {
     let text = read("docs/algorithms.md");
     let shown = rows(&text, "<!-- sliding window, measured -->");
-    let mut measured = Vec::new();
-    for segments in [1, 6, 12, 60] {
-        let mut row = vec![segments.to_string()];
-        row.extend(sliding_error(segments, 1));
-        row.extend(sliding_error(segments, 40));
-        measured.push(row);
-    }
+    let measured: Vec<_> = sliding::loads().iter().flat_map(sliding::Load::rows).collect();
     let table: String = measured
         .iter()
         .fold(String::new(), |table, row| table + &format!("| {} |\n", row.join(" | ")));
@@ -292,18 +286,6 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// The cells of the table after a mark, without its head and without the marks of code.
-fn rows(document: &str, mark: &str) -> Vec<Vec<String>> {
-    let (_, table) = document.split_once(mark).unwrap();
-    let lines = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));
-    lines
-        .map(|line| {
-            let cells = line.trim_matches('|').split(" | ");
-            cells.map(|cell| cell.trim().trim_matches('`').trim().to_owned()).collect()
-        })
-        .collect()
-}
-
 fn lines_match(expected: &[&str], found: &[&str]) -> bool {
     match expected {
         [] => found.is_empty(),
@@ -376,63 +358,6 @@ fn slug(line: &str) -> String {
         .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
         .map(|c| if c == ' ' { '-' } else { c })
         .collect()
-}
-
-/// Of 100,000 requests in bursts of so many: the grants in proportion to those of an exact log, the
-/// grants that the last minute had no room for, and the most grants in any minute.
-fn sliding_error(segments: u64, burst: u64) -> [String; 3] {
-    const REQUESTS: u64 = 100_000;
-    let limits = format!(
-        "limits = [{{ algorithm = 'sliding_window', limit = {LIMIT}, period = '1m', segments = {segments} }}]"
-    );
-    let policy = Policy::parse("measured", &limits).unwrap();
-    let mut words = vec![0; policy.limits().words()];
-    let mut rng = Rng::with_seed(1);
-    let (mut own, mut exact) = (Log::default(), Log::default());
-    let (mut now, mut loose, mut worst) = (1_700_000_000_000_000, 0, 0);
-    for request in 0..REQUESTS {
-        if request % burst == 0 {
-            now += rng.u64(0..800_000 * burst); // 400 ms a request on average: 150 a minute
-        }
-        if exact.has_room(now) {
-            exact.add(now);
-        }
-        let had_room = own.has_room(now);
-        if policy.limits().decide(&mut words, Timestamp(now), &Request::of(1)).unwrap().is_allowed()
-        {
-            own.add(now);
-            loose += u64::from(!had_room);
-        }
-        worst = worst.max(own.minute.len());
-    }
-    let percent = |part: u64, whole: u64| {
-        let hundredths = part * 10_000 / whole;
-        format!("{}.{:02} %", hundredths / 100, hundredths % 100)
-    };
-    [percent(own.granted, exact.granted), percent(loose, REQUESTS), worst.to_string()]
-}
-
-const LIMIT: usize = 100;
-
-/// Every grant of the last minute.
-#[derive(Default)]
-struct Log {
-    minute: VecDeque<u64>,
-    granted: u64,
-}
-
-impl Log {
-    fn has_room(&mut self, now: u64) -> bool {
-        while self.minute.front().is_some_and(|granted| granted + 60_000_000 <= now) {
-            self.minute.pop_front();
-        }
-        self.minute.len() < LIMIT
-    }
-
-    fn add(&mut self, now: u64) {
-        self.minute.push_back(now);
-        self.granted += 1;
-    }
 }
 
 fn read(document: &str) -> String {

@@ -22,3 +22,15 @@ pub fn command() -> PathBuf {
     let folder = test.ancestors().nth(2).expect("it lies in target/PROFILE/deps");
     folder.join("tidegate")
 }
+
+/// The cells of the table after a mark in a document, without its head and without the marks of code.
+pub fn rows(document: &str, mark: &str) -> Vec<Vec<String>> {
+    let (_, table) = document.split_once(mark).expect("a document with that mark");
+    let lines = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));
+    lines
+        .map(|line| {
+            let cells = line.trim_matches('|').split(" | ");
+            cells.map(|cell| cell.trim().trim_matches('`').trim().to_owned()).collect()
+        })
+        .collect()
+}

@@ -12,6 +12,7 @@ use crate::run::{cargo, command, output, step};
 /// Must equal `wasm-bindgen` in Cargo.lock: the two read each other's private format.
 const WASM_BINDGEN: &str = "0.2.129";
 const WORKER_BUILD: &str = "0.8.7";
+const CARGO_FUZZ: &str = "0.13.2";
 /// For npm itself; what needs a newer Node gets it from npm.
 const OLDEST_NODE: u32 = 20;
 
@@ -34,6 +35,17 @@ fn rust_target(target: &str) -> Result<()> {
         &format!("install the Rust target {target}"),
         &mut command("rustup", &["target", "add", target]),
     )
+}
+
+/// For libFuzzer's sanitizers, and for nothing else.
+pub(crate) fn nightly() -> Result<()> {
+    let installed = output("rustup", &["toolchain", "list"])
+        .context("rustup is not installed: https://rustup.rs")?;
+    if installed.lines().any(|line| line.starts_with("nightly-")) {
+        return Ok(());
+    }
+    let install = ["toolchain", "install", "nightly", "--profile", "minimal"];
+    step("install the nightly toolchain", &mut command("rustup", &install))
 }
 
 /// The tools that the root's package.json pins.
@@ -66,6 +78,10 @@ pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
 
 pub(crate) fn worker_build() -> Result<PathBuf> {
     tool("worker-build", "worker-build", WORKER_BUILD, &["--locked"])
+}
+
+pub(crate) fn cargo_fuzz() -> Result<PathBuf> {
+    tool("cargo-fuzz", "cargo-fuzz", CARGO_FUZZ, &["--locked"])
 }
 
 fn tool(binary: &str, package: &str, version: &str, options: &[&str]) -> Result<PathBuf> {

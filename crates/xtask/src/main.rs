@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod fuzz;
 mod install;
 mod run;
 mod start;

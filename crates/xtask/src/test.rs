@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::build::Artifact;
 use crate::run::{cargo, command};
-use crate::{build, install, root};
+use crate::{build, fuzz, install, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -29,6 +29,8 @@ enum Suite {
     Wasm,
     /// The npm package, out of the packed tarball, in Node
     Npm,
+    /// Any operations, any stored bytes and any policy file, by libFuzzer for a minute
+    Fuzz,
     /// Redis, the built Worker in workerd, the commands, parity of all backends
     System,
 }
@@ -80,6 +82,8 @@ impl Suite {
         match self {
             Self::Lint => {
                 tally.watch("rustfmt", cargo(&["fmt", "--all", "--check"]))?;
+                let fuzz = ["fmt", "--check", "--manifest-path", "tests/fuzz/Cargo.toml"];
+                tally.watch("rustfmt, fuzz targets", cargo(&fuzz))?;
                 install::wasm_target()?;
                 let native = [
                     "clippy",
@@ -130,6 +134,15 @@ impl Suite {
                 // of the workspace's Node, and of the machine's
                 tally.watch("node --test", node("node_modules/.bin/node")?)?;
                 tally.watch("node --test, the machine's", node("node")?)
+            }
+            Self::Fuzz => {
+                fuzz::build()?;
+                fuzz::TARGETS.iter().try_for_each(|target| {
+                    let runs = target.run()?;
+                    tally.passed += 1;
+                    tally.closing_lines.push(format!("{target}: {runs} runs without a crash"));
+                    Ok(())
+                })
             }
             Self::System => {
                 install::redis()?;

@@ -1,0 +1,102 @@
+//! The targets of `tests/fuzz`, by libFuzzer.
+//!
+//! What it finds goes on from run to run in `target/fuzz/TARGET/corpus`. An input that breaks a
+//! target is tried again by
+//! `cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz TARGET INPUT`.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::run::{command, step};
+use crate::{install, root};
+
+/// A minute in all.
+pub(crate) const TARGETS: [Target; 3] = [
+    Target { name: "operations", seconds: 40, seeds: &[] },
+    Target { name: "blob", seconds: 10, seeds: &[] },
+    Target { name: "policy", seconds: 10, seeds: &["policies.toml", "tests/parity/policies.toml"] },
+];
+
+/// Processes at once, which share what they find.
+const JOBS: u32 = 2;
+
+const OUTPUT: &str = "target/fuzz";
+
+pub(crate) struct Target {
+    name: &'static str,
+    seconds: u32,
+    /// Inputs to begin with, where chance would take long.
+    seeds: &'static [&'static str],
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fuzz {}, {} s", self.name, self.seconds)
+    }
+}
+
+pub(crate) fn build() -> Result<()> {
+    install::nightly()?;
+    step("build the fuzz targets", &mut cargo_fuzz("build")?)
+}
+
+impl Target {
+    /// For its time, or until it finds what breaks it. How many inputs that were.
+    pub(crate) fn run(&self) -> Result<u64> {
+        eprintln!("\x1b[1m==> {self}\x1b[0m");
+        let folder = root().join(OUTPUT).join(self.name);
+        let (corpus, logs) = (folder.join("corpus"), folder.join("logs"));
+        fs::create_dir_all(&corpus)?;
+        fs::create_dir_all(&logs)?;
+        for (number, seed) in self.seeds.iter().enumerate() {
+            fs::copy(root().join(seed), corpus.join(format!("seed-{number}")))?;
+        }
+        let mut fuzzer = self.fuzzer(&corpus, &folder)?;
+        // it writes the output of each job into the folder that it runs in
+        let output = fuzzer.current_dir(&logs).output().context("cargo-fuzz")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            eprintln!("{text}");
+            bail!("{self}: {}; the input lies in {}", output.status, folder.display());
+        }
+        let runs = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
+            .map(|count| count.trim().parse::<u64>())
+            .sum::<Result<u64, _>>()?;
+        ensure!(runs > 0, "{self}: it ran nothing\n{text}");
+        Ok(runs)
+    }
+
+    fn fuzzer(&self, corpus: &Path, folder: &Path) -> Result<Command> {
+        let mut fuzzer = cargo_fuzz("run")?;
+        fuzzer
+            .arg(self.name)
+            .arg(corpus)
+            .arg("--")
+            .args([format!("-max_total_time={}", self.seconds), format!("-jobs={JOBS}")])
+            .args([format!("-workers={JOBS}"), "-print_final_stats=1".to_owned()])
+            .arg(format!("-artifact_prefix={}/", folder.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        Ok(fuzzer)
+    }
+}
+
+fn cargo_fuzz(task: &str) -> Result<Command> {
+    let program = install::cargo_fuzz()?.into_os_string();
+    let program = program.to_str().context("the path of cargo-fuzz is not UTF-8")?;
+    let mut cargo_fuzz = command(program, &[task, "--fuzz-dir"]);
+    cargo_fuzz
+        .arg(root().join("tests/fuzz"))
+        .arg("--target-dir")
+        .arg(root().join(OUTPUT))
+        .env("RUSTUP_TOOLCHAIN", "nightly")
+        .env_remove("CARGO") // that of this program is another toolchain's
+        .env_remove("RUSTC");
+    Ok(cargo_fuzz)
+}

@@ -1,0 +1,57 @@
+//! What the targets share: any policy of up to three limits.
+
+use arbitrary::Arbitrary;
+use tidegate_gate::{ConfigError, Limit, Policy};
+
+/// A number that is often small: the interesting configurations and times lie close together.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum Amount {
+    Tiny(u8),
+    Small(u16),
+    Seconds(u16),
+    Any(u64),
+    /// As much below the largest.
+    FromTheEnd(u8),
+}
+
+impl Amount {
+    pub fn value(self) -> u64 {
+        match self {
+            Self::Tiny(value) => value.into(),
+            Self::Small(value) => value.into(),
+            Self::Seconds(value) => u64::from(value) * 1_000_000,
+            Self::Any(value) => value,
+            Self::FromTheEnd(below) => u64::MAX - u64::from(below),
+        }
+    }
+}
+
+/// What [`Limit::from_parameters`] takes; its first number is read from four bits.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub struct Parameters {
+    algorithm: u8,
+    others: [Amount; 3],
+}
+
+impl Parameters {
+    /// The limiter with these parameters, or with the nearest period that can be had.
+    fn limit(self) -> Option<Limit> {
+        let [second, third, fourth] = self.others.map(Amount::value);
+        let mut parameters = [u64::from(self.algorithm % 16), second, third, fourth];
+        let limit = Limit::from_parameters(parameters).or_else(|error| {
+            if let ConfigError::UnevenSegments { nearest, .. } = error {
+                parameters[2] = nearest.0;
+            }
+            Limit::from_parameters(parameters)
+        });
+        let limit = limit.ok()?;
+        assert_eq!(Limit::from_parameters(limit.parameters()), Ok(limit));
+        Some(limit)
+    }
+}
+
+/// A policy of those that can be built.
+pub fn policy(parameters: &[Parameters; 3]) -> Option<Policy> {
+    let limits = parameters.iter().filter_map(|parameters| parameters.limit()).collect();
+    Policy::of_limits(limits).ok()
+}
