@@ -46,6 +46,8 @@ mod quantity;
 mod time;
 
 pub mod bucket;
+pub mod lease;
+// pub mod shed;
 pub mod window;
 
 pub use decision::{CostExceedsCapacity, Decision, InvalidState};

@@ -91,6 +91,17 @@ pub enum ConfigError {
         /// The most that are allowed.
         most: u64,
     },
+    /// A quantity is outside of its own bounds.
+    OutOfBounds {
+        /// Which one.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+        /// The least that is allowed.
+        least: u64,
+        /// The most that is allowed.
+        most: u64,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -112,6 +123,9 @@ impl fmt::Display for ConfigError {
             ),
             Self::TooManySegments { found, most } => {
                 write!(f, "`segments`: found {found}, allowed are 1 to {most}")
+            }
+            Self::OutOfBounds { field, found, least, most } => {
+                write!(f, "`{field}`: found {found}, allowed are {least} to {most}")
             }
         }
     }
