@@ -13,7 +13,7 @@
 
 // pub mod budget;
 pub mod concurrency;
-// pub mod connections;
+pub mod connections;
 #[cfg(test)]
 mod properties;
 mod table;

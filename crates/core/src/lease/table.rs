@@ -203,6 +203,11 @@ impl<W: AsRef<[u64]>> Table<W> {
         live
     }
 
+    /// Whether an entry has not expired then.
+    pub(super) fn is_live(&self, live: Live, place: usize) -> bool {
+        self.until(live, place) > Micros::ZERO
+    }
+
     /// Until so many entries have expired, and so much of the values with them.
     pub(super) fn until_freed(&self, live: Live, entries: usize, value: u64) -> Micros {
         let (mut place, mut freed) = (live.oldest, 0_u64);
