@@ -47,7 +47,7 @@ mod time;
 
 pub mod bucket;
 pub mod lease;
-// pub mod shed;
+pub mod shed;
 pub mod window;
 
 pub use decision::{CostExceedsCapacity, Decision, InvalidState};

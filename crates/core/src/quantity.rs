@@ -141,6 +141,19 @@ pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), Conf
     }
 }
 
+pub(crate) const fn in_bounds(
+    field: &'static str,
+    found: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), ConfigError> {
+    if found < least || found > most {
+        Err(ConfigError::OutOfBounds { field, found, least, most })
+    } else {
+        Ok(())
+    }
+}
+
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while let Some(rest) = a.checked_rem(b) {
         a = b;

@@ -173,3 +173,45 @@ impl Lease {
         !self.ended && self.touched <= t && t < self.touched + period
     }
 }
+
+/// A fleet of which low priority may use what is not reserved.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    capacity: u64,
+    low: Leases,
+}
+
+impl Fleet {
+    /// `reserve` of `capacity` units are for high priority alone.
+    #[must_use]
+    pub fn new(capacity: u64, reserve: u64, period: u64, most: usize) -> Self {
+        Self { capacity, low: Leases::new(capacity - reserve, period, most) }
+    }
+
+    /// The answer, or `None` if the cost can never be granted.
+    pub fn acquire(&mut self, now: u64, high: bool, id: [u64; 2], cost: u64) -> Option<Outcome> {
+        if !high {
+            return self.low.acquire(now, id, cost);
+        }
+        let mut seen = self.low.clone();
+        seen.settle(now);
+        let outcome = seen.outcome(true, 0, false);
+        Some(Outcome { remaining: self.capacity - seen.live_units(), ..outcome })
+    }
+
+    /// Renews: the units held, if live.
+    pub fn renew(&mut self, now: u64, id: [u64; 2]) -> Option<u64> {
+        self.low.renew(now, id)
+    }
+
+    /// Releases: the units held, if live.
+    pub fn release(&mut self, now: u64, id: [u64; 2]) -> Option<u64> {
+        self.low.reduce(now, id, u64::MAX)
+    }
+
+    /// The units that low priority holds.
+    #[must_use]
+    pub fn low_units(&self) -> u64 {
+        self.low.live_units()
+    }
+}

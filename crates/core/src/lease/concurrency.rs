@@ -219,6 +219,11 @@ impl Config {
         if costs_nothing || table.sum() > self.capacity { Err(InvalidState) } else { Ok(()) }
     }
 
+    /// The units live at the time at which a decision at `now` is taken.
+    pub(crate) fn live_units<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp) -> u64 {
+        Table::new(self.layout, state.0.as_ref()).live(now).sum
+    }
+
     #[inline]
     fn remaining(&self, live: Live) -> u64 {
         if live.count < self.max_leases() { self.capacity.saturating_sub(live.sum) } else { 0 }

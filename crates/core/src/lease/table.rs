@@ -22,7 +22,7 @@ mod tests;
 
 use super::Id;
 use crate::decision::InvalidState;
-use crate::quantity::ConfigError;
+use crate::quantity::{ConfigError, in_bounds};
 use crate::time::{Micros, Timestamp};
 
 /// The most entries that a state may have room for: with five words each, 180 KB.
@@ -51,13 +51,8 @@ impl Layout {
         extra: usize,
         period: Micros,
     ) -> Result<Self, ConfigError> {
-        let count = match usize::try_from(entries) {
-            Ok(count) if entries > 0 && entries <= MAX_ENTRIES => count,
-            _ => {
-                let (found, most) = (entries, MAX_ENTRIES);
-                return Err(ConfigError::OutOfBounds { field, found, least: 1, most });
-            }
-        };
+        in_bounds(field, entries, 1, MAX_ENTRIES)?;
+        let count = usize::try_from(entries).unwrap_or(0); // at most MAX_ENTRIES
         let slots = count.saturating_mul(2).max(SLOTS_PER_WORD).next_power_of_two();
         Ok(Self {
             entries: count,
