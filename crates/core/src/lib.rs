@@ -50,6 +50,7 @@ mod quantity;
 mod time;
 
 pub mod bucket;
+pub mod lease;
 pub mod shed;
 pub mod window;
 

@@ -38,7 +38,12 @@ impl Rate {
         let divisor = gcd(units, period.0);
         match (units.checked_div(divisor), period.0.checked_div(divisor)) {
             (Some(units), Some(period_us)) => Ok(Self { units, period_us }),
-            _ => Err(ConfigError::OutOfRange { field: "rate", found: 0 }),
+            _ => Err(ConfigError::OutOfRange {
+                field: "rate",
+                found: 0,
+                least: 1,
+                most: MAX_QUANTITY,
+            }),
         }
     }
 
@@ -59,12 +64,16 @@ impl Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A quantity is 0 or above [`MAX_QUANTITY`].
+    /// A quantity is too small or too large.
     OutOfRange {
         /// Which one.
         field: &'static str,
         /// What was given.
         found: u64,
+        /// The least that is allowed.
+        least: u64,
+        /// The most that is allowed.
+        most: u64,
     },
     /// Exact arithmetic at this scale does not fit 64 bits, or a span would exceed 285 years.
     ScaleTooFine {
@@ -84,38 +93,13 @@ pub enum ConfigError {
         /// The nearest period below or above that divides evenly.
         nearest: Micros,
     },
-    /// More segments than a state may have.
-    TooManySegments {
-        /// What was given.
-        found: u64,
-        /// The most that are allowed.
-        most: u64,
-    },
-    /// Less than another value that it must reach.
-    TooSmall {
-        /// Which one.
-        field: &'static str,
-        /// What was given.
-        found: u64,
-        /// The least that is allowed, everything else unchanged.
-        least: u64,
-    },
-    /// None, or more than a state has room for.
-    TooMany {
-        /// Of what.
-        field: &'static str,
-        /// What was given.
-        found: u64,
-        /// The most that are allowed.
-        most: u64,
-    },
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfRange { field, found } => {
-                write!(f, "`{field}`: found {found}, allowed are 1 to {MAX_QUANTITY}")
+            Self::OutOfRange { field, found, least, most } => {
+                write!(f, "`{field}`: found {found}, allowed are {least} to {most}")
             }
             Self::ScaleTooFine { field, found, nearest } => write!(
                 f,
@@ -128,32 +112,25 @@ impl fmt::Display for ConfigError {
                  the nearest period that they do divide is {} µs",
                 period.0, nearest.0
             ),
-            Self::TooManySegments { found, most } => {
-                write!(f, "`segments`: found {found}, allowed are 1 to {most}")
-            }
-            Self::TooSmall { field, found, least } => {
-                write!(f, "`{field}`: found {found}, allowed are {least} to {MAX_QUANTITY}")
-            }
-            Self::TooMany { field, found, most } => {
-                write!(f, "`{field}`: found {found}, allowed are 1 to {most}")
-            }
         }
     }
 }
 
 impl core::error::Error for ConfigError {}
 
+/// From 1 to [`MAX_QUANTITY`].
 pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), ConfigError> {
-    if found == 0 || found > MAX_QUANTITY {
-        Err(ConfigError::OutOfRange { field, found })
-    } else {
-        Ok(())
-    }
+    in_bounds(field, found, 1, MAX_QUANTITY)
 }
 
-pub(crate) const fn within(field: &'static str, found: u64, most: u64) -> Result<(), ConfigError> {
-    if found == 0 || found > most {
-        Err(ConfigError::TooMany { field, found, most })
+pub(crate) const fn in_bounds(
+    field: &'static str,
+    found: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), ConfigError> {
+    if found < least || found > most {
+        Err(ConfigError::OutOfRange { field, found, least, most })
     } else {
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
+pub mod lease;
 pub mod log;
 pub mod penalty;
 

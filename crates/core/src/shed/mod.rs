@@ -1,3 +1,4 @@
-//! Shedding: what is turned away although a limit of its own would let it pass.
+//! Shedding: refusing a part of the load so that the rest is served.
 
+pub mod fleet;
 pub mod penalty;

@@ -48,7 +48,7 @@
 mod tests;
 
 use crate::decision::{Decision, InvalidState};
-use crate::quantity::{ConfigError, MAX_QUANTITY, in_range, within};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::log;
 
@@ -121,18 +121,17 @@ impl Config {
     /// Penalties on these terms.
     ///
     /// # Errors
-    /// [`ConfigError::TooMany`] for no refusals or more than [`MAX_REFUSALS`];
-    /// [`ConfigError::OutOfRange`]; [`ConfigError::TooSmall`] if `max` is less than `duration`;
+    /// [`ConfigError::OutOfRange`], also for more refusals than [`MAX_REFUSALS`], and if `max` is less than `duration`;
     /// [`ConfigError::ScaleTooFine`] if a penalty would be remembered for more than 285 years.
     pub fn new(terms: Terms) -> Result<Self, ConfigError> {
         let Terms { refusals, within: span, duration, max, forgive_after } = terms;
-        within("refusals", refusals, MAX_REFUSALS)?;
+        in_bounds("refusals", refusals, 1, MAX_REFUSALS)?;
         in_range("within", span.0)?;
         in_range("duration", duration.0)?;
         in_range("max", max.0)?;
         if max < duration {
             let (found, least) = (max.0, duration.0);
-            return Err(ConfigError::TooSmall { field: "max", found, least });
+            return Err(ConfigError::OutOfRange { field: "max", found, least, most: MAX_QUANTITY });
         }
         let nearest = MAX_QUANTITY.saturating_sub(max.0);
         if forgive_after.0 > nearest {

@@ -44,7 +44,7 @@ mod view;
 use self::view::View;
 use super::Refund;
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
-use crate::quantity::{ConfigError, in_range, within};
+use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// The largest limit that a rate may have: a state is then 8 KB.
@@ -129,10 +129,10 @@ impl Config {
     /// ([`Micros::ZERO`]: none is asked for).
     ///
     /// # Errors
-    /// [`ConfigError::TooMany`] for no rate, for more than [`MAX_WINDOWS`] or for a limit above
-    /// [`MAX_REMEMBERED`]; [`ConfigError::OutOfRange`].
+    /// [`ConfigError::OutOfRange`], also for no rate, for more than [`MAX_WINDOWS`] or for a limit above
+    /// [`MAX_REMEMBERED`].
     pub fn new(windows: &[Window], min_gap: Micros, denied: Denied) -> Result<Self, ConfigError> {
-        within("rates", count(windows.len()), count(MAX_WINDOWS))?;
+        in_bounds("rates", count(windows.len()), 1, count(MAX_WINDOWS))?;
         let mut config = Self {
             windows: [Window { limit: 1, period: Micros::ZERO }; MAX_WINDOWS],
             count: windows.len(),
@@ -146,7 +146,7 @@ impl Config {
             in_range("min_gap", min_gap.0)?;
         }
         for (place, &window) in config.windows.iter_mut().zip(windows) {
-            within("limit", window.limit, MAX_REMEMBERED)?;
+            in_bounds("limit", window.limit, 1, MAX_REMEMBERED)?;
             in_range("period", window.period.0)?;
             *place = window;
             config.limit = config.limit.min(window.limit);

@@ -39,7 +39,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// The most segments a window may have: a state is then about a kilobyte.
@@ -101,15 +101,12 @@ impl Config {
     /// `limit` units per `period`, estimated over `segments` segments.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], [`ConfigError::TooManySegments`]
-    /// (see [`MAX_SEGMENTS`]), [`ConfigError::UnevenSegments`] if a segment would be no whole
+    /// [`ConfigError::OutOfRange`] (of segments: see [`MAX_SEGMENTS`]), [`ConfigError::UnevenSegments`] if a segment would be no whole
     /// number of microseconds, [`ConfigError::ScaleTooFine`] if limit × segment exceeds 64 bits.
     pub fn new(limit: u64, period: Micros, segments: u64) -> Result<Self, ConfigError> {
         in_range("limit", limit)?;
         in_range("period", period.0)?;
-        if segments == 0 || segments > MAX_SEGMENTS {
-            return Err(ConfigError::TooManySegments { found: segments, most: MAX_SEGMENTS });
-        }
+        in_bounds("segments", segments, 1, MAX_SEGMENTS)?;
         let count = usize::try_from(segments).unwrap_or(0); // at most MAX_SEGMENTS
         let segment = Divisor::new(segments).floor(period.0);
         if segment.saturating_mul(segments) != period.0 {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use tidegate_core::shed::penalty;
 use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{ConfigError, Micros, Rate, bucket};
+use tidegate_core::{ConfigError, MAX_QUANTITY, Micros, Rate, bucket};
 
 use super::Limit;
 
@@ -28,8 +28,8 @@ pub(crate) fn read(mut words: &[u64]) -> Result<Vec<Limit>, ConfigError> {
     let mut limits = Vec::new();
     while let Some((&length, rest)) = words.split_first() {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let invalid = ConfigError::OutOfRange { field: "parameters", found: wide(rest.len()) };
-        let (parameters, rest) = rest.split_at_checked(length).ok_or(invalid)?;
+        let unfit = invalid("parameters", wide(rest.len()));
+        let (parameters, rest) = rest.split_at_checked(length).ok_or(unfit)?;
         limits.push(Limit::from_parameters(parameters)?);
         words = rest;
     }
@@ -85,7 +85,7 @@ impl Limit {
             }
             [4, min_gap, counted @ (0 | 1), ref windows @ ..] => {
                 let (windows, []) = windows.as_chunks() else {
-                    return Err(ConfigError::OutOfRange { field: "parameters", found: 4 });
+                    return Err(invalid("parameters", 4));
                 };
                 let window =
                     |&[limit, period]: &[u64; 2]| log::Window { limit, period: Micros(period) };
@@ -100,10 +100,14 @@ impl Limit {
                 let terms = penalty::Terms { refusals, within, duration, max, forgive_after };
                 penalty::Config::new(terms).map(Self::Penalty)
             }
-            [found, ..] => Err(ConfigError::OutOfRange { field: "algorithm", found }),
-            [] => Err(ConfigError::OutOfRange { field: "parameters", found: 0 }),
+            [found, ..] => Err(invalid("algorithm", found)),
+            [] => Err(invalid("parameters", 0)),
         }
     }
+}
+
+const fn invalid(field: &'static str, found: u64) -> ConfigError {
+    ConfigError::OutOfRange { field, found, least: 1, most: MAX_QUANTITY }
 }
 
 /// Of lengths in memory: they fit.

@@ -120,13 +120,21 @@ fn what_cannot_be_remembered_is_refused() {
     let words = |refusals| new(refusals, [1; 4]).map(|config| config.words());
     let most = MAX_REFUSALS;
     assert_eq!(words(most), Ok(103));
-    assert_eq!(words(0), Err(ConfigError::TooMany { field: "refusals", found: 0, most }));
-    assert_eq!(words(101), Err(ConfigError::TooMany { field: "refusals", found: 101, most }));
-    let out_of_range = |field| ConfigError::OutOfRange { field, found: 0 };
+    assert_eq!(
+        words(0),
+        Err(ConfigError::OutOfRange { field: "refusals", found: 0, least: 1, most })
+    );
+    assert_eq!(
+        words(101),
+        Err(ConfigError::OutOfRange { field: "refusals", found: 101, least: 1, most })
+    );
+    let out_of_range =
+        |field| ConfigError::OutOfRange { field, found: 0, least: 1, most: MAX_QUANTITY };
     assert_eq!(new(1, [0, 1, 1, 1]).unwrap_err(), out_of_range("within"));
     assert_eq!(new(1, [1, 0, 1, 1]).unwrap_err(), out_of_range("duration"));
     assert_eq!(new(1, [1, 1, 0, 1]).unwrap_err(), out_of_range("max"));
-    let too_small = ConfigError::TooSmall { field: "max", found: 4, least: 5 };
+    let too_small =
+        ConfigError::OutOfRange { field: "max", found: 4, least: 5, most: MAX_QUANTITY };
     assert_eq!(new(1, [1, 5, 4, 1]).unwrap_err(), too_small);
     let Err(ConfigError::ScaleTooFine { field: "forgive_after", nearest, .. }) =
         new(1, [1, 5, 10, MAX_QUANTITY])

@@ -161,7 +161,8 @@ fn what_cannot_be_remembered_is_refused() {
     };
     assert_eq!(new(MAX_REMEMBERED, MAX_QUANTITY, MAX_QUANTITY, 8), Ok(1_002));
     let most = MAX_REMEMBERED;
-    let too_many = |field, found, most| Err(ConfigError::TooMany { field, found, most });
+    let too_many =
+        |field, found, most| Err(ConfigError::OutOfRange { field, found, least: 1, most });
     assert_eq!(new(1_001, 1, 0, 1), too_many("limit", 1_001, most));
     assert_eq!(new(0, 1, 0, 1), too_many("limit", 0, most));
     assert_eq!(new(1, 1, 0, 0), too_many("rates", 0, 8));
