@@ -10,6 +10,7 @@
 //! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
+//! | [`shed::utilization`] | the shed amount moves by at most 1/full a microsecond | 24 bytes |
 //!
 //! # The clock
 //!
@@ -46,6 +47,7 @@ mod quantity;
 mod time;
 
 pub mod bucket;
+pub mod shed;
 pub mod window;
 
 pub use decision::{CostExceedsCapacity, Decision, InvalidState};

@@ -91,6 +91,13 @@ pub enum ConfigError {
         /// The most that are allowed.
         most: u64,
     },
+    /// Thresholds of a shedder that are not in order.
+    UnorderedThresholds {
+        /// The good one given, in parts per million.
+        good_ppm: u32,
+        /// The bad one given, in parts per million.
+        bad_ppm: u32,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -113,6 +120,11 @@ impl fmt::Display for ConfigError {
             Self::TooManySegments { found, most } => {
                 write!(f, "`segments`: found {found}, allowed are 1 to {most}")
             }
+            Self::UnorderedThresholds { good_ppm, bad_ppm } => write!(
+                f,
+                "`good`: found {good_ppm} beside `bad` {bad_ppm} parts per million, must be \
+                 0 < good ≤ bad < 1000000"
+            ),
         }
     }
 }
@@ -127,7 +139,7 @@ pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), Conf
     }
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while let Some(rest) = a.checked_rem(b) {
         a = b;
         b = rest;

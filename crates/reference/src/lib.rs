@@ -5,6 +5,8 @@
 //! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
+pub mod shed;
+
 /// The answer of an oracle; spans in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of tidegate_core::Decision")]
