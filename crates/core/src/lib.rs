@@ -10,6 +10,8 @@
 //! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
+//! | [`shed::suppression`] | within its limit in every part of 6 s, an account is never suppressed | 72 bytes |
+//! | [`shed::reporter`] | at most the account's limit in a part, with the local cap on | 80 bytes |
 //! | [`shed::utilization`] | the shed amount moves by at most 1/full a microsecond | 24 bytes |
 //!
 //! # The clock

@@ -1,6 +1,8 @@
 //! Shedding: refusing a part of the load so that the rest is served.
 
+pub mod reporter;
 mod share;
+pub mod suppression;
 pub mod utilization;
 
 pub use share::{Draw, Probability, Share};
