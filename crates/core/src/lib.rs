@@ -12,6 +12,9 @@
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
 //! | [`window::log`] | at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
 //! | [`shed::penalty`] | begins at the n-th refusal within its span, lasts at most its maximum | 32 + 8·(n − 1) bytes |
+//! | [`shed::suppression`] | within its limit in every part of 6 s, an account is never suppressed | 72 bytes |
+//! | [`shed::reporter`] | at most the account's limit in a part, with the local cap on | 80 bytes |
+//! | [`shed::utilization`] | the shed amount moves by at most 1/full a microsecond | 24 bytes |
 //!
 //! # The clock
 //!

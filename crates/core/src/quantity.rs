@@ -93,6 +93,13 @@ pub enum ConfigError {
         /// The nearest period below or above that divides evenly.
         nearest: Micros,
     },
+    /// Thresholds of a shedder that are not in order.
+    UnorderedThresholds {
+        /// The good one given, in parts per million.
+        good_ppm: u32,
+        /// The bad one given, in parts per million.
+        bad_ppm: u32,
+    },
 }
 
 impl fmt::Display for ConfigError {
@@ -111,6 +118,11 @@ impl fmt::Display for ConfigError {
                 "`segments`: {segments} do not divide a period of {} µs into whole microseconds; \
                  the nearest period that they do divide is {} µs",
                 period.0, nearest.0
+            ),
+            Self::UnorderedThresholds { good_ppm, bad_ppm } => write!(
+                f,
+                "`good`: found {good_ppm} beside `bad` {bad_ppm} parts per million, must be \
+                 0 < good ≤ bad < 1000000"
             ),
         }
     }
@@ -136,7 +148,7 @@ pub(crate) const fn in_bounds(
     }
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while let Some(rest) = a.checked_rem(b) {
         a = b;
         b = rest;

@@ -8,6 +8,7 @@
 pub mod lease;
 pub mod log;
 pub mod penalty;
+pub mod shed;
 
 /// The answer of an oracle; spans in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,3 +2,9 @@
 
 pub mod fleet;
 pub mod penalty;
+pub mod reporter;
+mod share;
+pub mod suppression;
+pub mod utilization;
+
+pub use share::{Draw, Probability, Share};
