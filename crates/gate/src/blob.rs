@@ -6,6 +6,11 @@
 //! | 8 | fingerprint of the policy's limits |
 //! | 8 each | the words of each limit, in the policy's order |
 //!
+//! States of more than 16 words are mostly zeros as long as few leases are held and few requests
+//! remembered. Their words are stored in runs: how many runs (2 bytes), and for each the number of zeros
+//! (2 bytes), the number of words that follow (2 bytes) and those words; up to the last word that is
+//! not zero.
+//!
 //! The fingerprint stands in the [`name`] too: a policy whose limits were edited finds no state
 //! and starts afresh, while nodes that still run the old one go on with theirs. A blob that does
 //! not fit its name is an error, never a guess.
@@ -24,6 +29,10 @@ use crate::policy::Policy;
 const VERSION: u8 = 1;
 /// Version and fingerprint.
 const HEADER_BYTES: usize = 9;
+/// The number of runs.
+const RUNS_BYTES: usize = 2;
+/// A state of more words is stored in runs.
+const MOST_PLAIN_WORDS: usize = 16;
 
 /// Why bytes are not a state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +100,56 @@ pub fn encode(part: &Part, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
     bytes.push(VERSION);
     bytes.extend_from_slice(&part.fingerprint().to_le_bytes());
-    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    if part.words() > MOST_PLAIN_WORDS {
+        write_runs(words, &mut bytes);
+    } else {
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    }
     bytes
+}
+
+fn write_runs(mut words: &[u64], bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    bytes.extend([0; RUNS_BYTES]);
+    let mut runs = 0_u16;
+    while let Some(zeros) = words.iter().position(|word| *word != 0) {
+        let zeros = zeros.min(u16::MAX.into());
+        let rest = words.get(zeros..).unwrap_or_default();
+        let run = rest.iter().position(|word| *word == 0).unwrap_or(rest.len());
+        let (run, rest) = rest.split_at_checked(run.min(u16::MAX.into())).unwrap_or((rest, &[]));
+        for length in [zeros, run.len()] {
+            bytes.extend(u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes());
+        }
+        bytes.extend(run.iter().flat_map(|word| word.to_le_bytes()));
+        words = rest;
+        runs = runs.saturating_add(1); // there are at most as many as words
+    }
+    for (slot, byte) in bytes.iter_mut().skip(start).zip(runs.to_le_bytes()) {
+        *slot = byte;
+    }
+}
+
+/// `None` if it is not what [`write_runs`] writes of so many words.
+fn read_runs(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+    let mut words = Vec::with_capacity(count);
+    let (runs, mut rest) = bytes.split_first_chunk::<RUNS_BYTES>()?;
+    for _ in 0..u16::from_le_bytes(*runs) {
+        let (&[z0, z1, l0, l1], after) = rest.split_first_chunk()?;
+        let zeros = usize::from(u16::from_le_bytes([z0, z1]));
+        let length = usize::from(u16::from_le_bytes([l0, l1]));
+        let end = words.len().checked_add(zeros)?.checked_add(length)?;
+        let (run, after) = after.split_at_checked(length.checked_mul(8)?)?;
+        if end > count {
+            return None;
+        }
+        words.resize(words.len().checked_add(zeros)?, 0);
+        words.extend(run.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+        rest = after;
+    }
+    words.resize(count, 0);
+    let mut canonical = Vec::with_capacity(bytes.len());
+    write_runs(&words, &mut canonical);
+    (canonical == bytes).then_some(words)
 }
 
 /// The words of a state.
@@ -111,11 +168,15 @@ pub fn decode(part: &Part, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
     if found != part.fingerprint() {
         return Err(BlobError::Fingerprint { found, expected: part.fingerprint() });
     }
-    let (words, tail) = rest.as_chunks();
-    if words.len() != part.words() || !tail.is_empty() {
-        return Err(length);
-    }
-    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let words = if part.words() > MOST_PLAIN_WORDS {
+        read_runs(rest, part.words()).ok_or(BlobError::Invalid)?
+    } else {
+        let (words, tail) = rest.as_chunks();
+        if words.len() != part.words() || !tail.is_empty() {
+            return Err(length);
+        }
+        words.iter().map(|word| u64::from_le_bytes(*word)).collect()
+    };
     part.accepts(&words).map_err(|_| BlobError::Invalid)?;
     Ok(words)
 }

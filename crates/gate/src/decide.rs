@@ -5,6 +5,8 @@ mod tests;
 
 use alloc::vec::Vec;
 
+use tidegate_core::lease::Held;
+use tidegate_core::shed::Probability;
 use tidegate_core::window::Refund;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
@@ -22,13 +24,18 @@ pub struct Verdict {
     /// What each limit says, as it stands after the decision: in a refusal, the limits that would
     /// have granted say so, and nothing was taken from them.
     pub limits: Vec<Decision>,
+    /// Whether the lease that was renewed, counted or released was live; `None` where there was
+    /// none to be.
+    pub live: Option<bool>,
+    /// The fraction of the load that reporters are to refuse, if the limits have one.
+    pub factor: Option<Probability>,
 }
 
 impl Verdict {
     /// That of a key which stands on a list: no limit says anything.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {
-        Self { at, decision, limits: Vec::new() }
+        Self { at, decision, limits: Vec::new(), live: None, factor: None }
     }
 }
 
@@ -88,6 +95,19 @@ impl Limits {
                 self.settle(words, now, settlement);
                 self.decide_and_explain(words, now, &Request::of(0))
             }
+            Operation::Report(report) => {
+                for (limit, words) in split_mut(self, words) {
+                    limit.report(words, now, *report);
+                }
+                self.decide_and_explain(words, now, &Request::of(0))
+            }
+            Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
+                let held = split_mut(self, words)
+                    .filter_map(|(limit, words)| limit.hold(words, now, operation));
+                let live = held.map(|held| held != Held::Unknown).reduce(|one, other| one | other);
+                let looked = Request { id: *id, ..Request::of(0) };
+                Ok(Verdict { live, ..self.decide_and_explain(words, now, &looked)? })
+            }
         }
     }
 
@@ -110,7 +130,8 @@ impl Limits {
                 _ => limit.peek(words, now, &request.peek())?,
             });
         }
-        Ok(Verdict { at: now, decision, limits })
+        let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
+        Ok(Verdict { at: now, decision, limits, live: None, factor })
     }
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
@@ -149,11 +170,14 @@ impl Limits {
         }
         // a refusal takes nothing, so what remains is what a peek finds
         let taken = if allowed { *request } else { request.peek() };
+        // places and chances are told apart from units: of them only if there is nothing else
+        let least_kind = self.iter().map(|each| each.limit.kind()).min();
+        let matters = |limit: &Limit| Some(limit.kind()) == least_kind;
         let (mut limit, mut remaining) = (0, u64::MAX);
         let mut reset_after = Micros::ZERO;
         for (each, words) in split(self, words) {
             let decision = each.peek(words, now, &taken)?;
-            if each.counts_units() && decision.remaining() < remaining {
+            if matters(each) && decision.remaining() < remaining {
                 (limit, remaining) = (decision.limit(), decision.remaining());
             }
             reset_after = reset_after.max(decision.reset_after());

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::{InvalidState, Micros, Timestamp};
+use tidegate_core::{InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
@@ -103,7 +103,8 @@ impl Limits {
     /// The most that a single request can ever be granted.
     #[must_use]
     pub fn most_at_once(&self) -> u64 {
-        self.iter().map(|limit| limit.limit.capacity()).min().unwrap_or(0)
+        let least = self.iter().map(|limit| limit.limit.capacity()).min();
+        least.unwrap_or(0).min(MAX_QUANTITY)
     }
 
     /// Each part with its words out of the words of all.

@@ -3,6 +3,10 @@
 use alloc::vec::Vec;
 
 use tidegate_core::Timestamp;
+use tidegate_core::lease::Id;
+use tidegate_core::shed::suppression::Report;
+use tidegate_core::shed::utilization::Class;
+use tidegate_core::shed::{Draw, Share};
 
 /// What can be asked of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,13 +16,29 @@ pub enum Operation {
     Decide(Request),
     /// This passed on an estimate: here is what it really cost.
     Settle(Settlement),
+    /// The holder of this lease, or owner of these connections, is alive.
+    Heartbeat(Id),
+    /// This owner has so many connections, whatever was counted.
+    Count(Id, u64),
+    /// This lease is given back, or one connection of this owner is closed.
+    Release(Id),
+    /// So much was offered, by who decides with the factor that this is answered with.
+    Report(Report),
 }
 
 /// What a request brings for its limits to decide on. Each limit reads what it needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The units it takes; 0 only looks.
     pub cost: u64,
+    /// The lease it wants, or who owns the connection it opens.
+    pub id: Id,
+    /// How important it is.
+    pub class: Class,
+    /// What a utilisation shedder goes by, if it was measured.
+    pub signal: Option<Share>,
+    /// By chance, anew for each request: which of those shed with some probability are.
+    pub draw: Draw,
 }
 
 /// The real cost of a request that was granted on an estimate.
@@ -34,14 +54,32 @@ pub struct Settlement {
     pub actual: u64,
 }
 
+/// In words: no signal.
+const NO_SIGNAL: u64 = u64::MAX;
+
 impl Operation {
+    /// Whether it only looks.
+    #[must_use]
+    pub const fn is_peek(&self) -> bool {
+        matches!(self, Self::Decide(Request { cost: 0, .. }))
+    }
+
     /// In numbers, for who passes it on: first which operation it is.
     #[must_use]
     pub fn to_words(&self) -> Vec<u64> {
         match *self {
-            Self::Decide(Request { cost }) => [1, cost].into(),
+            Self::Decide(Request { cost, id: Id([high, low]), class, signal, draw }) => {
+                let signal = signal.map_or(NO_SIGNAL, |signal| signal.ppm().into());
+                [1, cost, high, low, class.0.into(), signal, draw.0.into()].into()
+            }
             Self::Settle(Settlement { granted_at, reserved, actual }) => {
                 [2, granted_at.0, reserved, actual].into()
+            }
+            Self::Heartbeat(Id([high, low])) => [3, high, low].into(),
+            Self::Count(Id([high, low]), count) => [4, high, low, count].into(),
+            Self::Release(Id([high, low])) => [5, high, low].into(),
+            Self::Report(Report { offered_at, admitted, suppressed }) => {
+                [6, offered_at.0, admitted, suppressed].into()
             }
         }
     }
@@ -49,35 +87,51 @@ impl Operation {
     /// What [`to_words`](Self::to_words) wrote; `None` if it is anything else.
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
-        match *words {
-            [1, cost] => Some(Self::Decide(Request { cost })),
+        Some(match *words {
+            [1, cost, high, low, class, signal, draw] => Self::Decide(Request {
+                cost,
+                id: Id([high, low]),
+                class: Class(class.try_into().ok()?),
+                signal: match signal {
+                    NO_SIGNAL => None,
+                    signal => Some(Share::from_ppm(signal.try_into().ok()?)?),
+                },
+                draw: Draw(draw.try_into().ok()?),
+            }),
             [2, granted_at, reserved, actual] => {
                 let granted_at = Timestamp(granted_at);
-                Some(Self::Settle(Settlement { granted_at, reserved, actual }))
+                Self::Settle(Settlement { granted_at, reserved, actual })
             }
-            _ => None,
-        }
-    }
-
-    /// Whether it only looks.
-    #[must_use]
-    pub const fn is_peek(&self) -> bool {
-        matches!(self, Self::Decide(Request { cost: 0, .. }))
+            [3, high, low] => Self::Heartbeat(Id([high, low])),
+            [4, high, low, count] => Self::Count(Id([high, low]), count),
+            [5, high, low] => Self::Release(Id([high, low])),
+            [6, offered_at, admitted, suppressed] => {
+                let offered_at = Timestamp(offered_at);
+                Self::Report(Report { offered_at, admitted, suppressed })
+            }
+            _ => return None,
+        })
     }
 }
 
 impl Request {
-    /// One that costs so much, and brings nothing else.
+    /// One that costs so much, and brings nothing else: of the least important class, and shed
+    /// with any probability above 0.
     #[must_use]
     #[inline]
     pub const fn of(cost: u64) -> Self {
-        Self { cost }
+        Self { cost, id: Id([0; 2]), class: Class(0), signal: None, draw: Draw(0) }
     }
 
     /// The same, only to look.
     #[must_use]
     pub(crate) const fn peek(self) -> Self {
         Self { cost: 0, ..self }
+    }
+
+    /// What it takes of places: one, whatever it costs.
+    pub(crate) const fn places(&self) -> u64 {
+        if self.cost == 0 { 0 } else { 1 }
     }
 }
 

@@ -161,6 +161,13 @@ impl Config {
         Ok(self.answer(&table, live, cost))
     }
 
+    /// Whether the lease `id` is live: to acquire it again is then allowed, and takes nothing.
+    #[must_use]
+    pub fn holds<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp, id: Id) -> bool {
+        let table = Table::new(self.layout, state.0.as_ref());
+        table.find(id).is_some_and(|place| table.is_live(table.live(now), place))
+    }
+
     /// Renews a live lease: it expires a whole time to live from now.
     #[inline]
     pub fn heartbeat<W: AsRef<[u64]> + AsMut<[u64]>>(

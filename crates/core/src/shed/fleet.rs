@@ -209,6 +209,13 @@ impl Config {
         self.low.expires_at(state)
     }
 
+    /// Whether the lease `id` of low priority is live: to acquire it again is then allowed, and
+    /// takes nothing.
+    #[must_use]
+    pub fn holds<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp, id: Id) -> bool {
+        self.low.holds(state, now, id)
+    }
+
     /// The span from the newest time seen to [`expires_at`](Self::expires_at).
     #[must_use]
     pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {

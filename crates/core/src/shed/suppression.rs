@@ -193,6 +193,14 @@ impl Config {
         self.limit
     }
 
+    /// The whole units of a part within the limit: at least 1, at most [`MAX_QUANTITY`].
+    #[must_use]
+    pub fn units_per_part(&self) -> u64 {
+        let in_a_part = u128::from(self.limit.units()).saturating_mul(u128::from(PART.0));
+        let floor = in_a_part.checked_div(u128::from(self.limit.period().0)).unwrap_or(0);
+        u64::try_from(floor).unwrap_or(MAX_QUANTITY).clamp(1, MAX_QUANTITY)
+    }
+
     /// How its rate is estimated.
     #[must_use]
     pub const fn estimator(&self) -> Estimator {

@@ -3,6 +3,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use tidegate_core::Timestamp;
+use tidegate_core::lease::Id;
 
 use super::{BlobError, decode, encode, name};
 use crate::limits::Part;
@@ -92,6 +93,54 @@ proptest! {
         if let Ok(mut words) = decode(part, &bytes) {
             prop_assert_eq!(encode(part, &words), bytes);
             let _ = limits.operate(&mut words, Timestamp(5), &1_u64.into()).unwrap();
+        }
+    }
+}
+
+const LEASES: &str = "{ algorithm = 'concurrency', capacity = 100, time_to_live = '1m' }";
+
+#[test]
+fn a_large_state_is_stored_without_its_zeros() {
+    let policy = policy(LEASES);
+    let (limits, now) = (policy.limits(), Timestamp(1_700_000_000_123_456));
+    let part = &limits.parts()[0];
+    let mut words = vec![0; limits.words()];
+    assert_eq!(encode(part, &words).len(), 11);
+    for (held, bytes) in [(1, 97), (2, 147), (100, 4_000)] {
+        let request = Request { id: Id([held, 7]), ..Request::of(1) };
+        assert!(limits.decide(&mut words, now, &request).unwrap().is_allowed());
+        let encoded = encode(part, &words);
+        assert!(encoded.len() <= bytes, "{held} leases in {} bytes", encoded.len());
+        assert_eq!(decode(part, &encoded).unwrap(), words);
+        for length in 0..encoded.len() {
+            assert!(decode(part, &encoded[..length]).is_err(), "cut to {length} bytes");
+        }
+        let longer = [&encoded[..], &[1, 0, 0, 0]].concat();
+        assert_eq!(decode(part, &longer), Err(BlobError::Invalid), "zeros at the end");
+    }
+}
+
+proptest! {
+    #[test]
+    fn runs_are_read_as_they_were_written(
+        runs in prop::collection::vec((0..40_usize, prop::collection::vec(any::<u64>(), 0..5)), 0..9),
+        cut: prop::sample::Index,
+        bytes: Vec<u8>,
+    ) {
+        let mut words = Vec::new();
+        for (zeros, run) in runs {
+            words.extend(core::iter::repeat_n(0, zeros));
+            words.extend(run);
+        }
+        let mut written = Vec::new();
+        super::write_runs(&words, &mut written);
+        prop_assert_eq!(super::read_runs(&written, words.len()), Some(words.clone()));
+        let shorter = &written[..cut.index(written.len())];
+        prop_assert_eq!(super::read_runs(shorter, words.len()), None);
+        if let Some(read) = super::read_runs(&bytes, words.len()) {
+            let mut again = Vec::new();
+            super::write_runs(&read, &mut again);
+            prop_assert_eq!(again, bytes);
         }
     }
 }

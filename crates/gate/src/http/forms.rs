@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::shed::Probability;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::problem::Problem;
@@ -99,19 +100,28 @@ pub struct VerdictForm {
     pub at_us: u64,
     pub decision: DecisionForm,
     pub limits: Vec<DecisionForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<bool>,
+    /// In units of 2^-32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<u64>,
 }
 
 impl From<&Verdict> for VerdictForm {
     fn from(verdict: &Verdict) -> Self {
         let limits = verdict.limits.iter().copied().map(DecisionForm::from).collect();
-        Self { at_us: verdict.at.0, decision: verdict.decision.into(), limits }
+        let factor = verdict.factor.map(Probability::units);
+        let (at_us, live) = (verdict.at.0, verdict.live);
+        Self { at_us, decision: verdict.decision.into(), limits, live, factor }
     }
 }
 
 impl From<VerdictForm> for Verdict {
     fn from(form: VerdictForm) -> Self {
         let limits = form.limits.into_iter().map(Decision::from).collect();
-        Self { at: Timestamp(form.at_us), decision: form.decision.into(), limits }
+        let at = Timestamp(form.at_us);
+        let factor = form.factor.and_then(Probability::from_units);
+        Self { at, decision: form.decision.into(), limits, live: form.live, factor }
     }
 }
 

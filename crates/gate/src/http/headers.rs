@@ -9,6 +9,7 @@ use tidegate_core::Decision;
 
 use super::Answer;
 use crate::decide::Verdict;
+use crate::limit::Kind;
 
 /// Names need no escaping: letters, digits, `_`, `-` and `.`.
 pub(super) fn add(
@@ -23,7 +24,7 @@ pub(super) fn add(
     for (limit, decision) in answer.limits.iter().zip(&verdict.limits) {
         let comma = if policies.is_empty() { "" } else { ", " };
         let (name, limit) = (&limit.name, &limit.limit);
-        if !limit.counts_units() {
+        if limit.kind() != Kind::Rate {
             continue;
         }
         let window = limit.period().as_secs_ceil(); // up: who keeps to it keeps the limit

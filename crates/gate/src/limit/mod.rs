@@ -1,15 +1,20 @@
 //! One limiter of a policy, whichever it is, over state kept as plain words.
 
+mod lease;
 mod limiter;
 mod parameters;
+mod rate;
+mod shed;
 
 use limiter::Limiter;
 pub(crate) use parameters::{read, write};
-use tidegate_core::shed::penalty;
+use tidegate_core::lease::{Held, concurrency, connections};
+use tidegate_core::shed::suppression::Report;
+use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{Refund, fixed, log, sliding};
 use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
 
-use crate::request::Request;
+use crate::request::{Operation, Request};
 
 /// A configured limiter.
 ///
@@ -26,8 +31,30 @@ pub enum Limit {
     SlidingWindow(sliding::Config),
     /// [`tidegate_core::window::log`]
     SlidingLog(log::Config),
+    /// [`tidegate_core::lease::concurrency`]
+    Concurrency(concurrency::Config),
+    /// [`tidegate_core::lease::connections`]
+    Connections(connections::Config),
+    /// [`tidegate_core::shed::fleet`]
+    Fleet(fleet::Config),
+    /// [`tidegate_core::shed::utilization`]
+    Utilization(utilization::Config),
+    /// [`tidegate_core::shed::suppression`]
+    Suppression(suppression::Config),
     /// [`tidegate_core::shed::penalty`]
     Penalty(penalty::Config),
+}
+
+/// What a limit is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Units over time.
+    Rate,
+    /// Places held at once.
+    Lease,
+    /// Whom to turn away.
+    Shed,
 }
 
 /// Asks whichever limiter it is.
@@ -38,6 +65,11 @@ macro_rules! ask {
             Limit::FixedWindow($limiter) => $question,
             Limit::SlidingWindow($limiter) => $question,
             Limit::SlidingLog($limiter) => $question,
+            Limit::Concurrency($limiter) => $question,
+            Limit::Connections($limiter) => $question,
+            Limit::Fleet($limiter) => $question,
+            Limit::Utilization($limiter) => $question,
+            Limit::Suppression($limiter) => $question,
             Limit::Penalty($limiter) => $question,
         }
     };
@@ -102,16 +134,46 @@ impl Limit {
     #[must_use]
     pub const fn remembers_refusals(&self) -> bool {
         match self {
-            Self::Penalty(_) => true,
+            Self::Penalty(_) | Self::Utilization(_) | Self::Suppression(_) => true,
             Self::SlidingLog(log) => matches!(log.denied(), log::Denied::Counted),
             _ => false,
         }
     }
 
-    /// Whether what remains of it is units: a penalty counts something else.
+    /// What it is about.
     #[must_use]
-    pub const fn counts_units(&self) -> bool {
-        !matches!(self, Self::Penalty(_))
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::TokenBucket(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_) => Kind::Rate,
+            Self::Concurrency(_) | Self::Connections(_) | Self::Fleet(_) => Kind::Lease,
+            Self::Utilization(_) | Self::Suppression(_) | Self::Penalty(_) => Kind::Shed,
+        }
+    }
+
+    /// Renews, counts or releases a lease; `None` if it is a limiter without leases, or another
+    /// operation.
+    pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
+        ask!(self, |limiter| Limiter::hold(limiter, words, now, operation))
+    }
+
+    /// The fraction of the load that reporters are to refuse; `None` if there are none.
+    #[must_use]
+    pub fn factor(&self, words: &[u64], now: Timestamp) -> Option<Probability> {
+        let Self::Suppression(config) = self else { return None };
+        let state = suppression::State::from_words(*words.as_array()?);
+        Some(config.factor(&state, now))
+    }
+
+    /// Counts what a reporter has seen.
+    pub fn report(&self, words: &mut [u64], now: Timestamp, report: Report) {
+        if let (Self::Suppression(config), Some(words)) = (self, words.as_mut_array()) {
+            let mut state = suppression::State::from_words(*words);
+            config.report(&mut state, now, report);
+            *words = state.to_words();
+        }
     }
 
     /// Takes what was spent already, whether it is there or not.

@@ -3,7 +3,10 @@
 
 use alloc::vec::Vec;
 
-use tidegate_core::shed::penalty;
+use tidegate_core::lease::{concurrency, connections};
+use tidegate_core::shed::suppression::Estimator;
+use tidegate_core::shed::utilization::{Thresholds, Timing};
+use tidegate_core::shed::{Share, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{ConfigError, MAX_QUANTITY, Micros, Rate, bucket};
 
@@ -55,6 +58,26 @@ impl Limit {
                     config.windows().iter().flat_map(|window| [window.limit, window.period.0]);
                 [4, config.min_gap().0, counted].into_iter().chain(windows).collect()
             }
+            Self::Concurrency(config) => {
+                [6, config.capacity(), config.period().0, wide(config.max_leases())].into()
+            }
+            Self::Connections(config) => {
+                [7, config.limit(), config.period().0, wide(config.max_owners())].into()
+            }
+            Self::Fleet(config) => {
+                let leases = wide(config.max_leases());
+                [8, config.capacity(), config.reserve(), config.period().0, leases].into()
+            }
+            Self::Utilization(config) => {
+                let (thresholds, timing) = (config.thresholds(), config.timing());
+                let [good, bad] = [thresholds.good, thresholds.bad].map(|it| it.ppm().into());
+                let classes = config.classes().into();
+                [9, good, bad, timing.delay.0, timing.full.0, classes].into()
+            }
+            Self::Suppression(config) => {
+                let (units, period) = (config.limit().units(), config.limit().period().0);
+                [10, units, period, estimator(config.estimator())].into()
+            }
             Self::Penalty(config) => {
                 let terms = config.terms();
                 let [within, duration, max, forgive_after] =
@@ -100,9 +123,52 @@ impl Limit {
                 let terms = penalty::Terms { refusals, within, duration, max, forgive_after };
                 penalty::Config::new(terms).map(Self::Penalty)
             }
+            [6, capacity, time_to_live, leases] => {
+                concurrency::Config::new(capacity, Micros(time_to_live), leases)
+                    .map(Self::Concurrency)
+            }
+            [7, limit, expiry, owners] => {
+                connections::Config::new(limit, Micros(expiry), owners).map(Self::Connections)
+            }
+            [8, capacity, reserve, time_to_live, leases] => {
+                fleet::Config::new(capacity, reserve, Micros(time_to_live), leases).map(Self::Fleet)
+            }
+            [9, good, bad, delay, full, classes] => {
+                let share = |found: u64| {
+                    let share = u32::try_from(found).ok().and_then(Share::from_ppm);
+                    share.ok_or_else(|| invalid("parameters", found))
+                };
+                let thresholds = Thresholds { good: share(good)?, bad: share(bad)? };
+                let timing = Timing { delay: Micros(delay), full: Micros(full) };
+                let classes = classes.try_into().map_err(|_| invalid("classes", classes))?;
+                utilization::Config::new(thresholds, timing, classes).map(Self::Utilization)
+            }
+            [10, units, period, estimator] => {
+                let estimator = match estimator {
+                    NEWEST_PART => Estimator::NewestPart,
+                    MODIFIED_MEAN => Estimator::ModifiedMean,
+                    ramp => Estimator::LinearAdmitted {
+                        ramp: ramp.try_into().map_err(|_| invalid("estimator", ramp))?,
+                    },
+                };
+                let limit = Rate::new(units, Micros(period))?;
+                suppression::Config::new(limit, estimator).map(Self::Suppression)
+            }
             [found, ..] => Err(invalid("algorithm", found)),
             [] => Err(invalid("parameters", 0)),
         }
+    }
+}
+
+/// In numbers the estimators are these, or the ramp of a linear one.
+const NEWEST_PART: u64 = 1 << 32;
+const MODIFIED_MEAN: u64 = 2 << 32;
+
+fn estimator(estimator: Estimator) -> u64 {
+    match estimator {
+        Estimator::LinearAdmitted { ramp } => ramp.into(),
+        Estimator::ModifiedMean => MODIFIED_MEAN,
+        _ => NEWEST_PART,
     }
 }
 

@@ -15,6 +15,8 @@ use serde::Deserialize;
 use serde::de::value::{I64Deserializer, MapAccessDeserializer, U64Deserializer};
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 
+use tidegate_core::shed::utilization;
+
 use super::limit::{LimitEntry, LimitForm};
 use super::units::Whole;
 use super::{Cost, OnError, Placement, Policies, Policy, PolicyError};
@@ -26,6 +28,7 @@ use crate::limits::{Limits, NamedLimit, Part};
 const MAX_LIMITS: usize = 16;
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
+const MAX_CLASSES: usize = 16;
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, PolicyError> {
     if text.trim_start().starts_with('{') {
@@ -159,6 +162,8 @@ pub(super) struct PolicyForm {
     shadow: bool,
     #[serde(default)]
     ipv6_prefix: Ipv6Prefix,
+    #[serde(default)]
+    classes: Classes,
     #[serde(default = "by_ip")]
     key: Vec<KeySource>,
     #[serde(default)]
@@ -189,6 +194,33 @@ impl TryFrom<Whole<1>> for Ipv6Prefix {
     }
 }
 
+/// The least important first; the last is never shed.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "Vec<Name>")]
+struct Classes(Vec<String>);
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self(["default".to_owned(), "critical".to_owned()].into())
+    }
+}
+
+impl TryFrom<Vec<Name>> for Classes {
+    type Error = String;
+
+    fn try_from(names: Vec<Name>) -> Result<Self, String> {
+        if !(2..=MAX_CLASSES).contains(&names.len()) {
+            return Err(format!("found {}, allowed are 2 to {MAX_CLASSES}", names.len()));
+        }
+        let mut sorted: Vec<&Name> = names.iter().collect();
+        sorted.sort_unstable();
+        match sorted.array_windows().find(|[one, next]| one == next) {
+            Some([name, _]) => Err(format!("found {name:?} twice")),
+            None => Ok(Self(names.into_iter().map(String::from).collect())),
+        }
+    }
+}
+
 fn by_ip() -> Vec<KeySource> {
     [KeySource::Ip].into()
 }
@@ -205,13 +237,13 @@ impl TryFrom<PolicyForm> for Policy {
         let mut overrides = Vec::new();
         for (pattern, own) in form.overrides {
             let own = LimitEntry::overridden(&form.limits, own)
-                .and_then(|own| limits(own, &form.cost))
+                .and_then(|own| limits(own, &form.cost, &form.classes))
                 .map_err(|error| format!("`overrides`: {pattern}: {error}"))?;
             overrides.push((pattern, own));
         }
         overrides.sort_by_key(|(pattern, _)| Reverse(pattern.specificity()));
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
-        let limits = limits(all, &form.cost)?;
+        let limits = limits(all, &form.cost, &form.classes)?;
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
         let home = sets.flat_map(Limits::parts).map(Part::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
@@ -224,6 +256,7 @@ impl TryFrom<PolicyForm> for Policy {
             ipv6_prefix: form.ipv6_prefix.0,
             shadow: form.shadow,
             home,
+            classes: form.classes.0,
             key: form.key,
             cost: form.cost,
             on_error: form.on_error,
@@ -252,13 +285,14 @@ impl Policy {
         Ok(Self {
             name: name.clone(),
             description: None,
-            limits: self::limits(limits.into_iter().map(named).collect(), &Cost::default())?,
+            limits: checked(limits.into_iter().map(named).collect(), &Cost::default())?,
             overrides: Vec::new(),
             deny: Vec::new(),
             allow: Vec::new(),
             ipv6_prefix: Ipv6Prefix::default().0,
             shadow: false,
             home: depth,
+            classes: Classes::default().0,
             key: by_ip(),
             cost: Cost::default(),
             on_error: OnError::default(),
@@ -267,7 +301,18 @@ impl Policy {
     }
 }
 
-fn limits(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
+fn limits(mut limits: Vec<NamedLimit>, cost: &Cost, classes: &Classes) -> Result<Limits, String> {
+    let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or(u16::MAX); // few
+    for limit in &mut limits {
+        if let Limit::Utilization(config) = &mut limit.limit {
+            *config = utilization::Config::new(config.thresholds(), config.timing(), shed)
+                .map_err(|error| error.to_string())?;
+        }
+    }
+    checked(limits, cost)
+}
+
+fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
     if limits.is_empty() || limits.len() > MAX_LIMITS {
         return Err(format!("`limits`: found {}, allowed are 1 to {MAX_LIMITS}", limits.len()));
     }

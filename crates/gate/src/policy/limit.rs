@@ -1,21 +1,18 @@
 //! The shape of a limit in the policy file.
 
-use alloc::format;
-use alloc::string::{String, ToString};
+mod build;
+
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
-use tidegate_core::shed::penalty;
-use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{Micros, bucket};
 
 use super::file::Name;
-use super::units::{RateForm, Span, Whole, WindowForm};
+use super::units::{Percent, RateForm, Span, Whole, WindowForm};
 use crate::key::Depth;
-use crate::limit::Limit;
 use crate::limits::NamedLimit;
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -25,7 +22,20 @@ pub(super) enum Algorithm {
     FixedWindow,
     SlidingWindow,
     SlidingLog,
+    Concurrency,
+    Connections,
+    FleetUsage,
+    Utilization,
+    Suppression,
     Penalty,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum EstimatorForm {
+    NewestPart,
+    ModifiedMean,
+    LinearAdmitted,
 }
 
 /// What a key never seen has.
@@ -85,6 +95,17 @@ limit_form! {
     rates: Vec<WindowForm>,
     min_gap: Span,
     count_denied: bool,
+    time_to_live: Span,
+    max_leases: Whole<1>,
+    expiry: Span,
+    max_owners: Whole<1>,
+    reserve: Percent,
+    good: Percent,
+    bad: Percent,
+    delay: Span,
+    full: Span,
+    estimator: EstimatorForm,
+    ramp: Whole<1>,
     refusals: Whole<1>,
     within: Span,
     duration: Span,
@@ -145,73 +166,4 @@ impl LimitEntry {
             }
         }
     }
-}
-
-impl LimitForm {
-    fn limit(&self) -> Result<Limit, String> {
-        let error = |error: tidegate_core::ConfigError| error.to_string();
-        match required("algorithm", self.algorithm)? {
-            Algorithm::TokenBucket => {
-                self.has_no_other("token_bucket", &["capacity", "rate", "start"])?;
-                let capacity = required("capacity", self.capacity)?.0;
-                let rate = required("rate", self.rate)?.0;
-                let bucket = bucket::Config::new(capacity, rate).map_err(error)?;
-                Ok(Limit::TokenBucket(match self.start {
-                    Some(Start::Empty) => bucket.starting_empty(),
-                    Some(Start::Full) | None => bucket,
-                }))
-            }
-            Algorithm::FixedWindow => {
-                self.has_no_other("fixed_window", &["limit", "period"])?;
-                let limit = required("limit", self.limit)?.0;
-                let period = required("period", self.period)?.0;
-                fixed::Config::new(limit, period).map(Limit::FixedWindow).map_err(error)
-            }
-            Algorithm::SlidingWindow => {
-                self.has_no_other("sliding_window", &["limit", "period", "segments"])?;
-                let limit = required("limit", self.limit)?.0;
-                let period = required("period", self.period)?.0;
-                let segments = self.segments.map_or(1, |segments| segments.0);
-                sliding::Config::new(limit, period, segments)
-                    .map(Limit::SlidingWindow)
-                    .map_err(error)
-            }
-            Algorithm::SlidingLog => {
-                self.has_no_other("sliding_log", &["rates", "min_gap", "count_denied"])?;
-                let rates = required("rates", self.rates.as_ref())?;
-                let windows: Vec<log::Window> = rates.iter().map(|window| window.0).collect();
-                let min_gap = self.min_gap.map_or(Micros::ZERO, |span| span.0);
-                let counted = self.count_denied.unwrap_or(false);
-                let denied = if counted { log::Denied::Counted } else { log::Denied::Forgotten };
-                log::Config::new(&windows, min_gap, denied).map(Limit::SlidingLog).map_err(error)
-            }
-            Algorithm::Penalty => {
-                let fields = &["refusals", "within", "duration", "max", "forgive_after"];
-                self.has_no_other("penalty", fields)?;
-                let duration = required("duration", self.duration)?.0;
-                let terms = penalty::Terms {
-                    refusals: required("refusals", self.refusals)?.0,
-                    within: required("within", self.within)?.0,
-                    duration,
-                    max: self.max.map_or(duration, |span| span.0),
-                    forgive_after: self.forgive_after.map_or(duration, |span| span.0),
-                };
-                penalty::Config::new(terms).map(Limit::Penalty).map_err(error)
-            }
-        }
-    }
-
-    fn has_no_other(&self, algorithm: &str, allowed: &[&str]) -> Result<(), String> {
-        match self.given().find(|field| !allowed.contains(field)) {
-            Some(field) => Err(format!(
-                "found `{field}`, which `{algorithm}` does not have; allowed are `{}`",
-                allowed.join("`, `")
-            )),
-            None => Ok(()),
-        }
-    }
-}
-
-fn required<T>(field: &str, value: Option<T>) -> Result<T, String> {
-    value.ok_or_else(|| format!("missing field `{field}`"))
 }

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::iter;
 
 use serde::Deserialize;
+use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use crate::fnv::fnv1a;
@@ -96,6 +97,8 @@ pub struct Policy {
     shadow: bool,
     /// The shortest part of a key that any limit counts by.
     home: Depth,
+    /// The least important first; the last is never shed.
+    classes: Vec<String>,
     key: Vec<KeySource>,
     cost: Cost,
     on_error: OnError,
@@ -235,6 +238,22 @@ impl Policy {
             Rule::Limited(limits, _) => limits,
             Rule::Listed(_) => &self.limits,
         }
+    }
+
+    /// The names of the classes of requests, the least important first.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The class of that name; `None` if there is none. The last of all is never shed.
+    #[must_use]
+    pub fn class(&self, name: &str) -> Option<Class> {
+        let place = self.classes.iter().position(|class| class == name)?;
+        if place.saturating_add(1) == self.classes.len() {
+            return Some(Class::CRITICAL);
+        }
+        u16::try_from(place).ok().map(Class)
     }
 
     /// Whether its refusals are reported and nobody is refused.

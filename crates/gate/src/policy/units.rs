@@ -6,6 +6,7 @@ use core::fmt;
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+use tidegate_core::shed::Share;
 use tidegate_core::window::log;
 use tidegate_core::{MAX_QUANTITY, Micros, Rate};
 
@@ -80,6 +81,34 @@ impl TryFrom<String> for RateForm {
     fn try_from(text: String) -> Result<Self, String> {
         rate(&text).map(Self).ok_or_else(|| format!("found {text:?}, allowed is {RATE_ALLOWED}"))
     }
+}
+
+/// A share such as `80%` or `0.5%`, to the ten-thousandth of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Percent(pub(crate) Share);
+
+impl TryFrom<String> for Percent {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        percent(&text).map(Self).ok_or_else(|| {
+            format!(
+                "found {text:?}, allowed is \"0%\" to \"100%\" with at most four decimals, such as \"80%\" or \"0.5%\""
+            )
+        })
+    }
+}
+
+fn percent(text: &str) -> Option<Share> {
+    let number = text.strip_suffix('%')?;
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    if decimals.is_empty() || decimals.len() > 4 {
+        return None;
+    }
+    let decimals = self::whole(&format!("{decimals:0<4}"))?;
+    let ppm = self::whole(whole)?.checked_mul(10_000)?.checked_add(decimals)?;
+    Share::from_ppm(u32::try_from(ppm).ok()?)
 }
 
 /// A number in any span such as `10/m` or `2/3s`: not reduced, 10 in 10 s is another thing than 1

@@ -1,0 +1,143 @@
+//! How the limiters that hold places answer. A request takes one place, whatever it costs.
+
+use tidegate_core::lease::{Held, concurrency, connections};
+use tidegate_core::shed::fleet;
+use tidegate_core::shed::fleet::Priority;
+use tidegate_core::shed::utilization::Class;
+use tidegate_core::{Decision, InvalidState, Micros, Timestamp};
+
+use super::limiter::{Answer, Limiter};
+use crate::request::{Operation, Request};
+
+impl Limiter for concurrency::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Some(self.acquire(&mut self.state(words).ok()?, now, request.id, request.places()))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        let state = self.state(words).ok()?;
+        if request.cost > 0 && self.holds(&state, now, request.id) {
+            return Some(self.peek(&state, now, 0).map(|looked| renewed(looked, self.period())));
+        }
+        Some(self.peek(&state, now, request.places()))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        Some(self.advance(&mut self.state(words).ok()?, now))
+    }
+    fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
+        let mut state = self.state(words).ok()?;
+        match *operation {
+            Operation::Heartbeat(id) => Some(self.heartbeat(&mut state, now, id)),
+            Operation::Release(id) => Some(self.release(&mut state, now, id)),
+            _ => None,
+        }
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}
+
+impl Limiter for connections::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Some(self.open(&mut self.state(words).ok()?, now, request.id, request.places()))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Some(self.peek(&self.state(words).ok()?, now, request.id, request.places()))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        Some(self.advance(&mut self.state(words).ok()?, now))
+    }
+    fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
+        let mut state = self.state(words).ok()?;
+        match *operation {
+            Operation::Heartbeat(owner) => Some(self.refresh(&mut state, now, owner)),
+            Operation::Release(owner) => Some(self.close(&mut state, now, owner, 1)),
+            Operation::Count(owner, count) => {
+                let recorded = self.report(&mut state, now, owner, count);
+                Some(recorded.map_or(Held::Unknown, |_| Held::Live { cost: count }))
+            }
+            _ => None,
+        }
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}
+
+impl Limiter for fleet::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        let (mut state, priority) = (self.state(words).ok()?, priority(request.class));
+        Some(self.acquire(&mut state, now, priority, request.id, request.places()))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        let (state, priority) = (self.state(words).ok()?, priority(request.class));
+        if request.cost > 0 && priority == Priority::Low && self.holds(&state, now, request.id) {
+            let looked = self.peek(&state, now, priority, 0);
+            return Some(looked.map(|looked| renewed(looked, self.period())));
+        }
+        Some(self.peek(&state, now, priority, request.places()))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        Some(self.advance(&mut self.state(words).ok()?, now))
+    }
+    fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
+        let mut state = self.state(words).ok()?;
+        match *operation {
+            Operation::Heartbeat(id) => Some(self.heartbeat(&mut state, now, id)),
+            Operation::Release(id) => Some(self.release(&mut state, now, id)),
+            _ => None,
+        }
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}
+
+/// Who is of the most important class is never refused.
+const fn priority(class: Class) -> Priority {
+    if class.0 == Class::CRITICAL.0 { Priority::High } else { Priority::Low }
+}
+
+/// To acquire a live lease again is a heartbeat.
+fn renewed(looked: Decision, period: Micros) -> Decision {
+    let (limit, remaining) = (looked.limit(), looked.remaining());
+    Decision::Allow { limit, remaining, reset_after: period }
+}
