@@ -116,15 +116,20 @@ async fn read_body(body: Body) -> Option<Vec<u8>> {
     (length <= MAX_BODY_BYTES).then_some(bytes)
 }
 
+/// A random number that nobody can guess: it may become the name of a lease.
+fn chance() -> Option<u64> {
+    getrandom::u64().ok()
+}
+
 impl Service {
     async fn answer(&self, peer: SocketAddr, request: Request) -> http::Response {
         let (parts, body) = request.into_parts();
         let plan = match self.step(peer, &parts) {
             Step::Answer(response) => return response,
             Step::Decide(plan) => plan,
-            Step::ReadBody => {
+            Step::ReadBody(call) => {
                 let Some(body) = read_body(body).await else { return http::body_too_large() };
-                match http::read(&self.policies, &body) {
+                match http::read(&self.policies, &call, &body, &mut chance) {
                     Ok(plan) => plan,
                     Err(response) => return response,
                 }
@@ -150,15 +155,15 @@ impl Service {
             header: &header,
             client_ip: Some(&client_ip),
         };
-        http::step(&self.policies, &self.access, &head)
+        http::step(&self.policies, &self.access, &head, &mut chance)
     }
 
     /// All at once: a store keeps the order of the checks on one key.
     async fn decide(&self, plan: &Plan) -> Vec<Outcome> {
         let now = clock::now(); // one for the whole request
         join_all(plan.checks.iter().map(async |check| {
-            let Check { policy, key, cost, .. } = check; // a caller's time is not honoured
-            match self.store.operate(&self.policies, *policy, key, now, *cost).await {
+            let Check { policy, key, operation, .. } = check; // a caller's time is not honoured
+            match self.store.operate(&self.policies, *policy, key, now, *operation).await {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(error) => Outcome::Unavailable(error.to_string()),
             }

@@ -58,7 +58,7 @@ fn honours_caller_time(env: &Env) -> bool {
 fn question(check: &Check, honour_time: bool) -> Question {
     Question {
         key: check.key.clone(),
-        cost: check.cost,
+        operation: (if honour_time { check.with_its_draw() } else { check.operation }).to_words(),
         now_us: check.now.filter(|_| honour_time).map(|now| now.0),
     }
 }

@@ -21,9 +21,9 @@ async fn respond(policies: &Policies, request: &mut Request, env: &Env) -> Resul
     let plan = match step(policies, request, env)? {
         Step::Answer(response) => return Ok(response),
         Step::Decide(plan) => plan,
-        Step::ReadBody => {
+        Step::ReadBody(call) => {
             let Some(body) = read_body(request).await? else { return Ok(http::body_too_large()) };
-            match http::read(policies, &body) {
+            match http::read(policies, &call, &body, &mut chance) {
                 Ok(plan) => plan,
                 Err(response) => return Ok(response),
             }
@@ -43,7 +43,7 @@ fn step(policies: &Policies, request: &Request, env: &Env) -> Result<Step> {
     let client_ip = header("cf-connecting-ip"); // Cloudflare sets it, whatever the client sent
     let head =
         Head { method: &method, path, query, header: &header, client_ip: client_ip.as_deref() };
-    Ok(http::step(policies, &Access::new(policies, token), &head))
+    Ok(http::step(policies, &Access::new(policies, token), &head, &mut chance))
 }
 
 /// The runtime has parsed and normalized the URL already: cutting it up needs no second parser,
@@ -86,4 +86,9 @@ fn send(answer: http::Response) -> Result<Response> {
         headers.set(name, value)?;
     }
     Ok(response)
+}
+
+/// A random number that nobody can guess: it may become the name of a lease.
+fn chance() -> Option<u64> {
+    getrandom::u64().ok()
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_gate::http::VerdictForm;
-use tidegate_gate::{Limits, Micros, Part, Policy, Request, Rule, Timestamp, Verdict, blob};
+use tidegate_gate::{Limits, Micros, Operation, Part, Policy, Rule, Timestamp, Verdict, blob};
 use worker::{
     Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, console_error,
     durable_object,
@@ -25,11 +25,12 @@ pub(crate) struct Ask {
     pub(crate) questions: Vec<Question>,
 }
 
-/// One check; its cost and key have been validated.
+/// One check; its key and what is asked have been validated.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Question {
     pub(crate) key: String,
-    pub(crate) cost: u64,
+    /// [`Operation::to_words`]
+    pub(crate) operation: Vec<u64>,
     /// Instead of the object's own time. The Worker passes it on in a test environment alone.
     pub(crate) now_us: Option<u64>,
 }
@@ -120,6 +121,7 @@ impl Keys {
         question: &Question,
         now: Timestamp,
     ) -> std::result::Result<(VerdictForm, Option<Micros>), String> {
+        let operation = Operation::from_words(&question.operation).ok_or("no such operation")?;
         let (limits, key) = match policy.rule(&question.key) {
             Rule::Listed(decision) => {
                 return Ok((VerdictForm::from(&Verdict::listed(now, decision)), None));
@@ -128,17 +130,17 @@ impl Keys {
         };
         let name = |part: &Part| blob::name(policy, part, &key);
         let mut words = self.gather(limits, &name)?;
-        let verdict = limits
-            .decide_and_explain(&mut words, now, &Request::of(question.cost))
-            .map_err(|error| error.to_string())?;
-        let grant = verdict.decision.is_allowed() && question.cost > 0;
+        let verdict =
+            limits.operate(&mut words, now, &operation).map_err(|error| error.to_string())?;
+        let changed = !operation.is_peek();
+        let grant = verdict.decision.is_allowed() && changed;
         let mut idle_after = None;
         let mut cache = self.words.borrow_mut();
         for (part, words) in limits.split(&words) {
             let name = name(part);
             // a refusal that a limit remembers must survive a restart like a grant
             let remembered = part.limits().iter().any(|each| each.limit.remembers_refusals());
-            if grant || (remembered && question.cost > 0) {
+            if grant || (remembered && changed) {
                 let time_to_live = part.time_to_live(words, now);
                 let written = self.write(&name, &blob::encode(part, words), now, time_to_live);
                 if let Err(error) = written {

@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 
 use tidegate_core::lease::Held;
 use tidegate_core::shed::Probability;
+use tidegate_core::shed::suppression::Report;
 use tidegate_core::window::Refund;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::Limit;
 use crate::limits::Limits;
-use crate::request::{Operation, Request, Settlement};
+use crate::request::{Offered, Operation, Request, Settlement};
 
 /// A decision and what each limit of the policy says, in the policy's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,9 +96,11 @@ impl Limits {
                 self.settle(words, now, settlement);
                 self.decide_and_explain(words, now, &Request::of(0))
             }
-            Operation::Report(report) => {
+            Operation::Report(Offered { at, admitted, suppressed }) => {
+                let (admitted, suppressed) = (*admitted, *suppressed);
+                let report = Report { offered_at: at.unwrap_or(now), admitted, suppressed };
                 for (limit, words) in split_mut(self, words) {
-                    limit.report(words, now, *report);
+                    limit.report(words, now, report);
                 }
                 self.decide_and_explain(words, now, &Request::of(0))
             }

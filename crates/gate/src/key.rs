@@ -7,11 +7,25 @@ use core::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tidegate_core::lease::Id;
 
 use crate::policy::Whole;
 
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
+
+/// The longest name of a lease, in bytes.
+pub const MAX_LEASE_BYTES: usize = 128;
+
+/// What a lease is known by where it is kept: the first half of the SHA-256 of its name. Nobody can
+/// make two names that are known by the same.
+#[must_use]
+pub fn lease_id(name: &str) -> Id {
+    let digest = Sha256::digest(name.as_bytes());
+    let (words, _) = digest.as_chunks();
+    Id([0, 1].map(|place| words.get(place).map_or(0, |word| u64::from_be_bytes(*word))))
+}
 
 /// A key that cannot be counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

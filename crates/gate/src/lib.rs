@@ -28,12 +28,18 @@ mod request;
 mod table;
 
 pub use decide::Verdict;
-pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, Pattern, check_key};
-pub use limit::Limit;
+pub use key::{
+    Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key, lease_id,
+};
+pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
-pub use request::{Operation, Request, Settlement};
+pub use request::{Offered, Operation, Request, Settlement};
 pub use table::{KeyHasher, Table, TableError};
+pub use tidegate_core::lease::{Held, Id};
+pub use tidegate_core::shed::suppression::Estimator;
+pub use tidegate_core::shed::utilization::Class;
+pub use tidegate_core::shed::{Draw, Probability, Share};
 pub use tidegate_core::window::log::Denied;
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,

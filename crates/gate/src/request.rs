@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
-use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 
@@ -23,7 +22,7 @@ pub enum Operation {
     /// This lease is given back, or one connection of this owner is closed.
     Release(Id),
     /// So much was offered, by who decides with the factor that this is answered with.
-    Report(Report),
+    Report(Offered),
 }
 
 /// What a request brings for its limits to decide on. Each limit reads what it needs.
@@ -54,6 +53,17 @@ pub struct Settlement {
     pub actual: u64,
 }
 
+/// What a reporter has seen of one part of 6 s since its last report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// Any time in that part; left out, it is the one in progress.
+    pub at: Option<Timestamp>,
+    /// Units that passed.
+    pub admitted: u64,
+    /// Units that would have passed without suppression.
+    pub suppressed: u64,
+}
+
 /// In words: no signal.
 const NO_SIGNAL: u64 = u64::MAX;
 
@@ -78,8 +88,11 @@ impl Operation {
             Self::Heartbeat(Id([high, low])) => [3, high, low].into(),
             Self::Count(Id([high, low]), count) => [4, high, low, count].into(),
             Self::Release(Id([high, low])) => [5, high, low].into(),
-            Self::Report(Report { offered_at, admitted, suppressed }) => {
-                [6, offered_at.0, admitted, suppressed].into()
+            Self::Report(Offered { at: Some(at), admitted, suppressed }) => {
+                [6, admitted, suppressed, at.0].into()
+            }
+            Self::Report(Offered { at: None, admitted, suppressed }) => {
+                [6, admitted, suppressed].into()
             }
         }
     }
@@ -105,9 +118,9 @@ impl Operation {
             [3, high, low] => Self::Heartbeat(Id([high, low])),
             [4, high, low, count] => Self::Count(Id([high, low]), count),
             [5, high, low] => Self::Release(Id([high, low])),
-            [6, offered_at, admitted, suppressed] => {
-                let offered_at = Timestamp(offered_at);
-                Self::Report(Report { offered_at, admitted, suppressed })
+            [6, admitted, suppressed, ref at @ ..] if at.len() <= 1 => {
+                let at = at.first().copied().map(Timestamp);
+                Self::Report(Offered { at, admitted, suppressed })
             }
             _ => return None,
         })

@@ -8,14 +8,17 @@
 //! 2. write a key's state, all zero if it was never seen, and call [`tidegate_decide`]: the answer,
 //!    with the new state in the buffer, and behind it limit, remaining, retry after and reset
 //!    after (spans in µs).
+//!
+//! Whatever else can be asked of a key goes through [`tidegate_operate`].
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_gate::{Decision, Limits, Policy, Request, Timestamp};
+use tidegate_gate::{Decision, Limits, Operation, Policy, Probability, Request, Timestamp};
 
-/// How many words the buffer has: 16 limits with the largest states need fewer.
-const WORDS: usize = 4_096;
+/// How many words the buffer has: room for the largest state of one limit, and for one of each
+/// other.
+const WORDS: usize = 65_536;
 /// The most policies that are remembered.
 const MAX_POLICIES: usize = 1_024;
 
@@ -36,7 +39,7 @@ thread_local! {
     static POLICIES: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the buffer is: 4,096 words, little endian.
+/// Where the buffer is: 65,536 words, little endian.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_buffer() -> *const AtomicU64 {
     BUFFER.as_ptr()
@@ -62,6 +65,16 @@ pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
     with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
 }
 
+/// Does what is asked in the so many words behind the state in the buffer (`Operation::to_words`).
+/// Answers as [`tidegate_decide`], and behind the four numbers leaves two more: whether the lease it
+/// is about was live (0, 1, or 2 if it is about none), and the fraction to refuse in units of 2^-32
+/// (`u64::MAX` if there is none).
+#[unsafe(no_mangle)]
+pub extern "C" fn tidegate_operate(policy: i32, now_us: u64, words: u32) -> i32 {
+    with_policy(policy, |limits| operate(limits, Timestamp(now_us), usize::try_from(words).ok()?))
+        .unwrap_or(INVALID)
+}
+
 fn policy(words: u32) -> Option<i32> {
     let parameters = read(usize::try_from(words).ok()?)?;
     let limits = Policy::of_parameters(&parameters).ok()?.limits().clone();
@@ -75,26 +88,49 @@ fn policy(words: u32) -> Option<i32> {
 }
 
 fn decide(limits: &Limits, now: Timestamp, cost: u64) -> Option<i32> {
-    let mut words = read(limits.words())?;
-    for (part, words) in limits.split(&words) {
-        part.accepts(words).ok()?;
-    }
+    let mut words = state(limits)?;
     let Ok(decision) = limits.decide(&mut words, now, &Request::of(cost)) else {
         return Some(COST_EXCEEDS_CAPACITY);
     };
-    words.extend([
-        decision.limit(),
-        decision.remaining(),
-        decision.retry_after().0,
-        decision.reset_after().0,
-    ]);
+    words.extend(numbers(&decision));
+    write(&words);
+    Some(told(&decision))
+}
+
+fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
+    let mut words = state(limits)?;
+    let all = read(words.len().checked_add(length)?)?;
+    let operation = Operation::from_words(all.get(words.len()..)?)?;
+    let Ok(verdict) = limits.operate(&mut words, now, &operation) else {
+        return Some(COST_EXCEEDS_CAPACITY);
+    };
+    words.extend(numbers(&verdict.decision));
+    words.push(verdict.live.map_or(2, u64::from));
+    words.push(verdict.factor.map_or(u64::MAX, Probability::units));
+    write(&words);
+    Some(told(&verdict.decision))
+}
+
+/// The state in the buffer, if it can be one of these limits.
+fn state(limits: &Limits) -> Option<Vec<u64>> {
+    let words = read(limits.words())?;
+    let accepted = limits.split(&words).all(|(part, words)| part.accepts(words).is_ok());
+    accepted.then_some(words)
+}
+
+fn numbers(decision: &Decision) -> [u64; 4] {
+    let (retry_after, reset_after) = (decision.retry_after().0, decision.reset_after().0);
+    [decision.limit(), decision.remaining(), retry_after, reset_after]
+}
+
+const fn told(decision: &Decision) -> i32 {
+    if decision.is_allowed() { ALLOWED } else { DENIED }
+}
+
+fn write(words: &[u64]) {
     for (slot, word) in BUFFER.iter().zip(words) {
-        slot.store(word, Ordering::Relaxed);
+        slot.store(*word, Ordering::Relaxed);
     }
-    Some(match decision {
-        Decision::Allow { .. } => ALLOWED,
-        Decision::Deny { .. } => DENIED,
-    })
 }
 
 fn with_policy(handle: i32, of: impl FnOnce(&Limits) -> Option<i32>) -> Option<i32> {
@@ -109,12 +145,6 @@ fn read(words: usize) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn write(words: &[u64]) {
-        for (slot, word) in BUFFER.iter().zip(words) {
-            slot.store(*word, Ordering::Relaxed);
-        }
-    }
 
     /// One test: the buffer is shared by all threads.
     #[test]
@@ -131,12 +161,17 @@ mod tests {
         assert_eq!(tidegate_decide(policy, 7, 3), COST_EXCEEDS_CAPACITY);
         write(&[4_000_001, 7]);
         assert_eq!(tidegate_decide(policy, 7, 1), INVALID, "more than the deepest debt");
+        let settle = Operation::from_words(&[2, 7, 2, 1]).unwrap();
+        write(&[&[2_000_000, 7], &settle.to_words()[..]].concat());
+        assert_eq!(tidegate_operate(policy, 7, 4), ALLOWED);
+        assert_eq!(read(8), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 2, u64::MAX]));
+        assert_eq!(tidegate_operate(policy, 7, 3), INVALID, "no such operation");
         for handle in [-1, 1, i32::MAX] {
             assert_eq!(tidegate_decide(handle, 7, 1), INVALID);
             assert_eq!(tidegate_words(handle), INVALID);
         }
         write(&two_at_three_per_second.repeat(17));
-        for words in [0, 5, 7, 6 * 17, 4_097, u32::MAX] {
+        for words in [0, 5, 7, 6 * 17, 65_537, u32::MAX] {
             assert_eq!(tidegate_policy(words), INVALID, "{words}");
         }
         assert_eq!(tidegate_policy(6 * 16), 1);

@@ -1,62 +1,14 @@
-//! JSON in and out.
+//! JSON out.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::shed::Probability;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use super::problem::Problem;
-use super::{Answer, Form, MAX_CHECKS, Outcome, Response};
+use super::{Answer, Outcome};
 use crate::decide::Verdict;
-use crate::policy::Whole;
-
-/// One check as a request writes it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CheckForm {
-    pub(super) policy: String,
-    pub(super) key: String,
-    pub(super) cost: Option<Whole<0>>,
-    pub(super) now_us: Option<Whole<0>>,
-}
-
-/// A single check or a batch. Not an untagged enum: its error would say only that neither fits.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BodyForm {
-    policy: Option<String>,
-    key: Option<String>,
-    cost: Option<Whole<0>>,
-    now_us: Option<Whole<0>>,
-    checks: Option<Vec<CheckForm>>,
-}
-
-pub(super) fn checks(body: &[u8]) -> Result<(Form, Vec<CheckForm>), Response> {
-    let invalid = |detail: String| Problem::InvalidRequest.response(detail);
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let form: BodyForm = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let (path, error) = (error.path().to_string(), error.into_inner());
-        invalid(if path == "." { error.to_string() } else { alloc::format!("{path}: {error}") })
-    })?;
-    json.end().map_err(|error| invalid(error.to_string()))?;
-    match form {
-        BodyForm { policy: None, key: None, cost: None, now_us: None, checks: Some(checks) } => {
-            if checks.is_empty() || checks.len() > MAX_CHECKS {
-                let found = checks.len();
-                return Err(invalid(alloc::format!(
-                    "checks: found {found}, allowed are 1 to {MAX_CHECKS}"
-                )));
-            }
-            Ok((Form::Batch, checks))
-        }
-        BodyForm { policy: Some(policy), key: Some(key), cost, now_us, checks: None } => {
-            Ok((Form::Single, [CheckForm { policy, key, cost, now_us }].into()))
-        }
-        _ => Err(invalid("allowed are `policy`, `key` and `cost`, or `checks` alone".to_string())),
-    }
-}
 
 /// A decision in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +86,15 @@ enum AnswerForm<'a> {
         #[serde(flatten)]
         decision: DecisionForm,
         at_us: u64,
+        /// The lease that it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lease: Option<&'a str>,
+        /// Whether that lease was live when it was renewed or released.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        live: Option<bool>,
+        /// The fraction to refuse, in units of 2^-32.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        factor: Option<u64>,
         /// In shadow mode: what `allowed` would be without it.
         #[serde(skip_serializing_if = "Option::is_none")]
         would_allow: Option<bool>,
@@ -165,6 +126,9 @@ impl<'a> From<&Answer<'a>> for AnswerForm<'a> {
                     policy,
                     decision,
                     at_us: verdict.at.0,
+                    lease: answer.lease,
+                    live: verdict.live,
+                    factor: verdict.factor.map(Probability::units),
                     would_allow: answer.policy.is_shadow().then(|| verdict.decision.is_allowed()),
                     limits: limits
                         .map(|(limit, &decision)| LimitAnswer {

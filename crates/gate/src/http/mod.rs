@@ -8,21 +8,25 @@
 //! 4. [`Plan::respond`] turns the outcomes into the response.
 
 mod access;
+mod call;
 mod forms;
 mod headers;
 mod problem;
+mod query;
 #[cfg(test)]
 mod tests;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_core::{MAX_QUANTITY, Timestamp};
+use tidegate_core::Timestamp;
+use tidegate_core::shed::Draw;
 
 use crate::decide::Verdict;
 use crate::key::check_key;
 use crate::limits::Limits;
-use crate::policy::{Cost, OnError, Policies, Policy};
+use crate::policy::{OnError, Policies, Policy};
+use crate::request::{Operation, Request};
 pub use access::Access;
 pub use forms::{DecisionForm, VerdictForm};
 use problem::{Problem, answer_json};
@@ -34,6 +38,9 @@ pub const MAX_BODY_BYTES: usize = 262_144;
 pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
+
+/// Draws a random number that nobody can guess, or fails to.
+pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
 
 /// A request without its body.
 #[derive(Clone, Copy)]
@@ -68,9 +75,24 @@ pub enum Step {
     /// Send this.
     Answer(Response),
     /// Read at most [`MAX_BODY_BYTES`] of body and call [`read`].
-    ReadBody,
+    ReadBody(Call),
     /// Decide these.
     Decide(Plan),
+}
+
+/// What a body is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Decide, once or in a batch; with leases acquire.
+    Check,
+    /// Acquire a lease.
+    Acquire,
+    /// Renew this lease.
+    Renew(String),
+    /// Settle what was granted on an estimate.
+    Settle,
+    /// Count what a reporter has seen.
+    Report,
 }
 
 /// Checks to be decided, and how their outcomes are answered.
@@ -88,10 +110,28 @@ pub struct Check {
     pub policy: usize,
     /// What it is counted by.
     pub key: String,
-    /// What it costs, at most [`Limits::most_at_once`](crate::Limits::most_at_once).
-    pub cost: u64,
+    /// What is asked. A request costs at most
+    /// [`Limits::most_at_once`](crate::Limits::most_at_once).
+    pub operation: Operation,
+    /// The lease that it is about, as the caller or chance named it.
+    pub lease: Option<String>,
     /// The time that the caller gave. Only a test environment honours it.
     pub now: Option<Timestamp>,
+    /// The draw that the caller gave. Only a test environment honours it.
+    pub draw: Option<Draw>,
+}
+
+impl Check {
+    /// What is asked, with the draw that the caller gave.
+    #[must_use]
+    pub fn with_its_draw(&self) -> Operation {
+        match (self.operation, self.draw) {
+            (Operation::Decide(request), Some(draw)) => {
+                Operation::Decide(Request { draw, ..request })
+            }
+            (operation, _) => operation,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +150,15 @@ pub enum Outcome {
     Unavailable(String),
 }
 
-/// The first step: routing, access, and everything about a request that has no body.
+/// The first step: routing, access, and everything about a request that has no body. `chance` draws
+/// random numbers.
 #[must_use]
-pub fn step(policies: &Policies, access: &Access, head: &Head<'_>) -> Step {
+pub fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chance<'_>) -> Step {
+    let lease = head.path.strip_prefix("/v1/leases/").filter(|id| !id.is_empty());
     let allowed: &[&str] = match head.path {
         "/healthz" | "/v1/gate" => &["GET", "HEAD"],
-        "/v1/check" => &["POST"],
+        "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/report" => &["POST"],
+        _ if lease.is_some() => &["PUT", "DELETE"],
         _ => return Step::Answer(Problem::NotFound.response(head.path.to_string())),
     };
     if !allowed.contains(&head.method) {
@@ -130,13 +173,16 @@ pub fn step(policies: &Policies, access: &Access, head: &Head<'_>) -> Step {
     if let Err(refusal) = access.check((head.header)("authorization").as_deref()) {
         return Step::Answer(refusal);
     }
-    if head.path == "/v1/check" {
-        return Step::ReadBody;
-    }
-    match plan_gate(policies, head) {
-        Ok(plan) => Step::Decide(plan),
-        Err(problem) => Step::Answer(problem),
-    }
+    let planned = match (head.path, lease) {
+        ("/v1/check", _) => return Step::ReadBody(Call::Check),
+        ("/v1/leases", _) => return Step::ReadBody(Call::Acquire),
+        ("/v1/settle", _) => return Step::ReadBody(Call::Settle),
+        ("/v1/report", _) => return Step::ReadBody(Call::Report),
+        (_, Some(id)) if head.method == "PUT" => return Step::ReadBody(Call::Renew(id.into())),
+        (_, Some(id)) => query::release(policies, head, id),
+        _ => query::gate(policies, head, chance),
+    };
+    planned.map_or_else(Step::Answer, Step::Decide)
 }
 
 /// The response to a body of more than [`MAX_BODY_BYTES`].
@@ -151,77 +197,21 @@ pub fn internal_error(detail: String) -> Response {
     Problem::Internal.response(detail)
 }
 
-/// The body of `POST /v1/check`.
+/// A body. `chance` draws random numbers.
 ///
 /// # Errors
 /// The response to what is no valid request; nothing is to be decided then.
-pub fn read(policies: &Policies, body: &[u8]) -> Result<Plan, Response> {
+pub fn read(
+    policies: &Policies,
+    call: &Call,
+    body: &[u8],
+    chance: Chance<'_>,
+) -> Result<Plan, Response> {
     if body.len() > MAX_BODY_BYTES {
         return Err(body_too_large());
     }
-    let (form, requests) = forms::checks(body)?;
-    let mut checks = Vec::with_capacity(requests.len());
-    for (place, request) in requests.into_iter().enumerate() {
-        let at = || match form {
-            Form::Batch => alloc::format!("checks[{place}]: "),
-            Form::Single | Form::Gate => String::new(),
-        };
-        let (index, policy) = find(policies, &request.policy, &at)?;
-        let cost = request.cost.map_or(default_cost(policy), |cost| cost.0);
-        let now = request.now_us.map(|now| Timestamp(now.0));
-        checks.push(validated(policy, Check { policy: index, key: request.key, cost, now }, &at)?);
-    }
+    let (form, checks) = call::checks(policies, call, body, chance)?;
     Ok(Plan { checks, form })
-}
-
-fn plan_gate(policies: &Policies, head: &Head<'_>) -> Result<Plan, Response> {
-    let (mut name, mut key, mut cost) = (None, None, None);
-    for (field, value) in form_urlencoded::parse(head.query.as_bytes()) {
-        let slot = match &*field {
-            "policy" => &mut name,
-            "key" => &mut key,
-            "cost" => &mut cost,
-            _ => {
-                let allowed = "allowed are `policy`, `key` and `cost`";
-                let detail = alloc::format!("found the query field `{field}`, {allowed}");
-                return Err(Problem::InvalidRequest.response(detail));
-            }
-        };
-        if value.contains(char::REPLACEMENT_CHARACTER) {
-            // different bytes would be decoded alike, and counted as one key
-            let detail = alloc::format!("the query field `{field}` is not UTF-8");
-            return Err(Problem::InvalidRequest.response(detail));
-        }
-        if slot.replace(value.into_owned()).is_some() {
-            let detail = alloc::format!("the query has two fields `{field}`");
-            return Err(Problem::InvalidRequest.response(detail));
-        }
-    }
-    let missing = |detail: &str| Problem::InvalidRequest.response(detail.to_string());
-    let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
-    let at = String::new;
-    let (index, policy) = find(policies, &name, &at)?;
-    let key = key
-        .or_else(|| {
-            policy
-                .key_sources()
-                .iter()
-                .find_map(|source| source.key_of(head.header, head.client_ip))
-        })
-        .ok_or_else(|| {
-            missing("the query has no field `key`, nor the request what the policy counts by")
-        })?;
-    let cost = match (cost, policy.cost()) {
-        (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
-        (None, Cost::Fixed(cost)) => *cost,
-        (None, Cost::Header { name, default }) => match (head.header)(name) {
-            // not 0: clients can often set a header, and a peek always passes
-            Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
-            None => *default,
-        },
-    };
-    let check = validated(policy, Check { policy: index, key, cost, now: None }, &at)?;
-    Ok(Plan { checks: [check].into(), form: Form::Gate })
 }
 
 fn find<'a>(
@@ -237,31 +227,19 @@ fn find<'a>(
     })
 }
 
+/// The key and the cost are within bounds.
 fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<Check, Response> {
     if let Err(error) = check_key(&check.key) {
         return Err(Problem::InvalidKey.response(alloc::format!("{}{error}", at())));
     }
-    let most = policy.limits_for(&check.key).most_at_once();
-    if check.cost > most {
-        let error = tidegate_core::CostExceedsCapacity { cost: check.cost, capacity: most };
+    let capacity = policy.limits_for(&check.key).most_at_once();
+    if let Operation::Decide(Request { cost, .. }) = check.operation
+        && cost > capacity
+    {
+        let error = tidegate_core::CostExceedsCapacity { cost, capacity };
         return Err(Problem::CostExceedsCapacity.response(alloc::format!("{}{error}", at())));
     }
     Ok(check)
-}
-
-fn default_cost(policy: &Policy) -> u64 {
-    match policy.cost() {
-        Cost::Fixed(cost) | Cost::Header { default: cost, .. } => *cost,
-    }
-}
-
-fn whole(what: &str, text: &str, least: u64) -> Result<u64, Response> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = if digits { text.parse().ok() } else { None };
-    number.filter(|number| (least..=MAX_QUANTITY).contains(number)).ok_or_else(|| {
-        let allowed = alloc::format!("allowed is a whole number from {least} to {MAX_QUANTITY}");
-        Problem::InvalidRequest.response(alloc::format!("{what}: found {text:?}, {allowed}"))
-    })
 }
 
 impl Plan {
@@ -271,7 +249,8 @@ impl Plan {
         let mut answers = Vec::with_capacity(outcomes.len());
         for (check, outcome) in self.checks.iter().zip(outcomes) {
             let Some(policy) = policies.all().get(check.policy) else { continue };
-            answers.push(Answer { policy, limits: policy.limits_for(&check.key), outcome });
+            let (limits, lease) = (policy.limits_for(&check.key), check.lease.as_deref());
+            answers.push(Answer { policy, limits, lease, outcome });
         }
         if answers.len() != self.checks.len() {
             return internal_error("not every check was decided".to_string());
@@ -296,6 +275,7 @@ struct Answer<'a> {
     policy: &'a Policy,
     /// Those that hold for its key.
     limits: &'a Limits,
+    lease: Option<&'a str>,
     outcome: &'a Outcome,
 }
 

@@ -3,8 +3,9 @@ use std::vec::Vec;
 
 use tidegate_core::Timestamp;
 
-use super::{Access, Form, Head, MAX_BODY_BYTES, Outcome, Plan, Response, Step, read, step};
+use super::{Access, Call, Form, Head, MAX_BODY_BYTES, Outcome, Plan, Response, Step, read, step};
 use crate::policy::Policies;
+use crate::request::Operation;
 use crate::table::{KeyHasher, Table};
 
 const POLICIES: &str = r#"
@@ -25,6 +26,10 @@ fn policies() -> Policies {
     Policies::parse(POLICIES).unwrap()
 }
 
+fn read_check(policies: &Policies, body: &[u8]) -> Result<Plan, Response> {
+    read(policies, &Call::Check, body, &mut || Some(7))
+}
+
 fn token() -> Access {
     Access::Token("secret".into())
 }
@@ -35,7 +40,7 @@ fn send(method: &str, target: &str, headers: &[(&str, &str)]) -> Step {
         headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
     };
     let head = Head { method, path, query, header: &header, client_ip: Some("192.0.2.7") };
-    step(&policies(), &token(), &head)
+    step(&policies(), &token(), &head, &mut || Some(7))
 }
 
 fn answer(step: Step) -> Response {
@@ -93,7 +98,7 @@ fn what_is_not_there_is_said_to_be_not_there() {
 
 #[track_caller]
 fn refused(body: impl AsRef<[u8]>, status: u16, r#type: &str, detail: &str) {
-    let response = read(&policies(), body.as_ref()).expect_err(detail);
+    let response = read_check(&policies(), body.as_ref()).expect_err(detail);
     let problem: serde_json::Value = serde_json::from_str(&response.body).unwrap();
     assert_eq!((response.status, problem["status"].as_u64()), (status, Some(status.into())));
     assert_eq!(header(&response, "content-type"), Some("application/problem+json"));
@@ -109,7 +114,7 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     refused("no json", 400, invalid, "line 1 column");
     refused([0xff, 0xfe], 400, invalid, "line 1 column");
     refused("[]", 400, invalid, "");
-    refused("{}", 400, invalid, "allowed are `policy`, `key` and `cost`, or `checks` alone");
+    refused("{}", 400, invalid, "or `checks` alone");
     refused("{\"policy\":\"api\"}", 400, invalid, "allowed are");
     refused(body(",\"colour\":1"), 400, invalid, "unknown field `colour`, expected one of");
     refused(body("} {"), 400, invalid, "trailing characters");
@@ -135,7 +140,7 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     let key = |key: &str| std::format!("{{\"policy\":\"api\",\"key\":\"{key}\"}}");
     refused(key(""), 400, "urn:tidegate:invalid-key", "found 0 bytes, allowed are 1 to 512");
     refused(key(&"k".repeat(10_240)), 400, "urn:tidegate:invalid-key", "found 10240 bytes");
-    assert!(read(&policies(), key(&"k".repeat(512)).as_bytes()).is_ok());
+    assert!(read_check(&policies(), key(&"k".repeat(512)).as_bytes()).is_ok());
     refused(" ".repeat(MAX_BODY_BYTES + 1), 413, "urn:tidegate:body-too-large", "262144 bytes");
     refused("{\"checks\":[]}", 400, invalid, "found 0, allowed are 1 to 1000");
     refused("[".repeat(200_000), 400, invalid, "");
@@ -174,7 +179,8 @@ fn bad_gate_queries_get_one_too() {
 fn a_gate_finds_its_key_and_cost_in_the_request() {
     let plan = |target: &str, headers: &[(&str, &str)]| {
         let Step::Decide(plan) = send("GET", target, headers) else { panic!() };
-        (plan.checks[0].key.clone(), plan.checks[0].cost)
+        let Operation::Decide(request) = plan.checks[0].operation else { panic!() };
+        (plan.checks[0].key.clone(), request.cost)
     };
     let api = "/v1/gate?policy=api";
     assert_eq!(plan(api, &[TOKEN]), ("ip:192.0.2.7".to_string(), 1));
@@ -191,7 +197,7 @@ fn decide(plan: &Plan, table: &mut Table) -> Response {
         .map(|check| {
             let policy = &policies.all()[check.policy];
             let now = check.now.unwrap_or(Timestamp(600_000_000));
-            let verdict = table.operate(policy, &check.key, now, check.cost);
+            let verdict = table.operate(policy, &check.key, now, check.operation);
             Outcome::Decided(verdict.unwrap())
         })
         .collect();
@@ -202,7 +208,7 @@ fn decide(plan: &Plan, table: &mut Table) -> Response {
 fn a_check_answers_with_every_limit_and_the_fields_of_the_draft() {
     let mut table = Table::new(10, KeyHasher::new(0));
     let body = r#"{"policy":"api","key":"k","cost":3}"#;
-    let plan = read(&policies(), body.as_bytes()).unwrap();
+    let plan = read_check(&policies(), body.as_bytes()).unwrap();
     let response = decide(&plan, &mut table);
     assert_eq!(response.status, 200);
     assert_eq!(
@@ -238,7 +244,7 @@ fn a_check_answers_with_every_limit_and_the_fields_of_the_draft() {
 fn a_batch_is_answered_in_its_order() {
     let one = r#"{"policy":"open","key":"k","cost":3,"now_us":7}"#;
     let body = std::format!("{{\"checks\":[{one},{one}]}}");
-    let plan = read(&policies(), body.as_bytes()).unwrap();
+    let plan = read_check(&policies(), body.as_bytes()).unwrap();
     assert_eq!(plan.checks[0].now, Some(Timestamp(7)));
     let response = decide(&plan, &mut Table::new(10, KeyHasher::new(0)));
     let body: serde_json::Value = serde_json::from_str(&response.body).unwrap();
@@ -270,7 +276,8 @@ fn an_outage_means_what_the_policy_says() {
     let outcome = [Outcome::Unavailable("redis: connection refused".into())];
     for (policy, allowed, status) in [("api", false, 503), ("open", true, 204)] {
         let body = std::format!("{{\"policy\":\"{policy}\",\"key\":\"k\"}}");
-        let response = read(&policies(), body.as_bytes()).unwrap().respond(&policies(), &outcome);
+        let response =
+            read_check(&policies(), body.as_bytes()).unwrap().respond(&policies(), &outcome);
         let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
         assert_eq!((response.status, &answer["allowed"]), (200, &allowed.into()));
         assert_eq!(answer["degraded"], "redis: connection refused");
@@ -292,7 +299,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
         let verdict = table.operate(&policies.all()[0], &plan.checks[0].key, Timestamp(0), 1);
         plan.respond(&policies, &[Outcome::Decided(verdict.unwrap())])
     };
-    let plan = read(&policies, br#"{"policy":"new","key":"k"}"#).unwrap();
+    let plan = read_check(&policies, br#"{"policy":"new","key":"k"}"#).unwrap();
     for (would_allow, wait) in [(true, 0), (false, 1_000_000)] {
         let response = ask(&plan);
         let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
@@ -320,7 +327,9 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
         let header = |_: &str| None;
         let (query, client_ip) = ("policy=p", Some(ip));
         let head = Head { method: "GET", path: "/v1/gate", query, header: &header, client_ip };
-        let Step::Decide(plan) = step(&policies, &Access::Open, &head) else { panic!() };
+        let Step::Decide(plan) = step(&policies, &Access::Open, &head, &mut || Some(7)) else {
+            panic!()
+        };
         let key = &plan.checks[0].key;
         let verdict = table.operate(&policies.all()[0], key, Timestamp(0), 1).unwrap();
         let response = plan.respond(&policies, &[Outcome::Decided(verdict)]);

@@ -1,0 +1,309 @@
+//! Calls that say in a body of JSON what they are about.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tidegate_core::Timestamp;
+use tidegate_core::lease::Id;
+use tidegate_core::shed::utilization::Class;
+use tidegate_core::shed::{Draw, Share};
+
+use super::problem::Problem;
+use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
+use crate::key::{MAX_LEASE_BYTES, lease_id};
+use crate::limit::{Kind, Limit};
+use crate::limits::NamedLimit;
+use crate::policy::{Cost, Policies, Policy, Whole};
+use crate::request::{Offered, Operation, Request, Settlement};
+
+/// The checks of a body.
+pub(super) fn checks(
+    policies: &Policies,
+    call: &Call,
+    body: &[u8],
+    chance: Chance<'_>,
+) -> Result<(Form, Vec<Check>), Response> {
+    let at = String::new;
+    let check = match call {
+        Call::Check => return batch(policies, body, chance),
+        Call::Acquire => {
+            let form: CheckForm = parse(body)?;
+            let check = form.check(policies, chance, &at)?;
+            let policy = policies.all().get(check.policy);
+            policy.map_or(Ok(()), |policy| needs_leases(policy, &check.key, &at))?;
+            check
+        }
+        Call::Renew(id) => parse::<RenewForm>(body)?.check(policies, id)?,
+        Call::Settle => parse::<SettleForm>(body)?.check(policies)?,
+        Call::Report => parse::<ReportForm>(body)?.check(policies)?,
+    };
+    Ok((Form::Single, [check].into()))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
+    let invalid = |detail: String| Problem::InvalidRequest.response(detail);
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let form = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let (path, error) = (error.path().to_string(), error.into_inner());
+        invalid(if path == "." { error.to_string() } else { alloc::format!("{path}: {error}") })
+    })?;
+    json.end().map_err(|error| invalid(error.to_string()))?;
+    Ok(form)
+}
+
+/// One check as a request writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckForm {
+    policy: String,
+    key: String,
+    cost: Option<Whole<0>>,
+    class: Option<String>,
+    lease: Option<String>,
+    signal_ppm: Option<u32>,
+    now_us: Option<Whole<0>>,
+    draw: Option<u32>,
+}
+
+impl CheckForm {
+    fn check(
+        self,
+        policies: &Policies,
+        chance: Chance<'_>,
+        at: &dyn Fn() -> String,
+    ) -> Result<Check, Response> {
+        let Self { policy, key, cost, class, lease, signal_ppm, now_us, draw } = self;
+        let (index, policy) = find(policies, &policy, at)?;
+        let cost = cost.map(|cost| cost.0);
+        let wanted = Wanted { cost, class, lease, signal_ppm };
+        let (request, lease) = request(policy, &key, wanted, chance, at)?;
+        let (operation, draw) = (Operation::Decide(request), draw.map(Draw));
+        let now = now_us.map(|now| Timestamp(now.0));
+        validated(policy, Check { policy: index, key, operation, lease, now, draw }, at)
+    }
+}
+
+/// A single check or a batch. Not an untagged enum: its error would say only that neither fits.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BodyForm {
+    policy: Option<String>,
+    key: Option<String>,
+    cost: Option<Whole<0>>,
+    class: Option<String>,
+    lease: Option<String>,
+    signal_ppm: Option<u32>,
+    now_us: Option<Whole<0>>,
+    draw: Option<u32>,
+    checks: Option<Vec<CheckForm>>,
+}
+
+fn batch(
+    policies: &Policies,
+    body: &[u8],
+    chance: Chance<'_>,
+) -> Result<(Form, Vec<Check>), Response> {
+    let invalid = |detail: String| Problem::InvalidRequest.response(detail);
+    let form: BodyForm = parse(body)?;
+    let BodyForm { cost, class, lease, signal_ppm, now_us, draw, .. } = form;
+    let nothing_else = cost.is_none()
+        && class.is_none()
+        && lease.is_none()
+        && signal_ppm.is_none()
+        && now_us.is_none()
+        && draw.is_none();
+    match (form.policy, form.key, form.checks) {
+        (None, None, Some(checks)) if nothing_else => {
+            if checks.is_empty() || checks.len() > MAX_CHECKS {
+                let found = checks.len();
+                return Err(invalid(alloc::format!(
+                    "checks: found {found}, allowed are 1 to {MAX_CHECKS}"
+                )));
+            }
+            let checks = checks.into_iter().enumerate().map(|(place, form)| {
+                form.check(policies, chance, &|| alloc::format!("checks[{place}]: "))
+            });
+            Ok((Form::Batch, checks.collect::<Result<_, _>>()?))
+        }
+        (Some(policy), Some(key), None) => {
+            let form = CheckForm { policy, key, cost, class, lease, signal_ppm, now_us, draw };
+            Ok((Form::Single, [form.check(policies, chance, &String::new)?].into()))
+        }
+        _ => Err(invalid(
+            "allowed are `policy`, `key`, `cost`, `class`, `lease` and `signal_ppm`, or `checks` \
+             alone"
+                .to_string(),
+        )),
+    }
+}
+
+/// What a request brings for its limits, as it was written.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) cost: Option<u64>,
+    pub(super) class: Option<String>,
+    pub(super) lease: Option<String>,
+    pub(super) signal_ppm: Option<u32>,
+}
+
+/// The request, and the name of the lease that it wants: if it gives none, a random one.
+pub(super) fn request(
+    policy: &Policy,
+    key: &str,
+    wanted: Wanted,
+    chance: Chance<'_>,
+    at: &dyn Fn() -> String,
+) -> Result<(Request, Option<String>), Response> {
+    let invalid = |detail: String| Problem::InvalidRequest.response([at(), detail].concat());
+    let has = |kind| policy.limits_for(key).iter().any(|each| each.limit.kind() == kind);
+    let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
+    let class = match &wanted.class {
+        None => Class(0), // who does not say that it is important is not
+        Some(name) => policy.class(name).ok_or_else(|| {
+            let allowed = policy.classes().join(", ");
+            invalid(alloc::format!("class: found {name:?}, there are: {allowed}"))
+        })?,
+    };
+    let signal = wanted.signal_ppm.map(|ppm| {
+        Share::from_ppm(ppm).ok_or_else(|| {
+            invalid(alloc::format!("signal_ppm: found {ppm}, allowed are 0 to 1000000"))
+        })
+    });
+    let lease = match wanted.lease {
+        Some(name) => Some(lease_name(&name, at)?),
+        None if has(Kind::Lease) => {
+            let (Some(high), Some(low)) = (chance(), chance()) else {
+                return Err(Problem::Internal.response("there is no chance to be had".into()));
+            };
+            Some(alloc::format!("{high:016x}{low:016x}"))
+        }
+        None => None,
+    };
+    // without any to be had: shed whatever may be shed
+    let draw = if has(Kind::Shed) { chance().map_or(0, |chance| chance >> 32) } else { 0 };
+    let request = Request {
+        cost: wanted.cost.unwrap_or(default),
+        id: lease.as_deref().map_or(Id::default(), lease_id),
+        class,
+        signal: signal.transpose()?,
+        draw: Draw(draw.try_into().unwrap_or_default()), // 32 bits
+    };
+    Ok((request, lease))
+}
+
+pub(super) fn lease_name(name: &str, at: &dyn Fn() -> String) -> Result<String, Response> {
+    if (1..=MAX_LEASE_BYTES).contains(&name.len()) {
+        return Ok(name.into());
+    }
+    let (at, found) = (at(), name.len());
+    let detail =
+        alloc::format!("{at}lease: found {found} bytes, allowed are 1 to {MAX_LEASE_BYTES}");
+    Err(Problem::InvalidRequest.response(detail))
+}
+
+/// # Errors
+/// The response to one who asks for a lease where nothing holds any.
+pub(super) fn needs_leases(
+    policy: &Policy,
+    key: &str,
+    at: &dyn Fn() -> String,
+) -> Result<(), Response> {
+    if policy.limits_for(key).iter().any(|each| each.limit.kind() == Kind::Lease) {
+        return Ok(());
+    }
+    let (at, name) = (at(), policy.name());
+    let detail = alloc::format!("{at}policy: {name:?} has no limit with leases");
+    Err(Problem::InvalidRequest.response(detail))
+}
+
+/// `PUT /v1/leases/{id}`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RenewForm {
+    policy: String,
+    key: String,
+    /// Of an owner of connections: how many it has.
+    count: Option<Whole<0>>,
+    now_us: Option<Whole<0>>,
+}
+
+impl RenewForm {
+    fn check(self, policies: &Policies, id: &str) -> Result<Check, Response> {
+        let at = String::new;
+        let (index, policy) = find(policies, &self.policy, &at)?;
+        let lease = lease_name(id, &at)?;
+        let id = lease_id(&lease);
+        let operation = match self.count {
+            Some(count) => Operation::Count(id, count.0),
+            None => Operation::Heartbeat(id),
+        };
+        let now = self.now_us.map(|now| Timestamp(now.0));
+        let (key, lease, draw) = (self.key, Some(lease), None);
+        let check = Check { policy: index, key, operation, lease, now, draw };
+        let check = validated(policy, check, &at)?;
+        needs_leases(policy, &check.key, &at)?;
+        Ok(check)
+    }
+}
+
+/// `POST /v1/settle`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettleForm {
+    policy: String,
+    key: String,
+    granted_at_us: Whole<0>,
+    reserved: Whole<0>,
+    actual: Whole<0>,
+    now_us: Option<Whole<0>>,
+}
+
+impl SettleForm {
+    fn check(self, policies: &Policies) -> Result<Check, Response> {
+        let at = String::new;
+        let (index, policy) = find(policies, &self.policy, &at)?;
+        let operation = Operation::Settle(Settlement {
+            granted_at: Timestamp(self.granted_at_us.0),
+            reserved: self.reserved.0,
+            actual: self.actual.0,
+        });
+        let now = self.now_us.map(|now| Timestamp(now.0));
+        let (key, lease, draw) = (self.key, None, None);
+        validated(policy, Check { policy: index, key, operation, lease, now, draw }, &at)
+    }
+}
+
+/// `POST /v1/report`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReportForm {
+    policy: String,
+    key: String,
+    /// In the part of 6 s in which this lies the units were offered; now, if left out.
+    offered_at_us: Option<Whole<0>>,
+    admitted: Whole<0>,
+    suppressed: Whole<0>,
+    now_us: Option<Whole<0>>,
+}
+
+impl ReportForm {
+    fn check(self, policies: &Policies) -> Result<Check, Response> {
+        let at = String::new;
+        let (index, policy) = find(policies, &self.policy, &at)?;
+        let (admitted, suppressed) = (self.admitted.0, self.suppressed.0);
+        let at_us = self.offered_at_us.map(|at| Timestamp(at.0));
+        let operation = Operation::Report(Offered { at: at_us, admitted, suppressed });
+        let now = self.now_us.map(|now| Timestamp(now.0));
+        let (key, lease, draw) = (self.key, None, None);
+        let check = Check { policy: index, key, operation, lease, now, draw };
+        let check = validated(policy, check, &at)?;
+        let has = |each: &NamedLimit| matches!(each.limit, Limit::Suppression(_));
+        if policy.limits_for(&check.key).iter().any(has) {
+            return Ok(check);
+        }
+        let detail = alloc::format!("policy: {:?} has no limit `suppression`", policy.name());
+        Err(Problem::InvalidRequest.response(detail))
+    }
+}

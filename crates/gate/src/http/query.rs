@@ -1,0 +1,103 @@
+//! Calls that say in their query what they are about.
+
+use alloc::string::{String, ToString};
+
+use tidegate_core::MAX_QUANTITY;
+
+use super::call::{self, Wanted};
+use super::problem::Problem;
+use super::{Chance, Check, Form, Head, Plan, Response, find, validated};
+use crate::key::lease_id;
+use crate::policy::{Cost, Policies};
+use crate::request::Operation;
+
+/// `GET /v1/gate`
+pub(super) fn gate(
+    policies: &Policies,
+    head: &Head<'_>,
+    chance: Chance<'_>,
+) -> Result<Plan, Response> {
+    let [name, key, cost, class] = fields(head, ["policy", "key", "cost", "class"])?;
+    let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
+    let at = String::new;
+    let (index, policy) = find(policies, &name, &at)?;
+    let key = key
+        .or_else(|| {
+            policy
+                .key_sources()
+                .iter()
+                .find_map(|source| source.key_of(head.header, head.client_ip))
+        })
+        .ok_or_else(|| {
+            missing("the query has no field `key`, nor the request what the policy counts by")
+        })?;
+    let cost = match (cost, policy.cost()) {
+        (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
+        (None, Cost::Fixed(cost)) => *cost,
+        (None, Cost::Header { name, default }) => match (head.header)(name) {
+            // not 0: clients can often set a header, and a peek always passes
+            Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
+            None => *default,
+        },
+    };
+    let wanted = Wanted { cost: Some(cost), class, ..Wanted::default() };
+    let (request, lease) = call::request(policy, &key, wanted, chance, &at)?;
+    let operation = Operation::Decide(request);
+    let check = Check { policy: index, key, operation, lease, now: None, draw: None };
+    Ok(Plan { checks: [validated(policy, check, &at)?].into(), form: Form::Gate })
+}
+
+/// `DELETE /v1/leases/{id}`
+pub(super) fn release(policies: &Policies, head: &Head<'_>, id: &str) -> Result<Plan, Response> {
+    let [name, key] = fields(head, ["policy", "key"])?;
+    let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
+    let key = key.ok_or_else(|| missing("the query has no field `key`"))?;
+    let at = String::new;
+    let (index, policy) = find(policies, &name, &at)?;
+    let lease = call::lease_name(id, &at)?;
+    let operation = Operation::Release(lease_id(&lease));
+    let (lease, now, draw) = (Some(lease), None, None);
+    let check = Check { policy: index, key, operation, lease, now, draw };
+    let check = validated(policy, check, &at)?;
+    call::needs_leases(policy, &check.key, &at)?;
+    Ok(Plan { checks: [check].into(), form: Form::Single })
+}
+
+/// The values of these fields of the query; any other is an error, as is a second one.
+fn fields<const N: usize>(
+    head: &Head<'_>,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Response> {
+    let mut values = [const { None }; N];
+    for (field, value) in form_urlencoded::parse(head.query.as_bytes()) {
+        let slot = names.iter().zip(&mut values).find(|(name, _)| **name == field);
+        let Some((_, slot)) = slot else {
+            let allowed = names.join("`, `");
+            let detail = alloc::format!("found the query field `{field}`, allowed are `{allowed}`");
+            return Err(Problem::InvalidRequest.response(detail));
+        };
+        if value.contains(char::REPLACEMENT_CHARACTER) {
+            // different bytes would be decoded alike, and counted as one key
+            let detail = alloc::format!("the query field `{field}` is not UTF-8");
+            return Err(Problem::InvalidRequest.response(detail));
+        }
+        if slot.replace(value.into_owned()).is_some() {
+            let detail = alloc::format!("the query has two fields `{field}`");
+            return Err(Problem::InvalidRequest.response(detail));
+        }
+    }
+    Ok(values)
+}
+
+fn missing(detail: &str) -> Response {
+    Problem::InvalidRequest.response(detail.to_string())
+}
+
+fn whole(what: &str, text: &str, least: u64) -> Result<u64, Response> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if digits { text.parse().ok() } else { None };
+    number.filter(|number| (least..=MAX_QUANTITY).contains(number)).ok_or_else(|| {
+        let allowed = alloc::format!("allowed is a whole number from {least} to {MAX_QUANTITY}");
+        Problem::InvalidRequest.response(alloc::format!("{what}: found {text:?}, {allowed}"))
+    })
+}
