@@ -10,6 +10,10 @@
 //! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
+//! | [`lease::concurrency`] | never more than capacity units are live | 44 to 48 bytes a lease, and 24 |
+//! | [`lease::connections`] | none is opened that would make the live owners exceed the limit | the same an owner |
+//! | [`lease::budget`] | in any span of length L all holders together spend at most what the parent can grant in L + T | 68 to 72 bytes a holder, and 24 |
+//! | [`shed::fleet`] | low priority never holds more than capacity − reserve | as concurrency |
 //!
 //! # The clock
 //!
