@@ -15,6 +15,10 @@
 //! | [`shed::suppression`] | within its limit in every part of 6 s, an account is never suppressed | 72 bytes |
 //! | [`shed::reporter`] | at most the account's limit in a part, with the local cap on | 80 bytes |
 //! | [`shed::utilization`] | the shed amount moves by at most 1/full a microsecond | 24 bytes |
+//! | [`lease::concurrency`] | never more than capacity units are live | 44 to 48 bytes a lease, and 24 |
+//! | [`lease::connections`] | none is opened that would make the live owners exceed the limit | the same an owner |
+//! | [`lease::budget`] | in any span of length L all holders together spend at most what the parent can grant in L + T | 68 to 72 bytes a holder, and 24 |
+//! | [`shed::fleet`] | low priority never holds more than capacity − reserve | as concurrency |
 //!
 //! # The clock
 //!

@@ -6,9 +6,9 @@ mod tests;
 use alloc::vec::Vec;
 
 use tidegate_core::lease::Held;
+use tidegate_core::lease::budget::Refundable;
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::window::Refund;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::Limit;
@@ -144,8 +144,9 @@ impl Limits {
                 Some(0) => {}
                 Some(more) => limit.charge(words, now, more),
                 None => {
-                    let cost = reserved.saturating_sub(actual);
-                    limit.refund(words, Refund { granted_at, cost });
+                    let (units, granted) = (reserved.saturating_sub(actual), reserved);
+                    let after = now.saturating_since(granted_at);
+                    limit.refund(words, now, &Refundable { units, granted, granted_at, after });
                 }
             }
         }

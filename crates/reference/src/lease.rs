@@ -215,3 +215,149 @@ impl Fleet {
         self.low.live_units()
     }
 }
+
+/// A holder of budget leases.
+#[derive(Clone, Debug)]
+struct Holder {
+    id: [u64; 2],
+    wants: i128,
+    account_from: i128,
+    /// When, and how much of it was not given back.
+    grants: Vec<(i128, i128)>,
+    /// Of the last grant, and not given back.
+    held: i128,
+}
+
+impl Holder {
+    /// When it was last granted something, if only 0.
+    fn last(&self) -> i128 {
+        self.grants.last().map_or(i128::MIN, |grant| grant.0)
+    }
+}
+
+/// Budget leases of one key.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    most: i128,
+    period: i128,
+    holders: usize,
+    newest: i128,
+    all: Vec<Holder>,
+}
+
+impl Budget {
+    /// Leases of at most `most` units and `period` for at most so many holders.
+    #[must_use]
+    pub fn new(most: u64, period: u64, holders: usize) -> Self {
+        let (most, period) = (most.into(), period.into());
+        Self { most, period, holders, newest: 0, all: Vec::new() }
+    }
+
+    /// The units granted, and the time of the grant; `None` if there was none, not even of 0.
+    pub fn grant(&mut self, now: u64, id: [u64; 2], wants: u64, free: u64) -> Option<(u64, u64)> {
+        if wants == 0 {
+            return None;
+        }
+        self.settle(now);
+        let now = self.newest;
+        let k = match self.find(id) {
+            Some(k) if self.all[k].last() == now => return None,
+            Some(k) => k,
+            None if self.live().count() >= self.holders => return None,
+            None => {
+                let grants = Vec::new();
+                self.all.push(Holder { id, wants: 0, account_from: now, grants, held: 0 });
+                self.all.len() - 1
+            }
+        };
+        if now >= self.all[k].account_from + self.period {
+            self.all[k].account_from = now;
+        }
+        self.all[k].wants = wants.into();
+        self.all[k].grants.push((now, 0));
+        let units = (self.share(k, free.into()) - self.taken(&self.all[k]))
+            .max(0)
+            .min(free.into())
+            .min(self.most);
+        self.all[k].grants.pop();
+        self.all[k].grants.push((now, units));
+        self.all[k].held = units;
+        Some((u64::try_from(units).ok()?, u64::try_from(now).ok()?))
+    }
+
+    /// What was given back of the lease granted then, of how many units, and how long after.
+    pub fn give_back(
+        &mut self,
+        now: u64,
+        id: [u64; 2],
+        granted_at: u64,
+        units: u64,
+    ) -> Option<(u64, u64, u64)> {
+        self.settle(now);
+        let now = self.newest;
+        let k = self.find(id)?;
+        let holder = &mut self.all[k];
+        if holder.last() != i128::from(granted_at) || holder.held == 0 {
+            return None;
+        }
+        let (granted, after) = (holder.held, now - holder.last());
+        let units = granted.min(units.into());
+        holder.held = 0;
+        holder.grants.last_mut()?.1 -= units;
+        let [units, granted, after] = [units, granted, after].map(|n| u64::try_from(n).ok());
+        Some((units?, granted?, after?))
+    }
+
+    /// When the state is a fresh one.
+    #[must_use]
+    pub fn expires_after(&self) -> u64 {
+        first(|d| self.all.iter().all(|holder| holder.last() + self.period <= self.newest + d))
+    }
+
+    /// The greatest level is found by trying all of them.
+    fn share(&self, asker: usize, free: i128) -> i128 {
+        let pool = free + self.live().map(|holder| self.taken(holder)).sum::<i128>();
+        let needed = |level: i128| self.live().map(|h| h.wants.min(level)).sum::<i128>();
+        let wants = self.all[asker].wants;
+        let level = (0..=wants).take_while(|&level| needed(level) <= pool).last().unwrap_or(0);
+        if level == wants {
+            return wants;
+        }
+        let id = self.all[asker].id;
+        let others = self.live().filter(|holder| holder.id != id);
+        let over = others.map(|h| (self.taken(h) - h.wants.min(level)).max(0)).sum::<i128>();
+        if pool - needed(level) > over { level + 1 } else { level }
+    }
+
+    fn taken(&self, holder: &Holder) -> i128 {
+        if self.newest >= holder.account_from + self.period {
+            return 0;
+        }
+        let in_account = holder.grants.iter().filter(|grant| grant.0 >= holder.account_from);
+        in_account.map(|grant| grant.1).sum()
+    }
+
+    fn settle(&mut self, now: u64) {
+        let now = i128::from(now);
+        if now < self.newest - self.period {
+            for holder in &mut self.all {
+                holder.account_from -= self.newest - now;
+                holder.grants.iter_mut().for_each(|grant| grant.0 -= self.newest - now);
+            }
+            self.newest = now;
+        }
+        self.newest = self.newest.max(now);
+    }
+
+    fn find(&self, id: [u64; 2]) -> Option<usize> {
+        self.all.iter().position(|holder| holder.id == id && self.is_live(holder))
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Holder> {
+        self.all.iter().filter(|holder| self.is_live(holder))
+    }
+
+    fn is_live(&self, holder: &Holder) -> bool {
+        self.newest < holder.last().saturating_add(self.period)
+    }
+}

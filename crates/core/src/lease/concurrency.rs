@@ -245,12 +245,11 @@ impl Config {
             let remaining = self.remaining(live.with(cost));
             return Decision::Allow { limit, remaining, reset_after: self.period() };
         }
-        let leases = live.count.saturating_add(1).saturating_sub(self.max_leases());
         let units = live.sum.saturating_add(cost).saturating_sub(limit);
         Decision::Deny {
             limit,
             remaining,
-            retry_after: table.until_freed(live, leases, units),
+            retry_after: table.until_freed(live, units),
             reset_after: table.until_empty(live),
         }
     }

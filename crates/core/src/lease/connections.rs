@@ -188,7 +188,7 @@ impl Config {
         CostExceedsCapacity::check(count, self.limit)?;
         let table = Table::new(self.layout, state.0.as_ref());
         let live = table.live(now);
-        let known = table.find(owner).is_some_and(|place| table.is_live(live, place));
+        let known = table.find(owner).is_some(); // one that has expired leaves room behind
         Ok(self.answer(&table, live, known, count))
     }
 
@@ -312,7 +312,7 @@ impl Config {
         Decision::Deny {
             limit,
             remaining,
-            retry_after: table.until_freed(live, usize::from(!room), connections),
+            retry_after: table.until_freed(live, connections),
             reset_after: table.until_empty(live),
         }
     }

@@ -11,7 +11,7 @@
 //! has expired is cleared by the next operation that writes. The words of a state are therefore
 //! many, and live in a buffer of the caller's: [`State`].
 
-// pub mod budget;
+pub mod budget;
 pub mod concurrency;
 pub mod connections;
 #[cfg(test)]

@@ -198,17 +198,17 @@ impl<W: AsRef<[u64]>> Table<W> {
         live
     }
 
-    /// Whether an entry has not expired then.
+    /// Whether the entry has not expired then.
     pub(super) fn is_live(&self, live: Live, place: usize) -> bool {
         self.until(live, place) > Micros::ZERO
     }
 
-    /// Until so many entries have expired, and so much of the values with them.
-    pub(super) fn until_freed(&self, live: Live, entries: usize, value: u64) -> Micros {
+    /// Until so much of the values has expired, and at least one entry.
+    pub(super) fn until_freed(&self, live: Live, value: u64) -> Micros {
         let (mut place, mut freed) = (live.oldest, 0_u64);
-        for passed in 1..=live.count {
+        for _ in 0..live.count {
             freed = freed.saturating_add(self.value(place));
-            if passed >= entries && freed >= value {
+            if freed >= value {
                 break;
             }
             place = self.links(place).later;
@@ -240,11 +240,11 @@ impl<W: AsRef<[u64]>> Table<W> {
         let (mut sum, mut age) = (0_u64, self.layout.period.0);
         for _ in 0..ends.count {
             let links = self.links(place);
-            let [aged, longest] = [self.age(place).0, age];
+            let aged = self.age(place).0;
             if place > ends.count
                 || links.older != older
                 || self.field(place, LINKS) != pack([links.older, links.later, 0])
-                || aged > longest
+                || aged > age
                 || aged >= self.layout.period.0
                 || self.find(self.id(place)) != Some(place)
             {

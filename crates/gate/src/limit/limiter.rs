@@ -1,7 +1,7 @@
 //! What a policy asks of a limiter.
 
 use tidegate_core::lease::Held;
-use tidegate_core::window::Refund;
+use tidegate_core::lease::budget::Refundable;
 use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp};
 
 use crate::request::{Operation, Request};
@@ -30,7 +30,7 @@ pub(super) trait Limiter {
     }
 
     /// Nothing, for a limiter that counts no units.
-    fn refund(&self, _words: &mut [u64], _refund: Refund) -> Option<()> {
+    fn refund(&self, _words: &mut [u64], _now: Timestamp, _unused: &Refundable) -> Option<()> {
         None
     }
 }

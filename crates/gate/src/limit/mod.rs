@@ -8,10 +8,11 @@ mod shed;
 
 use limiter::Limiter;
 pub(crate) use parameters::{read, write};
+use tidegate_core::lease::budget::Refundable;
 use tidegate_core::lease::{Held, concurrency, connections};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
-use tidegate_core::window::{Refund, fixed, log, sliding};
+use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
 
 use crate::request::{Operation, Request};
@@ -181,9 +182,10 @@ impl Limit {
         let _ = ask!(self, |limiter| Limiter::charge(limiter, words, now, cost));
     }
 
-    /// Gives back what was granted and not used.
-    pub fn refund(&self, words: &mut [u64], refund: Refund) {
-        let _ = ask!(self, |limiter| Limiter::refund(limiter, words, refund));
+    /// Gives back what was granted and not used: never so much that more would be granted than if
+    /// it had not been.
+    pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
+        let _ = ask!(self, |limiter| Limiter::refund(limiter, words, now, unused));
     }
 
     /// The newest time seen, and the span from then on after which the state equals a fresh one.

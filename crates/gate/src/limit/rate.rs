@@ -1,6 +1,7 @@
 //! How the limiters that count units over time answer.
 
-use tidegate_core::window::{Refund, fixed, log, sliding};
+use tidegate_core::lease::budget::Refundable;
+use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{Decision, InvalidState, Micros, Timestamp, bucket};
 
 use super::limiter::{Answer, Limiter};
@@ -41,8 +42,11 @@ impl Limiter for bucket::Config {
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         with_two!(state = bucket::State, words, self.charge(state, now, cost))
     }
-    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
-        with_two!(state = bucket::State, words, self.refund(state, refund.cost))
+    fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
+        with_two!(state = bucket::State, words, {
+            self.advance(state, now);
+            self.refund(state, unused.to_bucket(self));
+        })
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = bucket::State::from_words(*words.as_array()?);
@@ -77,8 +81,11 @@ impl Limiter for fixed::Config {
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         with_two!(state = fixed::State, words, self.charge(state, now, cost))
     }
-    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
-        with_two!(state = fixed::State, words, self.refund(state, refund))
+    fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
+        with_two!(state = fixed::State, words, {
+            self.advance(state, now);
+            self.refund(state, unused.to_window());
+        })
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = fixed::State::from_words(*words.as_array()?);
@@ -124,8 +131,11 @@ impl Limiter for sliding::Config {
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         with_sliding!(state, self, words, self.charge(state, now, cost))
     }
-    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
-        with_sliding!(state, self, words, self.refund(state, refund))
+    fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
+        with_sliding!(state, self, words, {
+            self.advance(state, now);
+            self.refund(state, unused.to_window());
+        })
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let (head, counts) = words.split_first_chunk()?;
@@ -167,8 +177,11 @@ impl Limiter for log::Config {
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         Some(self.charge(&mut self.state(words).ok()?, now, cost))
     }
-    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
-        Some(self.refund(&mut self.state(words).ok()?, refund))
+    fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
+        let mut state = self.state(words).ok()?;
+        self.advance(&mut state, now);
+        self.refund(&mut state, unused.to_window());
+        Some(())
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = self.state(words).ok()?;

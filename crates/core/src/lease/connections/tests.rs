@@ -76,7 +76,7 @@ fn decides_as_worked_out_by_hand() {
     // 10 connections of at most 2 owners, each heard of every 100 µs
     let config = config(10, 100, 2);
     let mut state = fresh(config);
-    let mut open = |state: &mut State<Vec<u64>>, now, owner, count| {
+    let open = |state: &mut State<Vec<u64>>, now, owner, count| {
         tuple(config.open(state, Timestamp(now), owner, count).unwrap())
     };
     assert_eq!(open(&mut state, 1_000, A, 4), (true, 6, 0, 100));

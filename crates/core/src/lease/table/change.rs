@@ -195,7 +195,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
     }
 
     #[inline]
-    fn set_field(&mut self, place: usize, field: usize, word: u64) {
+    pub(super) fn set_field(&mut self, place: usize, field: usize, word: u64) {
         if place != 0 {
             self.set_word(self.layout.base(place).saturating_add(field), word);
         }

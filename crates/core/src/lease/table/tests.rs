@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{Layout, MAX_ENTRIES, Table};
+use super::{Layout, MAX_ENTRIES, TOUCHED, Table};
 use crate::lease::Id;
 use crate::lease::properties::{Move, ids, moves};
 use crate::{ConfigError, Micros, Timestamp};
@@ -100,6 +100,22 @@ fn a_search_among_consecutive_ids_looks_at_few_slots() {
             looked += slot.wrapping_sub(table.home(id(k))) & layout.mask;
         }
         assert!(looked < 2_000, "{looked} beside the first");
+    }
+}
+
+#[test]
+fn a_list_out_of_order_is_noticed() {
+    let layout = layout(4, 100);
+    let mut words = vec![0; layout.words()];
+    let mut table = Table::new(layout, &mut words[..]);
+    for (now, id) in [(10, 1), (20, 2), (30, 3)] {
+        table.advance(Timestamp(now));
+        table.insert(Id([id, 0]), 1);
+    }
+    // the second's touch lies between those of its neighbours
+    for (touched, accepted) in [(20, true), (10, true), (30, true), (9, false), (31, false)] {
+        table.set_field(2, TOUCHED, touched);
+        assert_eq!(table.check().is_ok(), accepted, "{touched}");
     }
 }
 

@@ -168,7 +168,7 @@ proptest! {
         (capacity, reserve, ttl, most, steps) in (1..12_u64, 1..9_u64, 1..500_u64, 1..9_u64)
             .prop_flat_map(|(low, reserve, ttl, most)| {
                 let gap = prop_oneof![
-                    6 => (0..=i128::from(ttl) / 3 + 1),
+                    6 => 0..=i128::from(ttl) / 3 + 1,
                     1 => -2 * i128::from(ttl)..=0,
                     1 => prop_oneof![Just(i128::MIN), Just(i128::MAX)],
                 ];
