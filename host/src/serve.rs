@@ -158,7 +158,7 @@ impl Service {
         let now = clock::now(); // one for the whole request
         join_all(plan.checks.iter().map(async |check| {
             let Check { policy, key, cost, .. } = check; // a caller's time is not honoured
-            match self.store.decide(&self.policies, *policy, key, now, *cost).await {
+            match self.store.operate(&self.policies, *policy, key, now, *cost).await {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(error) => Outcome::Unavailable(error.to_string()),
             }

@@ -9,7 +9,7 @@ use std::fs;
 use exact::{Answer, Exact};
 use fastrand::Rng;
 use others::{Governor, Other, Ratelimit};
-use tidegate_gate::{Limit, Timestamp};
+use tidegate_gate::{Limit, Request, Timestamp};
 use tidegate_tests::{file, rows};
 
 const SECOND: u64 = 1_000_000;
@@ -100,15 +100,16 @@ impl Counts {
 }
 
 fn compare(rate: Rate, mut history: History, other: &mut impl Other) -> Counts {
-    let parameters = [1, rate.capacity.into(), rate.units.into(), rate.period_us];
-    let tidegate = Limit::from_parameters(parameters).unwrap();
+    let parameters = [1, rate.capacity.into(), rate.units.into(), rate.period_us, 0];
+    let tidegate = Limit::from_parameters(&parameters).unwrap();
     let mut words = vec![0; tidegate.words()];
     let (mut exact, mut own) = (Exact::new(rate), Exact::new(rate));
     let mut counts = Counts::default();
     for _ in 0..history.requests {
         let (now, cost) = history.next();
         let right = exact.decide(now, cost);
-        let decision = tidegate.decide(&mut words, Timestamp(now), cost.into()).unwrap();
+        let decision =
+            tidegate.decide(&mut words, Timestamp(now), &Request::of(cost.into())).unwrap();
         let wait = (!decision.is_allowed()).then_some(decision.retry_after().0);
         assert_eq!(Answer { wait }, right, "{} at {now}, cost {cost}", rate.name);
         history.wait = right.wait;

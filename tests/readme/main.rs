@@ -5,7 +5,7 @@
 //!
 //! - `<!-- run -->`: shell commands that must succeed. They run in a copy of what they need, with
 //!   the built programs for `cargo run`, and with a server of their own for 127.0.0.1:8080.
-//! - `<!-- refused -->`: a policy file that must not be accepted.
+//! - `<!-- accepted -->`, `<!-- refused -->`: a policy file that must be, or must not be, valid.
 //! - `<!-- output -->`: what the block before prints; `…` stands for anything within a line, and
 //!   alone on a line for any lines.
 
@@ -45,10 +45,10 @@ fn the_commands_of_docs_http_print_what_it_says() {
 
 #[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
-    assert_eq!(run_blocks("docs/policies.md"), 2);
+    assert_eq!(run_blocks("docs/policies.md"), 4);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
-    assert_eq!(rows.len(), 21);
+    assert_eq!(rows.len(), 23);
     for [fragment, message] in rows.iter().filter_map(|row| row.first_chunk()) {
         let (limits, rest) = match fragment {
             limit if limit.starts_with('{') => (limit.as_str(), ""),
@@ -161,6 +161,13 @@ fn run_blocks(document: &str) -> usize {
                 assert!(output.status.success(), "{at}: {}\n{text}{error}", output.status);
                 printed = Some(text);
             }
+            "accepted" => {
+                ran += 1;
+                let output = check(&block.text);
+                let error = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{at}: {error}");
+                printed = Some(String::from_utf8_lossy(&output.stdout).into_owned());
+            }
             "refused" => {
                 ran += 1;
                 printed = Some(refusal(&block.text));
@@ -177,11 +184,16 @@ fn run_blocks(document: &str) -> usize {
     ran
 }
 
-/// What the command says of a policy file that it must refuse.
-fn refusal(policies: &str) -> String {
+/// `tidegate check` on a policy file.
+fn check(policies: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("policies.toml"), policies).unwrap();
-    let output = Command::new(command()).arg("check").current_dir(&folder).output().unwrap();
+    Command::new(command()).arg("check").current_dir(&folder).output().unwrap()
+}
+
+/// What the command says of a policy file that it must refuse.
+fn refusal(policies: &str) -> String {
+    let output = check(policies);
     assert_eq!(output.status.code(), Some(2), "{policies}");
     String::from_utf8(output.stderr).unwrap()
 }

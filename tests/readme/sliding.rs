@@ -126,8 +126,14 @@ impl Load {
         for request in &self.requests {
             let at = own.taken(request);
             let has_room = own.has_room(request.key, at);
-            let state = states.entry(request.key).or_insert_with(|| vec![0; policy.words()]);
-            if policy.decide(state, Timestamp(request.at), 1).unwrap().is_allowed() {
+            let state =
+                states.entry(request.key).or_insert_with(|| vec![0; policy.limits().words()]);
+            if policy
+                .limits()
+                .decide(state, Timestamp(request.at), &tidegate_gate::Request::of(1))
+                .unwrap()
+                .is_allowed()
+            {
                 own.grant(request.key, at);
                 granted_without_room += usize::from(!has_room);
             } else {

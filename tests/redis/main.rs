@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::gate::{Policies, Policy, Timestamp, blob};
+use tidegate::gate::{Part, Policies, Policy, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
@@ -26,6 +26,10 @@ async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
+fn part(policy: &Policy) -> &Part {
+    &policy.limits().parts()[0]
+}
+
 async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) -> T {
     let mut cmd = redis::Cmd::new();
     for part in command {
@@ -38,13 +42,13 @@ async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) 
 async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let decision = store.decide(&policy, "k", NOW, 2).await.unwrap().decision;
+    let decision = store.operate(&policy, "k", NOW, 2).await.unwrap().decision;
     assert_eq!((decision.is_allowed(), decision.remaining()), (true, 3));
-    let name = blob::name(&policy, "k");
+    let name = blob::name(&policy, part(&policy), "k");
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
     assert!((most - 60_000..=most).contains(&ttl), "{ttl} ms: two tokens come back in {most}");
-    let bytes = store.blob(&policy, "k").await.unwrap().unwrap();
+    let bytes = store.blobs(&policy, "k").await.unwrap()[0].clone().unwrap();
     let micros = i64::try_from(decision.reset_after().0).unwrap();
     assert_eq!((bytes.len(), micros), (25, most * 1_000));
 }
@@ -53,7 +57,7 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
 async fn a_peek_writes_nothing() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    assert!(store.decide(&policy, "k", NOW, 0).await.unwrap().decision.is_allowed());
+    assert!(store.operate(&policy, "k", NOW, 0).await.unwrap().decision.is_allowed());
     let keys: u64 = ask(&server, &[b"DBSIZE"]).await;
     assert_eq!(keys, 0);
 }
@@ -74,7 +78,7 @@ async fn stores_that_race_for_one_key_grant_no_more_than_one_would() {
         tasks.push(tokio::spawn(async move {
             let mut granted = 0;
             for _ in 0..50 {
-                let verdict = store.decide(&policy, "hot", NOW, 1).await.unwrap();
+                let verdict = store.operate(&policy, "hot", NOW, 1).await.unwrap();
                 granted += u32::from(verdict.decision.is_allowed());
             }
             granted
@@ -91,7 +95,7 @@ async fn stores_that_race_for_one_key_grant_no_more_than_one_would() {
 async fn many_requests_for_one_key_at_once_keep_their_order() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let asked = (0..20).map(|_| store.decide(&policy, "k", NOW, 1));
+    let asked = (0..20).map(|_| store.operate(&policy, "k", NOW, 1));
     let decided = futures(asked).await;
     let allowed: Vec<bool> = decided.iter().map(|verdict| verdict.decision.is_allowed()).collect();
     assert_eq!(allowed, [[true; 5].as_slice(), &[false; 15]].concat());
@@ -107,12 +111,12 @@ async fn futures<T>(
 async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let name = blob::name(&policy, "k");
-    let good = blob::encode(&policy, &[1, NOW.0]);
-    let too_much = blob::encode(&policy, &[u64::MAX, NOW.0]);
+    let name = blob::name(&policy, part(&policy), "k");
+    let good = blob::encode(part(&policy), &[1, NOW.0]);
+    let too_much = blob::encode(part(&policy), &[u64::MAX, NOW.0]);
     for bytes in [&b"hello"[..], &good[..24], &[&good[..], b"x"].concat(), &too_much] {
         let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
-        let error = store.decide(&policy, "k", NOW, 1).await.unwrap_err();
+        let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();
         assert!(matches!(error, StoreError::Blob { .. }), "{error}");
         assert!(error.to_string().starts_with(&name), "{error}");
         let after: Vec<u8> = ask(&server, &[b"GET", name.as_bytes()]).await;
@@ -120,7 +124,7 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     }
     let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
     let _: () = ask(&server, &[b"LPUSH", name.as_bytes(), b"x"]).await;
-    assert!(matches!(store.decide(&policy, "k", NOW, 1).await, Err(StoreError::Redis(_))));
+    assert!(matches!(store.operate(&policy, "k", NOW, 1).await, Err(StoreError::Redis(_))));
 }
 
 #[tokio::test]
@@ -129,7 +133,7 @@ async fn a_flushed_script_cache_goes_unnoticed() {
     let (store, policy) = (store(&server), bucket());
     for remaining in (0..5).rev() {
         let _: () = ask(&server, &[b"SCRIPT", b"FLUSH"]).await;
-        let decision = store.decide(&policy, "k", NOW, 1).await.unwrap().decision;
+        let decision = store.operate(&policy, "k", NOW, 1).await.unwrap().decision;
         assert_eq!((decision.is_allowed(), decision.remaining()), (true, remaining));
     }
 }
@@ -138,15 +142,15 @@ async fn a_flushed_script_cache_goes_unnoticed() {
 async fn an_outage_is_an_error_in_time_and_ends_when_redis_is_back() {
     let mut server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    assert!(store.decide(&policy, "k", NOW, 1).await.is_ok());
+    assert!(store.operate(&policy, "k", NOW, 1).await.is_ok());
     server.stop();
     for _ in 0..3 {
-        let error = store.decide(&policy, "k", NOW, 1).await.unwrap_err();
+        let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();
         assert!(matches!(error, StoreError::Redis(_) | StoreError::Deadline(_)), "{error}");
     }
     server.restart().unwrap();
     let mut tries = 0;
-    while let Err(error) = store.decide(&policy, "k", NOW, 1).await {
+    while let Err(error) = store.operate(&policy, "k", NOW, 1).await {
         tries += 1;
         assert!(tries < 1_000, "{error}");
         tokio::task::yield_now().await;
@@ -159,9 +163,9 @@ async fn a_redis_that_does_not_answer_is_not_waited_for() {
     let deadline = Duration::from_millis(50);
     let options = RedisOptions { deadline, ..RedisOptions::default() };
     let (store, policy) = (Redis::new(server.url(), options).unwrap(), bucket());
-    assert!(store.decide(&policy, "k", NOW, 1).await.is_ok());
+    assert!(store.operate(&policy, "k", NOW, 1).await.is_ok());
     let _: () = ask(&server, &[b"CLIENT", b"PAUSE", b"60000", b"ALL"]).await;
-    let error = store.decide(&policy, "k", NOW, 1).await.unwrap_err();
+    let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();
     assert!(matches!(error, StoreError::Redis(_) | StoreError::Deadline(_)), "{error}");
 }
 
@@ -177,7 +181,7 @@ async fn what_is_no_address_or_nobody_listens_at_is_an_error() {
     }
     let store = Redis::new("redis://127.0.0.1:1", RedisOptions::default()).unwrap();
     assert!(store.ping().await.is_err());
-    assert!(store.decide(&bucket(), "k", NOW, 1).await.is_err());
+    assert!(store.operate(&bucket(), "k", NOW, 1).await.is_err());
 }
 
 #[test]
@@ -196,10 +200,10 @@ async fn policies_and_editions_of_a_policy_are_kept_apart() {
     let policies = Policies::parse(&text).unwrap();
     let edited = Policy::parse("a", &limits(2)).unwrap();
     for policy in policies.all().iter().chain([&edited]) {
-        let first = store.decide(policy, "k", NOW, 1).await.unwrap().decision;
+        let first = store.operate(policy, "k", NOW, 1).await.unwrap().decision;
         assert!(first.is_allowed(), "{}", policy.name());
     }
     for policy in policies.all() {
-        assert!(!store.decide(policy, "k", NOW, 1).await.unwrap().decision.is_allowed());
+        assert!(!store.operate(policy, "k", NOW, 1).await.unwrap().decision.is_allowed());
     }
 }

@@ -29,7 +29,7 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
         let place = rng.usize(..keys.len());
         let key = &mut keys[place];
         let policy = &policies.all()[key.policy];
-        let cost = key.next(policy.most_at_once(), policy.period().0, &mut rng);
+        let cost = key.next(policy.limits().most_at_once(), policy.limits().period().0, &mut rng);
         let decision = tables[key.policy].decide(policy, &key.name, Timestamp(key.at), cost);
         let wait = decision.expect("a valid cost").retry_after().0;
         key.retry = (wait > 0).then_some((key.at, wait, cost));

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_gate::http::VerdictForm;
-use tidegate_gate::{Micros, Policy, Timestamp, blob};
+use tidegate_gate::{Limits, Micros, Part, Policy, Request, Rule, Timestamp, Verdict, blob};
 use worker::{
     Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, console_error,
     durable_object,
@@ -113,38 +113,67 @@ impl DurableObject for Keys {
 }
 
 impl Keys {
-    /// The verdict, and after a write for how long its row is needed.
+    /// The verdict, and after a write for how long its rows are needed.
     fn decide(
         &self,
         policy: &Policy,
         question: &Question,
         now: Timestamp,
     ) -> std::result::Result<(VerdictForm, Option<Micros>), String> {
-        let name = blob::name(policy, &question.key);
+        let (limits, key) = match policy.rule(&question.key) {
+            Rule::Listed(decision) => {
+                return Ok((VerdictForm::from(&Verdict::listed(now, decision)), None));
+            }
+            Rule::Limited(limits, key) => (limits, key),
+        };
+        let name = |part: &Part| blob::name(policy, part, &key);
+        let mut words = self.gather(limits, &name)?;
+        let verdict = limits
+            .decide_and_explain(&mut words, now, &Request::of(question.cost))
+            .map_err(|error| error.to_string())?;
+        let grant = verdict.decision.is_allowed() && question.cost > 0;
+        let mut idle_after = None;
+        let mut cache = self.words.borrow_mut();
+        for (part, words) in limits.split(&words) {
+            let name = name(part);
+            // a refusal that a limit remembers must survive a restart like a grant
+            let remembered = part.limits().iter().any(|each| each.limit.remembers_refusals());
+            if grant || (remembered && question.cost > 0) {
+                let time_to_live = part.time_to_live(words, now);
+                let written = self.write(&name, &blob::encode(part, words), now, time_to_live);
+                if let Err(error) = written {
+                    cache.clear(); // memory must not be ahead of what is stored
+                    return Err(error.to_string());
+                }
+                idle_after = idle_after.max(Some(time_to_live));
+            }
+            cache.insert(name, words.into());
+        }
+        Ok((VerdictForm::from(&verdict), idle_after))
+    }
+
+    /// The words of all parts.
+    fn gather(
+        &self,
+        limits: &Limits,
+        name: &dyn Fn(&Part) -> String,
+    ) -> std::result::Result<Vec<u64>, String> {
         let mut cache = self.words.borrow_mut();
         if cache.len() >= MAX_CACHED {
             cache.clear();
         }
-        if !cache.contains_key(&name) {
-            let words = self.read(policy, &name)?;
-            cache.insert(name.clone(), words);
+        let mut words = Vec::with_capacity(limits.words());
+        for part in limits.parts() {
+            let name = name(part);
+            match cache.get(&name) {
+                Some(own) => words.extend_from_slice(own),
+                None => words.extend(self.read(part, &name)?),
+            }
         }
-        let words = cache.get_mut(&name).ok_or("the cache lost a state")?;
-        let verdict = policy
-            .decide_and_explain(words, now, question.cost)
-            .map_err(|error| error.to_string())?;
-        if !verdict.decision.is_allowed() || question.cost == 0 {
-            return Ok((VerdictForm::from(&verdict), None));
-        }
-        let idle_after = policy.time_to_live(words, now);
-        if let Err(error) = self.write(&name, &blob::encode(policy, words), now, idle_after) {
-            cache.remove(&name); // memory must not be ahead of what is stored
-            return Err(error.to_string());
-        }
-        Ok((VerdictForm::from(&verdict), Some(idle_after)))
+        Ok(words)
     }
 
-    fn read(&self, policy: &Policy, name: &str) -> std::result::Result<Vec<u64>, String> {
+    fn read(&self, part: &Part, name: &str) -> std::result::Result<Vec<u64>, String> {
         let rows = || -> Result<Option<Vec<SqlStorageValue>>> {
             self.make_table()?;
             let sql = self.state.storage().sql();
@@ -153,9 +182,9 @@ impl Keys {
             cursor.raw().next().transpose()
         };
         match rows().map_err(|error| error.to_string())?.as_deref() {
-            None => Ok(vec![0; policy.words()]),
+            None => Ok(vec![0; part.words()]),
             Some([SqlStorageValue::Blob(bytes)]) => {
-                blob::decode(policy, bytes).map_err(|error| error.to_string())
+                blob::decode(part, bytes).map_err(|error| error.to_string())
             }
             Some(_) => Err("stored state: it is no blob".into()),
         }

@@ -10,6 +10,11 @@
 //! | [`bucket`] | in any span of length L at most capacity + rate·L | 16 bytes |
 //! | [`window::fixed`] | at most limit in an aligned window, 2·limit in any | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
+//! | [`window::log`] | at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
+//! | [`shed::penalty`] | begins at the n-th refusal within its span, lasts at most its maximum | 32 + 8·(n − 1) bytes |
+//! | [`shed::suppression`] | within its limit in every part of 6 s, an account is never suppressed | 72 bytes |
+//! | [`shed::reporter`] | at most the account's limit in a part, with the local cap on | 80 bytes |
+//! | [`shed::utilization`] | the shed amount moves by at most 1/full a microsecond | 24 bytes |
 //!
 //! # The clock
 //!
@@ -25,8 +30,8 @@
 //!
 //! # What a refusal changes
 //!
-//! It consumes nothing. It does count as *seen* by the rule above. A cost of 0 is a peek and
-//! changes nothing at all.
+//! It consumes nothing, unless a log is told to count it ([`window::log::Denied`]). It does count as
+//! *seen* by the rule above. A cost of 0 is a peek and changes nothing at all.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -41,11 +46,15 @@ extern crate std;
 mod decision;
 mod divisor;
 #[cfg(test)]
+mod exhaustive;
+#[cfg(test)]
 mod properties;
 mod quantity;
 mod time;
 
 pub mod bucket;
+pub mod lease;
+pub mod shed;
 pub mod window;
 
 pub use decision::{CostExceedsCapacity, Decision, InvalidState};

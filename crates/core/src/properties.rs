@@ -1,35 +1,71 @@
 //! The promises that every limiter makes, as properties that each limiter's tests call.
 
+use core::hash::Hash;
 use std::vec::Vec;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use tidegate_reference::{Oracle, Outcome, Rule};
 
-use crate::window::{Refund, fixed, sliding};
+use crate::window::{Refund, fixed, log, sliding};
 use crate::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
 
 type Answer = Result<Decision, CostExceedsCapacity>;
 
+/// An oracle as the properties see it.
+pub(crate) trait Model: Clone + Eq + Hash + core::fmt::Debug {
+    fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome>;
+    fn refund(&mut self, granted_at: u64, cost: u64);
+    fn charge(&mut self, now: u64, cost: u64);
+    /// What alone decides every later answer.
+    fn essence(&self) -> Vec<i128>;
+}
+
+macro_rules! model {
+    ($oracle:ty) => {
+        impl Model for $oracle {
+            fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+                <$oracle>::decide(self, now, cost)
+            }
+            fn refund(&mut self, granted_at: u64, cost: u64) {
+                <$oracle>::refund(self, granted_at, cost);
+            }
+            fn charge(&mut self, now: u64, cost: u64) {
+                <$oracle>::charge(self, now, cost);
+            }
+            fn essence(&self) -> Vec<i128> {
+                <$oracle>::essence(self)
+            }
+        }
+    };
+}
+
+model!(Oracle);
+model!(tidegate_reference::log::Log);
+
 /// A limiter as the properties see it.
 pub(crate) trait Subject: Copy {
-    type State: Clone + PartialEq + core::fmt::Debug;
-    fn rule(self) -> Rule;
+    type State: Clone + Eq + Hash + core::fmt::Debug;
+    type Oracle: Model;
+    fn oracle(self) -> Self::Oracle;
     fn fresh(self) -> Self::State;
     fn newest(state: &Self::State) -> Timestamp;
     fn decide(self, state: &mut Self::State, now: Timestamp, cost: u64) -> Answer;
     fn peek(self, state: &Self::State, now: Timestamp, cost: u64) -> Answer;
     fn refund(self, state: &mut Self::State, refund: Refund);
+    fn charge(self, state: &mut Self::State, now: Timestamp, cost: u64);
+    fn advance(self, state: &mut Self::State, now: Timestamp);
     fn expires_at(self, state: &Self::State) -> Timestamp;
     fn accepts(self, state: &Self::State) -> Result<(), InvalidState>;
 }
 
 macro_rules! subject {
-    ($config:ty, $state:ty, fresh: $fresh:expr, rule: $rule:expr, refund: $refund:expr) => {
+    ($config:ty, $state:ty, $oracle:ty, fresh: $fresh:expr, oracle: $new:expr, refund: $refund:expr) => {
         impl Subject for $config {
             type State = $state;
-            fn rule(self) -> Rule {
-                $rule(self)
+            type Oracle = $oracle;
+            fn oracle(self) -> Self::Oracle {
+                $new(self)
             }
             fn fresh(self) -> Self::State {
                 $fresh(self)
@@ -46,6 +82,12 @@ macro_rules! subject {
             fn refund(self, state: &mut Self::State, refund: Refund) {
                 $refund(self, state, refund)
             }
+            fn charge(self, state: &mut Self::State, now: Timestamp, cost: u64) {
+                <$config>::charge(&self, state, now, cost);
+            }
+            fn advance(self, state: &mut Self::State, now: Timestamp) {
+                <$config>::advance(&self, state, now);
+            }
             fn expires_at(self, state: &Self::State) -> Timestamp {
                 <$config>::expires_at(&self, state)
             }
@@ -59,12 +101,14 @@ macro_rules! subject {
 subject!(
     bucket::Config,
     bucket::State,
+    Oracle,
     fresh: |_| bucket::State::default(),
-    rule: |config: Self| Rule::TokenBucket {
+    oracle: |config: Self| Oracle::new(Rule::TokenBucket {
         capacity: config.capacity(),
         units: config.rate().0,
         period: config.rate().1.0,
-    },
+        starts_empty: config.starts_empty(),
+    }),
     refund: |config: Self, state: &mut _, refund: Refund| {
         bucket::Config::refund(&config, state, refund.cost)
     }
@@ -72,20 +116,37 @@ subject!(
 subject!(
     fixed::Config,
     fixed::State,
+    Oracle,
     fresh: |_| fixed::State::default(),
-    rule: |config: Self| Rule::FixedWindow { limit: config.limit(), period: config.period().0 },
+    oracle: |config: Self| Oracle::new(Rule::FixedWindow {
+        limit: config.limit(),
+        period: config.period().0,
+    }),
     refund: |config: Self, state: &mut _, refund| fixed::Config::refund(&config, state, refund)
 );
 subject!(
     sliding::Config,
     sliding::State<Vec<u64>>,
+    Oracle,
     fresh: |config: Self| config.state(std::vec![0; config.segments() + 1]).unwrap(),
-    rule: |config: Self| Rule::SlidingWindow {
+    oracle: |config: Self| Oracle::new(Rule::SlidingWindow {
         limit: config.limit(),
         period: config.period().0,
         segments: u64::try_from(config.segments()).unwrap(),
-    },
+    }),
     refund: |config: Self, state: &mut _, refund| sliding::Config::refund(&config, state, refund)
+);
+subject!(
+    log::Config,
+    log::State<Vec<u64>>,
+    tidegate_reference::log::Log,
+    fresh: |config: Self| config.state(std::vec![0; config.words()]).unwrap(),
+    oracle: |config: Self| tidegate_reference::log::Log::new(
+        config.windows().iter().map(|window| (window.limit, window.period.0)).collect(),
+        config.min_gap().0,
+        config.denied() == log::Denied::Counted,
+    ),
+    refund: |config: Self, state: &mut _, refund| log::Config::refund(&config, state, refund)
 );
 
 /// One step of a random history: where the time goes from the last one.
@@ -98,6 +159,8 @@ pub(crate) enum Step {
     Retry(bool),
     /// The same, and so much of the last grant comes back.
     Refund(u64),
+    /// The same, and so much more is spent, whether it is there or not.
+    Charge(u64),
 }
 
 /// Histories whose steps are of the order of `period` µs, and whose costs go up to `most`.
@@ -108,6 +171,7 @@ pub(crate) fn history(period: u64, most: u64) -> impl Strategy<Value = Vec<(Step
         1 => prop_oneof![Just(0), Just(u64::MAX), 0..1_u64 << 40].prop_map(Step::To),
         4 => any::<bool>().prop_map(Step::Retry),
         1 => (0..=most).prop_map(Step::Refund),
+        1 => (0..=most * 2).prop_map(Step::Charge),
     ];
     proptest::collection::vec((step, 0..=most + 1), 1..60)
 }
@@ -116,7 +180,7 @@ pub(crate) fn equals_the_oracle(
     subject: impl Subject,
     steps: Vec<(Step, u64)>,
 ) -> Result<(), TestCaseError> {
-    let mut oracle = Oracle::new(subject.rule());
+    let mut oracle = subject.oracle();
     let mut state = subject.fresh();
     let (mut now, mut retry, mut last_grant) = (1_000_000_u64, 0, Timestamp(0));
     for (step, cost) in steps {
@@ -128,6 +192,10 @@ pub(crate) fn equals_the_oracle(
             Step::Refund(cost) => {
                 subject.refund(&mut state, Refund { granted_at: last_grant, cost });
                 oracle.refund(last_grant.0, cost);
+            }
+            Step::Charge(cost) => {
+                subject.charge(&mut state, Timestamp(now), cost);
+                oracle.charge(now, cost);
             }
         }
         let before = state.clone();
@@ -150,7 +218,7 @@ fn newest<S: Subject>(_: S, state: &S::State) -> Timestamp {
     S::newest(state)
 }
 
-fn outcome(answer: Answer) -> Option<Outcome> {
+pub(crate) fn outcome(answer: Answer) -> Option<Outcome> {
     answer.ok().map(|decision| Outcome {
         allowed: decision.is_allowed(),
         remaining: decision.remaining(),
@@ -176,6 +244,24 @@ pub(crate) fn retry_after_is_the_first_microsecond_that_grants(
             let at = now.saturating_add(retry_after);
             prop_assert!(!subject.peek(&state, Timestamp(at.0 - 1), cost).unwrap().is_allowed());
             prop_assert!(subject.peek(&state, at, cost).unwrap().is_allowed());
+        }
+    }
+    Ok(())
+}
+
+/// What a refusal leaves is what time alone would have left.
+pub(crate) fn a_refusal_consumes_nothing(
+    subject: impl Subject,
+    requests: Vec<(u64, u64)>,
+) -> Result<(), TestCaseError> {
+    let mut state = subject.fresh();
+    let mut now = Timestamp(0);
+    for (gap, cost) in requests {
+        now = now.saturating_add(Micros(gap));
+        let mut advanced = state.clone();
+        subject.advance(&mut advanced, now);
+        if !subject.decide(&mut state, now, cost).unwrap().is_allowed() {
+            prop_assert_eq!(&state, &advanced);
         }
     }
     Ok(())

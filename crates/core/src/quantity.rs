@@ -38,7 +38,12 @@ impl Rate {
         let divisor = gcd(units, period.0);
         match (units.checked_div(divisor), period.0.checked_div(divisor)) {
             (Some(units), Some(period_us)) => Ok(Self { units, period_us }),
-            _ => Err(ConfigError::OutOfRange { field: "rate", found: 0 }),
+            _ => Err(ConfigError::OutOfRange {
+                field: "rate",
+                found: 0,
+                least: 1,
+                most: MAX_QUANTITY,
+            }),
         }
     }
 
@@ -59,12 +64,16 @@ impl Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A quantity is 0 or above [`MAX_QUANTITY`].
+    /// A quantity is too small or too large.
     OutOfRange {
         /// Which one.
         field: &'static str,
         /// What was given.
         found: u64,
+        /// The least that is allowed.
+        least: u64,
+        /// The most that is allowed.
+        most: u64,
     },
     /// Exact arithmetic at this scale does not fit 64 bits, or a span would exceed 285 years.
     ScaleTooFine {
@@ -84,20 +93,20 @@ pub enum ConfigError {
         /// The nearest period below or above that divides evenly.
         nearest: Micros,
     },
-    /// More segments than a state may have.
-    TooManySegments {
-        /// What was given.
-        found: u64,
-        /// The most that are allowed.
-        most: u64,
+    /// Thresholds of a shedder that are not in order.
+    UnorderedThresholds {
+        /// The good one given, in parts per million.
+        good_ppm: u32,
+        /// The bad one given, in parts per million.
+        bad_ppm: u32,
     },
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfRange { field, found } => {
-                write!(f, "`{field}`: found {found}, allowed are 1 to {MAX_QUANTITY}")
+            Self::OutOfRange { field, found, least, most } => {
+                write!(f, "`{field}`: found {found}, allowed are {least} to {most}")
             }
             Self::ScaleTooFine { field, found, nearest } => write!(
                 f,
@@ -110,24 +119,36 @@ impl fmt::Display for ConfigError {
                  the nearest period that they do divide is {} µs",
                 period.0, nearest.0
             ),
-            Self::TooManySegments { found, most } => {
-                write!(f, "`segments`: found {found}, allowed are 1 to {most}")
-            }
+            Self::UnorderedThresholds { good_ppm, bad_ppm } => write!(
+                f,
+                "`good`: found {good_ppm} beside `bad` {bad_ppm} parts per million, must be \
+                 0 < good ≤ bad < 1000000"
+            ),
         }
     }
 }
 
 impl core::error::Error for ConfigError {}
 
+/// From 1 to [`MAX_QUANTITY`].
 pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), ConfigError> {
-    if found == 0 || found > MAX_QUANTITY {
-        Err(ConfigError::OutOfRange { field, found })
+    in_bounds(field, found, 1, MAX_QUANTITY)
+}
+
+pub(crate) const fn in_bounds(
+    field: &'static str,
+    found: u64,
+    least: u64,
+    most: u64,
+) -> Result<(), ConfigError> {
+    if found < least || found > most {
+        Err(ConfigError::OutOfRange { field, found, least, most })
     } else {
         Ok(())
     }
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while let Some(rest) = a.checked_rem(b) {
         a = b;
         b = rest;

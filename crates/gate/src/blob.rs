@@ -17,6 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::limits::Part;
 use crate::policy::Policy;
 
 /// The version that this code writes, and the only one that exists.
@@ -76,18 +77,20 @@ impl fmt::Display for BlobError {
 
 impl core::error::Error for BlobError {}
 
-/// The name under which a store keeps a key: policy, fingerprint of its limits, key.
+/// The name under which a store keeps a state: policy, fingerprint of its limits, and the part of the
+/// canonical key that they are counted by.
 #[must_use]
-pub fn name(policy: &Policy, key: &str) -> String {
-    alloc::format!("tidegate:{}:{:016x}:{key}", policy.name(), policy.fingerprint())
+pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
+    let key = part.depth().of(key);
+    alloc::format!("tidegate:{}:{:016x}:{key}", policy.name(), part.fingerprint())
 }
 
 /// The bytes of a state.
 #[must_use]
-pub fn encode(policy: &Policy, words: &[u64]) -> Vec<u8> {
+pub fn encode(part: &Part, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
     bytes.push(VERSION);
-    bytes.extend_from_slice(&policy.fingerprint().to_le_bytes());
+    bytes.extend_from_slice(&part.fingerprint().to_le_bytes());
     bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     bytes
 }
@@ -95,9 +98,9 @@ pub fn encode(policy: &Policy, words: &[u64]) -> Vec<u8> {
 /// The words of a state.
 ///
 /// # Errors
-/// [`BlobError`]: the bytes are not what this policy, in this version, can have written.
-pub fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
-    let expected = policy.words().saturating_mul(8).saturating_add(HEADER_BYTES);
+/// [`BlobError`]: the bytes are not what these limits, in this version, can have written.
+pub fn decode(part: &Part, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+    let expected = part.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
     let (&version, rest) = bytes.split_first().ok_or(length)?;
     if version != VERSION {
@@ -105,14 +108,14 @@ pub fn decode(policy: &Policy, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
     }
     let (fingerprint, rest) = rest.split_first_chunk().ok_or(length)?;
     let found = u64::from_le_bytes(*fingerprint);
-    if found != policy.fingerprint() {
-        return Err(BlobError::Fingerprint { found, expected: policy.fingerprint() });
+    if found != part.fingerprint() {
+        return Err(BlobError::Fingerprint { found, expected: part.fingerprint() });
     }
     let (words, tail) = rest.as_chunks();
-    if words.len() != policy.words() || !tail.is_empty() {
+    if words.len() != part.words() || !tail.is_empty() {
         return Err(length);
     }
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    policy.accepts(&words).map_err(|_| BlobError::Invalid)?;
+    part.accepts(&words).map_err(|_| BlobError::Invalid)?;
     Ok(words)
 }

@@ -5,14 +5,18 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp};
+use tidegate_core::window::Refund;
+use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::Limit;
-use crate::policy::Policy;
+use crate::limits::Limits;
+use crate::request::{Operation, Request, Settlement};
 
 /// A decision and what each limit of the policy says, in the policy's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
+    /// When it was taken: not before any other on this key. A refund names this time.
+    pub at: Timestamp,
     /// The answer to the request.
     pub decision: Decision,
     /// What each limit says, as it stands after the decision: in a refusal, the limits that would
@@ -20,14 +24,16 @@ pub struct Verdict {
     pub limits: Vec<Decision>,
 }
 
-impl Policy {
-    /// The most that a single request can ever be granted.
+impl Verdict {
+    /// That of a key which stands on a list: no limit says anything.
     #[must_use]
-    pub fn most_at_once(&self) -> u64 {
-        self.limits().iter().map(|limit| limit.limit.capacity()).min().unwrap_or(0)
+    pub const fn listed(at: Timestamp, decision: Decision) -> Self {
+        Self { at, decision, limits: Vec::new() }
     }
+}
 
-    /// Decides on a request of `cost` units at `now`: granted if every limit grants it, and taken
+impl Limits {
+    /// Decides on a request at `now`: granted if every limit grants it, and taken
     /// from all of them or from none. A cost of 0 is a peek and changes nothing.
     ///
     /// The answer names the limit with the least remaining; it is retried and reset when the last
@@ -41,72 +47,84 @@ impl Policy {
         &self,
         words: &mut [u64],
         now: Timestamp,
-        cost: u64,
+        request: &Request,
     ) -> Result<Decision, CostExceedsCapacity> {
-        if let [only] = self.limits() {
-            return only.limit.decide(words, now, cost);
+        if let Some(only) = self.only() {
+            return only.decide(words, now, request);
         }
         let now = self.taken_at(words, now);
-        if cost == 0 {
-            return self.combined(words, now, 0);
+        if request.cost == 0 {
+            return self.combined(words, now, request);
         }
-        let decision = self.combined(words, now, cost)?;
+        let mut decision = self.combined(words, now, request)?;
         for (limit, words) in split_mut(self, words) {
             if decision.is_allowed() {
-                let _ = limit.decide(words, now, cost)?; // as just combined
+                let _ = limit.decide(words, now, request)?; // as just combined
             } else {
-                limit.advance(words, now);
+                limit.refused(words, now, request);
+                if let Limit::Penalty(_) = limit {
+                    decision = decision.at_least(limit.peek(words, now, request)?);
+                }
             }
         }
         Ok(decision)
     }
 
-    /// [`decide`](Self::decide), and what each limit says.
+    /// Does what is asked, and says what each limit then says. What is no request for a decision
+    /// is answered as a peek would be.
     ///
     /// # Errors
     /// As [`decide`](Self::decide).
-    pub fn decide_and_explain(
+    pub fn operate(
         &self,
         words: &mut [u64],
         now: Timestamp,
-        cost: u64,
+        operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
-        let decision = self.decide(words, now, cost)?;
-        let mut limits = Vec::with_capacity(self.limits().len());
-        for (limit, words) in split(self, words) {
-            // after a grant the state holds the answer; after a refusal the request still does
-            let now_free = limit.peek(words, now, 0)?;
-            limits.push(match limit.peek(words, now, cost)? {
-                refused @ Decision::Deny { .. } if !decision.is_allowed() => refused,
-                _ => now_free,
+        match operation {
+            Operation::Decide(request) => self.decide_and_explain(words, now, request),
+            Operation::Settle(settlement) => {
+                self.settle(words, now, settlement);
+                self.decide_and_explain(words, now, &Request::of(0))
+            }
+        }
+    }
+
+    fn decide_and_explain(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, CostExceedsCapacity> {
+        let before: Vec<Decision> = split(self, words)
+            .map(|(limit, words)| limit.peek(words, now, request))
+            .collect::<Result<_, _>>()?;
+        let decision = self.decide(words, now, request)?;
+        let mut limits = Vec::with_capacity(before.len());
+        for ((limit, words), before) in split(self, words).zip(before) {
+            limits.push(match (limit, before) {
+                (_, Decision::Deny { .. }) if !decision.is_allowed() => before,
+                // this refusal may have begun it
+                (Limit::Penalty(_), _) => limit.peek(words, now, request)?,
+                _ => limit.peek(words, now, &request.peek())?,
             });
         }
-        Ok(Verdict { decision, limits })
+        Ok(Verdict { at: now, decision, limits })
     }
 
-    /// How long a store must keep this state from `now` on: then it equals a fresh one.
-    #[must_use]
-    pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {
-        split(self, words)
-            .map(|(limit, words)| {
-                // spans rather than a time: a clock that stands at its end still has a tomorrow
-                let (newest, reset) = limit.newest_and_reset(words);
-                let from_now = newest.saturating_since(now).0.saturating_add(reset.0);
-                Micros(from_now.saturating_sub(now.saturating_since(newest).0))
-            })
-            .max()
-            .unwrap_or_default()
-            .min(Micros::MAX)
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no decision of this policy can have left these words behind.
-    pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
-        if words.len() != self.words() {
-            return Err(InvalidState);
+    fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
+        let Settlement { granted_at, reserved, actual } = *settlement;
+        for (limit, words) in split_mut(self, words) {
+            match actual.checked_sub(reserved) {
+                Some(0) => {}
+                Some(more) => limit.charge(words, now, more),
+                None => {
+                    let cost = reserved.saturating_sub(actual);
+                    limit.refund(words, Refund { granted_at, cost });
+                }
+            }
         }
-        split(self, words).try_for_each(|(limit, words)| limit.accepts(words))
     }
 
     /// One clock for the key: the time at which all its limits decide.
@@ -120,22 +138,22 @@ impl Policy {
         &self,
         words: &[u64],
         now: Timestamp,
-        cost: u64,
+        request: &Request,
     ) -> Result<Decision, CostExceedsCapacity> {
         let mut allowed = true;
         let mut retry_after = Micros::ZERO;
         for (limit, words) in split(self, words) {
-            let decision = limit.peek(words, now, cost)?;
+            let decision = limit.peek(words, now, request)?;
             allowed &= decision.is_allowed();
             retry_after = retry_after.max(decision.retry_after());
         }
         // a refusal takes nothing, so what remains is what a peek finds
-        let taken = if allowed { cost } else { 0 };
+        let taken = if allowed { *request } else { request.peek() };
         let (mut limit, mut remaining) = (0, u64::MAX);
         let mut reset_after = Micros::ZERO;
         for (each, words) in split(self, words) {
-            let decision = each.peek(words, now, taken)?;
-            if decision.remaining() < remaining {
+            let decision = each.peek(words, now, &taken)?;
+            if each.counts_units() && decision.remaining() < remaining {
                 (limit, remaining) = (decision.limit(), decision.remaining());
             }
             reset_after = reset_after.max(decision.reset_after());
@@ -148,24 +166,16 @@ impl Policy {
     }
 }
 
-/// Each limit with its part of the state. Too short a state leaves the last ones with too little,
-/// which [`Limit`] refuses.
-fn split<'a>(
-    policy: &'a Policy,
-    mut words: &'a [u64],
-) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
-    policy.limits().iter().map(move |each| {
-        let (own, rest) = words.split_at_checked(each.limit.words()).unwrap_or((words, &[]));
-        words = rest;
-        (&each.limit, own)
-    })
+/// Each limit with its own words.
+fn split<'a>(limits: &'a Limits, words: &'a [u64]) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
+    limits.split(words).flat_map(|(part, words)| part.split(words))
 }
 
 fn split_mut<'a>(
-    policy: &'a Policy,
+    limits: &'a Limits,
     mut words: &'a mut [u64],
 ) -> impl Iterator<Item = (&'a Limit, &'a mut [u64])> {
-    policy.limits().iter().map(move |each| {
+    limits.iter().map(move |each| {
         let at = each.limit.words().min(words.len());
         let (own, rest) = core::mem::take(&mut words).split_at_mut(at);
         words = rest;

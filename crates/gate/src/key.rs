@@ -1,9 +1,14 @@
 //! What a limit is counted by.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
+use core::net::IpAddr;
 
+use ipnet::{IpNet, Ipv6Net};
 use serde::Deserialize;
+
+use crate::policy::Whole;
 
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -28,6 +33,152 @@ impl core::error::Error for InvalidKey {}
 pub const fn check_key(key: &str) -> Result<(), InvalidKey> {
     let bytes = key.len();
     if bytes == 0 || bytes > MAX_KEY_BYTES { Err(InvalidKey { bytes }) } else { Ok(()) }
+}
+
+/// How much of a key a limit counts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Its first so many parts, parted by `/`; of a key with fewer parts all of it. With none of
+    /// them all keys of the policy are counted together.
+    Parts(u8),
+    /// All of it.
+    Whole,
+}
+
+impl Depth {
+    /// That much of a key.
+    ///
+    /// ```
+    /// use tidegate_gate::Depth;
+    /// assert_eq!(Depth::Parts(1).of("acme/alice/laptop"), "acme");
+    /// assert_eq!(Depth::Parts(2).of("acme/alice/laptop"), "acme/alice");
+    /// assert_eq!(Depth::Parts(0).of("acme/alice"), "");
+    /// assert_eq!(Depth::Parts(2).of("acme"), "acme");
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn of(self, key: &str) -> &str {
+        let Self::Parts(parts) = self else { return key };
+        let Some(slash) = usize::from(parts).checked_sub(1) else { return "" };
+        let end = key.match_indices('/').nth(slash).map_or(key.len(), |(at, _)| at);
+        key.get(..end).unwrap_or(key)
+    }
+
+    /// For a fingerprint: one of the whole key has none.
+    pub(crate) fn parameter(self) -> Option<u64> {
+        match self {
+            Self::Parts(parts) => Some(parts.into()),
+            Self::Whole => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Depth {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Whole::<0>(parts) = Whole::deserialize(deserializer)?;
+        u8::try_from(parts).map(Self::Parts).map_err(|_| {
+            serde::de::Error::custom(alloc::format!("found {parts}, allowed are 0 to {}", u8::MAX))
+        })
+    }
+}
+
+/// Which keys: one, those of a shape, or the addresses of a network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Pattern {
+    /// This key alone.
+    Exact(String),
+    /// Whatever begins and ends so; they do not overlap.
+    Between(String, String),
+    /// `ip:` and an address or network in this network.
+    Network(IpNet),
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let invalid = |allowed| alloc::format!("found {text:?}, allowed is {allowed}");
+        if let Some(network) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
+            return network_of(network).map(Self::Network).ok_or_else(|| {
+                invalid("`ip:` and an address or a network such as ip:192.0.2.0/24")
+            });
+        }
+        if check_key(&text).is_err() {
+            return Err(invalid("a key of 1 to 512 bytes, or with one `*` for any characters"));
+        }
+        match text.split_once('*') {
+            None => Ok(Self::Exact(text)),
+            Some((_, end)) if end.contains('*') => Err(invalid("one `*` at most")),
+            Some((start, end)) => Ok(Self::Between(start.into(), end.into())),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(exact) => write!(f, "{exact:?}"),
+            Self::Between(start, end) => write!(f, "\"{start}*{end}\""),
+            Self::Network(network) => write!(f, "\"ip:{network}\""),
+        }
+    }
+}
+
+impl Pattern {
+    /// Whether the key is one of these.
+    #[must_use]
+    pub fn matches(&self, key: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == key,
+            Self::Between(start, end) => {
+                key.strip_prefix(start.as_str()).is_some_and(|rest| rest.ends_with(end.as_str()))
+            }
+            Self::Network(network) => key
+                .strip_prefix("ip:")
+                .and_then(network_of)
+                .is_some_and(|address| network.contains(&address)),
+        }
+    }
+
+    /// The more a pattern says, the larger: an exact key before all others, then by what is written
+    /// out, or by the length of the network's prefix.
+    pub(crate) fn specificity(&self) -> (bool, usize) {
+        match self {
+            Self::Exact(exact) => (true, exact.len()),
+            Self::Between(start, end) => (false, start.len().saturating_add(end.len())),
+            Self::Network(network) => {
+                (network.prefix_len() == network.max_prefix_len(), network.prefix_len().into())
+            }
+        }
+    }
+}
+
+/// An address is a network of one. An IPv4 address in IPv6 clothing is one of IPv4.
+fn network_of(text: &str) -> Option<IpNet> {
+    let network: IpNet = match text.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().into(),
+        Err(_) => text.parse().ok()?,
+    };
+    Some(network.trunc())
+}
+
+/// The key that an address is counted by: `ip:` and an IPv4 address, or the network of an IPv6 address
+/// with a prefix of so many bits, since who has one such address has all of them. Any other key
+/// stays as it is.
+#[must_use]
+pub fn canonical(key: &str, ipv6_prefix: u8) -> Cow<'_, str> {
+    let Some(Ok(address)) = key.strip_prefix("ip:").map(str::parse::<IpAddr>) else {
+        return Cow::Borrowed(key);
+    };
+    match address.to_canonical() {
+        IpAddr::V4(_) if address.is_ipv4() => Cow::Borrowed(key), // there is one way to write it
+        IpAddr::V4(address) => Cow::Owned(alloc::format!("ip:{address}")),
+        IpAddr::V6(address) => match Ipv6Net::new(address, ipv6_prefix) {
+            Ok(network) => Cow::Owned(alloc::format!("ip:{}", network.trunc())),
+            Err(_) => Cow::Borrowed(key),
+        },
+    }
 }
 
 /// Where a gateway finds the key of a request.

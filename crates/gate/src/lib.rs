@@ -22,14 +22,19 @@ mod fnv;
 pub mod http;
 mod key;
 mod limit;
+mod limits;
 mod policy;
+mod request;
 mod table;
 
 pub use decide::Verdict;
-pub use key::{InvalidKey, KeySource, MAX_KEY_BYTES, check_key};
+pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, Pattern, check_key};
 pub use limit::Limit;
-pub use policy::{Cost, NamedLimit, OnError, Placement, Policies, Policy, PolicyError};
+pub use limits::{Limits, NamedLimit, Part};
+pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
+pub use request::{Operation, Request, Settlement};
 pub use table::{KeyHasher, Table, TableError};
+pub use tidegate_core::window::log::Denied;
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
 };

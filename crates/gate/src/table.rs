@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
-use crate::policy::Policy;
+use crate::limits::{Limits, Part};
+use crate::policy::{Policy, Rule};
+use crate::request::{Operation, Request};
 
 /// A full table looks for expired states at most this often, so that a flood of new keys cannot
 /// make every request pay for a search.
@@ -33,8 +35,11 @@ pub struct Table {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Inline up to 24 bytes, as the words are: a look at a key then misses one cache line less.
+    /// The part of the key that these words are counted by. Inline up to 24 bytes, as the words
+    /// are: a look at a key then misses one cache line less.
     key: CompactString,
+    /// Of the limits: by different parts of keys, or overridden, they share no state.
+    fingerprint: u64,
     /// Inline for the limiters whose state is two words.
     words: SmallVec<[u64; 2]>,
 }
@@ -110,111 +115,159 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// [`Policy::decide`] on the key's state.
+    /// [`Limits::decide`] on the key's state, by what holds for the key.
     ///
     /// # Errors
     /// [`TableError`]; nothing has changed.
-    #[inline]
     pub fn decide(
         &mut self,
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        request: impl Into<Request>,
     ) -> Result<Decision, TableError> {
-        self.decide_hashed(policy, self.hasher.hash(key), key, now, cost)
-    }
-
-    /// [`decide`](Self::decide), given the key's hash by the table's hasher: for who has used it to choose a table.
-    ///
-    /// # Errors
-    /// As [`decide`](Self::decide).
-    #[inline]
-    pub fn decide_hashed(
-        &mut self,
-        policy: &Policy,
-        hash: u64,
-        key: &str,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, TableError> {
-        match self.find(hash, key) {
-            Some(words) => Ok(policy.decide(words, now, cost)?),
-            None => self.learn(policy, hash, key, now, cost, Policy::decide),
+        let request = request.into();
+        match policy.rule(key) {
+            Rule::Listed(decision) => Ok(decision),
+            Rule::Limited(limits, key) => {
+                let hash = self.hasher.hash(&key);
+                let decide = |words: &mut [u64]| limits.decide(words, now, &request);
+                self.with_state(policy, limits, (hash, &key), now, decide)
+            }
         }
     }
 
-    /// [`Policy::decide_and_explain`] on the key's state.
+    /// [`Limits::operate`] on the key's state, by what holds for the key.
     ///
     /// # Errors
     /// [`TableError`]; nothing has changed.
-    pub fn decide_and_explain(
+    pub fn operate(
         &mut self,
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
-        let hash = self.hasher.hash(key);
-        match self.find(hash, key) {
-            Some(words) => Ok(policy.decide_and_explain(words, now, cost)?),
-            None => self.learn(policy, hash, key, now, cost, Policy::decide_and_explain),
+        let operation = operation.into();
+        match policy.rule(key) {
+            Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => {
+                let hash = self.hasher.hash(&key);
+                let decide = |words: &mut [u64]| limits.operate(words, now, &operation);
+                self.with_state(policy, limits, (hash, &key), now, decide)
+            }
         }
     }
 
-    /// The words of a key in use.
-    #[must_use]
-    pub fn words(&self, key: &str) -> Option<&[u64]> {
-        let hash = self.hasher.hash(key);
-        self.entries
-            .find(hash, |entry| entry.key.as_bytes() == key.as_bytes())
-            .map(|entry| entry.words.as_slice())
+    /// Lets `decide` change the words of a canonical key, which comes with its hash by the table's
+    /// hasher. They are remembered unless they equal a fresh state's.
+    ///
+    /// # Errors
+    /// [`TableError`]; nothing has changed.
+    #[inline]
+    pub fn with_state<T>(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        (hash, key): (u64, &str),
+        now: Timestamp,
+        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
+    ) -> Result<T, TableError> {
+        if let [part] = limits.parts()
+            && let Some(words) = self.find(part, hash, part.depth().of(key))
+        {
+            return Ok(decide(words)?);
+        }
+        self.with_scattered_state(policy, limits, key, now, decide)
     }
 
-    /// Forgets the keys whose state equals a fresh one at `now`.
+    /// The words of a canonical key, if it is in use.
+    #[must_use]
+    pub fn words(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 2]>> {
+        Some(self.gather(limits, key)).filter(|words| words.iter().any(|word| *word != 0))
+    }
+
+    /// The words of all parts of a canonical key: of those that are not in use, zeros.
+    fn gather(&self, limits: &Limits, key: &str) -> SmallVec<[u64; 2]> {
+        let mut words = SmallVec::with_capacity(limits.words());
+        for part in limits.parts() {
+            let key = part.depth().of(key);
+            let found = self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key));
+            match found {
+                Some(entry) => words.extend_from_slice(&entry.words),
+                None => words.resize(words.len().saturating_add(part.words()), 0),
+            }
+        }
+        words
+    }
+
+    /// Forgets the states that equal a fresh one at `now`, and those of limits that the policy
+    /// does not have.
     pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
         self.swept = now;
-        self.entries.retain(|entry| policy.time_to_live(&entry.words, now) > Micros::ZERO);
+        self.entries.retain(|entry| {
+            policy
+                .part(entry.fingerprint)
+                .is_some_and(|part| part.time_to_live(&entry.words, now) > Micros::ZERO)
+        });
     }
 
     #[inline]
-    fn find(&mut self, hash: u64, key: &str) -> Option<&mut [u64]> {
+    fn find(&mut self, part: &Part, hash: u64, key: &str) -> Option<&mut [u64]> {
         self.entries
-            .find_mut(hash, |entry| entry.key.as_bytes() == key.as_bytes())
+            .find_mut(hash, |entry| entry.is(part, key))
             .map(|entry| entry.words.as_mut_slice())
     }
 
-    /// Decides on a key that is not in use, and remembers it if that changed its state.
+    /// The same for a key that is not in use, or whose limits count by several parts of it.
     #[cold]
-    fn learn<T>(
+    fn with_scattered_state<T>(
         &mut self,
         policy: &Policy,
-        hash: u64,
+        limits: &Limits,
         key: &str,
         now: Timestamp,
-        cost: u64,
-        decide: fn(&Policy, &mut [u64], Timestamp, u64) -> Result<T, CostExceedsCapacity>,
+        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
     ) -> Result<T, TableError> {
-        let mut words = SmallVec::from_elem(0, policy.words());
-        let decided = decide(policy, &mut words, now, cost)?;
-        if cost > 0 {
-            self.make_room(policy, now)?;
-            let Self { entries, hasher, .. } = self;
-            let entry = Entry { key: key.into(), words };
-            entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
+        let mut words = self.gather(limits, key);
+        let decided = decide(&mut words)?;
+        let changed = limits.split(&words).filter(|(_, words)| words.iter().any(|word| *word != 0));
+        let new = changed.filter(|(part, _)| {
+            let key = part.depth().of(key);
+            self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key)).is_none()
+        });
+        let new = new.count();
+        self.make_room(policy, new, now)?;
+        for (part, words) in limits.split(&words) {
+            let key = part.depth().of(key);
+            let hash = self.hasher.hash(key);
+            if let Some(own) = self.find(part, hash, key) {
+                own.copy_from_slice(words);
+            } else if words.iter().any(|word| *word != 0) {
+                let Self { entries, hasher, .. } = self;
+                let fingerprint = part.fingerprint();
+                let entry = Entry { key: key.into(), fingerprint, words: words.into() };
+                entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
+            }
         }
         Ok(decided)
     }
 
-    fn make_room(&mut self, policy: &Policy, now: Timestamp) -> Result<(), TableError> {
-        if self.entries.len() >= self.max_keys
-            && now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY
-        {
+    fn make_room(&mut self, policy: &Policy, new: usize, now: Timestamp) -> Result<(), TableError> {
+        let full = |table: &Self| table.entries.len().saturating_add(new) > table.max_keys;
+        if new == 0 || !full(self) {
+            return Ok(());
+        }
+        if now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY {
             self.sweep(policy, now);
         }
-        if self.entries.len() >= self.max_keys {
-            return Err(TableError::Full { max_keys: self.max_keys });
-        }
-        Ok(())
+        if full(self) { Err(TableError::Full { max_keys: self.max_keys }) } else { Ok(()) }
+    }
+}
+
+impl Entry {
+    #[inline]
+    fn is(&self, part: &Part, key: &str) -> bool {
+        self.key.as_bytes() == key.as_bytes() && self.fingerprint == part.fingerprint()
     }
 }

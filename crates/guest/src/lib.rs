@@ -3,8 +3,8 @@
 //! The host keeps the states and tells the time; the guest decides. Both read and write one buffer
 //! of 64-bit words in the guest's memory, at [`tidegate_buffer`]:
 //!
-//! 1. write each limit of a policy as four words (`Limit::parameters`) and call
-//!    [`tidegate_policy`]: a handle;
+//! 1. write each limit of a policy as a number of words and so many words (`Limit::parameters`), and
+//!    call [`tidegate_policy`] with the number of all those words: a handle;
 //! 2. write a key's state, all zero if it was never seen, and call [`tidegate_decide`]: the answer,
 //!    with the new state in the buffer, and behind it limit, remaining, retry after and reset
 //!    after (spans in µs).
@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_gate::{Decision, Limit, Policy, Timestamp};
+use tidegate_gate::{Decision, Limits, Policy, Request, Timestamp};
 
 /// How many words the buffer has: 16 limits with the largest states need fewer.
 const WORDS: usize = 4_096;
@@ -33,7 +33,7 @@ pub const INVALID: i32 = -1;
 static BUFFER: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 thread_local! {
-    static POLICIES: RefCell<Vec<Policy>> = const { RefCell::new(Vec::new()) };
+    static POLICIES: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Where the buffer is: 4,096 words, little endian.
@@ -42,10 +42,11 @@ pub extern "C" fn tidegate_buffer() -> *const AtomicU64 {
     BUFFER.as_ptr()
 }
 
-/// Remembers a policy of so many limits, four words each in the buffer. A handle, or [`INVALID`].
+/// Remembers a policy of the limits in the buffer, that many words together. A handle, or
+/// [`INVALID`].
 #[unsafe(no_mangle)]
-pub extern "C" fn tidegate_policy(limits: u32) -> i32 {
-    policy(limits).unwrap_or(INVALID)
+pub extern "C" fn tidegate_policy(words: u32) -> i32 {
+    policy(words).unwrap_or(INVALID)
 }
 
 /// How many words a state of the policy has, or [`INVALID`].
@@ -61,25 +62,24 @@ pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
     with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
 }
 
-fn policy(limits: u32) -> Option<i32> {
-    let words = read(usize::try_from(limits).ok()?.checked_mul(4)?)?;
-    let (parameters, _) = words.as_chunks();
-    let limits: Result<Vec<Limit>, _> =
-        parameters.iter().map(|parameters| Limit::from_parameters(*parameters)).collect();
-    let policy = Policy::of_limits(limits.ok()?).ok()?;
+fn policy(words: u32) -> Option<i32> {
+    let parameters = read(usize::try_from(words).ok()?)?;
+    let limits = Policy::of_parameters(&parameters).ok()?.limits().clone();
     POLICIES.with_borrow_mut(|policies| {
         if policies.len() >= MAX_POLICIES {
             return None;
         }
-        policies.push(policy);
+        policies.push(limits);
         i32::try_from(policies.len() - 1).ok()
     })
 }
 
-fn decide(policy: &Policy, now: Timestamp, cost: u64) -> Option<i32> {
-    let mut words = read(policy.words())?;
-    policy.accepts(&words).ok()?;
-    let Ok(decision) = policy.decide(&mut words, now, cost) else {
+fn decide(limits: &Limits, now: Timestamp, cost: u64) -> Option<i32> {
+    let mut words = read(limits.words())?;
+    for (part, words) in limits.split(&words) {
+        part.accepts(words).ok()?;
+    }
+    let Ok(decision) = limits.decide(&mut words, now, &Request::of(cost)) else {
         return Some(COST_EXCEEDS_CAPACITY);
     };
     words.extend([
@@ -97,7 +97,7 @@ fn decide(policy: &Policy, now: Timestamp, cost: u64) -> Option<i32> {
     })
 }
 
-fn with_policy(handle: i32, of: impl FnOnce(&Policy) -> Option<i32>) -> Option<i32> {
+fn with_policy(handle: i32, of: impl FnOnce(&Limits) -> Option<i32>) -> Option<i32> {
     let handle = usize::try_from(handle).ok()?;
     POLICIES.with_borrow(|policies| of(policies.get(handle)?))
 }
@@ -119,9 +119,9 @@ mod tests {
     /// One test: the buffer is shared by all threads.
     #[test]
     fn decides_and_refuses_what_makes_no_sense() {
-        let two_at_three_per_second = [1, 2, 3, 1_000_000];
+        let two_at_three_per_second = [5, 1, 2, 3, 1_000_000, 0];
         write(&two_at_three_per_second);
-        let policy = tidegate_policy(1);
+        let policy = tidegate_policy(6);
         assert_eq!((policy, tidegate_words(policy)), (0, 2));
         write(&[0, 0]);
         assert_eq!(tidegate_decide(policy, 7, 2), ALLOWED);
@@ -129,16 +129,20 @@ mod tests {
         assert_eq!(tidegate_decide(policy, 7, 1), DENIED);
         assert_eq!(read(6), Some(vec![2_000_000, 7, 2, 0, 333_334, 666_667]));
         assert_eq!(tidegate_decide(policy, 7, 3), COST_EXCEEDS_CAPACITY);
-        write(&[2_000_001, 7]);
-        assert_eq!(tidegate_decide(policy, 7, 1), INVALID, "more spent than there is");
+        write(&[4_000_001, 7]);
+        assert_eq!(tidegate_decide(policy, 7, 1), INVALID, "more than the deepest debt");
         for handle in [-1, 1, i32::MAX] {
             assert_eq!(tidegate_decide(handle, 7, 1), INVALID);
             assert_eq!(tidegate_words(handle), INVALID);
         }
-        for limits in [0, 17, 1_025, u32::MAX] {
-            assert_eq!(tidegate_policy(limits), INVALID);
+        write(&two_at_three_per_second.repeat(17));
+        for words in [0, 5, 7, 6 * 17, 4_097, u32::MAX] {
+            assert_eq!(tidegate_policy(words), INVALID, "{words}");
         }
-        write(&[9, 1, 1, 1]);
-        assert_eq!(tidegate_policy(1), INVALID, "no such algorithm");
+        assert_eq!(tidegate_policy(6 * 16), 1);
+        for invalid in [[1, 99], [0, 0], [1, 1], [u64::MAX, 1]] {
+            write(&invalid);
+            assert_eq!(tidegate_policy(2), INVALID, "no such limit");
+        }
     }
 }

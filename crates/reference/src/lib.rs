@@ -5,6 +5,11 @@
 //! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
+pub mod lease;
+pub mod log;
+pub mod penalty;
+pub mod shed;
+
 /// The answer of an oracle; spans in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of tidegate_core::Decision")]
@@ -16,11 +21,11 @@ pub struct Outcome {
 }
 
 /// The rule to follow, in whole units and microseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are the configuration's")]
 pub enum Rule {
-    /// Level starts full and grows continuously by `units` per `period`; granted if level ≥ cost.
-    TokenBucket { capacity: u64, units: u64, period: u64 },
+    /// Level starts full, or empty, and grows continuously by `units` per `period`; granted if level ≥ cost.
+    TokenBucket { capacity: u64, units: u64, period: u64, starts_empty: bool },
     /// Granted if the grants in ⌊t / period⌋ leave room.
     FixedWindow { limit: u64, period: u64 },
     /// Granted if the estimate over `segments` segments and a weighted trailing one leaves room.
@@ -28,11 +33,11 @@ pub enum Rule {
 }
 
 /// A naive limiter for one key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     rule: Rule,
     newest: i128,
-    /// When and how much; what came back is a negative grant.
+    /// When and how much, in units × [`length`](Self::length); what came back is a negative grant.
     grants: Vec<(i128, i128)>,
 }
 
@@ -68,12 +73,28 @@ impl Oracle {
             .map(|grant| grant.1)
             .sum();
         let cost = match self.rule {
-            Rule::TokenBucket { .. } => i128::from(cost), // a bucket overflows at its capacity
-            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => i128::from(cost).min(granted),
+            Rule::TokenBucket { .. } => i128::from(cost) * self.length(), // it overflows at its capacity
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
+                (i128::from(cost) * self.length()).min(granted)
+            }
         };
         if at <= self.newest {
             self.grants.push((at, -cost));
         }
+    }
+
+    /// What alone decides every later answer: the newest time, and of a bucket its level, of
+    /// windows what each segment holds that can still count.
+    #[must_use]
+    pub fn essence(&self) -> Vec<i128> {
+        let current = self.index(self.newest);
+        let segments = match self.rule {
+            Rule::TokenBucket { .. } => return vec![self.newest, self.room(self.newest)],
+            Rule::FixedWindow { .. } => 0,
+            Rule::SlidingWindow { segments, .. } => i128::from(segments),
+        };
+        let held = |age: i128| self.granted(|index| index == current - age);
+        std::iter::once(self.newest).chain((0..=segments).map(held)).collect()
     }
 
     /// The newest time seen.
@@ -82,8 +103,35 @@ impl Oracle {
         u64::try_from(self.newest).unwrap_or_default()
     }
 
-    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+    /// Takes what was spent already; the debt ends at what a second whole limit would cover.
+    pub fn charge(&mut self, now: u64, cost: u64) {
+        let now = self.settle(now);
+        let deepest = match self.rule {
+            // no longer than can be told: the level is paid off at `units` per µs
+            Rule::TokenBucket { units, .. } => {
+                (2 * self.most() * self.length()).min(((1 << 53) - 1) * i128::from(units))
+            }
+            _ => (2 * self.most()).min(i128::from(u64::MAX) / self.length()) * self.length(),
+        };
+        let spent = match self.rule {
+            Rule::TokenBucket { .. } => self.most() * self.length() - self.room(now),
+            Rule::FixedWindow { .. } => self.granted(|index| index == self.index(now)),
+            Rule::SlidingWindow { segments, .. } => {
+                let oldest = self.index(now) - i128::from(segments);
+                self.granted(|index| index > oldest)
+            }
+        };
+        let most = (deepest - spent).max(0);
+        self.grants.push((now, (i128::from(cost) * self.length()).min(most)));
+    }
+
+    /// Moves to `now`, and returns when that is.
+    fn settle(&mut self, now: u64) -> i128 {
         let now = i128::from(now);
+        let full = self.most() * self.length();
+        if self.starts_empty() && self.newest == 0 && self.room(0) >= full {
+            (self.newest, self.grants) = (now, vec![(now, full)]);
+        }
         if now < self.newest - self.period() {
             // the newest time came from a clock ahead: everything happened that much earlier
             let shift = match self.rule {
@@ -95,22 +143,30 @@ impl Oracle {
             }
             self.newest = now;
         }
-        let now = now.max(self.newest);
-        self.newest = now;
+        self.newest = now.max(self.newest);
+        self.newest
+    }
+
+    fn settle_and_decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
+        let now = self.settle(now);
         let cost = i128::from(cost);
         // a return from a jump ahead may leave less than no room; to look is free all the same
         let allowed = cost == 0 || self.room(now) >= cost * self.length();
         let retry_after =
             if allowed { 0 } else { first(|d| self.room(now + d) >= cost * self.length()) };
         if allowed {
-            self.grants.push((now, cost));
+            self.grants.push((now, cost * self.length()));
         }
         let full = self.most() * self.length();
         Some(Outcome {
             allowed,
             remaining: u64::try_from(self.room(now).max(0) / self.length()).ok()?,
             retry_after,
-            reset_after: first(|d| self.room(now + d) >= full),
+            reset_after: if self.starts_empty() {
+                (1 << 53) - 1
+            } else {
+                first(|d| self.room(now + d) >= full)
+            },
         })
     }
 
@@ -124,7 +180,7 @@ impl Oracle {
                 let mut last = i128::MIN / 2;
                 for &(at, cost) in &self.grants {
                     level = (level + (at - last).min(1 << 70) * i128::from(units)).min(full);
-                    level = (level - cost * length).min(full);
+                    level = (level - cost).min(full);
                     last = at;
                 }
                 (level + (t - last).min(1 << 70) * i128::from(units)).min(full)
@@ -132,16 +188,20 @@ impl Oracle {
             Rule::FixedWindow { limit, .. } => {
                 let current = self.index(t);
                 let granted: i128 = self.granted(|index| index == current);
-                (i128::from(limit) - granted) * length
+                i128::from(limit) * length - granted
             }
             Rule::SlidingWindow { limit, segments, .. } => {
                 let (current, n) = (self.index(t), i128::from(segments));
                 let full = self.granted(|index| index > current - n && index <= current);
                 let trailing = self.granted(|index| index == current - n);
                 let covered = length - (t - current * length);
-                (i128::from(limit) - full) * length - trailing * covered
+                i128::from(limit) * length - full - trailing / length * covered
             }
         }
+    }
+
+    const fn starts_empty(&self) -> bool {
+        matches!(self.rule, Rule::TokenBucket { starts_empty: true, .. })
     }
 
     fn granted(&self, counts: impl Fn(i128) -> bool) -> i128 {
@@ -169,7 +229,7 @@ impl Oracle {
 
     fn period(&self) -> i128 {
         match self.rule {
-            Rule::TokenBucket { capacity, units, period } => {
+            Rule::TokenBucket { capacity, units, period, .. } => {
                 let (full, units) = (i128::from(capacity) * i128::from(period), i128::from(units));
                 (full + units - 1) / units
             }

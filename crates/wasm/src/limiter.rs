@@ -1,7 +1,10 @@
 //! A table and its policy.
 
+use std::iter;
+
 use tidegate_gate::{
-    Cost, Decision, InvalidKey, KeyHasher, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
+    Cost, Decision, InvalidKey, KeyHasher, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Part, Policy,
+    Table, Timestamp,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -168,7 +171,10 @@ const MOST_BYTES: usize = 3 << 30;
 const BYTES_BESIDE: usize = 144;
 
 fn key_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {
-    let worst = policy.words().saturating_mul(8).saturating_add(MAX_KEY_BYTES + BYTES_BESIDE);
+    let sets = iter::once(policy.limits()).chain(policy.overrides().iter().map(|(_, own)| own));
+    let parts = sets.flat_map(Limits::parts);
+    let words = parts.map(Part::words).max().unwrap_or_default();
+    let worst = words.saturating_mul(8).saturating_add(MAX_KEY_BYTES + BYTES_BESIDE);
     let most = MOST_BYTES.checked_div(worst).unwrap_or(1);
     let Some(given) = given else { return Ok(DEFAULT_MAX_KEYS.min(most)) };
     to_quantity(given)

@@ -4,11 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tidegate::gate::{
-    Cost, KeySource, Limit, Micros, OnError, Placement, Policies, Policy, check_key,
-};
-use tidegate::{clock, gate::http};
+use tidegate::clock;
+use tidegate::gate::{Cost, Policies, Policy, check_key, http};
 
+use super::describe::describe;
 use super::{PolicyFile, say};
 
 /// Validate the policy file and show it, or take one decision
@@ -53,7 +52,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     });
     let deadline = Duration::from_secs(5);
     let store = super::store(&policies, arguments.redis.as_deref(), deadline, 1)?;
-    let verdict = store.decide(&policies, index, key, clock::now(), cost).await?;
+    let verdict = store.operate(&policies, index, key, clock::now(), cost).await?;
     say(&serde_json::to_string(&http::DecisionForm::from(verdict.decision))?)?;
     Ok(if verdict.decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -66,80 +65,5 @@ fn choose(policies: &Policies, name: Option<&str>) -> Result<usize> {
         (Some(name), _) => policies
             .index_of(name)
             .with_context(|| format!("--policy: found {name:?}, there are: {}", names.join(", "))),
-    }
-}
-
-/// The policy in words, every quantity exact.
-fn describe(policy: &Policy) -> String {
-    let mut text =
-        format!("{}: {}\n", policy.name(), policy.description().unwrap_or("no description"));
-    for limit in policy.limits() {
-        let what = match limit.limit {
-            Limit::TokenBucket(bucket) => {
-                let (units, period) = bucket.rate();
-                let each = if units == 1 { String::new() } else { format!("{units} ") };
-                let full = span(bucket.period());
-                format!(
-                    "bursts of {}, then {each}every {}; full after {full}",
-                    bucket.capacity(),
-                    span(period)
-                )
-            }
-            Limit::FixedWindow(window) => {
-                format!("{} in every aligned {}", window.limit(), span(window.period()))
-            }
-            Limit::SlidingWindow(window) => {
-                let segment =
-                    Micros(window.period().0 / u64::try_from(window.segments()).unwrap_or(1));
-                format!(
-                    "{} in {}, slid by {} segments of {}",
-                    window.limit(),
-                    span(window.period()),
-                    window.segments(),
-                    span(segment)
-                )
-            }
-            _ => "a limit this version cannot describe".to_owned(),
-        };
-        text += &format!("  {}: {what}\n", limit.name);
-    }
-    let sources: Vec<String> = policy
-        .key_sources()
-        .iter()
-        .map(|source| match source {
-            KeySource::Header(name) => format!("header {name}"),
-            _ => "client address".to_owned(),
-        })
-        .collect();
-    let error = match policy.on_error() {
-        OnError::Open => "passes",
-        OnError::Closed => "is refused",
-    };
-    let placement = match policy.placement() {
-        Placement::Shard(shards) => format!("in {shards} objects"),
-        _ => "in an object of its own".to_owned(),
-    };
-    text += &format!(
-        "  by {}; in an outage a request {error}; on Workers each key {placement}; \
-         stored as {} bytes under {:016x}\n",
-        sources.join(", else "),
-        policy.words() * 8 + 9,
-        policy.fingerprint()
-    );
-    text
-}
-
-/// In the largest unit that is exact.
-fn span(span: Micros) -> String {
-    const UNITS: [(u64, &str); 5] = [
-        (86_400_000_000, "d"),
-        (3_600_000_000, "h"),
-        (60_000_000, "m"),
-        (1_000_000, "s"),
-        (1_000, "ms"),
-    ];
-    match UNITS.iter().find(|(micros, _)| span.0.is_multiple_of(*micros)) {
-        Some((micros, unit)) => format!("{} {unit}", span.0 / micros),
-        None => format!("{} µs", span.0),
     }
 }

@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod check;
+mod describe;
 pub(crate) mod parity;
 pub(crate) mod replay;
 pub(crate) mod report;

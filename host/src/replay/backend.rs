@@ -146,10 +146,17 @@ impl Backend {
             Self::Wasmtime(guest) => {
                 guest.words(event).map_or_else(fresh, |words| format!("words {words:?}"))
             }
-            Self::Redis(redis) => match redis.store.blob(policy, &event.key).await? {
-                None => fresh(),
-                Some(bytes) => format!("words {:?}", blob::decode(policy, &bytes)?),
-            },
+            Self::Redis(redis) => {
+                let blobs = redis.store.blobs(policy, &event.key).await?;
+                let mut words = Vec::new();
+                for (part, bytes) in policy.limits_for(&event.key).parts().iter().zip(blobs) {
+                    match bytes {
+                        None => words.resize(words.len() + part.words(), 0),
+                        Some(bytes) => words.extend(blob::decode(part, &bytes)?),
+                    }
+                }
+                format!("words {words:?}")
+            }
             Self::Worker(worker) => {
                 let peek = Event { cost: 0, ..event.clone() };
                 format!("at the event {:?}", worker.decide(policies, &[peek])?)
@@ -196,7 +203,7 @@ impl RedisReplay {
         // all at once; the store keeps the order of those on one key
         try_join_all(events.iter().map(async |event| {
             let Some(policy) = policies.all().get(event.policy) else { bail!("no such policy") };
-            let verdict = self.store.decide(policy, &event.key, event.at, event.cost).await?;
+            let verdict = self.store.operate(policy, &event.key, event.at, event.cost).await?;
             Ok(verdict.decision.into())
         }))
         .await

@@ -164,8 +164,8 @@ impl<'a> Trace<'a> {
         if event.key.contains(char::REPLACEMENT_CHARACTER) {
             return Err("the key is not UTF-8".to_owned()); // it would be counted with others
         }
-        let most =
-            self.policies.all().get(event.policy).map_or(0, tidegate_gate::Policy::most_at_once);
+        let policy = self.policies.all().get(event.policy);
+        let most = policy.map_or(0, |policy| policy.limits_for(&event.key).most_at_once());
         if event.cost > most {
             let (cost, capacity) = (event.cost, most);
             return Err(tidegate_gate::CostExceedsCapacity { cost, capacity }.to_string());

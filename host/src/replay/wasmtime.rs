@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use tidegate_gate::Policies;
 use tidegate_gate::http::DecisionForm;
+use tidegate_gate::{Limits, Part, Policies, Rule};
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
 use super::trace::Event;
@@ -17,14 +17,17 @@ pub struct Guest {
     memory: Memory,
     buffer: usize,
     decide: TypedFunc<(i32, u64, u64), i32>,
-    /// The handle of each policy, and how many words its states have.
-    policies: Vec<(i32, usize)>,
-    states: HashMap<(usize, String), Vec<u64>>,
+    policies: Policies,
+    policy: TypedFunc<u32, i32>,
+    /// The guest's handles of limits, by the fingerprints of their parts.
+    handles: HashMap<Vec<u64>, i32>,
+    /// By policy, fingerprint and part of a key.
+    states: HashMap<(usize, u64, String), Vec<u64>>,
 }
 
 impl fmt::Debug for Guest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guest").field("policies", &self.policies).finish_non_exhaustive()
+        f.debug_struct("Guest").field("handles", &self.handles).finish_non_exhaustive()
     }
 }
 
@@ -44,45 +47,70 @@ impl Guest {
         let policy: TypedFunc<u32, i32> = instance.get_typed_func(&mut store, "tidegate_policy")?;
         let decide = instance.get_typed_func(&mut store, "tidegate_decide")?;
         let buffer = usize::try_from(buffer.call(&mut store, ())?)?;
-        let mut guest =
-            Self { store, memory, buffer, decide, policies: Vec::new(), states: HashMap::new() };
-        for each in policies.all() {
-            let parameters: Vec<u64> =
-                each.limits().iter().flat_map(|limit| limit.limit.parameters()).collect();
-            guest.write(&parameters)?;
-            let limits = u32::try_from(each.limits().len())?;
-            let handle = policy.call(&mut guest.store, limits)?;
-            if handle < 0 {
-                bail!("the guest refuses policy {:?}", each.name());
-            }
-            guest.policies.push((handle, each.words()));
-        }
-        Ok(guest)
+        let (policies, handles, states) = (policies.clone(), HashMap::new(), HashMap::new());
+        Ok(Self { store, memory, buffer, decide, policies, policy, handles, states })
     }
 
     pub(super) fn decide(&mut self, event: &Event) -> Result<DecisionForm> {
-        let &(policy, words) = self.policies.get(event.policy).context("no such policy")?;
-        let name = (event.policy, event.key.clone());
-        let mut state = self.states.remove(&name).unwrap_or_else(|| vec![0; words]);
+        let policy = self.policies.all().get(event.policy).context("no such policy")?.clone();
+        let (limits, key) = match policy.rule(&event.key) {
+            Rule::Listed(decision) => return Ok(decision.into()),
+            Rule::Limited(limits, key) => (limits, key),
+        };
+        let handle = self.handle(limits)?;
+        let mut state = self.gather(event.policy, limits, &key);
         self.write(&state)?;
-        let arguments = (policy, event.at.0, event.cost);
-        let answer = self.decide.call(&mut self.store, arguments)?;
+        let answer = self.decide.call(&mut self.store, (handle, event.at.0, event.cost))?;
         let allowed = match answer {
             0 => true,
             1 => false,
             other => bail!("the guest answers {other} to {event:?}"),
         };
-        state = self.read(words.saturating_add(4))?;
-        let decision = state.split_off(words);
-        self.states.insert(name, state);
+        state = self.read(limits.words().saturating_add(4))?;
+        let decision = state.split_off(limits.words());
+        for (part, words) in limits.split(&state) {
+            let name = (event.policy, part.fingerprint(), part.depth().of(&key).to_owned());
+            self.states.insert(name, words.to_vec());
+        }
         let [limit, remaining, retry_after_us, reset_after_us] = *decision.as_slice() else {
             bail!("the guest's buffer is too short");
         };
         Ok(DecisionForm { allowed, limit, remaining, retry_after_us, reset_after_us })
     }
 
-    pub(super) fn words(&self, event: &Event) -> Option<&[u64]> {
-        self.states.get(&(event.policy, event.key.clone())).map(Vec::as_slice)
+    pub(super) fn words(&self, event: &Event) -> Option<Vec<u64>> {
+        let policy = self.policies.all().get(event.policy)?;
+        let Rule::Limited(limits, key) = policy.rule(&event.key) else { return None };
+        Some(self.gather(event.policy, limits, &key))
+    }
+
+    /// What the guest calls these limits; it learns them at their first use.
+    fn handle(&mut self, limits: &Limits) -> Result<i32> {
+        let name: Vec<u64> = limits.parts().iter().map(Part::fingerprint).collect();
+        if let Some(handle) = self.handles.get(&name) {
+            return Ok(*handle);
+        }
+        let parameters = limits.parameters();
+        self.write(&parameters)?;
+        let handle = self.policy.call(&mut self.store, u32::try_from(parameters.len())?)?;
+        if handle < 0 {
+            bail!("the guest refuses the limits {limits:?}");
+        }
+        self.handles.insert(name, handle);
+        Ok(handle)
+    }
+
+    /// The words of all parts of a key.
+    fn gather(&self, policy: usize, limits: &Limits, key: &str) -> Vec<u64> {
+        let mut words = Vec::with_capacity(limits.words());
+        for part in limits.parts() {
+            let name = (policy, part.fingerprint(), part.depth().of(key).to_owned());
+            match self.states.get(&name) {
+                Some(own) => words.extend_from_slice(own),
+                None => words.resize(words.len() + part.words(), 0),
+            }
+        }
+        words
     }
 
     fn write(&mut self, words: &[u64]) -> Result<()> {

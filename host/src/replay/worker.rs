@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use tidegate_gate::http::{DecisionForm, MAX_BODY_BYTES};
-use tidegate_gate::{Micros, Policies, Timestamp};
+use tidegate_gate::{Policies, Timestamp};
 use ureq::Agent;
 
 use super::trace::Event;
@@ -46,8 +46,14 @@ struct Answers {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
-    Decided(DecisionForm),
-    Unavailable { degraded: String },
+    Decided {
+        at_us: u64,
+        #[serde(flatten)]
+        decision: DecisionForm,
+    },
+    Unavailable {
+        degraded: String,
+    },
 }
 
 impl Worker {
@@ -71,26 +77,16 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Takes all there is at one time and looks again after it must be back. A Worker that goes by
-    /// its own clock would answer a replay with something else altogether.
+    /// A Worker that goes by its own clock would answer a replay with something else altogether.
     fn check_that_time_is_honoured(&mut self, policies: &Policies) -> Result<()> {
-        let Some(policy) = policies.all().first() else { return Ok(()) };
-        let most = policy.most_at_once();
-        let at = Timestamp(1_000_000);
-        let later = at.saturating_add(Micros(policy.period().0.saturating_mul(3)).min(Micros::MAX));
-        let all = Event {
-            policy: 0,
-            key: "does this Worker go by the times given to it?".into(),
-            at,
-            cost: most,
-        };
-        let look = Event { at: Timestamp(later.0.min(Micros::MAX.0)), cost: 0, ..all.clone() };
-        let answers = self.decide(policies, &[all, look])?;
-        let remaining: Vec<u64> = answers.iter().map(|answer| answer.remaining).collect();
-        if remaining != [0, most] {
+        let key = "does this Worker go by the times given to it?".into();
+        let look = Event { policy: 0, key, at: Timestamp(1), cost: 0 };
+        let mut answers = Vec::new();
+        self.send(policies, &[look], &mut answers)?;
+        if answers.iter().any(|(at_us, _)| *at_us != 1) {
             bail!(
-                "{}: the Worker does not go by the times given to it (it answers {remaining:?}): \
-                 a replay needs one with TIDEGATE_TRUST_CALLER_TIME=true and the same policies",
+                "{}: the Worker does not go by the times given to it: a replay needs one with \
+                 TIDEGATE_TRUST_CALLER_TIME=true and the same policies",
                 self.url
             );
         }
@@ -106,7 +102,7 @@ impl Worker {
         for batch in events.chunks(BATCH) {
             self.send(policies, batch, &mut decisions)?;
         }
-        Ok(decisions)
+        Ok(decisions.into_iter().map(|(_, decision)| decision).collect())
     }
 
     /// In halves where one request would be too large.
@@ -114,7 +110,7 @@ impl Worker {
         &self,
         policies: &Policies,
         events: &[Event],
-        decisions: &mut Vec<DecisionForm>,
+        decisions: &mut Vec<(u64, DecisionForm)>,
     ) -> Result<()> {
         let mut checks = Vec::with_capacity(events.len());
         for event in events {
@@ -144,7 +140,7 @@ impl Worker {
         }
         for answer in answers.decisions {
             match answer {
-                Answer::Decided(decision) => decisions.push(decision),
+                Answer::Decided { at_us, decision } => decisions.push((at_us, decision)),
                 Answer::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
             }
         }

@@ -3,7 +3,10 @@
 use std::hash::{BuildHasher, RandomState};
 
 use spin::Mutex;
-use tidegate_gate::{Decision, KeyHasher, Policy, Table, TableError, Timestamp, Verdict};
+use tidegate_gate::{
+    CostExceedsCapacity, Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table,
+    TableError, Timestamp, Verdict,
+};
 
 /// Enough for threads on two sockets to meet rarely.
 const SHARDS: usize = 64;
@@ -57,29 +60,46 @@ impl Memory {
     /// # Errors
     /// [`TableError`]; nothing has changed.
     #[inline]
-    pub fn decide(&self, key: &str, now: Timestamp, cost: u64) -> Result<Decision, TableError> {
-        let hash = self.hasher.hash(key);
-        self.shard(hash).lock().decide_hashed(&self.policy, hash, key, now, cost)
-    }
-
-    /// Decides on a request, with what each limit says.
-    ///
-    /// # Errors
-    /// [`TableError`]; nothing has changed.
-    pub fn decide_and_explain(
+    pub fn decide(
         &self,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        request: impl Into<Request>,
+    ) -> Result<Decision, TableError> {
+        let request = request.into();
+        match self.policy.rule(key) {
+            Rule::Listed(decision) => Ok(decision),
+            Rule::Limited(limits, key) => {
+                self.with_state(limits, &key, now, |words| limits.decide(words, now, &request))
+            }
+        }
+    }
+
+    /// Does what is asked, with what each limit says.
+    ///
+    /// # Errors
+    /// [`TableError`]; nothing has changed.
+    pub fn operate(
+        &self,
+        key: &str,
+        now: Timestamp,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
-        let hash = self.hasher.hash(key);
-        self.shard(hash).lock().decide_and_explain(&self.policy, key, now, cost)
+        let operation = operation.into();
+        match self.policy.rule(key) {
+            Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => {
+                self.with_state(limits, &key, now, |words| limits.operate(words, now, &operation))
+            }
+        }
     }
 
     /// The words of a key in use, for reports.
     #[must_use]
     pub fn words(&self, key: &str) -> Option<Vec<u64>> {
-        self.shard(self.hasher.hash(key)).lock().words(key).map(<[u64]>::to_vec)
+        let Rule::Limited(limits, key) = self.policy.rule(key) else { return None };
+        let (_, shard) = self.hash_and_shard(&key);
+        Some(shard.lock().words(limits, &key)?.into_vec())
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`, one shard after another.
@@ -89,11 +109,27 @@ impl Memory {
         }
     }
 
-    /// By bits from the middle: the table itself uses those at both ends.
+    #[inline]
+    fn with_state<T>(
+        &self,
+        limits: &Limits,
+        key: &str,
+        now: Timestamp,
+        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
+    ) -> Result<T, TableError> {
+        let (hash, shard) = self.hash_and_shard(key);
+        shard.lock().with_state(&self.policy, limits, (hash, key), now, decide)
+    }
+
+    /// All states that a decision needs are in one shard: that of the key's home. It is found by
+    /// bits from the middle of the hash: the table itself uses those at both ends.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]
-    fn shard(&self, hash: u64) -> &Mutex<Table> {
-        let bits = usize::try_from(hash >> 32).unwrap_or(0);
-        &self.shards[bits & (SHARDS - 1)].0
+    fn hash_and_shard(&self, key: &str) -> (u64, &Mutex<Table>) {
+        let home = self.policy.home(key);
+        let hash = self.hasher.hash(key);
+        let of_home = if home.len() == key.len() { hash } else { self.hasher.hash(home) };
+        let bits = usize::try_from(of_home >> 32).unwrap_or(0);
+        (hash, &self.shards[bits & (SHARDS - 1)].0)
     }
 }

@@ -6,7 +6,9 @@ mod redis;
 use std::time::Duration;
 
 use tidegate_gate::blob::BlobError;
-use tidegate_gate::{CostExceedsCapacity, Policies, Policy, TableError, Timestamp, Verdict};
+use tidegate_gate::{
+    CostExceedsCapacity, Operation, Policies, Policy, TableError, Timestamp, Verdict,
+};
 
 pub use memory::Memory;
 pub use redis::{Redis, RedisOptions};
@@ -74,28 +76,28 @@ impl Store {
         )
     }
 
-    /// Decides on a request, with what each limit says. `policy` is the policy's place in
+    /// Does what is asked, with what each limit says. `policy` is the policy's place in
     /// [`Policies::all`], the policies those that the store was made with.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn decide(
+    pub async fn operate(
         &self,
         policies: &Policies,
         policy: usize,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(tables) => {
                 let table = tables.get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                Ok(table.decide_and_explain(key, now, cost)?)
+                Ok(table.operate(key, now, operation)?)
             }
             Self::Redis(redis) => {
                 let policy: &Policy =
                     policies.all().get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                redis.decide(policy, key, now, cost).await
+                redis.operate(policy, key, now, operation).await
             }
         }
     }

@@ -12,19 +12,23 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncCommands, Client, Script};
-use tidegate_gate::{Micros, Policy, Timestamp, Verdict, blob};
+use redis::{AsyncCommands, Client, Pipeline, Script};
+use tidegate_gate::{Limits, Micros, Operation, Policy, Rule, Timestamp, Verdict, blob};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
 use super::StoreError;
 
-/// KEYS[1] name; ARGV: what it must still be (empty: nothing), what it becomes, for how many ms.
-/// Returns nil if it was, else what is there instead.
+/// KEYS: names; ARGV: for each what it must still be (empty: nothing), then for each what it becomes,
+/// then for each for how many ms. Returns nil if all were, else what is there instead.
 const COMPARE_AND_SWAP: &str = "
-local found = redis.call('GET', KEYS[1]) or ''
-if found ~= ARGV[1] then return found end
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+local found, swap = {}, true
+for i = 1, #KEYS do
+  found[i] = redis.call('GET', KEYS[i]) or ''
+  if found[i] ~= ARGV[i] then swap = false end
+end
+if not swap then return found end
+for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[#KEYS + i], 'PX', ARGV[2 * #KEYS + i]) end
 return false";
 
 /// Requests of this process for one key wait for each other here instead of racing in Redis.
@@ -90,77 +94,89 @@ impl Redis {
         self.in_time(async { Ok(self.connection().await?.ping::<()>().await?) }).await
     }
 
-    /// Decides on a request, with what each limit says.
+    /// Does what is asked, with what each limit says.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn decide(
+    pub async fn operate(
         &self,
         policy: &Policy,
         key: &str,
         now: Timestamp,
-        cost: u64,
+        operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
-        let name = self.name(policy, key);
+        let operation = operation.into();
+        let (limits, key) = match policy.rule(key) {
+            Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => (limits, key),
+        };
+        let states = States { limits, names: self.names(policy, limits, &key) };
         self.in_time(async {
-            let _turn = self.lock(&name).lock().await;
-            self.swap_until_ours(policy, &name, now, cost).await
+            let _turn = self.lock(policy, &key).lock().await;
+            self.swap_until_ours(&states, now, &operation).await
         })
         .await
     }
 
-    /// What is stored of a key.
+    /// What is stored of a key: for each part of its limits the bytes, if there are any.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn blob(&self, policy: &Policy, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let name = self.name(policy, key);
-        self.in_time(async { Ok(self.connection().await?.get(name).await?) }).await
+    pub async fn blobs(
+        &self,
+        policy: &Policy,
+        key: &str,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let Rule::Limited(limits, key) = policy.rule(key) else { return Ok(Vec::new()) };
+        let names = self.names(policy, limits, &key);
+        self.in_time(async { Ok(get(&names).query_async(&mut self.connection().await?).await?) })
+            .await
     }
 
-    /// Forgets a key.
+    /// Forgets all that is stored of a key, also what other keys share with it.
     ///
     /// # Errors
     /// [`StoreError`]
     pub async fn forget(&self, policy: &Policy, key: &str) -> Result<(), StoreError> {
-        let name = self.name(policy, key);
-        self.in_time(async { Ok(self.connection().await?.unlink::<_, ()>(name).await?) }).await
+        let Rule::Limited(limits, key) = policy.rule(key) else { return Ok(()) };
+        let names = self.names(policy, limits, &key);
+        self.in_time(async { Ok(self.connection().await?.unlink::<_, ()>(names).await?) }).await
     }
 
     async fn swap_until_ours(
         &self,
-        policy: &Policy,
-        name: &str,
+        states: &States<'_>,
         now: Timestamp,
-        cost: u64,
+        operation: &Operation,
     ) -> Result<Verdict, StoreError> {
+        let limits = states.limits;
         let mut connection = self.connection().await?;
-        let mut found: Vec<u8> = connection.get::<_, Option<_>>(name).await?.unwrap_or_default();
+        let stored: Vec<Option<Vec<u8>>> = get(&states.names).query_async(&mut connection).await?;
+        let mut found: Vec<Vec<u8>> = stored.into_iter().map(Option::unwrap_or_default).collect();
         loop {
-            let mut words = if found.is_empty() {
-                vec![0; policy.words()]
-            } else {
-                let foreign = |error| StoreError::Blob { name: name.to_owned(), error };
-                blob::decode(policy, &found).map_err(foreign)?
-            };
-            let verdict = policy.decide_and_explain(&mut words, now, cost)?;
-            let decided = blob::encode(policy, &words);
-            if cost == 0 || decided == found {
+            let mut words = states.decode(&found)?;
+            let verdict = limits.operate(&mut words, now, operation)?;
+            let decided: Vec<Vec<u8>> =
+                limits.split(&words).map(|(part, words)| blob::encode(part, words)).collect();
+            if operation.is_peek() || decided == found {
                 return Ok(verdict); // nothing has changed
             }
-            let keep =
-                policy.time_to_live(&words, now).0.saturating_add(self.options.keep_longer.0);
-            let lost_to: Option<Vec<u8>> = self
-                .script
-                .key(name)
-                .arg(found.as_slice())
-                .arg(decided.as_slice())
-                .arg(Micros(keep.max(1)).as_millis_ceil())
-                .invoke_async(&mut connection)
-                .await?;
+            let mut script = self.script.prepare_invoke();
+            for name in &states.names {
+                script.key(name);
+            }
+            for blob in found.iter().chain(&decided) {
+                script.arg(blob.as_slice());
+            }
+            for (part, words) in limits.split(&words) {
+                let needed = part.time_to_live(words, now).0;
+                let keep = needed.saturating_add(self.options.keep_longer.0).max(1);
+                script.arg(Micros(keep).as_millis_ceil());
+            }
+            let lost_to: Option<Vec<Vec<u8>>> = script.invoke_async(&mut connection).await?;
             match lost_to {
                 None => return Ok(verdict),
-                Some(other) => found = other,
+                Some(others) => found = others,
             }
         }
     }
@@ -176,14 +192,16 @@ impl Redis {
         Ok(self.connection.get_or_try_init(connect).await?.clone())
     }
 
-    fn name(&self, policy: &Policy, key: &str) -> String {
-        self.options.prefix.clone() + &blob::name(policy, key)
+    fn names(&self, policy: &Policy, limits: &Limits, key: &str) -> Vec<String> {
+        let name = |part| self.options.prefix.clone() + &blob::name(policy, part, key);
+        limits.parts().iter().map(name).collect()
     }
 
+    /// One for all keys that share a state.
     #[expect(clippy::indexing_slicing, reason = "masked to the number of locks")]
-    fn lock(&self, name: &str) -> &Mutex<()> {
-        let hash = usize::try_from(self.hasher.hash_one(name) >> 32).unwrap_or(0);
-        &self.locks[hash & (LOCKS - 1)]
+    fn lock(&self, policy: &Policy, key: &str) -> &Mutex<()> {
+        let hash = self.hasher.hash_one((policy.name(), policy.home(key)));
+        &self.locks[usize::try_from(hash >> 32).unwrap_or(0) & (LOCKS - 1)]
     }
 
     async fn in_time<T>(
@@ -192,5 +210,37 @@ impl Redis {
     ) -> Result<T, StoreError> {
         let deadline = self.options.deadline;
         timeout(deadline, work).await.unwrap_or(Err(StoreError::Deadline(deadline)))
+    }
+}
+
+/// Not `MGET`: to it what is no string does not exist, and would be overwritten.
+fn get(names: &[String]) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    for name in names {
+        pipeline.get(name);
+    }
+    pipeline
+}
+
+/// Where the states are that one decision needs.
+struct States<'a> {
+    limits: &'a Limits,
+    /// One for each part.
+    names: Vec<String>,
+}
+
+impl States<'_> {
+    /// The words of all parts.
+    fn decode(&self, found: &[Vec<u8>]) -> Result<Vec<u64>, StoreError> {
+        let mut words = Vec::with_capacity(self.limits.words());
+        for ((part, name), bytes) in self.limits.parts().iter().zip(&self.names).zip(found) {
+            if bytes.is_empty() {
+                words.resize(words.len() + part.words(), 0);
+            } else {
+                let foreign = |error| StoreError::Blob { name: name.clone(), error };
+                words.extend(blob::decode(part, bytes).map_err(foreign)?);
+            }
+        }
+        Ok(words)
     }
 }

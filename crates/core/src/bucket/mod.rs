@@ -10,11 +10,13 @@
 //! | r = u/p | rate, reduced | tokens per µs |
 //! | L(t) | level, min(C, L(t₀) + r·(t − t₀)) | tokens |
 //!
-//! A new key is full. A request of cost c is granted iff L ≥ c, and then L falls by c. The state
+//! A new key is full, or [empty](Config::starting_empty). A request of cost c is granted iff L ≥ c, and then L falls by c. The state
 //! keeps p·(C − L), a whole number at every whole microsecond, so no grant is ever rounded:
 //! error bound 0.
 //!
-//! **Guarantee:** in any span of length s at most C + r·s tokens are granted.
+//! **Guarantee:** in any span of length s at most C + r·s tokens are granted. What is
+//! [charged](Config::charge) because it was spent already may take the level below 0, to −C: the debt
+//! is paid off before anything is granted again.
 //!
 //! ```
 //! use tidegate_core::{Decision, Micros, Rate, Timestamp, bucket};
@@ -35,6 +37,8 @@
 //! ```
 
 #[cfg(test)]
+mod published;
+#[cfg(test)]
 mod tests;
 
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
@@ -52,12 +56,15 @@ pub struct Config {
     scale: Divisor,
     /// p·C.
     full: u64,
+    /// What can have been spent at most: a whole capacity more than there was.
+    deepest: u64,
     /// ⌈p·C / u⌉: from empty to full, this limiter's period.
     fill_time: Micros,
+    starts_empty: bool,
 }
 
 /// What is remembered of a key. The default is a key never seen: full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// p·(C − L) at `newest`.
     spent: u64,
@@ -104,7 +111,10 @@ impl Config {
                 inflow: Divisor::new(inflow),
                 scale: Divisor::new(scale),
                 full,
+                // and no longer to pay off than can be told
+                deepest: at_most(full.saturating_mul(2), MAX_QUANTITY.saturating_mul(inflow)),
                 fill_time: Micros(full.div_ceil(inflow)),
+                starts_empty: false,
             }),
             _ => Err(ConfigError::ScaleTooFine {
                 field: "capacity",
@@ -112,6 +122,20 @@ impl Config {
                 nearest: largest_capacity(inflow, scale),
             }),
         }
+    }
+
+    /// The same, but a key never seen has nothing at first: whoever loses his state, or gets a new
+    /// name, gets no burst for it. Such a state never equals a fresh one again, so that it must be
+    /// kept for ever: [`reset_after`](Self::reset_after) is [`Micros::MAX`].
+    #[must_use]
+    pub const fn starting_empty(self) -> Self {
+        Self { starts_empty: true, ..self }
+    }
+
+    /// Whether a key never seen has nothing at first.
+    #[must_use]
+    pub const fn starts_empty(&self) -> bool {
+        self.starts_empty
     }
 
     /// The most tokens that can be taken at once.
@@ -171,10 +195,21 @@ impl Config {
     /// Moves the state to `now`, as any decision does first: refills, consumes nothing.
     #[inline]
     pub const fn advance(&self, state: &mut State, now: Timestamp) {
+        if self.starts_empty && state.spent == 0 && state.newest.0 == 0 {
+            *state = State { spent: self.full, newest: now };
+        }
         let taken = now.taken_after(state.newest, self.fill_time);
         let inflow = taken.saturating_since(state.newest).0.saturating_mul(self.inflow.value());
         state.spent = state.spent.saturating_sub(inflow);
         state.newest = taken;
+    }
+
+    /// Takes `cost` tokens that were spent already, whether they are there or not: the real cost of a
+    /// request that was granted on an estimate. The debt never exceeds one capacity.
+    pub fn charge(&self, state: &mut State, now: Timestamp, cost: u64) {
+        self.advance(state, now);
+        let spent = state.spent.saturating_add(cost.saturating_mul(self.scale.value()));
+        state.spent = spent.min(self.deepest.max(state.spent));
     }
 
     /// Gives back `cost` tokens that were granted and not used, up to the capacity.
@@ -192,13 +227,16 @@ impl Config {
     #[must_use]
     #[inline]
     pub const fn reset_after(&self, state: &State) -> Micros {
+        if self.starts_empty {
+            return Micros::MAX;
+        }
         Micros(self.inflow.ceil(state.spent)) // up: a microsecond sooner it is not full
     }
 
     /// # Errors
     /// [`InvalidState`] if no decision of this configuration can have left the state behind.
     pub const fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        if state.spent > self.full { Err(InvalidState) } else { Ok(()) }
+        if state.spent > self.deepest { Err(InvalidState) } else { Ok(()) }
     }
 
     #[inline]
@@ -207,19 +245,25 @@ impl Config {
         let level = self.full.saturating_sub(state.spent);
         let needed = cost.saturating_mul(self.scale.value()); // cost ≤ C, so at most p·C
         if let Some(left) = level.checked_sub(needed) {
-            state.spent = self.full.saturating_sub(left);
+            state.spent = state.spent.saturating_add(needed);
             let remaining = self.scale.floor(left); // down: a started token cannot be taken
             Decision::Allow { limit, remaining, reset_after: self.reset_after(state) }
         } else {
+            let debt = state.spent.saturating_sub(self.full);
+            let missing = needed.saturating_sub(level).saturating_add(debt);
             Decision::Deny {
                 limit,
                 remaining: self.scale.floor(level),
                 // up: a microsecond sooner the level is still below the cost
-                retry_after: Micros(self.inflow.ceil(needed.saturating_sub(level))),
+                retry_after: Micros(self.inflow.ceil(missing)),
                 reset_after: self.reset_after(state),
             }
         }
     }
+}
+
+const fn at_most(a: u64, b: u64) -> u64 {
+    if a < b { a } else { b }
 }
 
 /// The largest capacity that [`Config::new`] accepts at this rate.

@@ -72,10 +72,40 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_fill_time() {
 }
 
 #[test]
+fn a_bucket_that_starts_empty_fills_from_the_first_request_on_and_is_never_forgotten() {
+    let config = config(2, 1, 1_000_000).starting_empty();
+    let mut state = State::default();
+    let never = Micros::MAX.0;
+    for (now, cost, expected) in [
+        (50, 0, (true, 0, 0, never)), // to look does not start it
+        (70, 2, (false, 0, 2_000_000, never)),
+        (1_000_070, 1, (true, 0, 0, never)),
+        (9_000_070, 2, (true, 0, 0, never)),
+        (90_000_070, 0, (true, 2, 0, never)),
+    ] {
+        let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
+        assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}");
+    }
+}
+
+#[test]
+fn a_debt_is_paid_off_before_anything_is_granted() {
+    let config = config(5, 1, 1_000_000);
+    let mut state = State::default();
+    assert!(config.decide(&mut state, Timestamp(0), 4).unwrap().is_allowed());
+    config.charge(&mut state, Timestamp(0), 3); // 7 of 5
+    let refused = config.decide(&mut state, Timestamp(0), 1).unwrap();
+    assert_eq!(properties::tuple(refused), (false, 0, 3_000_000, 7_000_000));
+    config.charge(&mut state, Timestamp(0), 99);
+    let looked = config.peek(&state, Timestamp(0), 0).unwrap();
+    assert_eq!(properties::tuple(looked), (true, 0, 0, 10_000_000), "a capacity at most");
+}
+
+#[test]
 fn a_foreign_state_is_noticed() {
     let config = config(5, 1, 1_000_000);
-    assert!(config.accepts(&State::from_words([5_000_000, 7])).is_ok());
-    assert!(config.accepts(&State::from_words([5_000_001, 7])).is_err());
+    assert!(config.accepts(&State::from_words([10_000_000, 7])).is_ok(), "in debt");
+    assert!(config.accepts(&State::from_words([10_000_001, 7])).is_err());
 }
 
 #[test]
@@ -84,6 +114,8 @@ fn a_state_is_sixteen_bytes() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_500))] // of 30 operations: 135,000
+
     #[test]
     fn equals_the_oracle(
         (capacity, units, period, steps) in (1..20_u64, 1..50_u64, 1..2_000_u64).prop_flat_map(
@@ -92,9 +124,13 @@ proptest! {
             },
         ),
     ) {
-        properties::equals_the_oracle(config(capacity, units, period), steps)?;
+        let config = config(capacity, units, period);
+        properties::equals_the_oracle(config, steps.clone())?;
+        properties::equals_the_oracle(config.starting_empty(), steps)?;
     }
+}
 
+proptest! {
     #[test]
     fn retry_after_is_the_first_microsecond_that_grants(
         (capacity, units, period) in (50..1_000_u64, 1..5_000_u64, 1..5_000_000_u64),
@@ -102,6 +138,14 @@ proptest! {
     ) {
         let config = config(capacity, units, period);
         properties::retry_after_is_the_first_microsecond_that_grants(config, requests)?;
+    }
+
+    #[test]
+    fn a_refusal_consumes_nothing(
+        (capacity, units, period) in (10..50_u64, 1..500_u64, 1..5_000_u64),
+        requests in properties::requests(2_000, 10),
+    ) {
+        properties::a_refusal_consumes_nothing(config(capacity, units, period), requests)?;
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Config {
 }
 
 /// What is remembered of a key. The default is a key never seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// Granted in the window of `newest`.
     count: u64,
@@ -141,9 +141,18 @@ impl Config {
         self.settle(state, now);
     }
 
+    /// Counts `cost` units that were spent already, whether there is room or not: the real cost of a
+    /// request that was granted on an estimate. At most twice the limit is ever counted.
+    pub fn charge(&self, state: &mut State, now: Timestamp, cost: u64) {
+        self.advance(state, now);
+        state.count = state.count.saturating_add(cost).min(self.limit.saturating_mul(2));
+    }
+
     /// Gives back units that were granted and not used, if their window is still the current one.
     pub const fn refund(&self, state: &mut State, refund: Refund) {
-        if self.period.floor(refund.granted_at.0) == self.period.floor(state.newest.0) {
+        let from_ahead = refund.granted_at.0 > state.newest.0; // by a clock that came back since
+        let its_window = self.period.floor(refund.granted_at.0);
+        if !from_ahead && its_window == self.period.floor(state.newest.0) {
             state.count = state.count.saturating_sub(refund.cost);
         }
     }
@@ -167,7 +176,7 @@ impl Config {
     /// # Errors
     /// [`InvalidState`] if no decision of this configuration can have left the state behind.
     pub const fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        if state.count > self.limit { Err(InvalidState) } else { Ok(()) }
+        if state.count > self.limit.saturating_mul(2) { Err(InvalidState) } else { Ok(()) }
     }
 
     /// Advances, and returns how far into its window the state then is, in µs.

@@ -1,6 +1,7 @@
 //! Windows: how much was granted within a period.
 
 pub mod fixed;
+pub mod log;
 pub mod sliding;
 
 use crate::time::Timestamp;

@@ -39,7 +39,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// The most segments a window may have: a state is then about a kilobyte.
@@ -57,7 +57,7 @@ pub struct Config {
 }
 
 /// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State<C> {
     newest: Timestamp,
     /// Where the segment of `newest` begins: most decisions fall into the same one again, and then
@@ -101,15 +101,12 @@ impl Config {
     /// `limit` units per `period`, estimated over `segments` segments.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], [`ConfigError::TooManySegments`]
-    /// (see [`MAX_SEGMENTS`]), [`ConfigError::UnevenSegments`] if a segment would be no whole
+    /// [`ConfigError::OutOfRange`] (of segments: see [`MAX_SEGMENTS`]), [`ConfigError::UnevenSegments`] if a segment would be no whole
     /// number of microseconds, [`ConfigError::ScaleTooFine`] if limit × segment exceeds 64 bits.
     pub fn new(limit: u64, period: Micros, segments: u64) -> Result<Self, ConfigError> {
         in_range("limit", limit)?;
         in_range("period", period.0)?;
-        if segments == 0 || segments > MAX_SEGMENTS {
-            return Err(ConfigError::TooManySegments { found: segments, most: MAX_SEGMENTS });
-        }
+        in_bounds("segments", segments, 1, MAX_SEGMENTS)?;
         let count = usize::try_from(segments).unwrap_or(0); // at most MAX_SEGMENTS
         let segment = Divisor::new(segments).floor(period.0);
         if segment.saturating_mul(segments) != period.0 {
@@ -227,8 +224,33 @@ impl Config {
         settle(state, view);
     }
 
+    /// Counts `cost` units that were spent already, whether there is room or not: the real cost of a
+    /// request that was granted on an estimate. At most twice the limit is ever counted in n
+    /// segments.
+    pub fn charge<C: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<C>,
+        now: Timestamp,
+        cost: u64,
+    ) {
+        self.advance(state, now);
+        let counted = cost.min(self.most().saturating_sub(state.sum));
+        state.sum = state.sum.saturating_add(counted);
+        if let Some(current) = state.counts.as_mut().first_mut() {
+            *current = current.saturating_add(counted);
+        }
+    }
+
+    /// What n segments hold at most: their weighted sum must fit 64 bits.
+    fn most(&self) -> u64 {
+        self.limit.saturating_mul(2).min(self.segment.floor(u64::MAX))
+    }
+
     /// Gives back units that were granted and not used, out of the segment they were counted in.
     pub fn refund<C: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<C>, refund: Refund) {
+        if refund.granted_at > state.newest {
+            return; // by a clock that came back since
+        }
         let (newest, granted) =
             (self.segment.floor(state.newest.0), self.segment.floor(refund.granted_at.0));
         let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
@@ -266,7 +288,7 @@ impl Config {
         }
         let trailing = counts.last().copied().unwrap_or(0);
         let start = state.newest.0.saturating_sub(self.segment.rem(state.newest.0));
-        if start != state.start || sum != state.sum || sum > self.limit || trailing > self.limit {
+        if start != state.start || sum != state.sum || sum > self.most() || trailing > self.most() {
             return Err(InvalidState);
         }
         Ok(())

@@ -4,7 +4,9 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_core::{Decision, Micros, Timestamp};
 
+use crate::limits::Limits;
 use crate::policy::Policy;
+use crate::request::Request;
 
 const THREE: &str = r#"
 limits = [
@@ -13,16 +15,25 @@ limits = [
   { algorithm = "sliding_window", limit = 10, period = "6ms", segments = 3 },
 ]"#;
 
-fn policy() -> Policy {
-    Policy::parse("three", THREE).unwrap()
+fn limits() -> Limits {
+    Policy::parse("three", THREE).unwrap().limits().clone()
+}
+
+fn time_to_live(limits: &Limits, words: &[u64], now: Timestamp) -> Micros {
+    limits.split(words).map(|(part, words)| part.time_to_live(words, now)).max().unwrap()
+}
+
+fn accepts(limits: &Limits, words: &[u64]) -> bool {
+    words.len() == limits.words()
+        && limits.split(words).all(|(part, words)| part.accepts(words).is_ok())
 }
 
 #[test]
 fn a_refusal_by_one_consumes_nothing_of_the_others() {
-    let policy = policy();
-    let mut words = vec![0; policy.words()];
-    assert!(policy.decide(&mut words, Timestamp(0), 3).unwrap().is_allowed());
-    let verdict = policy.decide_and_explain(&mut words, Timestamp(0), 2).unwrap();
+    let limits = limits();
+    let mut words = vec![0; limits.words()];
+    assert!(limits.decide(&mut words, Timestamp(0), &Request::of(3)).unwrap().is_allowed());
+    let verdict = limits.operate(&mut words, Timestamp(0), &2_u64.into()).unwrap();
     // the bucket has 1 of 4 left, the window 3 of 6, the sliding window 7 of 10
     assert_eq!(
         verdict.decision,
@@ -36,33 +47,36 @@ fn a_refusal_by_one_consumes_nothing_of_the_others() {
     let remaining: Vec<_> = verdict.limits.iter().map(|limit| limit.remaining()).collect();
     let allowed: Vec<_> = verdict.limits.iter().map(Decision::is_allowed).collect();
     assert_eq!((remaining, allowed), (vec![1, 3, 7], vec![false, true, true]));
-    assert!(policy.decide(&mut words, Timestamp(0), 1).unwrap().is_allowed(), "a light one passes");
+    assert!(
+        limits.decide(&mut words, Timestamp(0), &Request::of(1)).unwrap().is_allowed(),
+        "a light one passes"
+    );
 }
 
 #[test]
 fn a_cost_that_one_limit_can_never_grant_is_an_error() {
-    let policy = policy();
-    let mut words = vec![0; policy.words()];
-    let error = policy.decide(&mut words, Timestamp(0), 5).unwrap_err();
-    assert_eq!((error.cost, error.capacity, policy.most_at_once()), (5, 4, 4));
-    assert_eq!(words, vec![0; policy.words()]);
+    let limits = limits();
+    let mut words = vec![0; limits.words()];
+    let error = limits.decide(&mut words, Timestamp(0), &Request::of(5)).unwrap_err();
+    assert_eq!((error.cost, error.capacity, limits.most_at_once()), (5, 4, 4));
+    assert_eq!(words, vec![0; limits.words()]);
 }
 
 #[test]
 fn a_state_of_another_length_grants_nothing() {
-    let policy = policy();
-    for length in (0..30).filter(|&length| length < policy.words()) {
-        assert!(policy.decide(&mut vec![0; length], Timestamp(0), 1).is_err());
-        assert!(policy.accepts(&vec![0; length]).is_err());
+    let limits = limits();
+    for length in (0..30).filter(|&length| length < limits.words()) {
+        assert!(limits.decide(&mut vec![0; length], Timestamp(0), &Request::of(1)).is_err());
+        assert!(!accepts(&limits, &vec![0; length]));
     }
 }
 
 #[test]
 fn a_clock_at_its_end_still_keeps_the_state() {
-    let policy = policy();
-    let mut words = vec![0; policy.words()];
-    let _ = policy.decide(&mut words, Timestamp(u64::MAX), 1).unwrap();
-    assert!(policy.time_to_live(&words, Timestamp(u64::MAX)) > Micros::ZERO);
+    let limits = limits();
+    let mut words = vec![0; limits.words()];
+    let _ = limits.decide(&mut words, Timestamp(u64::MAX), &Request::of(1)).unwrap();
+    assert!(time_to_live(&limits, &words, Timestamp(u64::MAX)) > Micros::ZERO);
 }
 
 proptest! {
@@ -70,10 +84,10 @@ proptest! {
     fn several_limits_together_are_as_strict_as_the_strictest(
         steps in proptest::collection::vec((0..9_000_u64, any::<bool>(), 0..5_u64), 1..80),
     ) {
-        let policy = policy();
-        let mut words = vec![0; policy.words()];
+        let limits = limits();
+        let mut words = vec![0; limits.words()];
         let mut alone: Vec<Vec<u64>> =
-            policy.limits().iter().map(|limit| vec![0; limit.limit.words()]).collect();
+            limits.iter().map(|limit| vec![0; limit.limit.words()]).collect();
         let mut now = 1_000_000_u64;
         for (by, ahead, cost) in steps {
             now = if ahead { now + by } else { now - by };
@@ -82,11 +96,11 @@ proptest! {
             let taken = at.taken_after(newest, Micros(6_000)); // the longest period
             let before = words.clone();
             let mut unexplained = words.clone();
-            let decision = policy.decide(&mut unexplained, at, cost).unwrap();
-            let verdict = policy.decide_and_explain(&mut words, at, cost).unwrap();
+            let decision = limits.decide(&mut unexplained, at, &Request::of(cost)).unwrap();
+            let verdict = limits.operate(&mut words, at, &cost.into()).unwrap();
             prop_assert_eq!((verdict.decision, &words), (decision, &unexplained));
-            let each: Vec<Decision> = policy.limits().iter().zip(&alone)
-                .map(|(limit, words)| limit.limit.peek(words, taken, cost).unwrap()).collect();
+            let each: Vec<Decision> = limits.iter().zip(&alone)
+                .map(|(limit, words)| limit.limit.peek(words, taken, &Request::of(cost)).unwrap()).collect();
             let allowed = each.iter().all(Decision::is_allowed);
             prop_assert_eq!(verdict.decision.is_allowed(), allowed);
             prop_assert_eq!(
@@ -96,24 +110,24 @@ proptest! {
             if cost == 0 {
                 prop_assert_eq!(&words, &before, "a peek changes nothing");
             }
-            for ((limit, words), said) in policy.limits().iter().zip(&mut alone).zip(&verdict.limits) {
+            for ((limit, words), said) in limits.iter().zip(&mut alone).zip(&verdict.limits) {
                 if allowed {
-                    prop_assert_eq!(limit.limit.decide(words, taken, cost).unwrap(), *said);
+                    prop_assert_eq!(limit.limit.decide(words, taken, &Request::of(cost)).unwrap(), *said);
                 } else {
-                    limit.limit.advance(words, taken);
-                    prop_assert_eq!(limit.limit.peek(words, taken, 0).unwrap().remaining(), said.remaining());
+                    limit.limit.refused(words, taken, &Request::of(cost));
+                    prop_assert_eq!(limit.limit.peek(words, taken, &Request::of(0)).unwrap().remaining(), said.remaining());
                 }
             }
             prop_assert_eq!(words.as_slice(), alone.concat());
-            prop_assert!(policy.accepts(&words).is_ok());
+            prop_assert!(accepts(&limits, &words));
             let most = verdict.limits.iter().map(Decision::reset_after).max().unwrap();
             prop_assert_eq!(verdict.decision.reset_after(), most);
             if let Decision::Deny { retry_after, .. } = verdict.decision {
                 let then = taken.saturating_add(retry_after);
                 let mut words = words.clone();
                 let sooner = Timestamp(then.0 - 1);
-                prop_assert!(!policy.decide(&mut words.clone(), sooner, cost).unwrap().is_allowed());
-                prop_assert!(policy.decide(&mut words, then, cost).unwrap().is_allowed());
+                prop_assert!(!limits.decide(&mut words.clone(), sooner, &Request::of(cost)).unwrap().is_allowed());
+                prop_assert!(limits.decide(&mut words, then, &Request::of(cost)).unwrap().is_allowed());
             }
         }
     }
@@ -123,21 +137,71 @@ proptest! {
         steps in proptest::collection::vec((0..3_000_u64, 1..5_u64), 1..20),
         (later, cost) in (0..10_000_u64, 1..5_u64),
     ) {
-        let policy = policy();
-        let mut words = vec![0; policy.words()];
+        let limits = limits();
+        let mut words = vec![0; limits.words()];
         let mut now = Timestamp(0);
         for (by, cost) in steps {
             now = now.saturating_add(Micros(by));
-            let _ = policy.decide(&mut words, now, cost).unwrap();
+            let _ = limits.decide(&mut words, now, &Request::of(cost)).unwrap();
         }
-        let end = now.saturating_add(policy.time_to_live(&words, now));
-        prop_assert_eq!(policy.time_to_live(&words, end), Micros::ZERO);
+        let end = now.saturating_add(time_to_live(&limits, &words, now));
+        prop_assert_eq!(time_to_live(&limits, &words, end), Micros::ZERO);
         let at = end.saturating_add(Micros(later));
-        let mut fresh = vec![0; policy.words()];
+        let mut fresh = vec![0; limits.words()];
         prop_assert_eq!(
-            policy.decide_and_explain(&mut words, at, cost).unwrap(),
-            policy.decide_and_explain(&mut fresh, at, cost).unwrap()
+            limits.operate(&mut words, at, &cost.into()).unwrap(),
+            limits.operate(&mut fresh, at, &cost.into()).unwrap()
         );
         prop_assert_eq!(words, fresh);
     }
+}
+
+#[test]
+fn a_penalty_begins_when_the_other_limits_refused_often_enough() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 1, period = '1s' },
+        { algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut decide = |seconds: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let decision = limits.decide(&mut words, now, &Request::of(1)).unwrap();
+        (decision.is_allowed(), decision.limit(), decision.retry_after().0)
+    };
+    assert_eq!(decide(0), (true, 1, 0));
+    for _ in 0..2 {
+        assert_eq!(decide(0), (false, 1, 1_000_000), "by the window");
+    }
+    assert_eq!(decide(1), (true, 1, 0), "what passes is not counted");
+    assert_eq!(decide(1), (false, 1, 300_000_000), "the third begins it");
+    assert_eq!(decide(2), (false, 1, 299_000_000), "by the penalty");
+    assert_eq!(decide(300), (false, 1, 1_000_000));
+    assert_eq!(decide(301), (true, 1, 0));
+    assert!(
+        Policy::parse(
+            "p",
+            "limits = [{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' }]"
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn a_log_counts_the_refusals_that_are_its_own() {
+    let policy = "limits = [
+        { algorithm = 'sliding_log', rates = ['3/s'], count_denied = true },
+        { algorithm = 'fixed_window', limit = 2, period = '10s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut decide = |now: u64| {
+        let verdict = limits.operate(&mut words, Timestamp(now), &1_u64.into()).unwrap();
+        let remaining = verdict.limits.iter().map(Decision::remaining);
+        (verdict.decision.is_allowed(), remaining.collect::<Vec<_>>())
+    };
+    assert_eq!(decide(0), (true, vec![2, 1]));
+    assert_eq!(decide(0), (true, vec![1, 0]));
+    assert_eq!(decide(0), (false, vec![1, 0]), "refused by the window alone");
+    assert_eq!(decide(1_000_000), (false, vec![3, 0]));
 }

@@ -4,12 +4,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::{Decision, Micros};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::problem::Problem;
-use super::{Form, MAX_CHECKS, Outcome, Response};
+use super::{Answer, Form, MAX_CHECKS, Outcome, Response};
 use crate::decide::Verdict;
-use crate::policy::{OnError, Policy, Whole};
+use crate::policy::Whole;
 
 /// One check as a request writes it.
 #[derive(Deserialize)]
@@ -96,6 +96,7 @@ impl From<DecisionForm> for Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of Verdict")]
 pub struct VerdictForm {
+    pub at_us: u64,
     pub decision: DecisionForm,
     pub limits: Vec<DecisionForm>,
 }
@@ -103,25 +104,29 @@ pub struct VerdictForm {
 impl From<&Verdict> for VerdictForm {
     fn from(verdict: &Verdict) -> Self {
         let limits = verdict.limits.iter().copied().map(DecisionForm::from).collect();
-        Self { decision: verdict.decision.into(), limits }
+        Self { at_us: verdict.at.0, decision: verdict.decision.into(), limits }
     }
 }
 
 impl From<VerdictForm> for Verdict {
     fn from(form: VerdictForm) -> Self {
         let limits = form.limits.into_iter().map(Decision::from).collect();
-        Self { decision: form.decision.into(), limits }
+        Self { at: Timestamp(form.at_us), decision: form.decision.into(), limits }
     }
 }
 
 /// What a caller reads of one check.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Answer<'a> {
+enum AnswerForm<'a> {
     Decided {
         policy: &'a str,
         #[serde(flatten)]
         decision: DecisionForm,
+        at_us: u64,
+        /// In shadow mode: what `allowed` would be without it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        would_allow: Option<bool>,
         limits: Vec<LimitAnswer<'a>>,
     },
     Unavailable {
@@ -139,42 +144,41 @@ struct LimitAnswer<'a> {
     decision: DecisionForm,
 }
 
-impl<'a> Answer<'a> {
-    fn new(policy: &'a Policy, outcome: &'a Outcome) -> Self {
-        match outcome {
-            Outcome::Decided(verdict) => Self::Decided {
-                policy: policy.name(),
-                decision: verdict.decision.into(),
-                limits: policy
-                    .limits()
-                    .iter()
-                    .zip(&verdict.limits)
-                    .map(|(limit, &decision)| LimitAnswer {
-                        name: &limit.name,
-                        decision: decision.into(),
-                    })
-                    .collect(),
-            },
-            Outcome::Unavailable(reason) => Self::Unavailable {
-                policy: policy.name(),
-                allowed: policy.on_error() == OnError::Open,
-                degraded: reason,
-            },
+impl<'a> From<&Answer<'a>> for AnswerForm<'a> {
+    fn from(answer: &Answer<'a>) -> Self {
+        let (policy, allowed) = (answer.policy.name(), answer.passes());
+        match answer.outcome {
+            Outcome::Decided(verdict) => {
+                let decision = DecisionForm { allowed, ..verdict.decision.into() };
+                let limits = answer.limits.iter().zip(&verdict.limits);
+                Self::Decided {
+                    policy,
+                    decision,
+                    at_us: verdict.at.0,
+                    would_allow: answer.policy.is_shadow().then(|| verdict.decision.is_allowed()),
+                    limits: limits
+                        .map(|(limit, &decision)| LimitAnswer {
+                            name: &limit.name,
+                            decision: decision.into(),
+                        })
+                        .collect(),
+                }
+            }
+            Outcome::Unavailable(reason) => Self::Unavailable { policy, allowed, degraded: reason },
         }
     }
 }
 
-pub(super) fn single(policy: &Policy, outcome: &Outcome) -> String {
-    to_json(&Answer::new(policy, outcome))
+pub(super) fn single(answer: &Answer<'_>) -> String {
+    to_json(&AnswerForm::from(answer))
 }
 
-pub(super) fn batch(pairs: &[(&Policy, &Outcome)]) -> String {
+pub(super) fn batch(answers: &[Answer<'_>]) -> String {
     #[derive(Serialize)]
     struct Batch<'a> {
-        decisions: Vec<Answer<'a>>,
+        decisions: Vec<AnswerForm<'a>>,
     }
-    let decisions = pairs.iter().map(|(policy, outcome)| Answer::new(policy, outcome)).collect();
-    to_json(&Batch { decisions })
+    to_json(&Batch { decisions: answers.iter().map(AnswerForm::from).collect() })
 }
 
 /// Of strings, integers and lists of them alone: these always serialize.

@@ -17,10 +17,11 @@ mod tests;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_core::{Decision, MAX_QUANTITY, Timestamp};
+use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use crate::decide::Verdict;
 use crate::key::check_key;
+use crate::limits::Limits;
 use crate::policy::{Cost, OnError, Policies, Policy};
 pub use access::Access;
 pub use forms::{DecisionForm, VerdictForm};
@@ -87,7 +88,7 @@ pub struct Check {
     pub policy: usize,
     /// What it is counted by.
     pub key: String,
-    /// What it costs, at most [`Policy::most_at_once`].
+    /// What it costs, at most [`Limits::most_at_once`](crate::Limits::most_at_once).
     pub cost: u64,
     /// The time that the caller gave. Only a test environment honours it.
     pub now: Option<Timestamp>,
@@ -240,7 +241,7 @@ fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<C
     if let Err(error) = check_key(&check.key) {
         return Err(Problem::InvalidKey.response(alloc::format!("{}{error}", at())));
     }
-    let most = policy.most_at_once();
+    let most = policy.limits_for(&check.key).most_at_once();
     if check.cost > most {
         let error = tidegate_core::CostExceedsCapacity { cost: check.cost, capacity: most };
         return Err(Problem::CostExceedsCapacity.response(alloc::format!("{}{error}", at())));
@@ -267,40 +268,55 @@ impl Plan {
     /// The response, given the outcome of each check in the order of [`checks`](Self::checks).
     #[must_use]
     pub fn respond(&self, policies: &Policies, outcomes: &[Outcome]) -> Response {
-        let mut pairs = Vec::with_capacity(outcomes.len());
+        let mut answers = Vec::with_capacity(outcomes.len());
         for (check, outcome) in self.checks.iter().zip(outcomes) {
             let Some(policy) = policies.all().get(check.policy) else { continue };
-            pairs.push((policy, outcome));
+            answers.push(Answer { policy, limits: policy.limits_for(&check.key), outcome });
         }
-        if pairs.len() != self.checks.len() {
+        if answers.len() != self.checks.len() {
             return internal_error("not every check was decided".to_string());
         }
-        match (self.form, pairs.as_slice()) {
-            (Form::Gate, [(policy, outcome)]) => gate(policy, outcome),
-            (Form::Single, [(policy, outcome)]) => {
-                let mut response = answer_json(200, forms::single(policy, outcome));
-                if let Outcome::Decided(verdict) = outcome {
-                    headers::add(&mut response.headers, policy, verdict);
+        match (self.form, answers.as_slice()) {
+            (Form::Gate, [answer]) => gate(answer),
+            (Form::Single, [answer]) => {
+                let mut response = answer_json(200, forms::single(answer));
+                if let Outcome::Decided(verdict) = answer.outcome {
+                    headers::add(&mut response.headers, answer, verdict);
                 }
                 response
             }
-            (_, pairs) => answer_json(200, forms::batch(pairs)),
+            (_, answers) => answer_json(200, forms::batch(answers)),
         }
     }
 }
 
-fn gate(policy: &Policy, outcome: &Outcome) -> Response {
-    let verdict = match (outcome, policy.on_error()) {
-        (Outcome::Decided(verdict), _) => verdict,
-        (Outcome::Unavailable(_), OnError::Open) => return problem::no_content(),
-        (Outcome::Unavailable(reason), OnError::Closed) => {
-            return Problem::StoreUnavailable.response(reason.clone());
+/// What became of a check, and what it was decided by.
+#[derive(Clone, Copy)]
+struct Answer<'a> {
+    policy: &'a Policy,
+    /// Those that hold for its key.
+    limits: &'a Limits,
+    outcome: &'a Outcome,
+}
+
+impl Answer<'_> {
+    /// Whether the request passes, all considered.
+    fn passes(&self) -> bool {
+        match self.outcome {
+            Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy.is_shadow(),
+            Outcome::Unavailable(_) => self.policy.on_error() == OnError::Open,
         }
+    }
+}
+
+fn gate(answer: &Answer<'_>) -> Response {
+    let mut response = match answer.outcome {
+        _ if answer.passes() => problem::no_content(),
+        Outcome::Decided(verdict) => problem::refused(answer.limits, verdict),
+        Outcome::Unavailable(reason) => Problem::StoreUnavailable.response(reason.clone()),
     };
-    let mut response = match verdict.decision {
-        Decision::Allow { .. } => problem::no_content(),
-        Decision::Deny { .. } => problem::quota_exceeded(policy, verdict),
-    };
-    headers::add(&mut response.headers, policy, verdict);
+    if let Outcome::Decided(verdict) = answer.outcome {
+        headers::add(&mut response.headers, answer, verdict);
+    }
     response
 }

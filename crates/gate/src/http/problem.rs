@@ -8,7 +8,7 @@ use tidegate_core::Decision;
 
 use super::{Response, forms};
 use crate::decide::Verdict;
-use crate::policy::Policy;
+use crate::limits::Limits;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Problem {
@@ -16,6 +16,7 @@ pub(super) enum Problem {
     InvalidKey,
     CostExceedsCapacity,
     Unauthorized,
+    Denied,
     NotFound,
     UnknownPolicy,
     MethodNotAllowed,
@@ -46,6 +47,7 @@ impl Problem {
                 (400, "urn:tidegate:cost-exceeds-capacity", "Cost exceeds capacity")
             }
             Self::Unauthorized => (401, "urn:tidegate:unauthorized", "Unauthorized"),
+            Self::Denied => (403, "urn:tidegate:denied", "Denied"),
             Self::NotFound => (404, "urn:tidegate:not-found", "Not found"),
             Self::UnknownPolicy => (404, "urn:tidegate:unknown-policy", "Unknown policy"),
             Self::MethodNotAllowed => {
@@ -82,9 +84,11 @@ impl Problem {
     }
 }
 
-pub(super) fn quota_exceeded(policy: &Policy, verdict: &Verdict) -> Response {
-    let violated = policy
-        .limits()
+pub(super) fn refused(limits: &Limits, verdict: &Verdict) -> Response {
+    if verdict.limits.is_empty() {
+        return Problem::Denied.response("the policy's list `deny` has this key".to_string());
+    }
+    let violated = limits
         .iter()
         .zip(&verdict.limits)
         .filter(|(_, decision)| matches!(decision, Decision::Deny { .. }))

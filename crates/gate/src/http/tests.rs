@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 use tidegate_core::Timestamp;
 
-use super::{Access, Head, MAX_BODY_BYTES, Outcome, Plan, Response, Step, read, step};
+use super::{Access, Form, Head, MAX_BODY_BYTES, Outcome, Plan, Response, Step, read, step};
 use crate::policy::Policies;
 use crate::table::{KeyHasher, Table};
 
@@ -191,7 +191,7 @@ fn decide(plan: &Plan, table: &mut Table) -> Response {
         .map(|check| {
             let policy = &policies.all()[check.policy];
             let now = check.now.unwrap_or(Timestamp(600_000_000));
-            let verdict = table.decide_and_explain(policy, &check.key, now, check.cost);
+            let verdict = table.operate(policy, &check.key, now, check.cost);
             Outcome::Decided(verdict.unwrap())
         })
         .collect();
@@ -208,7 +208,7 @@ fn a_check_answers_with_every_limit_and_the_fields_of_the_draft() {
     assert_eq!(
         response.body,
         "{\"policy\":\"api\",\"allowed\":true,\"limit\":3,\"remaining\":0,\"retry_after_us\":0,\
-         \"reset_after_us\":60000000,\"limits\":[\
+         \"reset_after_us\":60000000,\"at_us\":600000000,\"limits\":[\
          {\"name\":\"burst\",\"allowed\":true,\"limit\":3,\"remaining\":0,\"retry_after_us\":0,\
          \"reset_after_us\":1000000},\
          {\"name\":\"minute\",\"allowed\":true,\"limit\":5,\"remaining\":2,\"retry_after_us\":0,\
@@ -277,5 +277,56 @@ fn an_outage_means_what_the_policy_says() {
         let target = std::format!("/v1/gate?policy={policy}&key=k");
         let Step::Decide(plan) = send("GET", &target, &[TOKEN]) else { panic!() };
         assert_eq!(plan.respond(&policies(), &outcome).status, status);
+    }
+}
+
+#[test]
+fn in_shadow_everything_passes_and_says_what_would_have_been() {
+    let text = "auth = 'none'
+[policies.new]
+shadow = true
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+    let policies = Policies::parse(text).unwrap();
+    let mut table = Table::new(10, KeyHasher::new(0));
+    let mut ask = |plan: &Plan| {
+        let verdict = table.operate(&policies.all()[0], &plan.checks[0].key, Timestamp(0), 1);
+        plan.respond(&policies, &[Outcome::Decided(verdict.unwrap())])
+    };
+    let plan = read(&policies, br#"{"policy":"new","key":"k"}"#).unwrap();
+    for (would_allow, wait) in [(true, 0), (false, 1_000_000)] {
+        let response = ask(&plan);
+        let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
+        assert_eq!(
+            (&answer["allowed"], &answer["would_allow"]),
+            (&true.into(), &would_allow.into())
+        );
+        assert_eq!(answer["retry_after_us"], wait);
+        assert_eq!(header(&response, "retry-after"), None, "nobody is told to wait");
+    }
+    let gate = Plan { form: Form::Gate, ..plan };
+    assert_eq!(ask(&gate).status, 204);
+}
+
+#[test]
+fn who_is_listed_is_told_no_quota() {
+    let text = "auth = 'none'
+[policies.p]
+deny = ['ip:192.0.2.0/24']
+allow = ['ip:198.51.100.0/24']
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+    let policies = Policies::parse(text).unwrap();
+    let mut table = Table::new(10, KeyHasher::new(0));
+    for (ip, status) in [("192.0.2.7", 403), ("198.51.100.7", 204), ("203.0.113.7", 204)] {
+        let header = |_: &str| None;
+        let (query, client_ip) = ("policy=p", Some(ip));
+        let head = Head { method: "GET", path: "/v1/gate", query, header: &header, client_ip };
+        let Step::Decide(plan) = step(&policies, &Access::Open, &head) else { panic!() };
+        let key = &plan.checks[0].key;
+        let verdict = table.operate(&policies.all()[0], key, Timestamp(0), 1).unwrap();
+        let response = plan.respond(&policies, &[Outcome::Decided(verdict)]);
+        assert_eq!(response.status, status, "{ip}");
+        let counted = ip.starts_with("203");
+        assert_eq!(self::header(&response, "ratelimit").is_some(), counted, "{ip}");
+        assert_eq!(self::header(&response, "retry-after"), None, "{ip}");
     }
 }

@@ -7,17 +7,20 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use core::cmp::Reverse;
+use core::iter;
+use core::marker::PhantomData;
 use serde::Deserialize;
+
 use serde::de::value::{I64Deserializer, MapAccessDeserializer, U64Deserializer};
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
-use tidegate_core::bucket;
-use tidegate_core::window::{fixed, sliding};
 
-use super::units::{RateForm, Span, Whole};
-use super::{Cost, NamedLimit, OnError, Placement, Policies, Policy, PolicyError};
-use crate::fnv::fnv1a;
-use crate::key::{KeySource, is_header_name};
-use crate::limit::Limit;
+use super::limit::{LimitEntry, LimitForm};
+use super::units::Whole;
+use super::{Cost, OnError, Placement, Policies, Policy, PolicyError};
+use crate::key::{Depth, KeySource, Pattern, is_header_name};
+use crate::limit::{self, Limit};
+use crate::limits::{Limits, NamedLimit, Part};
 
 /// More limits on one request than anyone has asked for; each decision costs time for each.
 const MAX_LIMITS: usize = 16;
@@ -54,33 +57,46 @@ pub(super) struct File {
 fn at_least_one<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<Name, Policy>, D::Error> {
-    let policies = deserializer.deserialize_map(PoliciesVisitor)?;
+    let policies: BTreeMap<Name, Policy> = no_two_alike(deserializer)?;
     if policies.is_empty() {
         return Err(D::Error::custom("found none, allowed is at least one"));
     }
     Ok(policies)
 }
 
-/// TOML refuses a second policy of a name by itself; JSON would let the last one win.
-struct PoliciesVisitor;
+/// TOML refuses a second field of a name by itself; JSON would let the last one win.
+fn no_two_alike<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+where
+    K: Deserialize<'de> + Ord + fmt::Debug,
+    V: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    struct UniqueVisitor<K, V>(PhantomData<(K, V)>);
 
-impl<'de> Visitor<'de> for PoliciesVisitor {
-    type Value = BTreeMap<Name, Policy>;
+    impl<'de, K, V> Visitor<'de> for UniqueVisitor<K, V>
+    where
+        K: Deserialize<'de> + Ord + fmt::Debug,
+        V: Deserialize<'de>,
+    {
+        type Value = BTreeMap<K, V>;
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("policies by their names")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut policies = BTreeMap::new();
-        while let Some((name, policy)) = map.next_entry::<Name, Policy>()? {
-            if policies.contains_key(&name) {
-                return Err(A::Error::custom(format!("found a second policy {:?}", name.0)));
-            }
-            policies.insert(name, policy);
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table")
         }
-        Ok(policies)
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry::<K, V>()? {
+                if all.contains_key(&name) {
+                    return Err(A::Error::custom(format!("found a second {name:?}")));
+                }
+                all.insert(name, value);
+            }
+            Ok(all)
+        }
     }
+
+    deserializer.deserialize_map(UniqueVisitor(PhantomData))
 }
 
 impl From<File> for Policies {
@@ -98,9 +114,15 @@ enum Auth {
 }
 
 /// The name of a policy or a limit: it stands in headers, URLs and the names of stored states.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl TryFrom<String> for Name {
     type Error = String;
@@ -126,7 +148,17 @@ impl From<Name> for String {
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyForm {
     description: Option<String>,
-    limits: Vec<NamedLimit>,
+    limits: Vec<LimitEntry>,
+    #[serde(default, deserialize_with = "no_two_alike")]
+    overrides: BTreeMap<Pattern, LimitForm>,
+    #[serde(default)]
+    deny: Vec<Pattern>,
+    #[serde(default)]
+    allow: Vec<Pattern>,
+    #[serde(default)]
+    shadow: bool,
+    #[serde(default)]
+    ipv6_prefix: Ipv6Prefix,
     #[serde(default = "by_ip")]
     key: Vec<KeySource>,
     #[serde(default)]
@@ -137,18 +169,23 @@ pub(super) struct PolicyForm {
     placement: Placement,
 }
 
-impl PolicyForm {
-    pub(super) fn of_limits(limits: Vec<Limit>) -> Self {
-        let limits =
-            limits.into_iter().map(|limit| NamedLimit { name: String::new(), limit }).collect();
-        Self {
-            description: None,
-            limits,
-            key: by_ip(),
-            cost: Cost::default(),
-            on_error: OnError::default(),
-            placement: Placement::default(),
-        }
+/// How many bits of an IPv6 address are counted by: a provider gives each customer a network of 64.
+#[derive(Deserialize)]
+#[serde(try_from = "Whole<1>")]
+struct Ipv6Prefix(u8);
+
+impl Default for Ipv6Prefix {
+    fn default() -> Self {
+        Self(64)
+    }
+}
+
+impl TryFrom<Whole<1>> for Ipv6Prefix {
+    type Error = String;
+
+    fn try_from(Whole(bits): Whole<1>) -> Result<Self, String> {
+        let allowed = u8::try_from(bits).ok().filter(|bits| *bits <= 128);
+        allowed.map(Self).ok_or_else(|| format!("found {bits}, allowed are 1 to 128"))
     }
 }
 
@@ -160,40 +197,97 @@ impl TryFrom<PolicyForm> for Policy {
     type Error = String;
 
     fn try_from(form: PolicyForm) -> Result<Self, String> {
-        let mut limits = form.limits;
-        if limits.is_empty() || limits.len() > MAX_LIMITS {
-            return Err(format!("`limits`: found {}, allowed are 1 to {MAX_LIMITS}", limits.len()));
-        }
         if form.key.is_empty() {
             return Err(
                 "`key`: found none, allowed is at least one of \"ip\", \"header:NAME\"".to_owned()
             );
         }
-        if limits.len() > 1 {
-            name_the_unnamed(&mut limits)?;
+        let mut overrides = Vec::new();
+        for (pattern, own) in form.overrides {
+            let own = LimitEntry::overridden(&form.limits, own)
+                .and_then(|own| limits(own, &form.cost))
+                .map_err(|error| format!("`overrides`: {pattern}: {error}"))?;
+            overrides.push((pattern, own));
         }
-        let most = limits.iter().map(|limit| limit.limit.capacity()).min().unwrap_or(0);
-        let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = form.cost;
-        if cost > most {
-            return Err(format!(
-                "`cost`: found {cost}, but these limits never grant more than {most} at once"
-            ));
-        }
+        overrides.sort_by_key(|(pattern, _)| Reverse(pattern.specificity()));
+        let all = form.limits.into_iter().map(|entry| entry.limit).collect();
+        let limits = limits(all, &form.cost)?;
+        let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
+        let home = sets.flat_map(Limits::parts).map(Part::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
             name: String::new(), // the file's key, given by `named`
             description: form.description,
-            words: limits
-                .iter()
-                .fold(0, |sum: usize, limit| sum.saturating_add(limit.limit.words())),
-            period: limits.iter().map(|limit| limit.limit.period()).max().unwrap_or_default(),
-            fingerprint: fingerprint(&limits),
             limits,
+            overrides,
+            deny: form.deny,
+            allow: form.allow,
+            ipv6_prefix: form.ipv6_prefix.0,
+            shadow: form.shadow,
+            home,
             key: form.key,
             cost: form.cost,
             on_error: form.on_error,
             placement: form.placement,
         })
     }
+}
+
+impl Policy {
+    /// A policy of limits in numbers: of each how many follow, and its
+    /// [`parameters`](Limit::parameters).
+    ///
+    /// # Errors
+    /// What is wrong with them or their number.
+    pub fn of_parameters(words: &[u64]) -> Result<Self, String> {
+        Self::of_limits(limit::read(words).map_err(|error| error.to_string())?)
+    }
+
+    /// A policy of these limits alone, for a runtime that decides and reads no policy file.
+    ///
+    /// # Errors
+    /// What is wrong with their number.
+    pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
+        let (name, depth) = (String::new(), Depth::Whole);
+        let named = |limit| NamedLimit { name: name.clone(), depth, limit };
+        Ok(Self {
+            name: name.clone(),
+            description: None,
+            limits: self::limits(limits.into_iter().map(named).collect(), &Cost::default())?,
+            overrides: Vec::new(),
+            deny: Vec::new(),
+            allow: Vec::new(),
+            ipv6_prefix: Ipv6Prefix::default().0,
+            shadow: false,
+            home: depth,
+            key: by_ip(),
+            cost: Cost::default(),
+            on_error: OnError::default(),
+            placement: Placement::default(),
+        })
+    }
+}
+
+fn limits(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
+    if limits.is_empty() || limits.len() > MAX_LIMITS {
+        return Err(format!("`limits`: found {}, allowed are 1 to {MAX_LIMITS}", limits.len()));
+    }
+    if limits.len() > 1 {
+        name_the_unnamed(&mut limits)?;
+    }
+    let limits = Limits::new(limits);
+    if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
+        return Err("`limits`: found nothing but `penalty`, which needs another limit whose \
+                    refusals it counts"
+            .to_owned());
+    }
+    let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *cost;
+    let most = limits.most_at_once();
+    if cost > most {
+        return Err(format!(
+            "`cost`: found {cost}, but these limits never grant more than {most} at once"
+        ));
+    }
+    Ok(limits)
 }
 
 /// A limit without a name is called by its place, from 1: `limit-1`.
@@ -209,106 +303,6 @@ fn name_the_unnamed(limits: &mut [NamedLimit]) -> Result<(), String> {
         Some([name, _]) => Err(format!("`limits`: two of them are named {name:?}")),
         None => Ok(()),
     }
-}
-
-fn fingerprint(limits: &[NamedLimit]) -> u64 {
-    let parameters = limits.iter().flat_map(|limit| limit.limit.parameters());
-    fnv1a(parameters.flat_map(u64::to_le_bytes))
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Algorithm {
-    TokenBucket,
-    FixedWindow,
-    SlidingWindow,
-}
-
-/// Every field that any algorithm has; which of them belong together is checked afterwards, so
-/// that an error names the field's own place and not that of the whole table.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LimitForm {
-    algorithm: Algorithm,
-    name: Option<Name>,
-    capacity: Option<Whole<1>>,
-    rate: Option<RateForm>,
-    limit: Option<Whole<1>>,
-    period: Option<Span>,
-    segments: Option<Whole<0>>,
-}
-
-impl<'de> Deserialize<'de> for NamedLimit {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(LimitVisitor)
-    }
-}
-
-/// Checks while the table is being visited, so that an error still knows which table it was.
-struct LimitVisitor;
-
-impl<'de> Visitor<'de> for LimitVisitor {
-    type Value = NamedLimit;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NamedLimit, A::Error> {
-        let form = LimitForm::deserialize(MapAccessDeserializer::new(map))?;
-        let limit = form.limit().map_err(A::Error::custom)?;
-        Ok(NamedLimit { name: form.name.map(String::from).unwrap_or_default(), limit })
-    }
-}
-
-impl LimitForm {
-    fn limit(&self) -> Result<Limit, String> {
-        let error = |error: tidegate_core::ConfigError| error.to_string();
-        match self.algorithm {
-            Algorithm::TokenBucket => {
-                self.has_no_other("token_bucket", &["capacity", "rate"])?;
-                let capacity = required("capacity", self.capacity)?.0;
-                let rate = required("rate", self.rate)?.0;
-                bucket::Config::new(capacity, rate).map(Limit::TokenBucket).map_err(error)
-            }
-            Algorithm::FixedWindow => {
-                self.has_no_other("fixed_window", &["limit", "period"])?;
-                let limit = required("limit", self.limit)?.0;
-                let period = required("period", self.period)?.0;
-                fixed::Config::new(limit, period).map(Limit::FixedWindow).map_err(error)
-            }
-            Algorithm::SlidingWindow => {
-                self.has_no_other("sliding_window", &["limit", "period", "segments"])?;
-                let limit = required("limit", self.limit)?.0;
-                let period = required("period", self.period)?.0;
-                let segments = self.segments.map_or(1, |segments| segments.0);
-                sliding::Config::new(limit, period, segments)
-                    .map(Limit::SlidingWindow)
-                    .map_err(error)
-            }
-        }
-    }
-
-    fn has_no_other(&self, algorithm: &str, allowed: &[&str]) -> Result<(), String> {
-        let given = [
-            ("capacity", self.capacity.is_some()),
-            ("rate", self.rate.is_some()),
-            ("limit", self.limit.is_some()),
-            ("period", self.period.is_some()),
-            ("segments", self.segments.is_some()),
-        ];
-        match given.iter().find(|(field, given)| *given && !allowed.contains(field)) {
-            Some((field, _)) => Err(format!(
-                "found `{field}`, which `{algorithm}` does not have; allowed are `{}`",
-                allowed.join("`, `")
-            )),
-            None => Ok(()),
-        }
-    }
-}
-
-fn required<T>(field: &str, value: Option<T>) -> Result<T, String> {
-    value.ok_or_else(|| format!("missing field `{field}`"))
 }
 
 impl Default for Cost {

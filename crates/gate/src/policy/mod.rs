@@ -2,20 +2,23 @@
 
 mod error;
 mod file;
+mod limit;
 #[cfg(test)]
 mod tests;
 mod units;
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter;
 
 use serde::Deserialize;
-use tidegate_core::Micros;
+use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use crate::fnv::fnv1a;
-use crate::key::KeySource;
-use crate::limit::Limit;
+use crate::key::{Depth, KeySource, Pattern, canonical};
+use crate::limits::{Limits, Part};
 pub use error::PolicyError;
 pub(crate) use units::Whole;
 
@@ -39,7 +42,7 @@ impl Policies {
     ///     [policies.api]
     ///     limits = [{ algorithm = "token_bucket", capacity = 500, rate = "100/s" }]
     /// "#).unwrap();
-    /// assert_eq!(policies.get("api").unwrap().most_at_once(), 500);
+    /// assert_eq!(policies.get("api").unwrap().limits().most_at_once(), 500);
     ///
     /// let error = Policies::parse("[policies.api]\nlimits = []").unwrap_err();
     /// assert_eq!((error.line, error.path.as_str()), (1, "policies.api"));
@@ -84,23 +87,28 @@ impl Policies {
 pub struct Policy {
     name: String,
     description: Option<String>,
-    limits: Vec<NamedLimit>,
-    words: usize,
-    period: Micros,
-    fingerprint: u64,
+    limits: Limits,
+    /// Those that say the most first.
+    overrides: Vec<(Pattern, Limits)>,
+    deny: Vec<Pattern>,
+    allow: Vec<Pattern>,
+    ipv6_prefix: u8,
+    shadow: bool,
+    /// The shortest part of a key that any limit counts by.
+    home: Depth,
     key: Vec<KeySource>,
     cost: Cost,
     on_error: OnError,
     placement: Placement,
 }
 
-/// A limit with the name that headers and reports call it by.
+/// What holds for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedLimit {
-    /// Letters, digits, `_`, `-` and `.`.
-    pub name: String,
-    /// The limiter.
-    pub limit: Limit,
+pub enum Rule<'a> {
+    /// It stands on the policy's list of those that always or never pass: nothing is counted.
+    Listed(Decision),
+    /// These limits, counted under this key: an address in its canonical form.
+    Limited(&'a Limits, Cow<'a, str>),
 }
 
 /// What a request costs that does not say so itself.
@@ -152,20 +160,11 @@ impl Policy {
         Ok(policy.named(name))
     }
 
-    /// A policy of these limits alone, for a runtime that decides and reads no policy file.
-    ///
-    /// # Errors
-    /// What is wrong with their number.
-    pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
-        file::PolicyForm::of_limits(limits).try_into()
-    }
-
     fn named(mut self, name: file::Name) -> Self {
         self.name = name.into();
-        if let [only] = self.limits.as_mut_slice()
-            && only.name.is_empty()
-        {
-            only.name.clone_from(&self.name);
+        self.limits.name_the_only_one(&self.name);
+        for (_, limits) in &mut self.overrides {
+            limits.name_the_only_one(&self.name);
         }
         self
     }
@@ -182,28 +181,74 @@ impl Policy {
         self.description.as_deref()
     }
 
-    /// Its limits, at least one.
+    /// The limits on every key that has none of its own.
     #[must_use]
-    pub fn limits(&self) -> &[NamedLimit] {
+    pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// A state for a key never seen: this many zeros.
+    /// Limits of their own for some keys.
     #[must_use]
-    pub const fn words(&self) -> usize {
-        self.words
+    pub fn overrides(&self) -> &[(Pattern, Limits)] {
+        &self.overrides
     }
 
-    /// The longest period of its limits.
+    /// Keys that never pass.
     #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.period
+    pub fn denied(&self) -> &[Pattern] {
+        &self.deny
     }
 
-    /// A number that changes with the limits.
+    /// Keys that always pass, unless they are also denied.
     #[must_use]
-    pub const fn fingerprint(&self) -> u64 {
-        self.fingerprint
+    pub fn allowed(&self) -> &[Pattern] {
+        &self.allow
+    }
+
+    /// The part of its limits, of whichever keys, that has this fingerprint.
+    #[must_use]
+    pub fn part(&self, fingerprint: u64) -> Option<&Part> {
+        let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
+        all.flat_map(Limits::parts).find(|part| part.fingerprint() == fingerprint)
+    }
+
+    /// What holds for a key. Who is denied is so even if also allowed.
+    #[must_use]
+    #[inline]
+    pub fn rule<'a>(&'a self, key: &'a str) -> Rule<'a> {
+        let has = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(key));
+        if has(&self.deny) {
+            return Rule::Listed(DENIED);
+        }
+        if has(&self.allow) {
+            return Rule::Listed(ALLOWED);
+        }
+        let own = self.overrides.iter().find(|(pattern, _)| pattern.matches(key));
+        let limits = own.map_or(&self.limits, |(_, limits)| limits);
+        Rule::Limited(limits, canonical(key, self.ipv6_prefix))
+    }
+
+    /// The limits that hold for a key which stands on no list.
+    #[must_use]
+    pub fn limits_for<'a>(&'a self, key: &'a str) -> &'a Limits {
+        match self.rule(key) {
+            Rule::Limited(limits, _) => limits,
+            Rule::Listed(_) => &self.limits,
+        }
+    }
+
+    /// Whether its refusals are reported and nobody is refused.
+    #[must_use]
+    pub const fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// The part of a canonical key under which all states that a decision on it needs are kept
+    /// together: the shortest that any limit counts by.
+    #[must_use]
+    #[inline]
+    pub fn home<'k>(&self, key: &'k str) -> &'k str {
+        self.home.of(key)
     }
 
     /// Where a gateway finds the key: the first that the request has.
@@ -234,13 +279,20 @@ impl Policy {
     /// names have neither `:` nor `#` in them.
     #[must_use]
     pub fn object_name(&self, key: &str) -> String {
-        let name = &self.name;
+        let (name, key) = (&self.name, canonical(key, self.ipv6_prefix));
+        let home = self.home(&key);
         match self.placement {
-            Placement::Key => alloc::format!("{name}:{key}"),
+            Placement::Key => alloc::format!("{name}:{home}"),
             Placement::Shard(shards) => {
-                let shard = fnv1a(key.bytes()).checked_rem(shards.into()).unwrap_or(0);
+                let shard = fnv1a(home.bytes()).checked_rem(shards.into()).unwrap_or(0);
                 alloc::format!("{name}#{shard}")
             }
         }
     }
 }
+
+const ALLOWED: Decision =
+    Decision::Allow { limit: MAX_QUANTITY, remaining: MAX_QUANTITY, reset_after: Micros::ZERO };
+
+const DENIED: Decision =
+    Decision::Deny { limit: 0, remaining: 0, retry_after: Micros::MAX, reset_after: Micros::MAX };

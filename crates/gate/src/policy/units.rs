@@ -6,6 +6,7 @@ use core::fmt;
 
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+use tidegate_core::window::log;
 use tidegate_core::{MAX_QUANTITY, Micros, Rate};
 
 /// A whole number from `LEAST` to 2^53 − 1.
@@ -81,14 +82,36 @@ impl TryFrom<String> for RateForm {
     }
 }
 
+/// A number in any span such as `10/m` or `2/3s`: not reduced, 10 in 10 s is another thing than 1
+/// in 1 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct WindowForm(pub(crate) log::Window);
+
+impl TryFrom<String> for WindowForm {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let window = per(&text).map(|(limit, period)| log::Window { limit, period });
+        window.map(Self).ok_or_else(|| format!("found {text:?}, allowed is {RATE_ALLOWED}"))
+    }
+}
+
 fn rate(text: &str) -> Option<Rate> {
+    let (units, period) = per(text)?;
+    Rate::new(units, period).ok()
+}
+
+/// Units, a slash, and a span that may leave out its 1.
+fn per(text: &str) -> Option<(u64, Micros)> {
     let (units, period) = text.split_once('/')?;
     let period = if period.starts_with(|first: char| first.is_ascii_digit()) {
         span(period)?
     } else {
         span(&format!("1{period}"))?
     };
-    Rate::new(whole(units)?, period).ok()
+    let units = whole(units)?;
+    (1..=MAX_QUANTITY).contains(&units).then_some((units, period))
 }
 
 fn span(text: &str) -> Option<Micros> {

@@ -1,7 +1,7 @@
 use std::format;
 use std::string::String;
 
-use tidegate_core::Timestamp;
+use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::{KeyHasher, Table, TableError};
 use crate::policy::Policy;
@@ -26,7 +26,7 @@ fn a_peek_or_an_impossible_cost_remembers_no_key() {
     let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
     assert!(table.decide(&policy, "a", Timestamp(0), 0).unwrap().is_allowed());
     assert!(matches!(table.decide(&policy, "a", Timestamp(0), 3), Err(TableError::Cost(_))));
-    assert!(table.is_empty() && table.words("a").is_none());
+    assert!(table.is_empty() && table.words(policy.limits(), "a").is_none());
 }
 
 #[test]
@@ -63,7 +63,119 @@ fn sweeping_forgets_what_equals_a_fresh_state_and_nothing_else() {
     table.sweep(&policy, Timestamp(499_999));
     assert_eq!(table.len(), 2);
     table.sweep(&policy, Timestamp(500_000));
-    assert!(table.words("a").is_some() && table.words("b").is_none());
+    assert!(
+        table.words(policy.limits(), "a").is_some() && table.words(policy.limits(), "b").is_none()
+    );
     table.sweep(&policy, Timestamp(1_000_000));
     assert!(table.is_empty());
+}
+
+const LEVELS: &str = "
+limits = [
+  { name = 'user', algorithm = 'fixed_window', limit = 2, period = '1s' },
+  { name = 'all', depth = 0, algorithm = 'fixed_window', limit = 5, period = '1s' },
+  { name = 'org', depth = 1, algorithm = 'fixed_window', limit = 3, period = '1s' },
+]";
+
+#[test]
+fn a_user_within_an_organisation_within_all_is_granted_by_each_or_taken_from_none() {
+    let policy = Policy::parse("p", LEVELS).unwrap();
+    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut decide = |key: &str, cost| {
+        let verdict = table.operate(&policy, key, Timestamp(7), cost).unwrap();
+        let remaining = verdict.limits.iter().map(|limit| limit.remaining());
+        (verdict.decision.is_allowed(), remaining.collect::<std::vec::Vec<_>>())
+    };
+    // all, organisation, user
+    assert_eq!(decide("acme/alice", 2), (true, std::vec![3, 1, 0]));
+    assert_eq!(decide("acme/alice", 1), (false, std::vec![3, 1, 0]), "the user's own");
+    assert_eq!(decide("acme/bob", 2), (false, std::vec![3, 1, 2]), "the organisation's");
+    assert_eq!(decide("acme/bob", 1), (true, std::vec![2, 0, 1]));
+    assert_eq!(decide("initech/peter", 2), (true, std::vec![0, 1, 0]));
+    assert_eq!(decide("initech/milton", 1), (false, std::vec![0, 1, 2]), "that of all");
+    assert_eq!(table.len(), 1 + 2 + 4, "a refused user has been seen");
+    table.sweep(&policy, Timestamp(1_000_000));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_key_that_looks_like_part_of_another_shares_nothing_with_it() {
+    let policy = Policy::parse("p", LEVELS).unwrap();
+    let mut table = Table::new(100, KeyHasher::new(1));
+    for key in ["acme", "acme/", "acme/acme"] {
+        let verdict = table.operate(&policy, key, Timestamp(7), 1).unwrap();
+        assert_eq!(verdict.limits[2].remaining(), 1, "{key}: as a user each is its own");
+    }
+    assert_eq!(table.len(), 1 + 1 + 3);
+}
+
+#[test]
+fn a_full_table_takes_all_parts_of_a_key_or_none() {
+    let policy = Policy::parse("p", LEVELS).unwrap();
+    let mut table = Table::new(4, KeyHasher::new(1));
+    assert!(table.decide(&policy, "acme/alice", Timestamp(0), 1).unwrap().is_allowed());
+    assert!(table.decide(&policy, "initech/peter", Timestamp(0), 1).is_err(), "5 of 4");
+    assert_eq!(table.len(), 3);
+    assert!(table.decide(&policy, "acme/bob", Timestamp(0), 1).unwrap().is_allowed());
+    assert_eq!(table.len(), 4);
+}
+
+#[test]
+fn overrides_and_lists_hold_for_their_keys() {
+    let text = "
+        limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '1/s' }]
+        deny = ['ip:192.0.2.0/24', 'ip:2001:db8:bad::1', 'bot-*']
+        allow = ['ip:192.0.2.7', 'monitor', 'ip:2001:db8:600d::/48']
+        [overrides]
+        'user:42' = { capacity = 5 }
+        'user:*' = { capacity = 3, rate = '3/m' }
+        'user:*-vip' = { limits = [
+            { algorithm = 'fixed_window', limit = 9, period = '1s' },
+            { algorithm = 'fixed_window', limit = 99, period = '1m' },
+        ] }";
+    let policy = Policy::parse("p", text).unwrap();
+    let mut table = Table::new(100, KeyHasher::new(1));
+    for (key, limit) in [
+        ("anybody", 2),
+        ("user:42", 5),
+        ("user:4", 3),
+        ("user:x-vip", 9),
+        ("ip:198.51.100.1", 2),
+        ("monitor", MAX_QUANTITY),
+        ("bot-7", 0),
+        ("ip:192.0.2.7", 0), // denied and allowed: denied
+        ("ip:192.0.3.7", 2),
+        ("ip:::ffff:192.0.2.9", 0), // the same address in IPv6 clothing
+        ("ip:2001:db8:bad::1", 0),
+        ("ip:2001:db8:bad::2", 2),
+        ("ip:2001:db8:600d:7::9", MAX_QUANTITY),
+    ] {
+        let decision = table.decide(&policy, key, Timestamp(0), 1).unwrap();
+        assert_eq!((decision.limit(), decision.is_allowed()), (limit, limit > 0), "{key}");
+    }
+    assert_eq!(table.len(), 7, "who is listed is not counted");
+    table.sweep(&policy, Timestamp(0));
+    assert_eq!(table.len(), 7, "each by its own limits");
+}
+
+#[test]
+fn an_ipv6_address_is_counted_by_its_network() {
+    for (prefix, alike, other) in [
+        ("", "ip:2001:db8:1:2:ffff::1", "ip:2001:db8:1:3::1"),
+        ("ipv6_prefix = 56", "ip:2001:db8:1:ff::1", "ip:2001:db8:1:100::1"),
+        ("ipv6_prefix = 128", "ip:2001:0DB8:1:2::0001", "ip:2001:db8:1:2::2"),
+    ] {
+        let text = format!(
+            "limits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s' }}]\n{prefix}"
+        );
+        let policy = Policy::parse("p", &text).unwrap();
+        let mut table = Table::new(100, KeyHasher::new(1));
+        let mut allowed = |key| table.decide(&policy, key, Timestamp(0), 1).unwrap().is_allowed();
+        assert!(allowed("ip:2001:db8:1:2::1"));
+        assert!(!allowed(alike), "{prefix}");
+        assert!(allowed(other), "{prefix}");
+        assert!(allowed("ip:192.0.2.1") && !allowed("ip:::ffff:192.0.2.1"));
+        assert!(allowed("2001:db8:1:2::1"), "no address unless it says so");
+        assert_eq!(policy.object_name("ip:2001:db8:1:2::1"), policy.object_name(alike));
+    }
 }

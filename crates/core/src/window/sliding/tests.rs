@@ -104,10 +104,10 @@ fn a_foreign_state_is_noticed() {
     let accepts = |sum, counts: [u64; 3]| {
         config.accepts(&config.state_from([57, 50, sum], counts).unwrap()).is_ok()
     };
-    assert!(accepts(5, [2, 3, 5]));
+    assert!(accepts(10, [7, 3, 10]), "in debt");
     assert!(!accepts(4, [2, 3, 5]), "the sum is that of the counters");
-    assert!(!accepts(6, [3, 3, 5]), "more than the limit");
-    assert!(!accepts(5, [2, 3, 6]), "more than the limit in the trailing segment");
+    assert!(!accepts(11, [8, 3, 5]), "more than twice the limit");
+    assert!(!accepts(5, [2, 3, 11]), "more than twice the limit in the trailing segment");
     assert!(!accepts(0, [u64::MAX, 1, 0]), "overflow");
     let start = config.state_from([57, 49, 5], [2, 3, 5]).unwrap();
     assert!(config.accepts(&start).is_err(), "no segment begins there");
@@ -116,6 +116,8 @@ fn a_foreign_state_is_noticed() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_500))] // of 30 operations: 135,000
+
     #[test]
     fn equals_the_oracle(
         (limit, segment, segments, steps) in (1..20_u64, 1..500_u64, 1..8_u64).prop_flat_map(
@@ -126,7 +128,9 @@ proptest! {
     ) {
         properties::equals_the_oracle(config(limit, segment * segments, segments), steps)?;
     }
+}
 
+proptest! {
     #[test]
     fn retry_after_is_the_first_microsecond_that_grants(
         (limit, segment, segments) in (50..500_u64, 1..1_000_000_u64, 1..MAX_SEGMENTS),
@@ -134,6 +138,15 @@ proptest! {
     ) {
         let config = config(limit, segment * segments, segments);
         properties::retry_after_is_the_first_microsecond_that_grants(config, requests)?;
+    }
+
+    #[test]
+    fn a_refusal_consumes_nothing(
+        (limit, segment, segments) in (10..50_u64, 1..1_000_u64, 1..20_u64),
+        requests in properties::requests(2_000, 10),
+    ) {
+        let config = config(limit, segment * segments, segments);
+        properties::a_refusal_consumes_nothing(config, requests)?;
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! Every sequence of operations, for small configurations: decisions and peeks at each of nine
+//! times for each cost from 0 to 3, charges of 1 to 3 units, and refunds of 1 to 3 units granted at
+//! any time up to the newest. Each answer is compared with the oracle's.
+//!
+//! Sequences that lead to the same state and the same oracle go on alike, so they are walked
+//! together from there on: what they lead to are nodes of a graph, visited once each, and
+//! sequences are counted along its edges.
+//!
+//! - With an oracle that remembers everything: all sequences of three operations.
+//! - With oracles taken as the same where what decides their later answers is: the graph ends, so
+//!   all sequences of any length, at the first nine microseconds and at the last nine.
+
+use core::hash::Hash;
+use std::collections::HashMap;
+use std::vec;
+use std::vec::Vec;
+
+use crate::properties::{Model, Subject, outcome};
+use crate::window::log::Denied;
+use crate::window::{Refund, fixed, log, sliding};
+use crate::{Micros, Rate, Timestamp, bucket};
+
+const MOST: u64 = 3;
+/// At each of nine times: costs 0 to 3, decided and peeked at, three refunds and three charges.
+const OPERATIONS: u64 = 9 * (4 * 2 + 3 + 3);
+
+#[test]
+fn token_buckets() {
+    for (capacity, units, period) in triples(1..=3, 1..=2, 1..=4) {
+        let rate = Rate::new(units, Micros(period)).unwrap();
+        let bucket = bucket::Config::new(capacity, rate).unwrap();
+        check(bucket);
+        check(bucket.starting_empty());
+    }
+}
+
+#[test]
+fn fixed_windows() {
+    for (limit, period, _) in triples(1..=3, 1..=6, 1..=1) {
+        check(fixed::Config::new(limit, Micros(period)).unwrap());
+    }
+}
+
+#[test]
+fn sliding_windows() {
+    for (limit, segment, segments) in triples(1..=3, 1..=3, 1..=3) {
+        let period = Micros(segment * segments);
+        check(sliding::Config::new(limit, period, segments).unwrap());
+    }
+}
+
+#[test]
+fn sliding_logs() {
+    let window = |(limit, period)| log::Window { limit, period: Micros(period) };
+    for denied in [Denied::Forgotten, Denied::Counted] {
+        for min_gap in [0, 2, 5] {
+            for windows in [
+                vec![(1, 3)],
+                vec![(2, 5)],
+                vec![(3, 4)],
+                vec![(2, 2), (3, 6)],
+                vec![(3, 2), (2, 5), (3, 7)],
+            ] {
+                let windows: Vec<_> = windows.into_iter().map(window).collect();
+                check(log::Config::new(&windows, Micros(min_gap), denied).unwrap());
+            }
+        }
+    }
+}
+
+type Range = core::ops::RangeInclusive<u64>;
+
+fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)> {
+    a.flat_map(move |a| {
+        let c = c.clone();
+        b.clone().flat_map(move |b| c.clone().map(move |c| (a, b, c)))
+    })
+}
+
+fn check<S: Subject>(subject: S) {
+    let first = Place { state: subject.fresh(), oracle: subject.oracle() };
+    let whole = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.clone());
+    let essence = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.essence());
+    let begin = |place: &PlaceOf<S>| after_each(subject, place, 0..=8);
+    let end = |place: &PlaceOf<S>| after_each(subject, place, u64::MAX - 8..=u64::MAX);
+    let walked = Graph::walk(first.clone(), Some(3), whole, begin);
+    assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
+    let walked = Graph::walk(first.clone(), None, essence, begin);
+    assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
+    let walked = Graph::walk(first, None, essence, end);
+    assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
+}
+
+/// Where a sequence has led.
+#[derive(Clone)]
+struct Place<State, Oracle> {
+    state: State,
+    oracle: Oracle,
+}
+
+type PlaceOf<S> = Place<<S as Subject>::State, <S as Subject>::Oracle>;
+
+/// The place after each operation, all answers having been compared.
+fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>, times: Range) -> Vec<PlaceOf<S>> {
+    let mut places = Vec::new();
+    for now in times {
+        for cost in 0..=MOST {
+            let mut next = place.clone();
+            let expected = next.oracle.decide(now, cost);
+            let peeked = outcome(subject.peek(&place.state, Timestamp(now), cost));
+            let decided = outcome(subject.decide(&mut next.state, Timestamp(now), cost));
+            let asked = (now, cost, &place.state, &place.oracle);
+            assert_eq!(peeked, expected, "peek {asked:?}");
+            assert_eq!(decided, expected, "decide {asked:?}");
+            assert!(subject.accepts(&next.state).is_ok(), "{asked:?}");
+            places.extend([next, place.clone()]);
+        }
+        for cost in 1..=MOST {
+            let mut next = place.clone();
+            let granted_at = Timestamp(now).min(S::newest(&next.state));
+            subject.refund(&mut next.state, Refund { granted_at, cost });
+            next.oracle.refund(granted_at.0, cost);
+            assert!(
+                subject.accepts(&next.state).is_ok(),
+                "refund {cost} of {now} {:?}",
+                place.state
+            );
+            places.push(next);
+            let mut next = place.clone();
+            subject.charge(&mut next.state, Timestamp(now), cost);
+            next.oracle.charge(now, cost);
+            assert!(subject.accepts(&next.state).is_ok(), "charge {cost} {:?}", place.state);
+            places.push(next);
+        }
+    }
+    places
+}
+
+/// To which places each operation leads from each place; the first place is a key never seen.
+pub(crate) struct Graph {
+    edges: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    /// Visits what `length` operations lead to, or all there is. Places with the same `key` are
+    /// one; `after_each` gives the place after each operation.
+    pub(crate) fn walk<P, K: Eq + Hash>(
+        first: P,
+        length: Option<usize>,
+        key: impl Fn(&P) -> K,
+        after_each: impl Fn(&P) -> Vec<P>,
+    ) -> Self {
+        let mut numbers = HashMap::from([(key(&first), 0)]);
+        let mut unvisited = vec![first];
+        let mut edges = Vec::new();
+        let mut done = 0;
+        while !unvisited.is_empty() && length.is_none_or(|length| done < length) {
+            done += 1;
+            for place in core::mem::take(&mut unvisited) {
+                let mut leads_to = Vec::new();
+                for next in after_each(&place) {
+                    let unused = numbers.len();
+                    let number = *numbers.entry(key(&next)).or_insert(unused);
+                    if number == unused {
+                        unvisited.push(next);
+                    }
+                    leads_to.push(number);
+                }
+                edges.push(leads_to);
+            }
+        }
+        edges.resize(numbers.len(), Vec::new());
+        Self { edges }
+    }
+
+    /// How many sequences of `length` operations were walked.
+    pub(crate) fn sequences(&self, length: usize) -> u64 {
+        let mut ended_at = vec![0; self.edges.len()];
+        ended_at[0] = 1;
+        for _ in 0..length {
+            let mut next = vec![0; self.edges.len()];
+            for (leads_to, count) in self.edges.iter().zip(ended_at) {
+                for &place in leads_to {
+                    next[place] += count;
+                }
+            }
+            ended_at = next;
+        }
+        ended_at.iter().sum()
+    }
+}

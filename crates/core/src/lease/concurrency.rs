@@ -1,0 +1,250 @@
+//! Concurrency: at most so many units at work at once, whoever holds them.
+//!
+//! Source: the concurrent requests limiter of "Scaling your API with rate limiters" (Stripe),
+//! where a key has a sorted set of random ids, each scored with its time and forgotten 60 s later,
+//! and 100 may be in it.
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | C | capacity | units |
+//! | T | time to live | µs |
+//! | cᵢ, xᵢ | cost of lease i, and when it was acquired or last renewed | units, µs |
+//! | U(t) | units live at t: the sum of cᵢ over the leases with xᵢ ≤ t < xᵢ + T | units |
+//!
+//! A lease of cost c is granted iff U + c ≤ C and the table has room for one more. Acquiring a
+//! lease that is live renews it and takes no second place: a request whose answer was lost may be
+//! sent again. A lease that is neither renewed nor released expires at xᵢ + T. Error bound 0.
+//!
+//! **Guarantee:** never more than C units are live. What a lost holder holds is free T after its
+//! last heartbeat.
+//!
+//! State: 3 + ⌈slots/4⌉ + 5·leases words, with the least power of two of slots that is at least
+//! twice the leases; 44 KB for 1,000.
+//!
+//! ```
+//! use tidegate_core::{Micros, Timestamp, lease::{Held, Id, concurrency}};
+//!
+//! let two_at_once = concurrency::Config::new(2, Micros::SECOND, 2).unwrap();
+//! let mut state = two_at_once.state(vec![0; two_at_once.words()]).unwrap();
+//! let [first, second, third] = [Id([1, 0]), Id([2, 0]), Id([3, 0])];
+//!
+//! assert!(two_at_once.acquire(&mut state, Timestamp(0), first, 1).unwrap().is_allowed());
+//! assert!(two_at_once.acquire(&mut state, Timestamp(10), second, 1).unwrap().is_allowed());
+//! let refused = two_at_once.acquire(&mut state, Timestamp(20), third, 1).unwrap();
+//! assert_eq!(refused.retry_after(), Micros(999_980)); // then the first has expired
+//!
+//! let released = two_at_once.release(&mut state, Timestamp(30), second);
+//! assert_eq!(released, Held::Live { cost: 1 });
+//! assert!(two_at_once.acquire(&mut state, Timestamp(30), third, 1).unwrap().is_allowed());
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use super::table::{Layout, Live, Table};
+use super::{Held, Id, State};
+use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use crate::quantity::{ConfigError, in_range};
+use crate::time::{Micros, Timestamp};
+
+/// A validated limit on concurrency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    capacity: u64,
+    layout: Layout,
+}
+
+impl Config {
+    /// At most `capacity` units at once, in at most `max_leases` leases, each of which expires
+    /// `time_to_live` after it was last renewed.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`], also if `max_leases` is 0 or above
+    /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
+    pub fn new(capacity: u64, time_to_live: Micros, max_leases: u64) -> Result<Self, ConfigError> {
+        in_range("capacity", capacity)?;
+        in_range("time_to_live", time_to_live.0)?;
+        Ok(Self { capacity, layout: Layout::new("max_leases", max_leases, 0, time_to_live)? })
+    }
+
+    /// The most units at once.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// The most leases at once.
+    #[must_use]
+    pub const fn max_leases(&self) -> usize {
+        self.layout.entries()
+    }
+
+    /// The time to live of a lease.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        self.layout.period()
+    }
+
+    /// The number of words in a state.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.layout.words()
+    }
+
+    /// The state kept in these words; all zero for a key never seen.
+    ///
+    /// # Errors
+    /// [`InvalidState`] if there are not [`words`](Self::words) of them. Whether they mean
+    /// something is for [`accepts`](Self::accepts) to say.
+    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
+        if words.as_ref().len() == self.words() { Ok(State(words)) } else { Err(InvalidState) }
+    }
+
+    /// Asks for the lease `id` of `cost` units. A live one is renewed: it is allowed, and keeps
+    /// the cost it has. 0 is a peek.
+    ///
+    /// `remaining` is 0 also where units are left and the table has no room for another lease.
+    ///
+    /// # Errors
+    /// [`CostExceedsCapacity`]; the state is untouched.
+    #[inline]
+    pub fn acquire<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        id: Id,
+        cost: u64,
+    ) -> Result<Decision, CostExceedsCapacity> {
+        if cost == 0 {
+            return self.peek(state, now, 0);
+        }
+        CostExceedsCapacity::check(cost, self.capacity)?;
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let live = table.live(now);
+        if let Some(place) = table.find(id) {
+            table.touch(place);
+            let remaining = self.remaining(live);
+            return Ok(Decision::Allow {
+                limit: self.capacity,
+                remaining,
+                reset_after: self.period(),
+            });
+        }
+        let decision = self.answer(&table, live, cost);
+        if decision.is_allowed() {
+            table.insert(id, cost);
+        }
+        Ok(decision)
+    }
+
+    /// What [`acquire`](Self::acquire) would answer about a new lease; changes nothing.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub fn peek<W: AsRef<[u64]>>(
+        &self,
+        state: &State<W>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Decision, CostExceedsCapacity> {
+        CostExceedsCapacity::check(cost, self.capacity)?;
+        let table = Table::new(self.layout, state.0.as_ref());
+        let live = table.live(now);
+        if cost == 0 {
+            return Ok(Decision::Allow {
+                limit: self.capacity,
+                remaining: self.remaining(live),
+                reset_after: table.until_empty(live),
+            });
+        }
+        Ok(self.answer(&table, live, cost))
+    }
+
+    /// Renews a live lease: it expires a whole time to live from now.
+    #[inline]
+    pub fn heartbeat<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        id: Id,
+    ) -> Held {
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let Some(place) = table.find(id) else { return Held::Unknown };
+        table.touch(place);
+        Held::Live { cost: table.value(place) }
+    }
+
+    /// Ends a live lease: its units are free at once.
+    #[inline]
+    pub fn release<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        id: Id,
+    ) -> Held {
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let Some(place) = table.find(id) else { return Held::Unknown };
+        let cost = table.value(place);
+        table.remove(place);
+        Held::Live { cost }
+    }
+
+    /// Moves the state to `now`, as any operation does first: expired leases leave.
+    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
+        Table::new(self.layout, state.0.as_mut()).advance(now);
+    }
+
+    /// From this time on the state equals a fresh one.
+    #[must_use]
+    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
+        state.newest().saturating_add(self.reset_after(state))
+    }
+
+    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
+    #[must_use]
+    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
+        let table = Table::new(self.layout, state.0.as_ref());
+        table.until_empty(table.live(state.newest()))
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if no decision of this configuration can have left the state behind.
+    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
+        let table = Table::new(self.layout, state.0.as_ref());
+        table.check()?;
+        let costs_nothing = (1..=table.count()).any(|place| table.value(place) == 0);
+        if costs_nothing || table.sum() > self.capacity { Err(InvalidState) } else { Ok(()) }
+    }
+
+    /// The units live at the time at which a decision at `now` is taken.
+    pub(crate) fn live_units<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp) -> u64 {
+        Table::new(self.layout, state.0.as_ref()).live(now).sum
+    }
+
+    #[inline]
+    fn remaining(&self, live: Live) -> u64 {
+        if live.count < self.max_leases() { self.capacity.saturating_sub(live.sum) } else { 0 }
+    }
+
+    /// On a new lease of a cost from 1 to the capacity.
+    #[inline]
+    fn answer<W: AsRef<[u64]>>(&self, table: &Table<W>, live: Live, cost: u64) -> Decision {
+        let limit = self.capacity;
+        let remaining = self.remaining(live);
+        if cost <= remaining {
+            let remaining = self.remaining(live.with(cost));
+            return Decision::Allow { limit, remaining, reset_after: self.period() };
+        }
+        let leases = live.count.saturating_add(1).saturating_sub(self.max_leases());
+        let units = live.sum.saturating_add(cost).saturating_sub(limit);
+        Decision::Deny {
+            limit,
+            remaining,
+            retry_after: table.until_freed(live, leases, units),
+            reset_after: table.until_empty(live),
+        }
+    }
+}

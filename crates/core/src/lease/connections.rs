@@ -1,0 +1,319 @@
+//! Connections by owner: at most so many open at once, each server process counting its own.
+//!
+//! Source: "Limiting WebSocket connections" (Replit), where each server keeps its count for a
+//! customer under a key of its own, which expires after 10 minutes unless refreshed every 3, and
+//! every new connection asks the store for all keys that match the customer. Here one key's state
+//! holds all its owners, and nothing is searched for.
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | N | limit | connections |
+//! | T | expiry | µs |
+//! | nᵢ, xᵢ | connections of owner i, and when it last opened, reported or refreshed | –, µs |
+//! | S(t) | the sum of nᵢ over the owners with xᵢ ≤ t < xᵢ + T | connections |
+//!
+//! n connections are opened iff S + n ≤ N and the table has room for their owner. Owners also
+//! report what they really have, which is never refused: S may then exceed N, and nothing more is
+//! opened until it has fallen. Error bound 0.
+//!
+//! **Guarantee:** no connection is opened that would make S exceed N. What a dead owner had is
+//! free T after it was last heard of.
+//!
+//! State: as that of [`concurrency`](super::concurrency), with owners in place of leases.
+//!
+//! ```
+//! use tidegate_core::{Micros, Timestamp, lease::{Held, Id, connections}};
+//!
+//! let ten = connections::Config::new(10, connections::DEFAULT_EXPIRY, 100).unwrap();
+//! let mut state = ten.state(vec![0; ten.words()]).unwrap();
+//! let (one, other, now) = (Id([1, 0]), Id([2, 0]), Timestamp(1_700_000_000_000_000));
+//!
+//! assert!(ten.open(&mut state, now, one, 9).unwrap().is_allowed());
+//! let refused = ten.open(&mut state, now, other, 2).unwrap();
+//! assert_eq!((refused.is_allowed(), refused.remaining()), (false, 1));
+//! assert_eq!(refused.retry_after(), connections::DEFAULT_EXPIRY); // should `one` be dead
+//!
+//! assert_eq!(ten.close(&mut state, now, one, 4), Held::Live { cost: 4 });
+//! assert!(ten.open(&mut state, now, other, 2).unwrap().is_allowed());
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use super::table::{Layout, Live, Table};
+use super::{Held, Id, State};
+use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
+use crate::time::{Micros, Timestamp};
+
+/// An owner that was not heard of for 10 minutes is dead.
+pub const DEFAULT_EXPIRY: Micros = Micros(600_000_000);
+
+/// How often an owner refreshes under [`DEFAULT_EXPIRY`]: every 3 minutes, so that it may fail to
+/// three times.
+pub const DEFAULT_REFRESH: Micros = Micros(180_000_000);
+
+/// A validated limit on connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    limit: u64,
+    layout: Layout,
+}
+
+/// Why a report was not recorded. The owner's connections beyond those recorded before count
+/// nowhere: it has to close them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unrecorded {
+    /// The table has no room for another owner.
+    OwnersFull {
+        /// The most owners.
+        most: usize,
+    },
+    /// The connections of all owners together would exceed [`MAX_QUANTITY`].
+    TotalTooLarge,
+}
+
+impl fmt::Display for Unrecorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OwnersFull { most } => {
+                write!(f, "there are {most} owners of connections already, which is the most")
+            }
+            Self::TotalTooLarge => {
+                write!(f, "the connections of all owners would exceed {MAX_QUANTITY}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Unrecorded {}
+
+impl Config {
+    /// At most `limit` connections, of at most `max_owners` owners, each of which expires `expiry`
+    /// after it was last heard of.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`], also if `max_owners` is 0 or above
+    /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
+    pub fn new(limit: u64, expiry: Micros, max_owners: u64) -> Result<Self, ConfigError> {
+        in_range("limit", limit)?;
+        in_range("expiry", expiry.0)?;
+        Ok(Self { limit, layout: Layout::new("max_owners", max_owners, 0, expiry)? })
+    }
+
+    /// The most connections at once.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The most owners at once.
+    #[must_use]
+    pub const fn max_owners(&self) -> usize {
+        self.layout.entries()
+    }
+
+    /// How long an owner may not be heard of.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        self.layout.period()
+    }
+
+    /// The number of words in a state.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.layout.words()
+    }
+
+    /// The state kept in these words; all zero for a key never seen.
+    ///
+    /// # Errors
+    /// [`InvalidState`] if there are not [`words`](Self::words) of them. Whether they mean
+    /// something is for [`accepts`](Self::accepts) to say.
+    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
+        if words.as_ref().len() == self.words() { Ok(State(words)) } else { Err(InvalidState) }
+    }
+
+    /// Asks for `count` new connections of `owner`, which counts as refreshed if they are
+    /// granted. 0 is a peek.
+    ///
+    /// `remaining` is what this owner could open: 0 if the table has no room for it. `retry_after`
+    /// is when enough owners have expired, should they be dead; one that closes is sooner.
+    ///
+    /// # Errors
+    /// [`CostExceedsCapacity`]; the state is untouched.
+    #[inline]
+    pub fn open<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        owner: Id,
+        count: u64,
+    ) -> Result<Decision, CostExceedsCapacity> {
+        if count == 0 {
+            return self.peek(state, now, owner, 0);
+        }
+        CostExceedsCapacity::check(count, self.limit)?;
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let place = table.find(owner);
+        let decision = self.answer(&table, table.live(now), place.is_some(), count);
+        if decision.is_allowed() {
+            match place {
+                Some(place) => {
+                    table.set_value(place, table.value(place).saturating_add(count));
+                    table.touch(place);
+                }
+                None => {
+                    table.insert(owner, count);
+                }
+            }
+        }
+        Ok(decision)
+    }
+
+    /// What [`open`](Self::open) would answer; changes nothing.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn peek<W: AsRef<[u64]>>(
+        &self,
+        state: &State<W>,
+        now: Timestamp,
+        owner: Id,
+        count: u64,
+    ) -> Result<Decision, CostExceedsCapacity> {
+        CostExceedsCapacity::check(count, self.limit)?;
+        let table = Table::new(self.layout, state.0.as_ref());
+        let live = table.live(now);
+        let known = table.find(owner).is_some_and(|place| table.is_live(live, place));
+        Ok(self.answer(&table, live, known, count))
+    }
+
+    /// Closes `count` connections of `owner`, or all it has if that is less; the answer says how
+    /// many it was. An owner without connections is forgotten. To close does not refresh: it may
+    /// be done on behalf of an owner that is dead.
+    #[inline]
+    pub fn close<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        owner: Id,
+        count: u64,
+    ) -> Held {
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let Some(place) = table.find(owner) else { return Held::Unknown };
+        let had = table.value(place);
+        match had.saturating_sub(count) {
+            0 => table.remove(place),
+            left => table.set_value(place, left),
+        }
+        Held::Live { cost: had.min(count) }
+    }
+
+    /// Records that `owner` has `count` connections, whatever was counted before and whatever the
+    /// limit, since they exist; it counts as refreshed. 0 forgets it. Returns the connections of
+    /// all live owners, which may exceed the limit.
+    ///
+    /// # Errors
+    /// [`Unrecorded`]: nothing has changed but the time.
+    pub fn report<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        owner: Id,
+        count: u64,
+    ) -> Result<u64, Unrecorded> {
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let place = table.find(owner);
+        let others = table.sum().saturating_sub(place.map_or(0, |place| table.value(place)));
+        let total = others.saturating_add(count);
+        if total > MAX_QUANTITY {
+            return Err(Unrecorded::TotalTooLarge);
+        }
+        match place {
+            Some(place) if count == 0 => table.remove(place),
+            Some(place) => {
+                table.set_value(place, count);
+                table.touch(place);
+            }
+            None if count == 0 => {}
+            None => {
+                let full = Unrecorded::OwnersFull { most: self.max_owners() };
+                table.insert(owner, count).ok_or(full)?;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Says that `owner` lives; the answer is how many connections are counted for it. One that is
+    /// unknown has expired, and [reports](Self::report) what it still has.
+    #[inline]
+    pub fn refresh<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        owner: Id,
+    ) -> Held {
+        let mut table = Table::new(self.layout, state.0.as_mut());
+        table.advance(now);
+        let Some(place) = table.find(owner) else { return Held::Unknown };
+        table.touch(place);
+        Held::Live { cost: table.value(place) }
+    }
+
+    /// Moves the state to `now`, as any operation does first: expired owners leave.
+    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
+        Table::new(self.layout, state.0.as_mut()).advance(now);
+    }
+
+    /// From this time on the state equals a fresh one.
+    #[must_use]
+    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
+        state.newest().saturating_add(self.reset_after(state))
+    }
+
+    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
+    #[must_use]
+    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
+        let table = Table::new(self.layout, state.0.as_ref());
+        table.until_empty(table.live(state.newest()))
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if no operation of this configuration can have left the state behind.
+    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
+        let table = Table::new(self.layout, state.0.as_ref());
+        table.check()?;
+        let without = (1..=table.count()).any(|place| table.value(place) == 0);
+        if without || table.sum() > MAX_QUANTITY { Err(InvalidState) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn answer<W: AsRef<[u64]>>(
+        &self,
+        table: &Table<W>,
+        live: Live,
+        known: bool,
+        count: u64,
+    ) -> Decision {
+        let limit = self.limit;
+        let room = known || live.count < self.max_owners();
+        let remaining = if room { limit.saturating_sub(live.sum) } else { 0 };
+        if let Some(remaining) = remaining.checked_sub(count) {
+            let reset_after = if count == 0 { table.until_empty(live) } else { self.period() };
+            return Decision::Allow { limit, remaining, reset_after };
+        }
+        let connections = live.sum.saturating_add(count).saturating_sub(limit);
+        Decision::Deny {
+            limit,
+            remaining,
+            retry_after: table.until_freed(live, usize::from(!room), connections),
+            reset_after: table.until_empty(live),
+        }
+    }
+}

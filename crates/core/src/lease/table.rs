@@ -1,0 +1,350 @@
+//! The entries of one key in the caller's words: found by id, ordered by when they were touched.
+//!
+//! | words | what |
+//! |---|---|
+//! | 3 | newest time; sum of the values; number of entries and places of the oldest and the latest |
+//! | slots/4 | open addressing: slots of 16 bits, each the place of an entry, 0 for none |
+//! | entries × width | id (2), touched, value, places of the neighbours in order of touch, extra |
+//!
+//! Entries lie close together, in places 1 to n: what is removed is replaced by the last. So the
+//! words behind them are zero, a table that holds little is mostly zeros, and an entry's slot is
+//! 2 bytes and not 40. At most half of the slots are taken, and a removal shifts its followers
+//! back, so that a search ends at the first empty slot.
+//!
+//! An entry is touched at the newest time, which makes it the latest: the list is in order of time
+//! without sorting, and what expires leaves at the oldest end. Times of touch are kept modulo 2^64
+//! and read as ages before the newest time, which are below the period: so a clock that comes back
+//! from a jump to a time near 0 moves them all back without loss.
+
+mod change;
+#[cfg(test)]
+mod tests;
+
+use super::Id;
+use crate::decision::InvalidState;
+use crate::quantity::{ConfigError, in_bounds};
+use crate::time::{Micros, Timestamp};
+
+/// The most entries that a state may have room for: with five words each, 180 KB.
+pub const MAX_ENTRIES: u64 = 4_096;
+
+/// Where a table's words are, and how long an entry lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// The most entries.
+    entries: usize,
+    /// Words of an entry.
+    width: usize,
+    /// Slots − 1; a power of two of them.
+    mask: usize,
+    /// Leaves as many bits of a hash as number the slots.
+    shift: u32,
+    /// An entry touched at x is live in [x, x + period).
+    period: Micros,
+}
+
+impl Layout {
+    /// Room for `entries`, named `field`, each with so many `extra` words.
+    pub(crate) fn new(
+        field: &'static str,
+        entries: u64,
+        extra: usize,
+        period: Micros,
+    ) -> Result<Self, ConfigError> {
+        in_bounds(field, entries, 1, MAX_ENTRIES)?;
+        let count = usize::try_from(entries).unwrap_or(0); // at most MAX_ENTRIES
+        let slots = count.saturating_mul(2).max(SLOTS_PER_WORD).next_power_of_two();
+        Ok(Self {
+            entries: count,
+            width: EXTRA.saturating_add(extra),
+            mask: slots.saturating_sub(1),
+            shift: u64::BITS.saturating_sub(slots.trailing_zeros()),
+            period,
+        })
+    }
+
+    /// The number of words.
+    pub(crate) const fn words(&self) -> usize {
+        self.base(self.entries.saturating_add(1))
+    }
+
+    pub(crate) const fn entries(&self) -> usize {
+        self.entries
+    }
+
+    pub(crate) const fn period(&self) -> Micros {
+        self.period
+    }
+
+    /// The first word of the entry in a place, counted from 1.
+    #[inline]
+    const fn base(&self, place: usize) -> usize {
+        let index = self.mask.saturating_add(1) >> LOG2_SLOTS_PER_WORD;
+        HEAD.saturating_add(index)
+            .saturating_add(place.saturating_sub(1).saturating_mul(self.width))
+    }
+}
+
+/// The newest time seen in a table's words.
+pub(super) fn newest(words: &[u64]) -> Timestamp {
+    Timestamp(words.first().copied().unwrap_or(0))
+}
+
+/// A table in its words.
+pub(super) struct Table<W> {
+    layout: Layout,
+    words: W,
+}
+
+/// How many entries there are, and the places of the two ends of the list; 0 for none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    count: usize,
+    oldest: usize,
+    latest: usize,
+}
+
+/// The places of an entry's neighbours in the list; 0 for none.
+#[derive(Clone, Copy)]
+struct Links {
+    older: usize,
+    later: usize,
+}
+
+/// The entries that are live at a time at or after the newest one.
+#[derive(Clone, Copy)]
+pub(super) struct Live {
+    /// From the newest time to that one.
+    ahead: u64,
+    oldest: usize,
+    pub(super) count: usize,
+    /// Of their values.
+    pub(super) sum: u64,
+}
+
+impl Live {
+    /// As if an entry of that value were added.
+    pub(super) const fn with(self, value: u64) -> Self {
+        let count = self.count.saturating_add(1);
+        Self { count, sum: self.sum.saturating_add(value), ..self }
+    }
+}
+
+impl<W: AsRef<[u64]>> Table<W> {
+    pub(super) const fn new(layout: Layout, words: W) -> Self {
+        Self { layout, words }
+    }
+
+    pub(super) fn newest(&self) -> Timestamp {
+        newest(self.words.as_ref())
+    }
+
+    /// Of all values.
+    pub(super) fn sum(&self) -> u64 {
+        self.word(SUM)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.ends().count
+    }
+
+    /// The place of the entry with this id.
+    #[inline]
+    pub(super) fn find(&self, id: Id) -> Option<usize> {
+        let mut slot = self.home(id);
+        for _ in 0..=self.layout.mask {
+            let place = self.slot(slot);
+            if place == 0 {
+                return None;
+            }
+            if self.id(place) == id {
+                return Some(place);
+            }
+            slot = self.after(slot);
+        }
+        None
+    }
+
+    #[inline]
+    pub(super) fn value(&self, place: usize) -> u64 {
+        self.field(place, VALUE)
+    }
+
+    /// An entry's k-th extra word.
+    pub(super) fn extra(&self, place: usize, k: usize) -> u64 {
+        self.field(place, EXTRA.saturating_add(k))
+    }
+
+    /// From its touch to the newest time.
+    #[inline]
+    pub(super) fn age(&self, place: usize) -> Micros {
+        Micros(self.newest().0.wrapping_sub(self.field(place, TOUCHED)))
+    }
+
+    /// What is live at the time at which a decision at `now` is taken.
+    #[inline]
+    pub(super) fn live(&self, now: Timestamp) -> Live {
+        let newest = self.newest();
+        let taken = now.taken_after(newest, self.layout.period);
+        let Ends { count, oldest, .. } = self.ends();
+        // earlier than the newest: believed again, and every age stays what it is
+        let ahead = taken.saturating_since(newest).0;
+        let mut live = Live { ahead, oldest, count, sum: self.sum() };
+        while live.count > 0 && self.until(live, live.oldest) == Micros::ZERO {
+            live.sum = live.sum.saturating_sub(self.value(live.oldest));
+            live.count = live.count.saturating_sub(1);
+            live.oldest = self.links(live.oldest).later;
+        }
+        live
+    }
+
+    /// Whether an entry has not expired then.
+    pub(super) fn is_live(&self, live: Live, place: usize) -> bool {
+        self.until(live, place) > Micros::ZERO
+    }
+
+    /// Until so many entries have expired, and so much of the values with them.
+    pub(super) fn until_freed(&self, live: Live, entries: usize, value: u64) -> Micros {
+        let (mut place, mut freed) = (live.oldest, 0_u64);
+        for passed in 1..=live.count {
+            freed = freed.saturating_add(self.value(place));
+            if passed >= entries && freed >= value {
+                break;
+            }
+            place = self.links(place).later;
+        }
+        self.until(live, place)
+    }
+
+    /// Until the last entry has expired.
+    #[inline]
+    pub(super) fn until_empty(&self, live: Live) -> Micros {
+        if live.count == 0 { Micros::ZERO } else { self.until(live, self.ends().latest) }
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if no operations can have left the words behind.
+    pub(super) fn check(&self) -> Result<(), InvalidState> {
+        let ends = self.ends();
+        let behind = self.layout.base(ends.count.saturating_add(1));
+        let unused = self.words.as_ref().get(behind..).ok_or(InvalidState)?;
+        if self.words.as_ref().len() != self.layout.words()
+            || self.word(ENDS) != pack([ends.count, ends.oldest, ends.latest])
+            || unused.iter().any(|&word| word != 0)
+            || (0..=self.layout.mask).filter(|&slot| self.slot(slot) != 0).count() != ends.count
+        {
+            return Err(InvalidState);
+        }
+        // that each points back at the one it was reached from makes them all different
+        let (mut place, mut older) = (ends.oldest, 0);
+        let (mut sum, mut age) = (0_u64, self.layout.period.0);
+        for _ in 0..ends.count {
+            let links = self.links(place);
+            let [aged, longest] = [self.age(place).0, age];
+            if place > ends.count
+                || links.older != older
+                || self.field(place, LINKS) != pack([links.older, links.later, 0])
+                || aged > longest
+                || aged >= self.layout.period.0
+                || self.find(self.id(place)) != Some(place)
+            {
+                return Err(InvalidState);
+            }
+            sum = sum.checked_add(self.value(place)).ok_or(InvalidState)?;
+            (older, place, age) = (place, links.later, aged);
+        }
+        if place != 0 || older != ends.latest || sum != self.sum() {
+            return Err(InvalidState);
+        }
+        Ok(())
+    }
+
+    /// Until an entry expires; zero if it has.
+    #[inline]
+    fn until(&self, live: Live, place: usize) -> Micros {
+        let age = self.age(place).0.saturating_add(live.ahead);
+        Micros(self.layout.period.0.saturating_sub(age))
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.words.as_ref().get(at).copied().unwrap_or(0)
+    }
+
+    /// Zero in place 0, which is none.
+    #[inline]
+    fn field(&self, place: usize, field: usize) -> u64 {
+        if place == 0 { 0 } else { self.word(self.layout.base(place).saturating_add(field)) }
+    }
+
+    #[inline]
+    fn id(&self, place: usize) -> Id {
+        Id([self.field(place, 0), self.field(place, 1)])
+    }
+
+    #[inline]
+    fn ends(&self) -> Ends {
+        let word = self.word(ENDS);
+        let count = lane(word, 0).min(self.layout.entries); // a foreign word is bounded too
+        Ends { count, oldest: lane(word, 1), latest: lane(word, 2) }
+    }
+
+    #[inline]
+    fn links(&self, place: usize) -> Links {
+        let word = self.field(place, LINKS);
+        Links { older: lane(word, 0), later: lane(word, 1) }
+    }
+
+    /// The place that a slot holds.
+    #[inline]
+    fn slot(&self, slot: usize) -> usize {
+        let word = self.word(HEAD.saturating_add(slot >> LOG2_SLOTS_PER_WORD));
+        lane(word, slot & (SLOTS_PER_WORD - 1))
+    }
+
+    /// The slot where the search for an id begins.
+    #[inline]
+    fn home(&self, id: Id) -> usize {
+        let Id([first, second]) = id;
+        let mixed = first ^ second.wrapping_mul(MIX).rotate_left(32);
+        let hash = (mixed ^ (mixed >> 32)).wrapping_mul(MIX);
+        usize::try_from(hash >> self.layout.shift).unwrap_or(0) & self.layout.mask
+    }
+
+    #[inline]
+    const fn after(&self, slot: usize) -> usize {
+        slot.wrapping_add(1) & self.layout.mask
+    }
+}
+
+/// The k-th 16 bits of a word.
+#[inline]
+fn lane(word: u64, k: usize) -> usize {
+    let shift = u32::try_from(k << 4).unwrap_or(0);
+    usize::try_from(word.wrapping_shr(shift) & LANE).unwrap_or(0)
+}
+
+/// Three numbers of at most 16 bits in one word.
+#[inline]
+fn pack([first, second, third]: [usize; 3]) -> u64 {
+    u64::try_from(first | second << 16).unwrap_or(0)
+        | u64::try_from(third).unwrap_or(0).wrapping_shl(32)
+}
+
+const HEAD: usize = 3;
+const NEWEST: usize = 0;
+const SUM: usize = 1;
+const ENDS: usize = 2;
+
+const TOUCHED: usize = 2;
+const VALUE: usize = 3;
+const LINKS: usize = 4;
+const EXTRA: usize = 5;
+
+const SLOTS_PER_WORD: usize = 4;
+const LOG2_SLOTS_PER_WORD: u32 = 2;
+const LANE: u64 = 0xFFFF;
+
+/// 2^64 divided by the golden ratio, odd: spreads consecutive ids over the slots (Knuth, "The Art
+/// of Computer Programming", volume 3, section 6.4).
+const MIX: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,0 +1,218 @@
+//! What changes a table.
+
+use super::{
+    ENDS, EXTRA, Ends, HEAD, LANE, LINKS, LOG2_SLOTS_PER_WORD, Links, NEWEST, SLOTS_PER_WORD, SUM,
+    TOUCHED, Table, VALUE, pack,
+};
+use crate::lease::Id;
+use crate::time::{Micros, Timestamp};
+
+impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
+    /// Moves to `now`, as any operation does first: what has expired by then leaves.
+    #[inline]
+    pub(in crate::lease) fn advance(&mut self, now: Timestamp) {
+        let newest = self.newest();
+        let taken = now.taken_after(newest, self.layout.period);
+        if taken < newest {
+            self.rebase(newest.saturating_since(taken));
+        }
+        let expired = self.count().saturating_sub(self.live(taken).count);
+        for _ in 0..expired {
+            self.remove(self.ends().oldest);
+        }
+        self.set_word(NEWEST, taken.0);
+    }
+
+    /// A new entry, touched now; nothing if there is no room. Its id must not be there already.
+    #[inline]
+    pub(in crate::lease) fn insert(&mut self, id: Id, value: u64) -> Option<usize> {
+        let ends = self.ends();
+        if ends.count >= self.layout.entries {
+            return None;
+        }
+        let place = ends.count.saturating_add(1);
+        self.set_ends(Ends { count: place, ..ends });
+        let Id([first, second]) = id;
+        self.set_field(place, 0, first);
+        self.set_field(place, 1, second);
+        self.set_value(place, value);
+        self.append(place);
+        let mut slot = self.home(id);
+        for _ in 0..self.layout.mask {
+            if self.slot(slot) == 0 {
+                break; // half of the slots are empty
+            }
+            slot = self.after(slot);
+        }
+        self.set_slot(slot, place);
+        Some(place)
+    }
+
+    /// Makes the entry the latest.
+    #[inline]
+    pub(in crate::lease) fn touch(&mut self, place: usize) {
+        self.unlink(place);
+        self.append(place);
+    }
+
+    #[inline]
+    pub(in crate::lease) fn set_value(&mut self, place: usize, value: u64) {
+        let others = self.sum().saturating_sub(self.value(place));
+        self.set_word(SUM, others.saturating_add(value));
+        self.set_field(place, VALUE, value);
+    }
+
+    /// Sets an entry's k-th extra word.
+    pub(in crate::lease) fn set_extra(&mut self, place: usize, k: usize, word: u64) {
+        self.set_field(place, EXTRA.saturating_add(k), word);
+    }
+
+    /// Removes the entry; the last one takes its place.
+    #[inline]
+    pub(in crate::lease) fn remove(&mut self, place: usize) {
+        self.set_value(place, 0);
+        self.unlink(place);
+        if let Some(slot) = self.slot_of(place) {
+            self.clear_slot(slot);
+        }
+        let ends = self.ends();
+        let last = ends.count;
+        if place != last {
+            self.relocate(last, place);
+        }
+        let base = self.layout.base(last);
+        let words = base..base.saturating_add(self.layout.width);
+        if let Some(words) = self.words.as_mut().get_mut(words) {
+            words.fill(0);
+        }
+        let count = last.saturating_sub(1);
+        self.set_ends(Ends { count, ..self.ends() });
+    }
+
+    /// Every touch moves back with the newest time.
+    #[cold]
+    fn rebase(&mut self, by: Micros) {
+        for place in 1..=self.count() {
+            let touched = self.field(place, TOUCHED).wrapping_sub(by.0);
+            self.set_field(place, TOUCHED, touched);
+        }
+        let newest = self.newest().0.saturating_sub(by.0);
+        self.set_word(NEWEST, newest);
+    }
+
+    /// Moves an entry to another place, and tells its slot, its neighbours and the ends.
+    #[inline]
+    fn relocate(&mut self, from: usize, to: usize) {
+        if let Some(slot) = self.slot_of(from) {
+            self.set_slot(slot, to);
+        }
+        for field in 0..self.layout.width {
+            self.set_field(to, field, self.field(from, field));
+        }
+        let Links { older, later } = self.links(to);
+        self.set_later(older, to);
+        self.set_older(later, to);
+    }
+
+    /// Takes an entry out of the list.
+    #[inline]
+    fn unlink(&mut self, place: usize) {
+        let Links { older, later } = self.links(place);
+        self.set_later(older, later);
+        self.set_older(later, older);
+    }
+
+    /// Puts an entry at the late end of the list, touched at the newest time.
+    #[inline]
+    fn append(&mut self, place: usize) {
+        let older = self.ends().latest;
+        self.set_field(place, TOUCHED, self.newest().0);
+        self.set_field(place, LINKS, pack([older, 0, 0]));
+        self.set_later(older, place);
+        self.set_older(0, place);
+    }
+
+    /// What follows a place in the list, or after none: the oldest.
+    #[inline]
+    fn set_later(&mut self, place: usize, later: usize) {
+        if place == 0 {
+            self.set_ends(Ends { oldest: later, ..self.ends() });
+        } else {
+            self.set_field(place, LINKS, pack([self.links(place).older, later, 0]));
+        }
+    }
+
+    /// What precedes a place in the list, or before none: the latest.
+    #[inline]
+    fn set_older(&mut self, place: usize, older: usize) {
+        if place == 0 {
+            self.set_ends(Ends { latest: older, ..self.ends() });
+        } else {
+            self.set_field(place, LINKS, pack([older, self.links(place).later, 0]));
+        }
+    }
+
+    /// The slot that holds a place.
+    #[inline]
+    pub(super) fn slot_of(&self, place: usize) -> Option<usize> {
+        let mut slot = self.home(self.id(place));
+        for _ in 0..=self.layout.mask {
+            match self.slot(slot) {
+                0 => return None,
+                found if found == place => return Some(slot),
+                _ => slot = self.after(slot),
+            }
+        }
+        None
+    }
+
+    /// Empties a slot. Each follower that could lie there instead moves back, and leaves the gap
+    /// where it was: no search then meets a gap before what it looks for.
+    #[inline]
+    fn clear_slot(&mut self, slot: usize) {
+        let (mut gap, mut next) = (slot, self.after(slot));
+        for _ in 0..self.layout.mask {
+            let place = self.slot(next);
+            if place == 0 {
+                break;
+            }
+            let from_home = next.wrapping_sub(self.home(self.id(place))) & self.layout.mask;
+            let from_gap = next.wrapping_sub(gap) & self.layout.mask;
+            if from_home >= from_gap {
+                self.set_slot(gap, place);
+                gap = next;
+            }
+            next = self.after(next);
+        }
+        self.set_slot(gap, 0);
+    }
+
+    #[inline]
+    fn set_word(&mut self, at: usize, word: u64) {
+        if let Some(found) = self.words.as_mut().get_mut(at) {
+            *found = word;
+        }
+    }
+
+    #[inline]
+    fn set_field(&mut self, place: usize, field: usize, word: u64) {
+        if place != 0 {
+            self.set_word(self.layout.base(place).saturating_add(field), word);
+        }
+    }
+
+    #[inline]
+    fn set_ends(&mut self, Ends { count, oldest, latest }: Ends) {
+        self.set_word(ENDS, pack([count, oldest, latest]));
+    }
+
+    #[inline]
+    fn set_slot(&mut self, slot: usize, place: usize) {
+        let at = HEAD.saturating_add(slot >> LOG2_SLOTS_PER_WORD);
+        let lane = slot & (SLOTS_PER_WORD - 1);
+        let shift = u32::try_from(lane << 4).unwrap_or(0);
+        let cleared = self.word(at) & !LANE.wrapping_shl(shift);
+        let place = u64::try_from(place).unwrap_or(0);
+        self.set_word(at, cleared | place.wrapping_shl(shift));
+    }
+}

@@ -1,0 +1,222 @@
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{Layout, MAX_ENTRIES, Table};
+use crate::lease::Id;
+use crate::lease::properties::{Move, ids, moves};
+use crate::{ConfigError, Micros, Timestamp};
+
+fn layout(entries: u64, period: u64) -> Layout {
+    Layout::new("entries", entries, 1, Micros(period)).unwrap()
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    /// Inserts an id that is not there, and touches one that is.
+    Touch(u64),
+    Set(u64),
+    Remove,
+    Advance,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        6 => (0..100_u64).prop_map(Operation::Touch),
+        1 => (0..100_u64).prop_map(Operation::Set),
+        2 => Just(Operation::Remove),
+        1 => Just(Operation::Advance),
+    ]
+}
+
+/// What the table shows, oldest first.
+fn entries(table: &Table<&mut [u64]>) -> Vec<(Id, u64, u64, u64)> {
+    let mut place = table.ends().oldest;
+    let mut entries = Vec::new();
+    while place != 0 {
+        let (value, extra) = (table.value(place), table.extra(place, 0));
+        entries.push((table.id(place), value, extra, table.age(place).0));
+        place = table.links(place).later;
+    }
+    entries
+}
+
+#[test]
+fn has_room_for_1_to_4096() {
+    for entries in [0, MAX_ENTRIES + 1, u64::MAX] {
+        let expected = ConfigError::OutOfBounds {
+            field: "leases",
+            found: entries,
+            least: 1,
+            most: MAX_ENTRIES,
+        };
+        assert_eq!(Layout::new("leases", entries, 0, Micros(1)).unwrap_err(), expected);
+    }
+    // head, slots / 4, entries
+    for (entries, words) in
+        [(1, 3 + 1 + 5), (3, 3 + 2 + 15), (1_000, 3 + 512 + 5_000), (4_096, 3 + 2_048 + 20_480)]
+    {
+        assert_eq!(Layout::new("leases", entries, 0, Micros(1)).unwrap().words(), words);
+    }
+}
+
+#[test]
+fn a_full_table_finds_all_and_takes_no_more() {
+    let layout = layout(MAX_ENTRIES, 1_000);
+    let mut words = vec![0; layout.words()];
+    let mut table = Table::new(layout, &mut words[..]);
+    for k in 0..MAX_ENTRIES {
+        table.advance(Timestamp(k / 10));
+        assert!(table.insert(Id([k, 7]), k).is_some());
+    }
+    assert!(table.insert(Id([0, 8]), 1).is_none());
+    assert_eq!(table.check(), Ok(()));
+    for k in (0..MAX_ENTRIES).step_by(3) {
+        let place = table.find(Id([k, 7])).unwrap();
+        assert_eq!(table.value(place), k);
+        table.remove(place);
+    }
+    assert_eq!(table.check(), Ok(()));
+    for k in 0..MAX_ENTRIES {
+        assert_eq!(table.find(Id([k, 7])).is_some(), k % 3 != 0);
+    }
+    table.advance(Timestamp(1_000_000));
+    assert!(words[1..].iter().all(|&word| word == 0), "nothing is left behind");
+}
+
+#[test]
+fn a_search_among_consecutive_ids_looks_at_few_slots() {
+    let layout = layout(1_000, 1);
+    let kinds: [fn(u64) -> Id; 4] =
+        [|k| Id([k, 0]), |k| Id([0, k]), |k| Id([k << 32, k]), |k| Id([k * 1_000_000, k << 48])];
+    for id in kinds {
+        let mut words = vec![0; layout.words()];
+        let mut table = Table::new(layout, &mut words[..]);
+        let mut looked = 0;
+        for k in 0..1_000 {
+            let place = table.insert(id(k), 1).unwrap();
+            let slot = table.slot_of(place).unwrap();
+            looked += slot.wrapping_sub(table.home(id(k))) & layout.mask;
+        }
+        assert!(looked < 2_000, "{looked} beside the first");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn equals_a_list_in_order_of_touch(
+        (most, period) in (1..20_u64, 1..200_u64),
+        steps in proptest::collection::vec((moves(100), ids(30), operation()), 1..120),
+    ) {
+        let layout = layout(most, period);
+        let mut words = vec![0; layout.words()];
+        let mut table = Table::new(layout, &mut words[..]);
+        // id, value, extra, touched; the oldest first
+        let mut list: Vec<(Id, u64, u64, i128)> = Vec::new();
+        let (mut now, mut newest) = (1_000_000, 0_i128);
+        for (to, id, operation) in steps {
+            now = Move::from(to, now, 0);
+            let at = i128::from(now);
+            if at < newest - i128::from(period) {
+                list.iter_mut().for_each(|entry| entry.3 -= newest - at);
+                newest = at;
+            }
+            newest = newest.max(at);
+            list.retain(|entry| entry.3 + i128::from(period) > newest);
+            let live = table.live(Timestamp(now));
+            let sum = list.iter().map(|entry| entry.1).sum::<u64>();
+            prop_assert_eq!((live.count, live.sum), (list.len(), sum));
+            table.advance(Timestamp(now));
+            let known = list.iter().position(|entry| entry.0 == id);
+            let place = table.find(id);
+            prop_assert_eq!(place.is_some(), known.is_some());
+            match (operation, known, place) {
+                (Operation::Touch(_), Some(k), Some(place)) => {
+                    let entry = list.remove(k);
+                    list.push((entry.0, entry.1, entry.2, newest));
+                    table.touch(place);
+                }
+                (Operation::Touch(value), ..) => {
+                    let room = list.len() < usize::try_from(most).unwrap();
+                    let place = table.insert(id, value);
+                    prop_assert_eq!(place.is_some(), room);
+                    if let Some(place) = place {
+                        list.push((id, value, value + 1, newest));
+                        table.set_extra(place, 0, value + 1);
+                    }
+                }
+                (Operation::Set(value), Some(k), Some(place)) => {
+                    list[k].1 = value;
+                    table.set_value(place, value);
+                }
+                (Operation::Remove, Some(k), Some(place)) => {
+                    list.remove(k);
+                    table.remove(place);
+                }
+                _ => {}
+            }
+            prop_assert_eq!(table.check(), Ok(()));
+            let expected: Vec<_> = list
+                .iter()
+                .map(|entry| (entry.0, entry.1, entry.2, u64::try_from(newest - entry.3).unwrap()))
+                .collect();
+            prop_assert_eq!(entries(&table), expected);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_in_what_orders_it_is_noticed(
+        most in 1..12_u64,
+        steps in proptest::collection::vec((moves(100), ids(15), operation()), 1..60),
+        (at, bit) in (any::<proptest::sample::Index>(), 0..64_u32),
+    ) {
+        let layout = layout(most, 100);
+        let mut words = vec![0; layout.words()];
+        let mut table = Table::new(layout, &mut words[..]);
+        let mut now = 0;
+        for (to, id, operation) in steps {
+            now = Move::from(to, now, 0);
+            table.advance(Timestamp(now));
+            match (operation, table.find(id)) {
+                (Operation::Remove, Some(place)) => table.remove(place),
+                (_, Some(place)) => table.touch(place),
+                (_, None) => {
+                    table.insert(id, 1);
+                }
+            }
+        }
+        let at = at.index(words.len());
+        words[at] ^= 1 << bit;
+        let mut table = Table::new(layout, &mut words[..]);
+        // another newest time, age, id or extra word may be a table's too; then it works as one
+        if table.check().is_ok() {
+            let count = table.count();
+            prop_assert_eq!(entries(&table).len(), count);
+            table.advance(Timestamp(now));
+            prop_assert_eq!(table.check(), Ok(()));
+        } else {
+            table.advance(Timestamp(now)); // no panic, and it ends
+            table.insert(Id([99, 99]), 1);
+        }
+    }
+
+    #[test]
+    fn random_words_are_no_table(
+        most in 1..8_u64,
+        words in proptest::collection::vec(prop_oneof![Just(0), 0..3_u64, any::<u64>()], 100),
+        now: u64,
+    ) {
+        let layout = layout(most, 100);
+        let mut words = words[..layout.words()].to_vec();
+        let empty = words[1..].iter().all(|&word| word == 0);
+        let mut table = Table::new(layout, &mut words[..]);
+        prop_assert_eq!(table.check().is_ok(), empty);
+        table.advance(Timestamp(now)); // no panic, and it ends
+        if table.find(Id([1, 1])).is_none() {
+            table.insert(Id([1, 1]), 1);
+        }
+    }
+}

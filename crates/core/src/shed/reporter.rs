@@ -1,0 +1,379 @@
+//! Suppression, the reporters' side: refuses the fraction that the master asked for, counts what
+//! is offered, and says when to report it.
+//!
+//! Source: "Building a distributed rate limiter that scales horizontally" (Ably), its per-channel
+//! limiter included, which is future work there. The master's side, its constants and the parts of
+//! 6 s are [`suppression`](super::suppression).
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | L | limit of the whole account | units per µs |
+//! | N | local cap, max(1, ⌊6 s · L⌋) | units |
+//! | f | the factor last applied, 0 after 24 s without a new one | – |
+//!
+//! A request of c units is refused if the cap is on and the units admitted here in this part and c
+//! exceed N: what alone exceeds the account's limit needs no round trip. Otherwise it is refused
+//! with probability f. What is refused either way counts as suppressed: the master must see what
+//! is offered.
+//!
+//! **Guarantee:** with the cap on, at most N units are admitted in each part. An account within
+//! 6 s · L in every part is never capped, and not suppressed by the master either.
+//!
+//! Counts are kept for the part in progress and one part before it. A reporter that is not asked
+//! to report for longer loses the older ones; so it does what is older than the master's 24 s. A
+//! report that is taken and does not arrive is lost too. Both make the master see less, and refuse
+//! less.
+//!
+//! ```
+//! use tidegate_core::shed::reporter::{Config, LocalCap, State, Verdict};
+//! use tidegate_core::shed::{Draw, Probability};
+//! use tidegate_core::{Micros, Rate, Timestamp};
+//!
+//! let limit = Rate::new(1, Micros::SECOND).unwrap(); // 6 units a part
+//! let config = Config::new(limit, LocalCap::On);
+//! let mut state = State::default();
+//! let now = Timestamp(1_700_000_006_000_000); // 2 s into a part
+//!
+//! let verdict = config.decide(&mut state, now, 6, Draw(0)).unwrap();
+//! assert_eq!(verdict, Verdict::Admitted);
+//! let verdict = config.decide(&mut state, now, 1, Draw(0)).unwrap();
+//! assert_eq!(verdict, Verdict::Capped { retry_after: Micros(4_000_000) });
+//!
+//! assert!(config.report_due(&state, now));
+//! let [report, before] = config.take_reports(&mut state, now);
+//! let report = report.unwrap();
+//! assert_eq!((report.admitted, report.suppressed, before), (6, 1, None));
+//!
+//! let half = Probability::from_units(1 << 31).unwrap(); // the master's reply
+//! config.apply(&mut state, now, half);
+//! let later = Timestamp(1_700_000_010_000_000);
+//! let verdict = config.decide(&mut state, later, 1, Draw(0)).unwrap();
+//! assert_eq!(verdict, Verdict::Suppressed { factor: half });
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use super::suppression::{PART, PERIOD, REPORT_EVERY, Report, part_of, since_start};
+use super::{Draw, Probability};
+use crate::decision::{CostExceedsCapacity, InvalidState};
+use crate::quantity::{MAX_QUANTITY, Rate};
+use crate::time::{Micros, Timestamp};
+
+/// How long a factor holds that is not renewed: a master that says nothing for so long is gone.
+pub const FACTOR_LIFE: Micros = PERIOD;
+
+/// Whether what alone exceeds the account's limit is refused at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalCap {
+    /// It is.
+    #[default]
+    On,
+    /// Only the master's factor refuses anything.
+    Off,
+}
+
+/// A validated reporter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    limit: Rate,
+    /// N; 2^53 − 1 if the cap is off.
+    most: u64,
+}
+
+/// What is remembered of an account. The default is one never seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    newest: Timestamp,
+    /// Admitted in the part of `newest`, reported or not.
+    admitted: u64,
+    /// Of the part of `newest`, not yet reported.
+    current: Counts,
+    /// Of a part before it, not yet reported.
+    previous: Counts,
+    /// By how many parts `previous` is older, 1 to 3; 0 if there is nothing in it.
+    age: u64,
+    /// From `newest` until the next report may be taken.
+    report_after: Micros,
+    /// In units of 2^-32.
+    factor: u64,
+    /// From `newest` until the factor is dropped; 0 with a factor of 0.
+    factor_left: Micros,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    admitted: u64,
+    suppressed: u64,
+}
+
+impl Counts {
+    const fn is_empty(self) -> bool {
+        self.admitted == 0 && self.suppressed == 0
+    }
+}
+
+/// The answer to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a verdict that nobody reads suppresses nothing"]
+pub enum Verdict {
+    /// The request may pass.
+    Admitted,
+    /// Refused, as the master asked for.
+    Suppressed {
+        /// With which probability.
+        factor: Probability,
+    },
+    /// Refused, for more would pass here than the whole account may have.
+    Capped {
+        /// The first microsecond at which the cap leaves room again: the next part.
+        retry_after: Micros,
+    },
+}
+
+impl Verdict {
+    /// Whether the request may pass.
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self, Self::Admitted)
+    }
+}
+
+impl State {
+    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
+    /// be one of that configuration.
+    #[must_use]
+    pub const fn from_words(words: [u64; 10]) -> Self {
+        let [newest, admitted, a0, s0, a1, s1, age, report_after, factor, factor_left] = words;
+        Self {
+            newest: Timestamp(newest),
+            admitted,
+            current: Counts { admitted: a0, suppressed: s0 },
+            previous: Counts { admitted: a1, suppressed: s1 },
+            age,
+            report_after: Micros(report_after),
+            factor,
+            factor_left: Micros(factor_left),
+        }
+    }
+
+    /// Ten words; all zero for an account never seen.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; 10] {
+        [
+            self.newest.0,
+            self.admitted,
+            self.current.admitted,
+            self.current.suppressed,
+            self.previous.admitted,
+            self.previous.suppressed,
+            self.age,
+            self.report_after.0,
+            self.factor,
+            self.factor_left.0,
+        ]
+    }
+
+    /// The newest time seen.
+    #[must_use]
+    pub const fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
+    fn has_unreported(&self) -> bool {
+        !self.current.is_empty() || !self.previous.is_empty()
+    }
+
+    /// What has passed leaves nothing behind.
+    fn forget(&mut self) {
+        if self.factor_left == Micros::ZERO || self.factor == 0 {
+            (self.factor, self.factor_left) = (0, Micros::ZERO);
+        }
+        if self.age >= PARTS_KEPT {
+            (self.previous, self.age) = (Counts::default(), 0);
+        }
+    }
+}
+
+impl Config {
+    /// A reporter of an account with this limit.
+    #[must_use]
+    pub fn new(limit: Rate, cap: LocalCap) -> Self {
+        let in_a_part = u128::from(limit.units()).saturating_mul(u128::from(PART.0));
+        let floor = in_a_part.checked_div(u128::from(limit.period().0)).unwrap_or(0);
+        let floor = u64::try_from(floor).unwrap_or(MAX_QUANTITY).clamp(1, MAX_QUANTITY);
+        Self { limit, most: if cap == LocalCap::On { floor } else { MAX_QUANTITY } }
+    }
+
+    /// The limit of the account.
+    #[must_use]
+    pub const fn limit(&self) -> Rate {
+        self.limit
+    }
+
+    /// The most units that can be admitted at once: N if the cap is on.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.most
+    }
+
+    /// The longest that anything is remembered.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        PERIOD
+    }
+
+    /// Decides on a request that would be of `units`; 0 is a peek.
+    ///
+    /// # Errors
+    /// [`CostExceedsCapacity`] if the request could never pass; the state is untouched.
+    pub fn decide(
+        &self,
+        state: &mut State,
+        now: Timestamp,
+        units: u64,
+        draw: Draw,
+    ) -> Result<Verdict, CostExceedsCapacity> {
+        if units == 0 {
+            return self.peek(state, now, 0, draw);
+        }
+        CostExceedsCapacity::check(units, self.most)?;
+        self.advance(state, now);
+        let verdict = self.answer(state, units, draw);
+        let plus = |count: u64| count.saturating_add(units).min(MAX_QUANTITY);
+        if verdict.is_admitted() {
+            state.admitted = plus(state.admitted);
+            state.current.admitted = plus(state.current.admitted);
+        } else {
+            state.current.suppressed = plus(state.current.suppressed);
+        }
+        Ok(verdict)
+    }
+
+    /// What [`decide`](Self::decide) would answer; changes nothing.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    pub fn peek(
+        &self,
+        state: &State,
+        now: Timestamp,
+        units: u64,
+        draw: Draw,
+    ) -> Result<Verdict, CostExceedsCapacity> {
+        CostExceedsCapacity::check(units, self.most)?;
+        let mut settled = *state;
+        self.advance(&mut settled, now);
+        Ok(self.answer(&settled, units, draw))
+    }
+
+    /// Whether there is something to report, and the last report is long enough ago.
+    #[must_use]
+    pub fn report_due(&self, state: &State, now: Timestamp) -> bool {
+        let mut settled = *state;
+        self.advance(&mut settled, now);
+        settled.has_unreported() && settled.report_after == Micros::ZERO
+    }
+
+    /// What is to be reported, the part in progress first; nothing unless a report
+    /// [is due](Self::report_due). What is taken counts as reported.
+    pub fn take_reports(&self, state: &mut State, now: Timestamp) -> [Option<Report>; 2] {
+        self.advance(state, now);
+        if !state.has_unreported() || state.report_after > Micros::ZERO {
+            return [None; 2];
+        }
+        let report = |counts: Counts, age: u64| {
+            let offered_at = part_of(state.newest).saturating_sub(age).saturating_mul(PART.0);
+            let Counts { admitted, suppressed } = counts;
+            let report = Report { offered_at: Timestamp(offered_at), admitted, suppressed };
+            (!counts.is_empty()).then_some(report)
+        };
+        let reports = [report(state.current, 0), report(state.previous, state.age)];
+        (state.current, state.previous, state.age) = (Counts::default(), Counts::default(), 0);
+        state.report_after = REPORT_EVERY;
+        reports
+    }
+
+    /// Takes the factor that the master replied; it holds for [`FACTOR_LIFE`].
+    pub fn apply(&self, state: &mut State, now: Timestamp, factor: Probability) {
+        self.advance(state, now);
+        state.factor = factor.units();
+        state.factor_left = FACTOR_LIFE;
+        state.forget();
+    }
+
+    /// Moves the state to `now`, as everything else does first.
+    pub fn advance(&self, state: &mut State, now: Timestamp) {
+        let taken = now.taken_after(state.newest, PERIOD);
+        // after a return from a jump ahead nothing has passed: spans and ages stay
+        let elapsed = taken.saturating_since(state.newest).0;
+        let aged = part_of(taken).saturating_sub(part_of(state.newest));
+        state.report_after = Micros(state.report_after.0.saturating_sub(elapsed));
+        state.factor_left = Micros(state.factor_left.0.saturating_sub(elapsed));
+        state.newest = taken;
+        if aged > 0 {
+            state.admitted = 0;
+            if !state.current.is_empty() {
+                (state.previous, state.age) = (state.current, 0);
+                state.current = Counts::default();
+            }
+            if !state.previous.is_empty() {
+                state.age = state.age.saturating_add(aged);
+            }
+        }
+        state.forget();
+    }
+
+    /// From this time on the state equals a fresh one.
+    #[must_use]
+    pub fn expires_at(&self, state: &State) -> Timestamp {
+        state.newest.saturating_add(self.reset_after(state))
+    }
+
+    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
+    #[must_use]
+    pub fn reset_after(&self, state: &State) -> Micros {
+        let until_aged =
+            |parts: u64| PART.0.saturating_mul(parts).saturating_sub(since_start(state.newest).0);
+        let parts = if !state.current.is_empty() {
+            PARTS_KEPT
+        } else if !state.previous.is_empty() {
+            PARTS_KEPT.saturating_sub(state.age)
+        } else {
+            u64::from(state.admitted > 0)
+        };
+        Micros(until_aged(parts)).max(state.report_after).max(state.factor_left)
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if nothing done with this configuration can have left the state behind.
+    pub fn accepts(&self, state: &State) -> Result<(), InvalidState> {
+        let State { admitted, current, previous, age, factor, .. } = *state;
+        let counts = [current.suppressed, previous.admitted, previous.suppressed];
+        let counted = admitted <= self.most
+            && current.admitted <= admitted
+            && counts.iter().all(|&count| count <= MAX_QUANTITY)
+            && previous.admitted <= self.most
+            && age < PARTS_KEPT
+            && (age == 0) == previous.is_empty();
+        let timed = state.report_after <= REPORT_EVERY
+            && state.factor_left <= FACTOR_LIFE
+            && Probability::from_units(factor).is_some()
+            && (factor == 0) == (state.factor_left == Micros::ZERO);
+        if counted && timed { Ok(()) } else { Err(InvalidState) }
+    }
+
+    fn answer(&self, settled: &State, units: u64, draw: Draw) -> Verdict {
+        if settled.admitted.saturating_add(units) > self.most && self.most < MAX_QUANTITY {
+            let left = PART.0.saturating_sub(since_start(settled.newest).0);
+            return Verdict::Capped { retry_after: Micros(left) };
+        }
+        let factor = Probability::from_units(settled.factor).unwrap_or_default();
+        if factor.happens(draw) {
+            return Verdict::Suppressed { factor };
+        }
+        Verdict::Admitted
+    }
+}
+
+/// Older parts than these count for nothing at the master.
+const PARTS_KEPT: u64 = PERIOD.0 / PART.0;

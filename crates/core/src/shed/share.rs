@@ -1,0 +1,155 @@
+//! Parts of a whole: what was measured, and what to refuse.
+
+/// A probability in units of 2^-32, from 0 (never) to 2^32 (certain).
+///
+/// ```
+/// use tidegate_core::shed::{Draw, Probability};
+/// let half = Probability::from_units(1 << 31).unwrap();
+/// assert!(half.happens(Draw(0)));
+/// assert!(half.happens(Draw((1 << 31) - 1)));
+/// assert!(!half.happens(Draw(1 << 31)));
+/// assert!(Probability::from_units((1 << 32) + 1).is_none());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Probability(u64);
+
+/// A random number, uniform over all 32-bit values: drawn by the caller, anew for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Draw(pub u32);
+
+/// A measured part of a whole, in parts per million from 0 to 1,000,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(u32);
+
+impl Probability {
+    /// Never.
+    pub const NEVER: Self = Self(0);
+    /// Always.
+    pub const CERTAIN: Self = Self(1 << 32);
+
+    /// So many units of 2^-32; `None` above 2^32.
+    #[must_use]
+    pub const fn from_units(units: u64) -> Option<Self> {
+        if units > Self::CERTAIN.0 { None } else { Some(Self(units)) }
+    }
+
+    /// In units of 2^-32.
+    #[must_use]
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+
+    /// Whether an event of this probability happens at this draw: it does for exactly
+    /// [`units`](Self::units) of the 2^32 draws.
+    #[must_use]
+    #[inline]
+    pub fn happens(self, draw: Draw) -> bool {
+        u64::from(draw.0) < self.0
+    }
+
+    /// part / whole, down to 2^-32; certain from `part` = `whole` on. `whole` is below 2^127.
+    ///
+    /// Long division, a bit at a time: part · 2^32 need not fit 128 bits.
+    pub(crate) fn floor(part: u128, whole: u128) -> Self {
+        if part >= whole {
+            return Self::CERTAIN;
+        }
+        let (mut rest, mut units) = (part, 0_u64);
+        for _ in 0..32 {
+            rest = rest.saturating_mul(2); // rest < whole < 2^127
+            units = units.saturating_mul(2);
+            if let Some(less) = rest.checked_sub(whole) {
+                rest = less;
+                units = units.saturating_add(1);
+            }
+        }
+        Self(units)
+    }
+}
+
+impl Share {
+    /// Nothing of the whole.
+    pub const NONE: Self = Self(0);
+    /// All of it.
+    pub const WHOLE: Self = Self(1_000_000);
+
+    /// So many parts per million; `None` above 1,000,000.
+    #[must_use]
+    pub const fn from_ppm(ppm: u32) -> Option<Self> {
+        if ppm > Self::WHOLE.0 { None } else { Some(Self(ppm)) }
+    }
+
+    /// part / whole, rounded to the nearest millionth: workers busy of all workers, errors of all
+    /// answers. The whole where `part` exceeds it; nothing of a whole of 0.
+    ///
+    /// ```
+    /// use tidegate_core::shed::Share;
+    /// assert_eq!(Share::of(3, 4).ppm(), 750_000);
+    /// assert_eq!(Share::of(2, 3).ppm(), 666_667);
+    /// assert_eq!(Share::of(0, 0).ppm(), 0);
+    /// ```
+    #[must_use]
+    pub fn of(part: u64, whole: u64) -> Self {
+        let (part, whole) = (u128::from(part.min(whole)), u128::from(whole));
+        // ⌊(2·10^6·part + whole) / (2·whole)⌋
+        let doubled = part.saturating_mul(2_000_000).saturating_add(whole);
+        let ppm = doubled.checked_div(whole.saturating_mul(2)).unwrap_or(0);
+        Self(u32::try_from(ppm).unwrap_or(0)) // at most 10^6
+    }
+
+    /// In parts per million.
+    #[must_use]
+    pub const fn ppm(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Draw, Probability, Share};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_share_is_rounded_to_the_nearest_millionth() {
+        for (part, whole, expected) in [
+            (0, 0, 0),
+            (5, 0, 0),
+            (0, 7, 0),
+            (7, 7, 1_000_000),
+            (8, 7, 1_000_000),
+            (1, 2_000_000, 1), // half a millionth goes up
+            (1, 2_000_001, 0),
+            (u64::MAX, u64::MAX, 1_000_000),
+            (u64::MAX / 2, u64::MAX, 500_000),
+        ] {
+            assert_eq!(Share::of(part, whole).ppm(), expected, "{part} of {whole}");
+        }
+        assert_eq!(Share::from_ppm(1_000_000), Some(Share::WHOLE));
+        assert_eq!(Share::from_ppm(1_000_001), None);
+    }
+
+    #[test]
+    fn never_and_certain_hold_for_every_draw() {
+        for draw in [0, 1, u32::MAX - 1, u32::MAX].map(Draw) {
+            assert!(!Probability::NEVER.happens(draw));
+            assert!(Probability::CERTAIN.happens(draw));
+        }
+    }
+
+    proptest! {
+        /// Those below, and no others: so exactly `units` of the 2^32.
+        #[test]
+        fn an_event_happens_at_exactly_its_share_of_all_draws(units in 1..1_u64 << 32) {
+            let probability = Probability::from_units(units).unwrap();
+            let last = u32::try_from(units - 1).unwrap();
+            prop_assert!(probability.happens(Draw(last)));
+            prop_assert!(last == u32::MAX || !probability.happens(Draw(last + 1)));
+        }
+
+        #[test]
+        fn a_fraction_is_rounded_down(whole in 1..1_u128 << 95, part in 0..1_u128 << 95) {
+            let expected = ((part << 32) / whole).min(1 << 32);
+            prop_assert_eq!(u128::from(Probability::floor(part, whole).units()), expected);
+        }
+    }
+}

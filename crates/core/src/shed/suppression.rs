@@ -1,0 +1,344 @@
+//! Suppression, the master's side: which fraction of an account's load all its reporters are to
+//! refuse, from what they report.
+//!
+//! Source: "Building a distributed rate limiter that scales horizontally" (Ably): reports at most
+//! every 2 s, a mean over 4 parts of 6 s, both profiles tried there. The reporters' side is
+//! [`reporter`](super::reporter).
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | L | limit, a rate | units per µs |
+//! | k = ⌊t / 6 s⌋ | part in progress, aligned to the epoch | – |
+//! | aₖ, sₖ | units of part k that were admitted, that were suppressed | units |
+//! | oₖ = aₖ + sₖ | offered: what would have passed without suppression | units |
+//! | x | the estimate of the offered rate | units per µs |
+//! | f | factor: the fraction to refuse | – |
+//!
+//! | estimator | x | f |
+//! |---|---|---|
+//! | [`LinearAdmitted`](Estimator::LinearAdmitted) | mean of 4 parts of *a* | (x/L − 1) / ramp |
+//! | [`ModifiedMean`](Estimator::ModifiedMean) | mean of 4 parts of *o*; of the 3 complete ones while the part in progress is below them | 1 − L/x |
+//! | [`NewestPart`](Estimator::NewestPart) | the largest of that mean, of the newest complete part, and of the part in progress once it has broken the limit | 1 − L/x |
+//!
+//! f is no less than 0 and no more than 1, worked out in whole numbers and only at the very end
+//! rounded down to 2^-32.
+//!
+//! **Guarantee:** an account that offers at most 6 s · L in every part is never suppressed,
+//! whenever its reports arrive and whenever the factor is asked for. Above that, what the two
+//! profiles on offered rates admit settles at the limit, for it does not move what they measure;
+//! what the one on admitted rates admits swings between nothing and everything. `tidegate-sim`
+//! shows all three.
+//!
+//! Units count in the part in which they were *offered*, as the reporter says, and not in that in
+//! which the report arrives. Otherwise late reports could push a part over the limit that was
+//! within it. A report of a part that has left the four counts for nothing. A reporter's clock may
+//! be ahead by a part, and moves the state's clock as any other does; of a report from further
+//! ahead that is all that is believed.
+//!
+//! ```
+//! use tidegate_core::shed::Probability;
+//! use tidegate_core::shed::suppression::{Config, Estimator, Report, State};
+//! use tidegate_core::{Micros, Rate, Timestamp};
+//!
+//! let limit = Rate::new(100, Micros::SECOND).unwrap(); // 600 a part
+//! let config = Config::new(limit, Estimator::default()).unwrap();
+//! let mut state = State::default();
+//!
+//! let at = Timestamp(1_700_000_006_000_000); // 2 s into a part
+//! config.report(&mut state, at, Report { offered_at: at, admitted: 600, suppressed: 0 });
+//! assert_eq!(config.factor(&state, at), Probability::NEVER);
+//!
+//! // The part's 600 are used up, and 200 more in 2 s make 400 a second: three quarters too many.
+//! config.report(&mut state, at, Report { offered_at: at, admitted: 150, suppressed: 50 });
+//! assert_eq!(config.factor(&state, at).units(), 3 << 30);
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use super::Probability;
+use crate::decision::InvalidState;
+use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
+use crate::time::{Micros, Timestamp};
+
+/// The length of a part.
+pub const PART: Micros = Micros(6_000_000);
+
+/// How many parts are remembered, the one in progress included.
+pub const PARTS: usize = 4;
+
+/// Reporters report at most so often.
+pub const REPORT_EVERY: Micros = Micros(2_000_000);
+
+/// All parts together: 24 s.
+pub(super) const PERIOD: Micros = Micros(24_000_000);
+
+/// How the rate is estimated, and what follows from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Estimator {
+    /// The authors' first: in proportion to how far the *admitted* rate is above the limit. It
+    /// swings between nothing and everything, with a period of about 24 s. Kept to show that.
+    LinearAdmitted {
+        /// From nothing at the limit to everything at 1 + `ramp` times the limit. At least 1.
+        ramp: u16,
+    },
+    /// The authors' final one: what brings the mean offered rate down to the limit. Needs all four
+    /// parts to see the whole of a sudden load.
+    ModifiedMean,
+    /// The default: as [`ModifiedMean`](Self::ModifiedMean), but a load is taken to be as high as
+    /// in the newest complete part, or in the part in progress, if that is higher.
+    #[default]
+    NewestPart,
+}
+
+/// A validated suppression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    limit: Rate,
+    estimator: Estimator,
+}
+
+/// What one reporter counted of one part since its last report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Any time in the part in which the units were offered, by the reporter's clock.
+    pub offered_at: Timestamp,
+    /// Units that passed.
+    pub admitted: u64,
+    /// Units that would have passed without suppression.
+    pub suppressed: u64,
+}
+
+/// What is remembered of an account. The default is one never seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    newest: Timestamp,
+    /// The part in progress first.
+    parts: [Part; PARTS],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    admitted: u64,
+    suppressed: u64,
+}
+
+impl Part {
+    const fn offered(self) -> u64 {
+        self.admitted.saturating_add(self.suppressed)
+    }
+}
+
+/// A rate: so many units in so many microseconds.
+#[derive(Clone, Copy)]
+struct Measured {
+    units: u64,
+    span: Micros,
+}
+
+impl State {
+    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
+    /// be one of that configuration.
+    #[must_use]
+    pub const fn from_words([newest, a0, s0, a1, s1, a2, s2, a3, s3]: [u64; 9]) -> Self {
+        let parts = [
+            Part { admitted: a0, suppressed: s0 },
+            Part { admitted: a1, suppressed: s1 },
+            Part { admitted: a2, suppressed: s2 },
+            Part { admitted: a3, suppressed: s3 },
+        ];
+        Self { newest: Timestamp(newest), parts }
+    }
+
+    /// Nine words; all zero for an account never seen.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; 9] {
+        let [p0, p1, p2, p3] = self.parts;
+        [
+            self.newest.0,
+            p0.admitted,
+            p0.suppressed,
+            p1.admitted,
+            p1.suppressed,
+            p2.admitted,
+            p2.suppressed,
+            p3.admitted,
+            p3.suppressed,
+        ]
+    }
+
+    /// The newest time seen.
+    #[must_use]
+    pub const fn newest(&self) -> Timestamp {
+        self.newest
+    }
+}
+
+impl Config {
+    /// Suppression of what exceeds `limit`.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] if there is a ramp and it is 0.
+    pub fn new(limit: Rate, estimator: Estimator) -> Result<Self, ConfigError> {
+        if let Estimator::LinearAdmitted { ramp } = estimator {
+            in_range("ramp", u64::from(ramp))?;
+        }
+        Ok(Self { limit, estimator })
+    }
+
+    /// The rate that an account may have.
+    #[must_use]
+    pub const fn limit(&self) -> Rate {
+        self.limit
+    }
+
+    /// How its rate is estimated.
+    #[must_use]
+    pub const fn estimator(&self) -> Estimator {
+        self.estimator
+    }
+
+    /// What is remembered: four parts.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        PERIOD
+    }
+
+    /// Counts a report that arrives at `now`. Counts stay at 2^53 − 1 if they would exceed it.
+    pub fn report(&self, state: &mut State, now: Timestamp, report: Report) {
+        let offered_at = report.offered_at.min(now.saturating_add(PART));
+        self.advance(state, now.max(offered_at));
+        let age = part_of(state.newest).saturating_sub(part_of(offered_at));
+        let Some(part) = usize::try_from(age).ok().and_then(|age| state.parts.get_mut(age)) else {
+            return;
+        };
+        let plus = |count: u64, more: u64| count.saturating_add(more).min(MAX_QUANTITY);
+        part.admitted = plus(part.admitted, report.admitted);
+        part.suppressed = plus(part.suppressed, report.suppressed);
+    }
+
+    /// The fraction of the load to refuse from `now` on; changes nothing.
+    #[must_use]
+    pub fn factor(&self, state: &State, now: Timestamp) -> Probability {
+        let mut settled = *state;
+        self.advance(&mut settled, now);
+        match self.estimator {
+            Estimator::LinearAdmitted { ramp } => self.linear(&settled, ramp),
+            Estimator::ModifiedMean => self.down_to_limit(modified_mean(&settled)),
+            Estimator::NewestPart => self.down_to_limit(self.highest(&settled)),
+        }
+    }
+
+    /// Moves the state to `now`, as a report does first: parts age, nothing is counted.
+    pub fn advance(&self, state: &mut State, now: Timestamp) {
+        let taken = now.taken_after(state.newest, PERIOD);
+        // after a return from a jump ahead the parts keep their ages
+        let aged = part_of(taken).saturating_sub(part_of(state.newest));
+        let aged = usize::try_from(aged).unwrap_or(PARTS).min(PARTS);
+        state.newest = taken;
+        state.parts.copy_within(..PARTS.saturating_sub(aged), aged);
+        for opened in state.parts.iter_mut().take(aged) {
+            *opened = Part::default();
+        }
+    }
+
+    /// From this time on the state equals a fresh one: all parts with anything in them have left.
+    #[must_use]
+    pub fn expires_at(&self, state: &State) -> Timestamp {
+        state.newest.saturating_add(self.reset_after(state))
+    }
+
+    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
+    #[must_use]
+    pub fn reset_after(&self, state: &State) -> Micros {
+        let newest_used = state.parts.iter().position(|&part| part != Part::default());
+        newest_used.map_or(Micros::ZERO, |age| {
+            let parts = u64::try_from(PARTS.saturating_sub(age)).unwrap_or(0);
+            Micros(PART.0.saturating_mul(parts).saturating_sub(since_start(state.newest).0))
+        })
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if no report can have left the state behind.
+    pub fn accepts(&self, state: &State) -> Result<(), InvalidState> {
+        let most = |part: &Part| part.admitted.max(part.suppressed);
+        if state.parts.iter().map(most).any(|most| most > MAX_QUANTITY) {
+            return Err(InvalidState);
+        }
+        Ok(())
+    }
+
+    /// x of [`Estimator::NewestPart`].
+    fn highest(&self, state: &State) -> Measured {
+        let [in_progress, newest, before, _] = state.parts.map(Part::offered);
+        let elapsed = since_start(state.newest);
+        let mut highest = modified_mean(state).max(Measured { units: newest, span: PART });
+        if elapsed < REPORT_EVERY {
+            // of the newest complete part some reports are still to come
+            highest = highest.max(Measured { units: before, span: PART });
+        }
+        let in_progress = Measured { units: in_progress, span: PART };
+        if self.exceeds(in_progress) {
+            // it has broken its limit: the promise holds no longer, and the rate so far counts
+            highest = highest.max(Measured { span: elapsed.max(REPORT_EVERY), ..in_progress });
+        }
+        highest
+    }
+
+    /// 1 − L/x = (x − L)/x
+    fn down_to_limit(&self, estimate: Measured) -> Probability {
+        let (offered, limit) = self.scaled(estimate);
+        match offered.saturating_sub(limit) {
+            0 => Probability::NEVER,
+            excess => Probability::floor(excess, offered),
+        }
+    }
+
+    /// (x/L − 1)/ramp = (x − L)/(L·ramp)
+    fn linear(&self, state: &State, ramp: u16) -> Probability {
+        let units = state.parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.admitted));
+        let (admitted, limit) = self.scaled(Measured { units, span: PERIOD });
+        match admitted.saturating_sub(limit) {
+            0 => Probability::NEVER,
+            excess => Probability::floor(excess, limit.saturating_mul(u128::from(ramp))),
+        }
+    }
+
+    fn exceeds(&self, measured: Measured) -> bool {
+        let (units, limit) = self.scaled(measured);
+        units > limit
+    }
+
+    /// x and L on one scale: below 2^109 and 2^78, for counts are of 53 bits and spans of 25.
+    fn scaled(&self, measured: Measured) -> (u128, u128) {
+        let per_limit = |a: u64, b: u64| u128::from(a).saturating_mul(u128::from(b));
+        let Measured { units, span } = measured;
+        (per_limit(units, self.limit.period().0), per_limit(self.limit.units(), span.0))
+    }
+}
+
+impl Measured {
+    /// The higher rate, by cross-multiplication.
+    fn max(self, other: Self) -> Self {
+        let times = |a: u64, b: Micros| u128::from(a).saturating_mul(u128::from(b.0));
+        if times(other.units, self.span) > times(self.units, other.span) { other } else { self }
+    }
+}
+
+/// x of [`Estimator::ModifiedMean`].
+fn modified_mean(state: &State) -> Measured {
+    let [in_progress, complete @ ..] = state.parts.map(Part::offered);
+    let units = complete.iter().fold(0_u64, |sum, &part| sum.saturating_add(part));
+    let of_three = Measured { units, span: Micros(PERIOD.0.saturating_sub(PART.0)) };
+    // adding a part to a mean raises it iff the part is above it
+    of_three.max(Measured { units: units.saturating_add(in_progress), span: PERIOD })
+}
+
+pub(super) const fn part_of(time: Timestamp) -> u64 {
+    time.0 / PART.0
+}
+
+pub(super) const fn since_start(time: Timestamp) -> Micros {
+    Micros(time.0 % PART.0)
+}

@@ -1,0 +1,415 @@
+//! Worker utilisation shedder: refuses a growing part of the load for as long as a measured share
+//! stays bad, one class after another, and takes it back as slowly.
+//!
+//! Source: the worker utilisation load shedder of "Scaling your API with rate limiters" (Stripe),
+//! whose constants are [`Thresholds::DEFAULT`] and [`Timing::DEFAULT`].
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | u | the signal | parts per million |
+//! | g, b | good: the load may come back below it; bad: load is shed from it on | parts per million |
+//! | d, F | delay before shedding; from shedding nothing to shedding all | µs |
+//! | K | classes that may be shed, 0 the least important | – |
+//! | a | shed amount, from −d/F (resting) to 1 (everything) | – |
+//! | M | lcm(g, 10⁶ − b) | – |
+//!
+//! Each call first takes the signal, and then moves a by that trend for the time since the last
+//! call, which counts as at most d:
+//!
+//! | signal | a moves per µs by |
+//! |---|---|
+//! | u < g | (u − g) / g / F, at most 1/F down |
+//! | g ≤ u < b | 0 |
+//! | b ≤ u | (u − b) / (10⁶ − b) / F, at most 1/F up |
+//!
+//! A request of class i is shed with probability a·K − i, no less than 0 and no more than 1: class
+//! 0 wholly before class 1 begins. A class of K or above is never shed. The state keeps
+//! (a + d/F)·F·M, a whole number at every whole microsecond: error bound 0. Only the probability
+//! is rounded, down to 2^-32.
+//!
+//! **Guarantee:** a moves by no more than 1/F a microsecond, and by no more than d/F a call. So
+//! nothing is shed before the signal has been bad for d, and everything not before d + F.
+//!
+//! Departures from the source, both for keys that have not been seen for long. There the first
+//! call of all counts as d after the last one, and finds a at 0: under load it sheds at once. Here
+//! a key begins at rest, and its first signal moves nothing. There a silence keeps a for ever.
+//! Here d + F without any call, in which even full shedding would have come to rest, starts over.
+//!
+//! The signal may be anything that is measured as a share: busy workers of all workers, errors or
+//! timeouts of all answers, refused of all queue places. Variance of latency alone misleads.
+//!
+//! ```
+//! use tidegate_core::shed::utilization::{Class, Config, State, Thresholds, Timing};
+//! use tidegate_core::shed::{Draw, Share};
+//! use tidegate_core::{Micros, Timestamp};
+//!
+//! // Errors: below 1 % is good, from 5 % on is bad. One class may be shed.
+//! let (good, bad) = (Share::of(1, 100), Share::of(5, 100));
+//! let config = Config::new(Thresholds { good, bad }, Timing::DEFAULT, 1).unwrap();
+//! let mut state = State::default();
+//!
+//! // Every answer fails, measured each second for 88 s: 28 s of delay, and a half of 120 s.
+//! for second in 0..88 {
+//!     config.observe(&mut state, Timestamp(second * 1_000_000), Share::WHOLE);
+//! }
+//! let now = Timestamp(88_000_000);
+//! let low = config.decide(&mut state, now, Some(Share::WHOLE), Class(0), Draw(0));
+//! assert!(!low.is_admitted());
+//! assert_eq!(low.drop_probability().units(), 1 << 31);
+//! assert_eq!(low.retry_after(), Micros(60_000_000)); // if all were well from here on
+//!
+//! let lucky = config.decide(&mut state, now, None, Class(0), Draw(1 << 31));
+//! assert!(lucky.is_admitted());
+//! let critical = config.decide(&mut state, now, None, Class::CRITICAL, Draw(0));
+//! assert!(critical.is_admitted());
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use super::{Draw, Probability, Share};
+use crate::decision::InvalidState;
+use crate::quantity::{ConfigError, MAX_QUANTITY, gcd, in_range};
+use crate::time::{Micros, Timestamp};
+
+/// Between which shares nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// g: below it load comes back. Above 0.
+    pub good: Share,
+    /// b: from it on load is shed. At least `good`, below the whole.
+    pub bad: Share,
+}
+
+impl Thresholds {
+    /// The source's: load comes back below 70 % and is shed from 80 % on.
+    pub const DEFAULT: Self = match (Share::from_ppm(700_000), Share::from_ppm(800_000)) {
+        (Some(good), Some(bad)) => Self { good, bad },
+        _ => Self { good: Share::WHOLE, bad: Share::WHOLE }, // both are below a million
+    };
+}
+
+/// How slowly it acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// d: how long the signal must be wholly bad before anything is shed.
+    pub delay: Micros,
+    /// F: from shedding nothing to shedding all, and back.
+    pub full: Micros,
+}
+
+impl Timing {
+    /// The source's: 28 s, which hold three samples at one every 8 s, and 120 s.
+    pub const DEFAULT: Self = Self { delay: Micros(28_000_000), full: Micros(120_000_000) };
+}
+
+/// How important a request is: 0 the least. Those of the number of sheddable classes or above are
+/// never shed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(pub u16);
+
+impl Class {
+    /// Never shed, under any configuration.
+    pub const CRITICAL: Self = Self(u16::MAX);
+}
+
+/// A validated utilisation shedder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    thresholds: Thresholds,
+    timing: Timing,
+    classes: u16,
+    /// M: by so much the level moves per µs at most.
+    steepest: u64,
+    /// M / g
+    step_down: u64,
+    /// M / (10⁶ − b)
+    step_up: u64,
+    /// d·M: the level from which on load is shed.
+    shedding: u64,
+    /// F·M: from there to shedding all.
+    span: u64,
+}
+
+/// What is remembered of a key. The default is a key never seen: at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    newest: Timestamp,
+    /// (a + d/F)·F·M at `newest`.
+    level: u64,
+    /// 1 + M + the level's change per µs, which is −M to M; 0 before the first signal.
+    trend: u64,
+}
+
+impl State {
+    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
+    /// be one of that configuration.
+    #[must_use]
+    pub const fn from_words([newest, level, trend]: [u64; 3]) -> Self {
+        Self { newest: Timestamp(newest), level, trend }
+    }
+
+    /// Three words; all zero for a key never seen.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; 3] {
+        [self.newest.0, self.level, self.trend]
+    }
+
+    /// The newest time seen.
+    #[must_use]
+    pub const fn newest(&self) -> Timestamp {
+        self.newest
+    }
+}
+
+/// The answer to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a verdict that nobody reads sheds nothing"]
+pub enum Verdict {
+    /// The request may pass.
+    Admitted {
+        /// With which probability it would have been shed.
+        drop: Probability,
+    },
+    /// The request must not pass.
+    Shed {
+        /// With which probability it was shed.
+        drop: Probability,
+        /// The earliest time at which nothing of its class is shed: if the load vanished now, and
+        /// was measured at least once per delay. A hint: the next draw may admit it sooner.
+        retry_after: Micros,
+    },
+}
+
+impl Verdict {
+    /// Whether the request may pass.
+    pub const fn is_admitted(&self) -> bool {
+        matches!(self, Self::Admitted { .. })
+    }
+
+    /// With which probability a request of this class was to be shed.
+    #[must_use]
+    pub const fn drop_probability(&self) -> Probability {
+        match self {
+            Self::Admitted { drop } | Self::Shed { drop, .. } => *drop,
+        }
+    }
+
+    /// A hint how long to wait; zero if the request was admitted.
+    #[must_use]
+    pub const fn retry_after(&self) -> Micros {
+        match self {
+            Self::Admitted { .. } => Micros::ZERO,
+            Self::Shed { retry_after, .. } => *retry_after,
+        }
+    }
+}
+
+impl Config {
+    /// A shedder of `classes` classes, beside those never shed.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnorderedThresholds`] unless 0 < good ≤ bad < 1; [`ConfigError::OutOfRange`]
+    /// if there is no class, or a time is 0 or too long; [`ConfigError::ScaleTooFine`] if
+    /// lcm(good, 10⁶ − bad) × (delay + full) exceeds 64 bits. Thresholds in whole per mille always
+    /// fit 20 hours, those in whole per cent 8 days.
+    pub fn new(thresholds: Thresholds, timing: Timing, classes: u16) -> Result<Self, ConfigError> {
+        let (good_ppm, bad_ppm) = (thresholds.good.ppm(), thresholds.bad.ppm());
+        let headroom = Share::WHOLE.ppm().saturating_sub(bad_ppm); // 10⁶ − b
+        if good_ppm == 0 || good_ppm > bad_ppm || headroom == 0 {
+            return Err(ConfigError::UnorderedThresholds { good_ppm, bad_ppm });
+        }
+        in_range("classes", u64::from(classes))?;
+        let Timing { delay, full } = timing;
+        in_range("delay", delay.0)?;
+        in_range("full", full.0)?;
+
+        let (good, headroom) = (u64::from(good_ppm), u64::from(headroom));
+        let common = gcd(good, headroom);
+        let step_up = good.checked_div(common).unwrap_or(good); // M / (10⁶ − b)
+        let step_down = headroom.checked_div(common).unwrap_or(headroom); // M / g
+        let steepest = good.saturating_mul(step_down); // below 10^12
+        let longest = u64::MAX.checked_div(steepest).unwrap_or(u64::MAX).min(MAX_QUANTITY);
+        if delay.0.saturating_add(full.0) > longest {
+            let (field, found, other) = if delay.0 < longest {
+                ("full", full.0, delay.0)
+            } else {
+                ("delay", delay.0, full.0)
+            };
+            let nearest = longest.saturating_sub(other);
+            return Err(ConfigError::ScaleTooFine { field, found, nearest });
+        }
+        Ok(Self {
+            thresholds,
+            timing,
+            classes,
+            steepest,
+            step_down,
+            step_up,
+            shedding: delay.0.saturating_mul(steepest),
+            span: full.0.saturating_mul(steepest),
+        })
+    }
+
+    /// Good and bad.
+    #[must_use]
+    pub const fn thresholds(&self) -> Thresholds {
+        self.thresholds
+    }
+
+    /// Delay and full.
+    #[must_use]
+    pub const fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// K, the classes that may be shed.
+    #[must_use]
+    pub const fn classes(&self) -> u16 {
+        self.classes
+    }
+
+    /// d + F: from shedding all to rest. A silence so long starts over.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        Micros(self.timing.delay.0.saturating_add(self.timing.full.0))
+    }
+
+    /// Takes a signal that was measured without a request to decide on.
+    pub fn observe(&self, state: &mut State, now: Timestamp, signal: Share) {
+        self.step(state, now, Some(signal));
+    }
+
+    /// Decides on a request; without a signal the last one still holds.
+    pub fn decide(
+        &self,
+        state: &mut State,
+        now: Timestamp,
+        signal: Option<Share>,
+        class: Class,
+        draw: Draw,
+    ) -> Verdict {
+        self.step(state, now, signal);
+        let drop = self.drop_probability(state, class);
+        if drop.happens(draw) {
+            Verdict::Shed { drop, retry_after: self.until_spared(state, class) }
+        } else {
+            Verdict::Admitted { drop }
+        }
+    }
+
+    /// What [`decide`](Self::decide) would answer; changes nothing.
+    pub fn peek(
+        &self,
+        state: &State,
+        now: Timestamp,
+        signal: Option<Share>,
+        class: Class,
+        draw: Draw,
+    ) -> Verdict {
+        self.decide(&mut { *state }, now, signal, class, draw)
+    }
+
+    /// With which probability a request of this class is shed at the newest time seen.
+    #[must_use]
+    pub fn drop_probability(&self, state: &State, class: Class) -> Probability {
+        match self.excess(state, class) {
+            0 => Probability::NEVER,
+            excess => Probability::floor(excess, u128::from(self.span)),
+        }
+    }
+
+    /// The shed amount a at the newest time seen, in parts per million rounded down: from
+    /// −10⁶·delay/full to 10⁶.
+    #[must_use]
+    pub fn amount_ppm(&self, state: &State) -> i64 {
+        let million = i128::from(Share::WHOLE.ppm());
+        let amount = i128::from(state.level).saturating_sub(i128::from(self.shedding));
+        let ppm = amount.saturating_mul(million).checked_div_euclid(i128::from(self.span));
+        i64::try_from(ppm.unwrap_or(0)).unwrap_or(i64::MIN) // only a delay of many years is less
+    }
+
+    /// Moves the state to `now`, as a decision without a signal does first.
+    pub fn advance(&self, state: &mut State, now: Timestamp) {
+        self.step(state, now, None);
+    }
+
+    /// From this time on the state equals a fresh one: a delay and a full after the newest call.
+    /// Even one that was shedding all and still rising: it would not have moved for longer than a
+    /// delay anyhow.
+    #[must_use]
+    pub fn expires_at(&self, state: &State) -> Timestamp {
+        state.newest.saturating_add(self.reset_after(state))
+    }
+
+    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
+    #[must_use]
+    pub fn reset_after(&self, state: &State) -> Micros {
+        if state.trend == 0 { Micros::ZERO } else { self.period() }
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if no call of this configuration can have left the state behind.
+    pub fn accepts(&self, state: &State) -> Result<(), InvalidState> {
+        let top = self.shedding.saturating_add(self.span);
+        let steepest_up = self.steepest.saturating_mul(2).saturating_add(1);
+        let unseen = state.trend == 0;
+        if state.level > top || state.trend > steepest_up || (unseen && state.level > 0) {
+            return Err(InvalidState);
+        }
+        Ok(())
+    }
+
+    fn step(&self, state: &mut State, now: Timestamp, signal: Option<Share>) {
+        let taken = now.taken_after(state.newest, self.period());
+        let mut elapsed = taken.saturating_since(state.newest);
+        if elapsed >= self.period() {
+            *state = State::default();
+        }
+        state.newest = taken;
+        if state.trend == 0 {
+            elapsed = Micros::ZERO;
+        }
+        if let Some(signal) = signal {
+            state.trend = self.trend(signal);
+        }
+        if state.trend == 0 {
+            return;
+        }
+        let elapsed = elapsed.min(self.timing.delay).0; // times M it is at most d·M
+        let flat = self.steepest.saturating_add(1);
+        let up = state.trend.saturating_sub(flat).saturating_mul(elapsed);
+        let down = flat.saturating_sub(state.trend).saturating_mul(elapsed);
+        let top = self.shedding.saturating_add(self.span);
+        state.level = state.level.saturating_sub(down).saturating_add(up).min(top);
+    }
+
+    fn trend(&self, signal: Share) -> u64 {
+        let Thresholds { good, bad } = self.thresholds;
+        let flat = self.steepest.saturating_add(1);
+        let times = |share: u32, step: u64| u64::from(share).saturating_mul(step);
+        if signal < good {
+            flat.saturating_sub(times(good.ppm().saturating_sub(signal.ppm()), self.step_down))
+        } else {
+            flat.saturating_add(times(signal.ppm().saturating_sub(bad.ppm()), self.step_up))
+        }
+    }
+
+    /// (a·K − i)·F·M, no less than 0: by F·M it is the probability, by M·K the wait.
+    fn excess(&self, state: &State, class: Class) -> u128 {
+        if class.0 >= self.classes || state.level <= self.shedding {
+            return 0;
+        }
+        let amount = u128::from(state.level.saturating_sub(self.shedding));
+        let before = u128::from(class.0).saturating_mul(u128::from(self.span));
+        amount.saturating_mul(u128::from(self.classes)).saturating_sub(before)
+    }
+
+    /// (a − i/K)·F, up: a microsecond sooner a little is still shed.
+    fn until_spared(&self, state: &State, class: Class) -> Micros {
+        let per_us = u128::from(self.steepest).saturating_mul(u128::from(self.classes));
+        let excess = self.excess(state, class);
+        let us = excess.saturating_add(per_us.saturating_sub(1)).checked_div(per_us);
+        Micros(us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0)) // at most F
+    }
+}

@@ -1,0 +1,423 @@
+//! Sliding log: every unit that passed is remembered by its own time. Several rates at once, and
+//! a least distance between requests.
+//!
+//! Source: the sorted sets of "Better Rate Limiting With Redis Sorted Sets" (ClassDojo): ten a
+//! minute and two in 3 s at once, a gap between two of them, and refused actions that count. Here
+//! whether they count is [`Denied`].
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | nᵢ, Pᵢ | limit and period of rate i, 1 to 8 of them | units, µs |
+//! | g | least gap between two requests, 0 for none | µs |
+//! | N | the largest nᵢ: how many units are remembered | units |
+//! | x₁ ≥ x₂ ≥ … | times of the units remembered, the newest first | µs |
+//!
+//! A request of cost c at t is c units at that one moment. It is granted iff for every i the units
+//! in (t − Pᵢ, t] leave room for c more under nᵢ, and t − x₁ ≥ g. The first says that
+//! x₍ₙᵢ₋c₊₁₎ has left window i, so each wait is read off one remembered time. Error bound 0.
+//!
+//! **Guarantee:** at most nᵢ in every half-open span of length Pᵢ, for every i, wherever it lies;
+//! and g between any two grants. A state is 16 + 8·N bytes.
+//!
+//! ```
+//! use tidegate_core::{Micros, Timestamp, window::log};
+//!
+//! let rates = [
+//!     log::Window { limit: 10, period: Micros(60_000_000) },
+//!     log::Window { limit: 2, period: Micros(3_000_000) },
+//! ];
+//! let config = log::Config::new(&rates, Micros::ZERO, log::Denied::Forgotten).unwrap();
+//! let mut state = config.state([0; 12]).unwrap(); // 2 + 10 words
+//! let now = |seconds: u64| Timestamp(1_700_000_000_000_000 + seconds * 1_000_000);
+//!
+//! assert!(config.decide(&mut state, now(0), 1).unwrap().is_allowed());
+//! assert!(config.decide(&mut state, now(1), 1).unwrap().is_allowed());
+//! let refused = config.decide(&mut state, now(2), 1).unwrap();
+//! assert_eq!(refused.retry_after(), Micros(1_000_000)); // then the first is 3 s old
+//! assert!(config.decide(&mut state, now(3), 1).unwrap().is_allowed());
+//! ```
+
+#[cfg(test)]
+mod tests;
+mod view;
+
+use self::view::View;
+use super::Refund;
+use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use crate::quantity::{ConfigError, in_bounds, in_range};
+use crate::time::{Micros, Timestamp};
+
+/// The largest limit that a rate may have: a state is then 8 KB.
+pub const MAX_REMEMBERED: u64 = 1_000;
+
+/// The most rates that one log may hold.
+pub const MAX_WINDOWS: usize = 8;
+
+/// One of the rates of a log: at most `limit` units in every span of `period`. Not a
+/// [`Rate`](crate::Rate), which would reduce 10 in 10 s to 1 in 1 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The most units, from 1 to [`MAX_REMEMBERED`].
+    pub limit: u64,
+    /// How long a unit counts.
+    pub period: Micros,
+}
+
+/// What becomes of the units of a refused request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// They are forgotten: a refusal consumes nothing.
+    Forgotten,
+    /// They are remembered like granted ones: a caller who does not pause never passes again.
+    /// `remaining` and `retry_after` of a refusal are those that hold once it is remembered.
+    Counted,
+}
+
+/// A validated log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    windows: [Window; MAX_WINDOWS],
+    count: usize,
+    min_gap: Micros,
+    denied: Denied,
+    /// The smallest limit: the most that can pass at once.
+    limit: u64,
+    /// N
+    remembered: usize,
+    /// The longest of all periods and the gap: older units change nothing.
+    period: Micros,
+}
+
+/// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's. Its words:
+/// the newest time seen, how many units are remembered, and their times, the newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State<W> {
+    words: W,
+}
+
+impl<W> State<W> {
+    /// A state whose owner has seen to the number of its words.
+    #[inline]
+    pub(crate) const fn over(words: W) -> Self {
+        Self { words }
+    }
+}
+
+impl<W: AsRef<[u64]>> State<W> {
+    /// The newest time seen.
+    #[must_use]
+    #[inline]
+    pub fn newest(&self) -> Timestamp {
+        Timestamp(self.words.as_ref().first().copied().unwrap_or(0))
+    }
+
+    /// The time of the oldest unit remembered.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        self.units().last().copied().map(Timestamp)
+    }
+
+    /// x₁, x₂, …
+    #[inline]
+    fn units(&self) -> &[u64] {
+        let [_, len, units @ ..] = self.words.as_ref() else { return &[] };
+        units.get(..index(*len)).unwrap_or(units)
+    }
+}
+
+impl Config {
+    /// Every one of `windows` holds, and `min_gap` lies between two requests
+    /// ([`Micros::ZERO`]: none is asked for).
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`], also for no rate, for more than [`MAX_WINDOWS`] or for a limit above
+    /// [`MAX_REMEMBERED`].
+    pub fn new(windows: &[Window], min_gap: Micros, denied: Denied) -> Result<Self, ConfigError> {
+        in_bounds("rates", count(windows.len()), 1, count(MAX_WINDOWS))?;
+        let mut config = Self {
+            windows: [Window { limit: 1, period: Micros::ZERO }; MAX_WINDOWS],
+            count: windows.len(),
+            min_gap,
+            denied,
+            limit: MAX_REMEMBERED,
+            remembered: 0,
+            period: min_gap,
+        };
+        if min_gap > Micros::ZERO {
+            in_range("min_gap", min_gap.0)?;
+        }
+        for (place, &window) in config.windows.iter_mut().zip(windows) {
+            in_bounds("limit", window.limit, 1, MAX_REMEMBERED)?;
+            in_range("period", window.period.0)?;
+            *place = window;
+            config.limit = config.limit.min(window.limit);
+            config.remembered = config.remembered.max(index(window.limit));
+            config.period = config.period.max(window.period);
+        }
+        Ok(config)
+    }
+
+    /// One rate, for an owner who acts on the unit that would reach its limit instead of having it
+    /// remembered: there is room for one less.
+    pub(crate) fn short_of(limit: u64, period: Micros) -> Self {
+        Self {
+            windows: [Window { limit, period }; MAX_WINDOWS],
+            count: 1,
+            min_gap: Micros::ZERO,
+            denied: Denied::Forgotten,
+            limit,
+            remembered: index(limit.saturating_sub(1)),
+            period,
+        }
+    }
+
+    /// The rates, all of which hold.
+    #[must_use]
+    #[inline]
+    pub fn windows(&self) -> &[Window] {
+        self.windows.get(..self.count).unwrap_or(&self.windows)
+    }
+
+    /// The least time between two requests; zero for none.
+    #[must_use]
+    pub const fn min_gap(&self) -> Micros {
+        self.min_gap
+    }
+
+    /// What becomes of refused requests.
+    #[must_use]
+    pub const fn denied(&self) -> Denied {
+        self.denied
+    }
+
+    /// The smallest limit of all rates: the most units that can pass at once.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The longest of all periods and the gap.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        self.period
+    }
+
+    /// How many words a state has: two, and one for each unit remembered.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.remembered.saturating_add(2)
+    }
+
+    /// The state in these words; all zero for a key never seen. [`accepts`](Self::accepts) says
+    /// whether it can be one of this configuration.
+    ///
+    /// # Errors
+    /// [`InvalidState`] if there are not [`words`](Self::words) of them.
+    #[inline]
+    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
+        if words.as_ref().len() == self.words() { Ok(State { words }) } else { Err(InvalidState) }
+    }
+
+    /// Decides on a request of `cost` units at `now`; 0 is a peek.
+    ///
+    /// # Errors
+    /// [`CostExceedsCapacity`]; the state is untouched.
+    #[inline]
+    pub fn decide<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Decision, CostExceedsCapacity> {
+        if cost == 0 {
+            return self.peek(state, now, 0);
+        }
+        CostExceedsCapacity::check(cost, self.limit)?;
+        self.advance(state, now);
+        let settled = View { taken: state.newest(), shift: 0, units: state.units() };
+        let decision = self.answer(settled, cost);
+        if decision.is_allowed() || self.denied == Denied::Counted {
+            remember(state, index(cost));
+        }
+        Ok(decision)
+    }
+
+    /// What [`decide`](Self::decide) would answer; changes nothing.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    #[inline]
+    pub fn peek<W: AsRef<[u64]>>(
+        &self,
+        state: &State<W>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Decision, CostExceedsCapacity> {
+        CostExceedsCapacity::check(cost, self.limit)?;
+        Ok(self.answer(self.view(state, now), cost))
+    }
+
+    /// Moves the state to `now`, as any decision does first: forgets units that no longer count,
+    /// consumes nothing.
+    #[inline]
+    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
+        let View { taken, shift, units } = self.view(state, now);
+        let kept = units.len();
+        let [newest, len, units @ ..] = state.words.as_mut() else { return };
+        *newest = taken.0;
+        if shift > 0 {
+            for unit in units.iter_mut().take(kept) {
+                *unit = unit.saturating_sub(shift);
+            }
+        }
+        truncate(len, units, kept);
+    }
+
+    /// Remembers `cost` units that were spent already, whether there is room or not: the real cost of
+    /// a request that was granted on an estimate. As ever no more than N are remembered.
+    pub fn charge<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        cost: u64,
+    ) {
+        self.advance(state, now);
+        remember(state, index(cost));
+    }
+
+    /// Gives back units that were granted and not used: of what was remembered at `granted_at`, no
+    /// more than is still there. Units of one moment are alike, those of refusals that count too.
+    pub fn refund<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, refund: Refund) {
+        let (at, remembered) = (refund.granted_at.0, state.units());
+        let first = remembered.partition_point(|&unit| unit > at);
+        let (end, kept) = (remembered.partition_point(|&unit| unit >= at), remembered.len());
+        let given_back = index(refund.cost).min(end.saturating_sub(first));
+        let [_, len, units @ ..] = state.words.as_mut() else { return };
+        // from `first` to `end` all are the same: those behind them move up
+        if let Some(moved) = units.get_mut(..kept).and_then(|units| units.get_mut(first..)) {
+            moved.copy_within(given_back.., 0);
+        }
+        truncate(len, units, kept.saturating_sub(given_back));
+    }
+
+    /// From this time on the state equals a fresh one.
+    #[must_use]
+    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
+        state.newest().saturating_add(self.reset_after(state))
+    }
+
+    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
+    #[must_use]
+    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
+        self.view(state, state.newest()).until(0, 0, self.period)
+    }
+
+    /// # Errors
+    /// [`InvalidState`] if no decision of this configuration can have left the state behind: units
+    /// later than the newest time, out of order, too many, or too old to be remembered.
+    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
+        let [newest, len, units @ ..] = state.words.as_ref() else { return Err(InvalidState) };
+        let len = usize::try_from(*len).map_err(|_| InvalidState)?;
+        let (units, unused) = units.split_at_checked(len).ok_or(InvalidState)?;
+        let oldest = units.last().copied().unwrap_or(*newest);
+        let counts = newest.saturating_sub(oldest) < self.period.0;
+        let starts = units.first().is_none_or(|first| first <= newest);
+        let cleared = unused.iter().all(|&word| word == 0);
+        if starts && counts && cleared && units.is_sorted_by(|newer, older| newer >= older) {
+            Ok(())
+        } else {
+            Err(InvalidState)
+        }
+    }
+
+    #[inline]
+    fn view<'a, W: AsRef<[u64]>>(&self, state: &'a State<W>, now: Timestamp) -> View<'a> {
+        let newest = state.newest();
+        let taken = now.taken_after(newest, self.period);
+        let shift = newest.saturating_since(taken).0;
+        let all = View { taken, shift, units: state.units() };
+        View { units: all.units.get(..all.younger(self.period)).unwrap_or(all.units), ..all }
+    }
+
+    #[inline]
+    fn answer(&self, view: View<'_>, cost: u64) -> Decision {
+        let limit = self.limit;
+        let added = index(cost);
+        if cost == 0 || self.wait(view, 0, cost) == Micros::ZERO {
+            let remaining = self.remaining(view, added);
+            return Decision::Allow {
+                limit,
+                remaining,
+                reset_after: self.until_empty(view, added),
+            };
+        }
+        let added = if self.denied == Denied::Counted { added } else { 0 };
+        Decision::Deny {
+            limit,
+            remaining: self.remaining(view, added),
+            retry_after: self.wait(view, added, cost),
+            reset_after: self.until_empty(view, added),
+        }
+    }
+
+    /// How long a request of `cost` ≤ every nᵢ has to wait, once `added` more units were
+    /// remembered: until x₍ₙᵢ₋c₊₁₎ has left window i, for every i, and x₁ is g away.
+    #[inline]
+    fn wait(&self, view: View<'_>, added: usize, cost: u64) -> Micros {
+        self.windows().iter().fold(view.until(0, added, self.min_gap), |wait, window| {
+            let may_stay = index(window.limit.saturating_sub(cost));
+            wait.max(view.until(may_stay, added, window.period))
+        })
+    }
+
+    /// The largest cost that would now pass, once `added` more units were remembered.
+    #[inline]
+    fn remaining(&self, view: View<'_>, added: usize) -> u64 {
+        if view.until(0, added, self.min_gap) > Micros::ZERO {
+            return 0;
+        }
+        self.windows().iter().fold(self.limit, |remaining, window| {
+            let counted = count(view.younger(window.period).saturating_add(added));
+            remaining.min(window.limit.saturating_sub(counted))
+        })
+    }
+
+    /// Until the newest unit has left every window and is g away.
+    #[inline]
+    fn until_empty(&self, view: View<'_>, added: usize) -> Micros {
+        view.until(0, added, self.period)
+    }
+}
+
+/// Remembers `added` units at the newest time; the oldest leave if there are more than fit.
+#[inline]
+fn remember<W: AsRef<[u64]> + AsMut<[u64]>>(state: &mut State<W>, added: usize) {
+    let kept = state.units().len();
+    let [newest, len, units @ ..] = state.words.as_mut() else { return };
+    let added = added.min(units.len());
+    let kept = kept.min(units.len().saturating_sub(added));
+    units.copy_within(..kept, added);
+    if let Some(opened) = units.get_mut(..added) {
+        opened.fill(*newest);
+    }
+    *len = count(kept.saturating_add(added));
+}
+
+/// Forgets all but the newest `kept` units.
+#[inline]
+fn truncate(len: &mut u64, units: &mut [u64], kept: usize) {
+    if let Some(gone) = units.get_mut(kept..index(*len).min(units.len())) {
+        gone.fill(0);
+    }
+    *len = count(kept);
+}
+
+/// Of a number of units as a place among them: those are at most [`MAX_REMEMBERED`].
+#[inline]
+fn index(units: u64) -> usize {
+    usize::try_from(units).unwrap_or(usize::MAX)
+}
+
+#[inline]
+fn count(units: usize) -> u64 {
+    u64::try_from(units).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,362 @@
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{Config, Denied, MAX_REMEMBERED, State, Window};
+use crate::window::Refund;
+use crate::{ConfigError, MAX_QUANTITY, Micros, Timestamp, properties};
+
+fn config(windows: &[(u64, u64)], min_gap: u64, denied: Denied) -> Config {
+    let windows: Vec<Window> =
+        windows.iter().map(|&(limit, period)| Window { limit, period: Micros(period) }).collect();
+    Config::new(&windows, Micros(min_gap), denied).unwrap()
+}
+
+fn fresh(config: Config) -> State<Vec<u64>> {
+    config.state(vec![0; config.words()]).unwrap()
+}
+
+/// Time, cost, (allowed, remaining, retry after, reset after).
+type Row = (u64, u64, (bool, u64, u64, u64));
+
+fn check(config: Config, rows: &[Row]) {
+    let mut state = fresh(config);
+    for &(now, cost, expected) in rows {
+        let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
+        assert_eq!(properties::tuple(decision), expected, "at {now}, cost {cost}, {state:?}");
+        assert_eq!(decision.limit(), config.limit());
+    }
+}
+
+#[test]
+fn two_rates_decide_as_worked_out_by_hand() {
+    check(
+        config(&[(3, 10), (2, 3)], 0, Denied::Forgotten),
+        &[
+            (0, 0, (true, 2, 0, 0)),
+            (0, 1, (true, 1, 0, 10)),
+            (1, 1, (true, 0, 0, 10)),
+            (2, 1, (false, 0, 1, 9)), // the unit of 0 leaves (t − 3, t] at 3
+            (3, 2, (false, 1, 7, 8)), // two more need room for it in 10 µs as well
+            (3, 1, (true, 0, 0, 10)),
+            (9, 1, (false, 0, 1, 4)),
+            (10, 1, (true, 0, 0, 10)),
+            (8, 1, (false, 0, 1, 10)), // back in time: taken as at 10
+            (11, 2, (false, 1, 2, 9)),
+            (13, 2, (true, 0, 0, 10)),
+            (2, 2, (false, 0, 10, 10)), // more than a period back: believed, 13 is now 2
+            (11, 2, (false, 1, 1, 1)),
+            (12, 2, (true, 0, 0, 10)),
+        ],
+    );
+}
+
+#[test]
+fn a_gap_lies_between_requests_and_not_between_the_units_of_one() {
+    check(
+        config(&[(10, 1_000)], 100, Denied::Forgotten),
+        &[
+            (0, 3, (true, 0, 0, 1_000)),
+            (99, 1, (false, 0, 1, 901)),
+            (100, 1, (true, 0, 0, 1_000)),
+            (150, 0, (true, 0, 0, 950)),
+            (200, 0, (true, 6, 0, 900)),
+            (200, 7, (false, 6, 800, 900)),
+        ],
+    );
+    // a gap longer than the period
+    check(
+        config(&[(3, 10)], 100, Denied::Forgotten),
+        &[
+            (0, 3, (true, 0, 0, 100)),
+            (99, 1, (false, 0, 1, 1)),
+            (100, 1, (true, 0, 0, 100)),
+            (150, 2, (false, 0, 50, 50)),
+        ],
+    );
+}
+
+#[test]
+fn counted_refusals_decide_as_worked_out_by_hand() {
+    check(
+        config(&[(2, 10)], 0, Denied::Counted),
+        &[
+            (0, 2, (true, 0, 0, 10)),
+            (5, 1, (false, 0, 5, 10)),  // 5 and one of the units of 0
+            (9, 1, (false, 0, 6, 10)),  // 9 and 5
+            (14, 1, (false, 0, 5, 10)), // at 15 it had passed
+            (18, 2, (false, 0, 10, 10)),
+            (28, 2, (true, 0, 0, 10)),
+        ],
+    );
+    check(
+        config(&[(3, 10)], 4, Denied::Counted),
+        &[
+            (0, 1, (true, 0, 0, 10)),
+            (3, 1, (false, 0, 4, 10)), // the refusal itself is g away at 7
+            (7, 1, (true, 0, 0, 10)),
+            (11, 2, (false, 0, 10, 10)), // of 11, 11 and 7 one may stay
+            (21, 3, (true, 0, 0, 10)),
+        ],
+    );
+}
+
+#[test]
+fn a_caller_who_never_stops_never_passes_where_refusals_count() {
+    let granted = |denied| {
+        let config = config(&[(2, 10)], 0, denied);
+        let mut state = fresh(config);
+        let times = (0..1_000).map(|i| Timestamp(i * 4));
+        times.filter(|&now| config.decide(&mut state, now, 1).unwrap().is_allowed()).count()
+    };
+    assert_eq!(granted(Denied::Counted), 2);
+    assert_eq!(granted(Denied::Forgotten), 667); // two of every three requests
+}
+
+#[test]
+fn units_of_one_moment_are_alike() {
+    let at = |state: &State<Vec<u64>>| state.words[2..].to_vec();
+    let config = config(&[(4, 100)], 0, Denied::Counted);
+    let mut state = fresh(config);
+    for (now, cost, allowed, units) in [
+        (3, 1, true, [3, 0, 0, 0]),
+        (5, 1, true, [5, 3, 0, 0]),
+        (5, 2, true, [5, 5, 5, 3]),
+        (5, 3, false, [5, 5, 5, 5]), // refused at the moment of a grant: the newest four stay
+    ] {
+        let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
+        assert_eq!((decision.is_allowed(), at(&state)), (allowed, units.to_vec()));
+    }
+    config.refund(&mut state, Refund { granted_at: Timestamp(5), cost: 3 });
+    assert_eq!(state.words, [5, 1, 5, 0, 0, 0]);
+}
+
+#[test]
+fn a_refund_takes_what_was_remembered_at_that_moment() {
+    let config = config(&[(5, 100)], 0, Denied::Forgotten);
+    let mut state = fresh(config);
+    for (now, cost) in [(10, 1), (20, 3), (30, 1)] {
+        assert!(config.decide(&mut state, Timestamp(now), cost).unwrap().is_allowed());
+    }
+    for (granted_at, cost, words) in [
+        (15, 5, [30, 5, 30, 20, 20, 20, 10]),
+        (20, 2, [30, 3, 30, 20, 10, 0, 0]),
+        (20, 2, [30, 2, 30, 10, 0, 0, 0]),
+        (10, u64::MAX, [30, 1, 30, 0, 0, 0, 0]),
+        (30, 0, [30, 1, 30, 0, 0, 0, 0]),
+        (30, 1, [30, 0, 0, 0, 0, 0, 0]),
+        (30, 1, [30, 0, 0, 0, 0, 0, 0]),
+    ] {
+        config.refund(&mut state, Refund { granted_at: Timestamp(granted_at), cost });
+        assert_eq!(state.words, words, "{cost} of {granted_at}");
+    }
+}
+
+#[test]
+fn what_cannot_be_remembered_is_refused() {
+    let new = |limit, period, min_gap, windows| {
+        let windows = vec![Window { limit, period: Micros(period) }; windows];
+        Config::new(&windows, Micros(min_gap), Denied::Counted).map(|config| config.words())
+    };
+    assert_eq!(new(MAX_REMEMBERED, MAX_QUANTITY, MAX_QUANTITY, 8), Ok(1_002));
+    let most = MAX_REMEMBERED;
+    let too_many =
+        |field, found, most| Err(ConfigError::OutOfRange { field, found, least: 1, most });
+    assert_eq!(new(1_001, 1, 0, 1), too_many("limit", 1_001, most));
+    assert_eq!(new(0, 1, 0, 1), too_many("limit", 0, most));
+    assert_eq!(new(1, 1, 0, 0), too_many("rates", 0, 8));
+    assert_eq!(new(1, 1, 0, 9), too_many("rates", 9, 8));
+    assert!(new(1, 0, 0, 1).is_err());
+    assert!(new(1, MAX_QUANTITY + 1, 0, 1).is_err());
+    assert!(new(1, 1, MAX_QUANTITY + 1, 1).is_err());
+    // more than the smallest limit never passes
+    let config = config(&[(5, 100), (2, 10)], 0, Denied::Counted);
+    let mut state = fresh(config);
+    let error = config.decide(&mut state, Timestamp(7), 3).unwrap_err();
+    assert_eq!((error.capacity, &state), (2, &fresh(config)));
+}
+
+#[test]
+fn a_jump_ahead_and_back_locks_for_no_longer_than_the_period() {
+    for denied in [Denied::Forgotten, Denied::Counted] {
+        for min_gap in [0, 100, 2_000_000] {
+            let config = config(&[(9, 500_000), (5, 1_000_000)], min_gap, denied);
+            let period = config.period();
+            properties::a_jump_and_back_locks_for_no_longer_than_a_period(config, period, 5);
+        }
+    }
+}
+
+#[test]
+fn a_foreign_state_is_noticed() {
+    let config = config(&[(3, 10), (2, 5)], 0, Denied::Forgotten);
+    let accepts = |words: [u64; 5]| config.accepts(&config.state(words).unwrap()).is_ok();
+    assert!(accepts([0; 5]));
+    assert!(accepts([57, 0, 0, 0, 0]));
+    assert!(accepts([57, 3, 57, 57, 48]));
+    assert!(!accepts([57, 3, 57, 57, 47]), "too old to be remembered");
+    assert!(!accepts([57, 3, 58, 57, 50]), "later than the newest");
+    assert!(!accepts([57, 3, 50, 57, 50]), "out of order");
+    assert!(!accepts([57, 2, 57, 57, 50]), "more than it says");
+    assert!(!accepts([57, 4, 57, 57, 50]), "more than there is room for");
+    assert!(!accepts([57, u64::MAX, 57, 57, 50]));
+    assert!(config.state([0; 4]).is_err(), "a word short");
+    assert!(config.state([0; 6]).is_err(), "a word over");
+}
+
+/// Up to `windows` rates with limits from `least`, a gap or none, and either kind of refusal.
+fn configs(least: u64, windows: usize, period: u64) -> impl Strategy<Value = Config> {
+    let rates = prop::collection::vec((least..least + 12, 1..period), 1..=windows);
+    let min_gap = prop_oneof![Just(0), 1..period];
+    let denied = prop_oneof![Just(Denied::Forgotten), Just(Denied::Counted)];
+    (rates, min_gap, denied).prop_map(|(rates, min_gap, denied)| config(&rates, min_gap, denied))
+}
+
+/// Words as they might lie in a store: some of a state, some nearly so, some anything.
+fn words() -> impl Strategy<Value = Vec<u64>> {
+    let sorted = (1_000..1_100_u64, prop::collection::vec(0..60_u64, 0..=4)).prop_map(
+        |(newest, mut ages)| {
+            ages.sort_unstable();
+            let len = u64::try_from(ages.len()).unwrap();
+            let mut words = vec![newest, len];
+            words.extend(ages.iter().map(|age| newest - age));
+            words.resize(6, 0);
+            words
+        },
+    );
+    let foreign = prop::collection::vec(any::<u64>(), 6);
+    let small = prop::collection::vec(0..6_u64, 6);
+    let spoilt = (sorted.clone(), 0..6_usize, any::<u64>()).prop_map(|(mut words, i, word)| {
+        words[i] = word;
+        words
+    });
+    prop_oneof![4 => sorted, 1 => foreign, 2 => small, 2 => spoilt]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_500))] // of 30 operations: 135,000
+
+    #[test]
+    fn equals_the_oracle(
+        (config, steps) in configs(1, 8, 2_000).prop_flat_map(|config| {
+            (Just(config), properties::history(config.period().0, config.limit()))
+        }),
+    ) {
+        properties::equals_the_oracle(config, steps)?;
+    }
+}
+
+proptest! {
+    #[test]
+    fn retry_after_is_the_first_microsecond_that_grants(
+        config in configs(10, 8, 5_000_000),
+        requests in properties::requests(500_000, 10),
+    ) {
+        properties::retry_after_is_the_first_microsecond_that_grants(config, requests)?;
+    }
+
+    #[test]
+    fn from_expires_at_on_it_equals_a_fresh_one(
+        config in configs(10, 8, 5_000),
+        requests in properties::requests(2_000, 10),
+        later in 0..10_000_u64,
+    ) {
+        properties::from_expires_at_on_it_equals_a_fresh_one(config, requests, Micros(later))?;
+    }
+
+    #[test]
+    fn a_refusal_consumes_nothing_unless_it_counts(
+        config in configs(10, 8, 5_000),
+        requests in properties::requests(500, 10),
+    ) {
+        if config.denied() == Denied::Forgotten {
+            properties::a_refusal_consumes_nothing(config, requests)?;
+        }
+    }
+
+    /// Also when grants come back, and refusals had pushed older grants out of the memory.
+    #[test]
+    fn every_span_of_every_rate_grants_at_most_its_limit(
+        config in configs(4, 8, 2_000),
+        requests in prop::collection::vec((0..300_u64, 1..=4_u64, 0..8_usize), 1..60),
+    ) {
+        let mut state = fresh(config);
+        let mut now = Timestamp(0);
+        let mut grants = Vec::new();
+        for (gap, cost, given_back) in requests {
+            now = now.saturating_add(Micros(gap));
+            if config.decide(&mut state, now, cost).unwrap().is_allowed() {
+                let newest = grants.last().map_or(0, |&(at, _)| at);
+                prop_assert!(grants.is_empty() || now.0 - newest >= config.min_gap().0);
+                grants.push((now.0, cost));
+            }
+            for window in config.windows() {
+                let inside = grants.iter().filter(|&&(at, _)| at + window.period.0 > now.0);
+                prop_assert!(inside.map(|grant| grant.1).sum::<u64>() <= window.limit);
+            }
+            if given_back < grants.len() {
+                let (at, cost) = grants.remove(grants.len() - 1 - given_back);
+                config.refund(&mut state, Refund { granted_at: Timestamp(at), cost });
+            }
+        }
+    }
+
+    /// The source's own algorithm, whose sets keep every action: to remember the newest N is
+    /// enough.
+    #[test]
+    fn counted_refusals_decide_as_sorted_sets_do(
+        (limit, period, min_gap) in (1..12_u64, 300..2_000_u64, 0..=300_u64),
+        gaps in prop::collection::vec(0..400_u64, 1..60),
+    ) {
+        let config = config(&[(limit, period)], min_gap, Denied::Counted);
+        let mut state = fresh(config);
+        let (mut now, mut actions) = (1_000_000, Vec::new());
+        for gap in gaps {
+            now += gap;
+            actions.retain(|action| action + period > now);
+            let too_many = u64::try_from(actions.len()).unwrap() >= limit;
+            let too_close = actions.last().is_some_and(|last| now - last < min_gap);
+            let decided = config.decide(&mut state, Timestamp(now), 1).unwrap().is_allowed();
+            prop_assert_eq!(decided, !too_many && !too_close);
+            actions.push(now);
+        }
+    }
+
+    #[test]
+    fn random_words_are_refused_or_hold_the_guarantee(
+        words in words(),
+        counted: bool,
+        min_gap in prop_oneof![Just(0), 1..50_u64],
+        steps in prop::collection::vec((0..40_u64, 0..100_u64, 0..=2_u64), 1..30),
+    ) {
+        let denied = if counted { Denied::Counted } else { Denied::Forgotten };
+        let config = config(&[(4, 50), (2, 10)], min_gap, denied);
+        let mut state = config.state(words).unwrap();
+        let foreign = config.accepts(&state).is_err();
+        let mut now = state.newest();
+        let mut grants = Vec::new();
+        for (ahead, back, cost) in steps {
+            now = Timestamp(now.0.saturating_add(ahead).saturating_sub(back / 80 * back));
+            let decision = config.decide(&mut state, now, cost).unwrap();
+            config.refund(&mut state, Refund { granted_at: Timestamp(now.0 ^ back), cost: 0 });
+            if foreign {
+                continue; // it did not panic
+            }
+            prop_assert!(config.accepts(&state).is_ok());
+            prop_assert!(decision.retry_after() <= config.period());
+            prop_assert!(decision.reset_after() <= config.period());
+            let taken = state.newest().0;
+            if grants.last().is_some_and(|&(at, _)| at > taken) {
+                grants.clear(); // believed again
+            }
+            if decision.is_allowed() {
+                grants.push((taken, cost));
+            }
+            for window in config.windows() {
+                let inside = grants.iter().filter(|&&(at, _)| taken - at < window.period.0);
+                prop_assert!(inside.map(|grant| grant.1).sum::<u64>() <= window.limit);
+            }
+        }
+    }
+}

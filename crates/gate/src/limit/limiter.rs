@@ -1,0 +1,242 @@
+//! What a policy asks of a limiter, and how each of those in `core` answers.
+
+use tidegate_core::shed::penalty;
+use tidegate_core::window::{Refund, fixed, log, sliding};
+use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
+
+use crate::request::Request;
+
+type Answer = Result<Decision, CostExceedsCapacity>;
+
+/// What a policy asks of a limiter. Nothing is answered about words of another length.
+pub(super) trait Limiter {
+    fn words(&self) -> usize;
+    fn capacity(&self) -> u64;
+    fn period(&self) -> Micros;
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer>;
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer>;
+    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()>;
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)>;
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>>;
+
+    /// Nothing, for a limiter that counts no units.
+    fn charge(&self, _words: &mut [u64], _now: Timestamp, _cost: u64) -> Option<()> {
+        None
+    }
+
+    /// Nothing, for a limiter that counts no units.
+    fn refund(&self, _words: &mut [u64], _refund: Refund) -> Option<()> {
+        None
+    }
+}
+
+/// Runs `$body` on a state of two words, and writes it back.
+macro_rules! with_two {
+    ($state:ident = $type:ty, $words:expr, $body:expr) => {{
+        let words = $words.as_mut_array()?;
+        let $state = &mut <$type>::from_words(*words);
+        let result = $body;
+        *words = $state.to_words();
+        Some(result)
+    }};
+}
+
+impl Limiter for bucket::Config {
+    fn words(&self) -> usize {
+        2
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    #[inline]
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        with_two!(state = bucket::State, words, self.decide(state, now, request.cost))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        let state = bucket::State::from_words(*words.as_array()?);
+        Some(self.peek(&state, now, request.cost))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        with_two!(state = bucket::State, words, self.advance(state, now))
+    }
+    fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
+        with_two!(state = bucket::State, words, self.charge(state, now, cost))
+    }
+    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
+        with_two!(state = bucket::State, words, self.refund(state, refund.cost))
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = bucket::State::from_words(*words.as_array()?);
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&bucket::State::from_words(*words.as_array()?)))
+    }
+}
+
+impl Limiter for fixed::Config {
+    fn words(&self) -> usize {
+        2
+    }
+    fn capacity(&self) -> u64 {
+        self.limit()
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    #[inline]
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        with_two!(state = fixed::State, words, self.decide(state, now, request.cost))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        let state = fixed::State::from_words(*words.as_array()?);
+        Some(self.peek(&state, now, request.cost))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        with_two!(state = fixed::State, words, self.advance(state, now))
+    }
+    fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
+        with_two!(state = fixed::State, words, self.charge(state, now, cost))
+    }
+    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
+        with_two!(state = fixed::State, words, self.refund(state, refund))
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = fixed::State::from_words(*words.as_array()?);
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&fixed::State::from_words(*words.as_array()?)))
+    }
+}
+
+/// Runs `$body` on the state of a sliding window, and writes its head back.
+macro_rules! with_sliding {
+    ($state:ident, $config:expr, $words:expr, $body:expr) => {{
+        let (head, counts) = $words.split_first_chunk_mut()?;
+        let $state = &mut $config.state_from(*head, counts).ok()?;
+        let result = $body;
+        *head = $state.head();
+        Some(result)
+    }};
+}
+
+impl Limiter for sliding::Config {
+    fn words(&self) -> usize {
+        self.segments().saturating_add(4)
+    }
+    fn capacity(&self) -> u64 {
+        self.limit()
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    #[inline]
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        with_sliding!(state, self, words, self.decide(state, now, request.cost))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        let (head, counts) = words.split_first_chunk()?;
+        Some(self.peek(&self.state_from(*head, counts).ok()?, now, request.cost))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        with_sliding!(state, self, words, self.advance(state, now))
+    }
+    fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
+        with_sliding!(state, self, words, self.charge(state, now, cost))
+    }
+    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
+        with_sliding!(state, self, words, self.refund(state, refund))
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let (head, counts) = words.split_first_chunk()?;
+        let state = self.state_from(*head, counts).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        let (head, counts) = words.split_first_chunk()?;
+        Some(self.accepts(&self.state_from(*head, counts).ok()?))
+    }
+}
+
+impl Limiter for log::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        self.limit()
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    #[inline]
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Some(self.decide(&mut self.state(words).ok()?, now, request.cost))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Some(self.peek(&self.state(words).ok()?, now, request.cost))
+    }
+    /// It remembers what it refuses itself, if it is told to: not what others do.
+    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
+        let mut state = self.state(words).ok()?;
+        match self.peek(&state, now, request.cost) {
+            Ok(Decision::Deny { .. }) => drop(self.decide(&mut state, now, request.cost)),
+            _ => self.advance(&mut state, now),
+        }
+        Some(())
+    }
+    fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
+        Some(self.charge(&mut self.state(words).ok()?, now, cost))
+    }
+    fn refund(&self, words: &mut [u64], refund: Refund) -> Option<()> {
+        Some(self.refund(&mut self.state(words).ok()?, refund))
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}
+
+/// Whatever a request costs, a penalty lets it through or not.
+impl Limiter for penalty::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        if request.cost == 0 {
+            return Limiter::peek(self, words, now, request);
+        }
+        Some(Ok(self.decide(&mut self.state(words).ok()?, now)))
+    }
+    fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Some(Ok(match self.peek(&self.state(words).ok()?, now) {
+            Decision::Deny { limit, remaining, reset_after, .. } if request.cost == 0 => {
+                Decision::Allow { limit, remaining, reset_after } // to look is free
+            }
+            decision => decision,
+        }))
+    }
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+        self.refused(&mut self.state(words).ok()?, now);
+        Some(())
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}

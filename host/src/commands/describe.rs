@@ -1,0 +1,132 @@
+//! A policy in words, every quantity exact.
+
+use std::fmt::Display;
+
+use tidegate::gate::{Denied, Depth, KeySource, Limit, Limits, Micros, OnError, Placement, Policy};
+
+pub(super) fn describe(policy: &Policy) -> String {
+    let description = policy.description().unwrap_or("no description");
+    let mut text = format!("{}: {description}\n", policy.name());
+    text += &limits(policy.limits(), "  ");
+    for (pattern, own) in policy.overrides() {
+        text += &format!("  {pattern} instead:\n{}", limits(own, "    "));
+    }
+    for (word, list) in [("never pass", policy.denied()), ("always pass", policy.allowed())] {
+        if !list.is_empty() {
+            text += &format!("  {word}: {}\n", joined(list, ", "));
+        }
+    }
+    let sources = policy.key_sources().iter().map(|source| match source {
+        KeySource::Header(name) => format!("header {name}"),
+        _ => "client address".to_owned(),
+    });
+    let error = match policy.on_error() {
+        OnError::Open => "passes",
+        OnError::Closed => "is refused",
+    };
+    let placement = match policy.placement() {
+        Placement::Shard(shards) => format!("in {shards} objects"),
+        _ => "in an object of its own".to_owned(),
+    };
+    if policy.is_shadow() {
+        text += "  in shadow: refusals are reported, and everything passes\n";
+    }
+    text += &format!(
+        "  by {}; in an outage a request {error}; on Workers each key {placement}; stored as {}\n",
+        joined(&sources.collect::<Vec<_>>(), ", else "),
+        joined(&policy.limits().parts().iter().map(stored).collect::<Vec<_>>(), " and "),
+    );
+    text
+}
+
+fn stored(part: &tidegate::gate::Part) -> String {
+    format!("{} bytes under {:016x}", part.words() * 8 + 9, part.fingerprint())
+}
+
+fn limits(limits: &Limits, indent: &str) -> String {
+    let line = |named: &tidegate::gate::NamedLimit| {
+        let shared = match named.depth {
+            Depth::Whole => String::new(),
+            Depth::Parts(0) => ", all keys together".to_owned(),
+            Depth::Parts(1) => ", by the first part of the key".to_owned(),
+            Depth::Parts(parts) => format!(", by the first {parts} parts of the key"),
+        };
+        format!("{indent}{}: {}{shared}\n", named.name, limit(&named.limit))
+    };
+    limits.iter().map(line).collect()
+}
+
+fn joined(items: &[impl Display], separator: &str) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+}
+
+fn limit(limit: &Limit) -> String {
+    match limit {
+        Limit::TokenBucket(bucket) => {
+            let (units, period) = bucket.rate();
+            let each = if units == 1 { String::new() } else { format!("{units} ") };
+            let full = span(bucket.period());
+            format!(
+                "bursts of {}, then {each}every {}; full after {full}",
+                bucket.capacity(),
+                span(period)
+            )
+        }
+        Limit::FixedWindow(window) => {
+            format!("{} in every aligned {}", window.limit(), span(window.period()))
+        }
+        Limit::SlidingWindow(window) => {
+            let segment = Micros(window.period().0 / u64::try_from(window.segments()).unwrap_or(1));
+            format!(
+                "{} in {}, slid by {} segments of {}",
+                window.limit(),
+                span(window.period()),
+                window.segments(),
+                span(segment)
+            )
+        }
+        Limit::SlidingLog(log) => {
+            let windows: Vec<String> = log
+                .windows()
+                .iter()
+                .map(|window| format!("{} in any {}", window.limit, span(window.period)))
+                .collect();
+            let gap = match log.min_gap() {
+                Micros::ZERO => String::new(),
+                gap => format!(", {} apart", span(gap)),
+            };
+            let denied = match log.denied() {
+                Denied::Counted => ", refused ones too",
+                Denied::Forgotten => "",
+            };
+            format!("{}{gap}{denied}", windows.join(" and "))
+        }
+        Limit::Penalty(penalty) => {
+            let terms = penalty.terms();
+            format!(
+                "after {} refusals within {} none for {}, twice as long each time up to {}, forgiven after {}",
+                terms.refusals,
+                span(terms.within),
+                span(terms.duration),
+                span(terms.max),
+                span(terms.forgive_after)
+            )
+        }
+        _ => "a limit this version cannot describe".to_owned(),
+    }
+}
+
+/// In the largest unit that is exact.
+fn span(span: Micros) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "m"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+    ];
+    match UNITS.iter().find(|(micros, _)| span.0.is_multiple_of(*micros)) {
+        Some((micros, unit)) => format!("{} {unit}", span.0 / micros),
+        None => format!("{} µs", span.0),
+    }
+}
