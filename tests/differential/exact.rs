@@ -46,30 +46,32 @@ impl Exact {
 
     /// What the rule says; takes nothing.
     pub fn peek(&self, now: u64, cost: u32) -> Answer {
-        let too_much = self.after(now, cost) - self.now(now) - self.capacity * self.period;
-        if too_much <= 0 {
-            return Answer { wait: None };
-        }
-        let wait = (too_much + self.units - 1) / self.units; // up: a microsecond sooner is too soon
-        Answer { wait: Some(u64::try_from(wait).unwrap()) }
+        let wait = u64::try_from(self.first_at(cost) - i128::from(now)).unwrap_or_default();
+        Answer { wait: (wait > 0).then_some(wait) }
+    }
+
+    /// From the first microsecond at which it has room to this one, or the other way round.
+    pub fn off_by(&self, now: u64, cost: u32) -> u64 {
+        u64::try_from((self.first_at(cost) - i128::from(now)).abs()).unwrap()
+    }
+
+    /// The first microsecond at which there is room. A cost is at most the capacity, so a bucket
+    /// that is full by then has it.
+    fn first_at(&self, cost: u32) -> i128 {
+        let too_much = self.theoretical_arrival + (i128::from(cost) - self.capacity) * self.period;
+        -(-too_much).div_euclid(self.units) // up: a microsecond sooner is too soon
     }
 
     /// Takes, whether there is room or not.
     pub fn take(&mut self, now: u64, cost: u32) {
-        self.theoretical_arrival = self.after(now, cost);
+        let now = i128::from(now) * self.units;
+        self.theoretical_arrival =
+            self.theoretical_arrival.max(now) + i128::from(cost) * self.period;
         self.granted += u64::from(cost);
     }
 
     /// Tokens granted in all.
     pub const fn granted(&self) -> u64 {
         self.granted
-    }
-
-    fn after(&self, now: u64, cost: u32) -> i128 {
-        self.theoretical_arrival.max(self.now(now)) + i128::from(cost) * self.period
-    }
-
-    fn now(&self, now: u64) -> i128 {
-        i128::from(now) * self.units
     }
 }

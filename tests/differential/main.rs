@@ -79,6 +79,8 @@ struct Counts {
     early: u64,
     /// Of these, refused by the other although its own grants had left room.
     late: u64,
+    /// The most by which it granted too early or refused too late.
+    off_by_us: u64,
     /// Refused rightly, and told a wrong time.
     waits: u64,
     /// Tokens granted.
@@ -88,9 +90,10 @@ struct Counts {
 
 impl Counts {
     fn row(&self, name: &str, rate: Rate) -> Vec<String> {
-        let Self { requests, disagreements, early, late, waits, exact, granted } = self;
+        let Self { requests, disagreements, early, late, off_by_us, waits, exact, granted } = self;
         let after = disagreements - early - late; // right by its own grants, which were wrong
-        let counts = [requests, exact, granted, disagreements, early, late, &after, waits];
+        let counts =
+            [requests, exact, granted, disagreements, early, late, off_by_us, &after, waits];
         let names = [name, rate.name].map(str::to_owned);
         names.into_iter().chain(counts.map(u64::to_string)).collect()
     }
@@ -112,6 +115,7 @@ fn compare(rate: Rate, mut history: History, other: &mut impl Other) -> Counts {
         history.wait = right.wait;
 
         let (found, due) = (other.decide(now, cost), own.peek(now, cost));
+        let off_by_us = own.off_by(now, cost);
         if found.is_granted() {
             own.take(now, cost);
         }
@@ -119,6 +123,9 @@ fn compare(rate: Rate, mut history: History, other: &mut impl Other) -> Counts {
             counts.disagreements += 1;
             counts.early += u64::from(found.is_granted() && !due.is_granted());
             counts.late += u64::from(!found.is_granted() && due.is_granted());
+        }
+        if found.is_granted() != due.is_granted() {
+            counts.off_by_us = counts.off_by_us.max(off_by_us);
         }
         counts.waits += u64::from(!found.is_granted() && !due.is_granted() && found != due);
     }
