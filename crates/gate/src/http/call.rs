@@ -231,20 +231,9 @@ struct RenewForm {
 
 impl RenewForm {
     fn check(self, policies: &Policies, id: &str) -> Result<Check, Response> {
-        let at = String::new;
-        let (index, policy) = find(policies, &self.policy, &at)?;
-        let lease = lease_name(id, &at)?;
-        let id = lease_id(&lease);
-        let operation = match self.count {
-            Some(count) => Operation::Count(id, count.0),
-            None => Operation::Heartbeat(id),
-        };
-        let now = self.now_us.map(|now| Timestamp(now.0));
-        let (key, lease, draw) = (self.key, Some(lease), None);
-        let check = Check { policy: index, key, operation, lease, now, draw };
-        let check = validated(policy, check, &at)?;
-        needs_leases(policy, &check.key, &at)?;
-        Ok(check)
+        let Self { policy, key, count, now_us } = self;
+        let asked = OperationForm::Renew { lease: id.into(), count };
+        asked.check(policies, &policy, key, now_us)
     }
 }
 
@@ -262,16 +251,9 @@ struct SettleForm {
 
 impl SettleForm {
     fn check(self, policies: &Policies) -> Result<Check, Response> {
-        let at = String::new;
-        let (index, policy) = find(policies, &self.policy, &at)?;
-        let operation = Operation::Settle(Settlement {
-            granted_at: Timestamp(self.granted_at_us.0),
-            reserved: self.reserved.0,
-            actual: self.actual.0,
-        });
-        let now = self.now_us.map(|now| Timestamp(now.0));
-        let (key, lease, draw) = (self.key, None, None);
-        validated(policy, Check { policy: index, key, operation, lease, now, draw }, &at)
+        let Self { policy, key, granted_at_us, reserved, actual, now_us } = self;
+        let asked = OperationForm::Settle { granted_at_us, reserved, actual };
+        asked.check(policies, &policy, key, now_us)
     }
 }
 
@@ -281,7 +263,6 @@ impl SettleForm {
 struct ReportForm {
     policy: String,
     key: String,
-    /// In the part of 6 s in which this lies the units were offered; now, if left out.
     offered_at_us: Option<Whole<0>>,
     admitted: Whole<0>,
     suppressed: Whole<0>,
@@ -290,20 +271,126 @@ struct ReportForm {
 
 impl ReportForm {
     fn check(self, policies: &Policies) -> Result<Check, Response> {
-        let at = String::new;
-        let (index, policy) = find(policies, &self.policy, &at)?;
-        let (admitted, suppressed) = (self.admitted.0, self.suppressed.0);
-        let at_us = self.offered_at_us.map(|at| Timestamp(at.0));
-        let operation = Operation::Report(Offered { at: at_us, admitted, suppressed });
-        let now = self.now_us.map(|now| Timestamp(now.0));
-        let (key, lease, draw) = (self.key, None, None);
-        let check = Check { policy: index, key, operation, lease, now, draw };
-        let check = validated(policy, check, &at)?;
-        let has = |each: &NamedLimit| matches!(each.limit, Limit::Suppression(_));
-        if policy.limits_for(&check.key).iter().any(has) {
-            return Ok(check);
-        }
-        let detail = alloc::format!("policy: {:?} has no limit `suppression`", policy.name());
-        Err(Problem::InvalidRequest.response(detail))
+        let Self { policy, key, offered_at_us, admitted, suppressed, now_us } = self;
+        let asked = OperationForm::Report { offered_at_us, admitted, suppressed };
+        asked.check(policies, &policy, key, now_us)
     }
+}
+
+/// What is asked of a key of a policy, as [`operation`] reads it and the calls above mean it.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum OperationForm {
+    Check {
+        cost: Option<Whole<0>>,
+        class: Option<String>,
+        lease: Option<String>,
+        signal_ppm: Option<u32>,
+        draw: Option<u32>,
+    },
+    Settle {
+        granted_at_us: Whole<0>,
+        reserved: Whole<0>,
+        actual: Whole<0>,
+    },
+    Renew {
+        lease: String,
+        /// Of an owner of connections: how many it has.
+        count: Option<Whole<0>>,
+    },
+    Release {
+        lease: String,
+    },
+    Report {
+        /// In the part of 6 s in which this lies the units were offered; now, if left out.
+        offered_at_us: Option<Whole<0>>,
+        admitted: Whole<0>,
+        suppressed: Whole<0>,
+    },
+}
+
+impl OperationForm {
+    /// What is no request for a decision needs no chance.
+    pub(super) fn check(
+        self,
+        policies: &Policies,
+        policy: &str,
+        key: String,
+        now_us: Option<Whole<0>>,
+    ) -> Result<Check, Response> {
+        let at = String::new;
+        let (index, policy) = find(policies, policy, &at)?;
+        let (operation, lease) = self.read(policy, &key, &mut || None)?;
+        let now = now_us.map(|now| Timestamp(now.0));
+        validated(policy, Check { policy: index, key, operation, lease, now, draw: None }, &at)
+    }
+
+    fn read(
+        self,
+        policy: &Policy,
+        key: &str,
+        chance: Chance<'_>,
+    ) -> Result<(Operation, Option<String>), Response> {
+        let at = String::new;
+        Ok(match self {
+            Self::Check { cost, class, lease, signal_ppm, draw } => {
+                let wanted = Wanted { cost: cost.map(|cost| cost.0), class, lease, signal_ppm };
+                let (mut request, lease) = request(policy, key, wanted, chance, &at)?;
+                request.draw = draw.map_or(request.draw, Draw);
+                (Operation::Decide(request), lease)
+            }
+            Self::Settle { granted_at_us, reserved, actual } => {
+                let granted_at = Timestamp(granted_at_us.0);
+                let (reserved, actual) = (reserved.0, actual.0);
+                (Operation::Settle(Settlement { granted_at, reserved, actual }), None)
+            }
+            Self::Renew { lease, count } => {
+                needs_leases(policy, key, &at)?;
+                let lease = lease_name(&lease, &at)?;
+                let id = lease_id(&lease);
+                let renewed = Operation::Heartbeat(id);
+                (count.map_or(renewed, |count| Operation::Count(id, count.0)), Some(lease))
+            }
+            Self::Release { lease } => {
+                needs_leases(policy, key, &at)?;
+                let lease = lease_name(&lease, &at)?;
+                (Operation::Release(lease_id(&lease)), Some(lease))
+            }
+            Self::Report { offered_at_us, admitted, suppressed } => {
+                needs_suppression(policy, key)?;
+                let at = offered_at_us.map(|at| Timestamp(at.0));
+                let (admitted, suppressed) = (admitted.0, suppressed.0);
+                (Operation::Report(Offered { at, admitted, suppressed }), None)
+            }
+        })
+    }
+}
+
+/// What is asked of a key of this policy, in JSON: `{"check":{…}}`, `{"settle":{…}}`,
+/// `{"renew":{…}}`, `{"release":{…}}` or `{"report":{…}}`, with the fields of the calls of that name,
+/// and for a check also `draw`. With it comes the name of the lease it is about.
+///
+/// # Errors
+/// The problem, as JSON.
+pub fn operation(
+    policy: &Policy,
+    key: &str,
+    json: &[u8],
+    chance: Chance<'_>,
+) -> Result<(Operation, Option<String>), String> {
+    let asked = parse::<OperationForm>(json).and_then(|form| form.read(policy, key, chance));
+    let (operation, lease) = asked.map_err(|response| response.body)?;
+    let (policy_index, now, draw) = (0, None, None);
+    let check = Check { policy: policy_index, key: key.into(), operation, lease, now, draw };
+    let check = validated(policy, check, &String::new).map_err(|response| response.body)?;
+    Ok((check.operation, check.lease))
+}
+
+fn needs_suppression(policy: &Policy, key: &str) -> Result<(), Response> {
+    let has = |each: &NamedLimit| matches!(each.limit, Limit::Suppression(_));
+    if policy.limits_for(key).iter().any(has) {
+        return Ok(());
+    }
+    let detail = alloc::format!("policy: {:?} has no limit `suppression`", policy.name());
+    Err(Problem::InvalidRequest.response(detail))
 }

@@ -28,6 +28,7 @@ use crate::limits::Limits;
 use crate::policy::{OnError, Policies, Policy};
 use crate::request::{Operation, Request};
 pub use access::Access;
+pub use call::operation;
 pub use forms::{DecisionForm, VerdictForm};
 use problem::{Problem, answer_json};
 
@@ -178,8 +179,12 @@ pub fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chanc
         ("/v1/leases", _) => return Step::ReadBody(Call::Acquire),
         ("/v1/settle", _) => return Step::ReadBody(Call::Settle),
         ("/v1/report", _) => return Step::ReadBody(Call::Report),
-        (_, Some(id)) if head.method == "PUT" => return Step::ReadBody(Call::Renew(id.into())),
-        (_, Some(id)) => query::release(policies, head, id),
+        (_, Some(id)) => match percent_encoding::percent_decode_str(id).decode_utf8() {
+            Ok(id) if head.method == "PUT" => return Step::ReadBody(Call::Renew(id.into())),
+            Ok(id) => query::release(policies, head, &id),
+            // different bytes would be decoded alike, and be one lease
+            Err(_) => Err(Problem::InvalidRequest.response("the lease is not UTF-8".to_string())),
+        },
         _ => query::gate(policies, head, chance),
     };
     planned.map_or_else(Step::Answer, Step::Decide)
@@ -287,6 +292,13 @@ impl Answer<'_> {
             Outcome::Unavailable(_) => self.policy.on_error() == OnError::Open,
         }
     }
+}
+
+/// A verdict on a key as `POST /v1/check` answers it, in JSON.
+#[must_use]
+pub fn answer(policy: &Policy, key: &str, lease: Option<&str>, verdict: &Verdict) -> String {
+    let outcome = &Outcome::Decided(verdict.clone());
+    forms::single(&Answer { policy, limits: policy.limits_for(key), lease, outcome })
 }
 
 fn gate(answer: &Answer<'_>) -> Response {

@@ -7,8 +7,7 @@ use tidegate_core::MAX_QUANTITY;
 use super::call::{self, Wanted};
 use super::problem::Problem;
 use super::{Chance, Check, Form, Head, Plan, Response, find, validated};
-use crate::key::lease_id;
-use crate::policy::{Cost, Policies};
+use crate::policy::{Cost, Policies, Whole};
 use crate::request::Operation;
 
 /// `GET /v1/gate`
@@ -49,17 +48,12 @@ pub(super) fn gate(
 
 /// `DELETE /v1/leases/{id}`
 pub(super) fn release(policies: &Policies, head: &Head<'_>, id: &str) -> Result<Plan, Response> {
-    let [name, key] = fields(head, ["policy", "key"])?;
+    let [name, key, now_us] = fields(head, ["policy", "key", "now_us"])?;
     let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
     let key = key.ok_or_else(|| missing("the query has no field `key`"))?;
-    let at = String::new;
-    let (index, policy) = find(policies, &name, &at)?;
-    let lease = call::lease_name(id, &at)?;
-    let operation = Operation::Release(lease_id(&lease));
-    let (lease, now, draw) = (Some(lease), None, None);
-    let check = Check { policy: index, key, operation, lease, now, draw };
-    let check = validated(policy, check, &at)?;
-    call::needs_leases(policy, &check.key, &at)?;
+    let now_us = now_us.map(|now_us| whole("the query field `now_us`", &now_us, 0)).transpose()?;
+    let asked = call::OperationForm::Release { lease: id.into() };
+    let check = asked.check(policies, &name, key, now_us.map(Whole))?;
     Ok(Plan { checks: [check].into(), form: Form::Single })
 }
 
