@@ -34,8 +34,9 @@ pub use key::{
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
-pub use request::{Offered, Operation, Request, Settlement};
+pub use request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 pub use table::{KeyHasher, Table, TableError};
+pub use tidegate_core::lease::budget::Allowance;
 pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;

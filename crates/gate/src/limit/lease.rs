@@ -1,6 +1,6 @@
 //! How the limiters that hold places answer. A request takes one place, whatever it costs.
 
-use tidegate_core::lease::{Held, concurrency, connections};
+use tidegate_core::lease::{Held, budget, concurrency, connections};
 use tidegate_core::shed::fleet;
 use tidegate_core::shed::fleet::Priority;
 use tidegate_core::shed::utilization::Class;
@@ -79,6 +79,37 @@ impl Limiter for connections::Config {
             }
             _ => None,
         }
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}
+
+/// It refuses nobody: units are taken out of the rates when they are granted.
+impl Limiter for budget::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        Limiter::peek(self, words, now, request)
+    }
+    fn peek(&self, words: &[u64], _: Timestamp, _: &Request) -> Option<Answer> {
+        let state = self.state(words).ok()?;
+        let (limit, remaining, reset_after) = (self.most(), self.most(), self.reset_after(&state));
+        Some(Ok(Decision::Allow { limit, remaining, reset_after }))
+    }
+    fn refused(&self, _: &mut [u64], _: Timestamp, _: &Request) -> Option<()> {
+        Some(())
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = self.state(words).ok()?;

@@ -8,14 +8,14 @@ mod shed;
 
 use limiter::Limiter;
 pub(crate) use parameters::{read, write};
-use tidegate_core::lease::budget::Refundable;
-use tidegate_core::lease::{Held, concurrency, connections};
+use tidegate_core::lease::budget::{Allowance, Refundable};
+use tidegate_core::lease::{Held, Id, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
 
-use crate::request::{Operation, Request};
+use crate::request::{Operation, Request, Unspent};
 
 /// A configured limiter.
 ///
@@ -36,6 +36,8 @@ pub enum Limit {
     Concurrency(concurrency::Config),
     /// [`tidegate_core::lease::connections`]
     Connections(connections::Config),
+    /// [`tidegate_core::lease::budget`], out of the rates of the same policy
+    Budget(budget::Config),
     /// [`tidegate_core::shed::fleet`]
     Fleet(fleet::Config),
     /// [`tidegate_core::shed::utilization`]
@@ -56,6 +58,8 @@ pub enum Kind {
     Lease,
     /// Whom to turn away.
     Shed,
+    /// Rates spent elsewhere.
+    Budget,
 }
 
 /// Asks whichever limiter it is.
@@ -68,6 +72,7 @@ macro_rules! ask {
             Limit::SlidingLog($limiter) => $question,
             Limit::Concurrency($limiter) => $question,
             Limit::Connections($limiter) => $question,
+            Limit::Budget($limiter) => $question,
             Limit::Fleet($limiter) => $question,
             Limit::Utilization($limiter) => $question,
             Limit::Suppression($limiter) => $question,
@@ -150,6 +155,7 @@ impl Limit {
             | Self::SlidingWindow(_)
             | Self::SlidingLog(_) => Kind::Rate,
             Self::Concurrency(_) | Self::Connections(_) | Self::Fleet(_) => Kind::Lease,
+            Self::Budget(_) => Kind::Budget,
             Self::Utilization(_) | Self::Suppression(_) | Self::Penalty(_) => Kind::Shed,
         }
     }
@@ -158,6 +164,33 @@ impl Limit {
     /// operation.
     pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         ask!(self, |limiter| Limiter::hold(limiter, words, now, operation))
+    }
+
+    /// Grants a holder units out of the `available` ones; `None` if it is no budget.
+    pub fn grant(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        (holder, wants): (Id, u64),
+        available: u64,
+    ) -> Option<Allowance> {
+        let Self::Budget(config) = self else { return None };
+        Some(config.grant(&mut config.state(words).ok()?, now, holder, wants, available))
+    }
+
+    /// What comes back of a holder's units; `None` if it is no budget, or if nothing does.
+    pub fn give_back(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        holder: Id,
+        unspent: Unspent,
+    ) -> Option<Refundable> {
+        let Self::Budget(config) = self else { return None };
+        let Unspent { granted_at, left } = unspent;
+        let expires_at = granted_at.saturating_add(config.period());
+        let allowance = Allowance { left, granted_at, expires_at };
+        config.give_back(&mut config.state(words).ok()?, now, holder, allowance)
     }
 
     /// The fraction of the load that reporters are to refuse; `None` if there are none.

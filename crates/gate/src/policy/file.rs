@@ -21,7 +21,7 @@ use super::limit::{LimitEntry, LimitForm};
 use super::units::Whole;
 use super::{Cost, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
-use crate::limit::{self, Limit};
+use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, NamedLimit, Part};
 
 /// More limits on one request than anyone has asked for; each decision costs time for each.
@@ -320,6 +320,14 @@ fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
         name_the_unnamed(&mut limits)?;
     }
     let limits = Limits::new(limits);
+    let budgets = limits.iter().filter(|limit| limit.limit.kind() == Kind::Budget).count();
+    let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate).count();
+    if budgets > 1 || (budgets == 1 && rates == 0) {
+        return Err(format!(
+            "`limits`: found {budgets} of `budget` beside {rates} of units over time, allowed is one \
+             beside at least one, out of which it is granted"
+        ));
+    }
     if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
         return Err("`limits`: found nothing but `penalty`, which needs another limit whose \
                     refusals it counts"
