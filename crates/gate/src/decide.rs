@@ -92,6 +92,10 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
+        if !matches!(operation, Operation::Decide(_)) {
+            // all limits keep one clock, also those that the operation has nothing to do with
+            split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
+        }
         match operation {
             Operation::Decide(request) => self.decide_and_explain(words, now, request),
             Operation::Settle(settlement) => {

@@ -182,7 +182,13 @@ impl Part {
         if words.len() != self.words {
             return Err(InvalidState);
         }
-        self.split(words).try_for_each(|(limit, words)| limit.accepts(words))
+        self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
+        // all that is stored together was written at one time
+        let mut newest = self.split(words).map(|(limit, words)| limit.newest_and_reset(words).0);
+        match newest.next().is_none_or(|first| newest.all(|next| next == first)) {
+            true => Ok(()),
+            false => Err(InvalidState),
+        }
     }
 
     /// Each limit with its own words. Too short a state leaves the last ones with too little, which

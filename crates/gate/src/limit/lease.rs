@@ -29,7 +29,7 @@ impl Limiter for concurrency::Config {
         }
         Some(self.peek(&state, now, request.places()))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         Some(self.advance(&mut self.state(words).ok()?, now))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
@@ -65,7 +65,7 @@ impl Limiter for connections::Config {
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.peek(&self.state(words).ok()?, now, request.id, request.places()))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         Some(self.advance(&mut self.state(words).ok()?, now))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
@@ -101,6 +101,9 @@ impl Limiter for budget::Config {
         self.period()
     }
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        if request.cost > 0 {
+            self.advance(&mut self.state(&mut *words).ok()?, now);
+        }
         Limiter::peek(self, words, now, request)
     }
     fn peek(&self, words: &[u64], _: Timestamp, _: &Request) -> Option<Answer> {
@@ -108,8 +111,8 @@ impl Limiter for budget::Config {
         let (limit, remaining, reset_after) = (self.most(), self.most(), self.reset_after(&state));
         Some(Ok(Decision::Allow { limit, remaining, reset_after }))
     }
-    fn refused(&self, _: &mut [u64], _: Timestamp, _: &Request) -> Option<()> {
-        Some(())
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        Some(self.advance(&mut self.state(words).ok()?, now))
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = self.state(words).ok()?;
@@ -142,7 +145,7 @@ impl Limiter for fleet::Config {
         }
         Some(self.peek(&state, now, priority, request.places()))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         Some(self.advance(&mut self.state(words).ok()?, now))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {

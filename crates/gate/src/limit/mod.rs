@@ -130,6 +130,11 @@ impl Limit {
             .unwrap_or(Err(CostExceedsCapacity { cost: request.cost, capacity: 0 }))
     }
 
+    /// Moves the state to `now`, as any decision does first; consumes nothing.
+    pub fn advance(&self, words: &mut [u64], now: Timestamp) {
+        let _ = ask!(self, |limiter| Limiter::advance(limiter, words, now));
+    }
+
     /// Takes notice of a request that was refused, by this limiter or another of the same policy.
     /// Consumes nothing.
     pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) {
