@@ -17,6 +17,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod blob;
+mod carry;
 mod decide;
 mod fnv;
 pub mod http;
@@ -33,7 +34,7 @@ pub use key::{
 };
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
-pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
+pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule};
 pub use request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 pub use table::{KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::Allowance;

@@ -44,7 +44,7 @@ mod tests;
 use super::table::{Layout, Live, Table};
 use super::{Held, Id, State};
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
-use crate::quantity::{ConfigError, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// A validated limit on concurrency.
@@ -199,6 +199,19 @@ impl Config {
         Held::Live { cost }
     }
 
+    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
+    /// newest time: who holds something still holds it, also where that is more than this
+    /// configuration would have granted. What finds no room in the table is lost.
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        from: &Self,
+        held: &State<V>,
+    ) {
+        let held = Table::new(from.layout, held.0.as_ref());
+        Table::new(self.layout, state.0.as_mut()).adopt(&held);
+    }
+
     /// Moves the state to `now`, as any operation does first: expired leases leave.
     pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
         Table::new(self.layout, state.0.as_mut()).advance(now);
@@ -223,7 +236,7 @@ impl Config {
         let table = Table::new(self.layout, state.0.as_ref());
         table.check()?;
         let costs_nothing = (1..=table.count()).any(|place| table.value(place) == 0);
-        if costs_nothing || table.sum() > self.capacity { Err(InvalidState) } else { Ok(()) }
+        if costs_nothing || table.sum() > MAX_QUANTITY { Err(InvalidState) } else { Ok(()) }
     }
 
     /// The units live at the time at which a decision at `now` is taken.

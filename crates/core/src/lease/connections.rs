@@ -266,6 +266,19 @@ impl Config {
         Held::Live { cost: table.value(place) }
     }
 
+    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
+    /// newest time: who holds something still holds it, also where that is more than this
+    /// configuration would have granted. What finds no room in the table is lost.
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        from: &Self,
+        held: &State<V>,
+    ) {
+        let held = Table::new(from.layout, held.0.as_ref());
+        Table::new(self.layout, state.0.as_mut()).adopt(&held);
+    }
+
     /// Moves the state to `now`, as any operation does first: expired owners leave.
     pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
         Table::new(self.layout, state.0.as_mut()).advance(now);

@@ -198,6 +198,17 @@ impl Config {
         self.low.release(state, now, id)
     }
 
+    /// Takes over the leases of low priority of another configuration: see
+    /// [`concurrency::Config::adopt`].
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        from: &Self,
+        held: &State<V>,
+    ) {
+        self.low.adopt(state, &from.low, held);
+    }
+
     /// Moves the state to `now`, as any operation does first: expired leases leave.
     pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
         self.low.advance(state, now);

@@ -48,6 +48,21 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
         Some(place)
     }
 
+    /// Takes over what is live in another table, the oldest first, as if touched at its newest time.
+    pub(in crate::lease) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V>) {
+        self.advance(other.newest());
+        let live = other.live(other.newest());
+        let mut place = live.oldest;
+        for _ in 0..live.count {
+            if self.find(other.id(place)).is_none()
+                && self.insert(other.id(place), other.value(place)).is_none()
+            {
+                return;
+            }
+            place = other.links(place).later;
+        }
+    }
+
     /// Makes the entry the latest.
     #[inline]
     pub(in crate::lease) fn touch(&mut self, place: usize) {
