@@ -42,7 +42,7 @@ pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;
 pub use tidegate_core::shed::{Draw, Probability, Share};
-pub use tidegate_core::window::log::Denied;
+pub use tidegate_core::window::log::{Denied, Window};
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
 };

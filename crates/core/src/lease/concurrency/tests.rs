@@ -145,7 +145,7 @@ fn bounds_are_checked() {
     assert_eq!(largest.words(), 22_531);
     let error = Config::new(1, Micros(1), 0).unwrap_err();
     let expected =
-        ConfigError::OutOfBounds { field: "max_leases", found: 0, least: 1, most: MAX_ENTRIES };
+        ConfigError::OutOfRange { field: "max_leases", found: 0, least: 1, most: MAX_ENTRIES };
     assert_eq!(error, expected);
     assert!(largest.state([0; 9]).is_err(), "a state of another length");
 }

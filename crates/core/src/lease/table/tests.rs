@@ -45,7 +45,7 @@ fn entries(table: &Table<&mut [u64]>) -> Vec<(Id, u64, u64, u64)> {
 #[test]
 fn has_room_for_1_to_4096() {
     for entries in [0, MAX_ENTRIES + 1, u64::MAX] {
-        let expected = ConfigError::OutOfBounds {
+        let expected = ConfigError::OutOfRange {
             field: "leases",
             found: entries,
             least: 1,

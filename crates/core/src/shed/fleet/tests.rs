@@ -69,7 +69,7 @@ fn the_share_left_to_low_priority_is_rounded_down() {
 
 #[test]
 fn a_reserve_of_nothing_or_everything_is_refused() {
-    let bounds = |field, found, least, most| ConfigError::OutOfBounds { field, found, least, most };
+    let bounds = |field, found, least, most| ConfigError::OutOfRange { field, found, least, most };
     let new = |capacity, reserve| Config::new(capacity, reserve, Micros(1), 1).map(|_| ());
     let share = |capacity, ppm| Config::with_share(capacity, ppm, Micros(1), 1).map(|_| ());
     assert_eq!(new(10, 0), Err(bounds("reserve", 0, 1, 9)));
