@@ -18,7 +18,7 @@
 //! another, so one that took everything while it was alone is back at its share T later at most,
 //! however often it asks. A holder that was not granted anything for T is forgotten.
 //!
-//! The parent, a [`bucket`](crate::bucket) or a [`window`](crate::window), is the caller's: it
+//! The parent, a [`bucket`] or a [`window`](crate::window), is the caller's: it
 //! peeks what remains, asks for a [grant](Config::grant), takes so many units from the parent at
 //! the same `now`, and puts back what comes of [`give_back`](Config::give_back), by the rule of
 //! the parent ([`Refundable`]). One lease is one grant: a renewal first gives back, and then

@@ -249,7 +249,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         }
         // that each points back at the one it was reached from makes them all different
         let (mut place, mut older) = (ends.oldest, 0);
-        let (mut sum, mut age) = (0_u64, self.layout.period.0);
+        let (mut sum, mut age) = (0_u64, self.layout.period.0.saturating_sub(1));
         for _ in 0..ends.count {
             let links = self.links(place);
             let aged = self.age(place).0;
@@ -257,7 +257,6 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
                 || links.older != older
                 || self.field(place, LINKS) != pack([links.older, links.later, 0])
                 || aged > age
-                || aged >= self.layout.period.0
                 || self.find(self.id(place)) != Some(place)
             {
                 return Err(InvalidState);

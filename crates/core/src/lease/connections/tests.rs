@@ -169,6 +169,19 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_expiry() {
     }
 }
 
+#[test]
+fn an_owner_of_no_connections_or_too_many_is_foreign() {
+    let config = config(5, 100, 2);
+    let mut state = fresh(config);
+    assert!(config.open(&mut state, Timestamp(7), A, 3).unwrap().is_allowed());
+    for (count, accepted) in [(3, true), (MAX_QUANTITY, true), (0, false), (1 << 53, false)] {
+        let mut words = state.words().to_vec();
+        assert_eq!((words[1], words[7]), (3, 3), "the sum, and the value of the first entry");
+        (words[1], words[7]) = (count, count);
+        assert_eq!(config.accepts(&config.state(words).unwrap()).is_ok(), accepted, "{count}");
+    }
+}
+
 /// Every sequence of 4 of 21 operations and times, for each of four small limits.
 #[test]
 fn equals_the_oracle_on_every_short_history() {

@@ -190,12 +190,12 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     }
 
     #[inline]
-    fn set_ends(&mut self, Ends { count, oldest, latest }: Ends) {
+    pub(super) fn set_ends(&mut self, Ends { count, oldest, latest }: Ends) {
         self.set_word(ENDS, pack([count, oldest, latest]));
     }
 
     #[inline]
-    fn set_slot(&mut self, slot: usize, place: usize) {
+    pub(super) fn set_slot(&mut self, slot: usize, place: usize) {
         let at = HEAD.saturating_add(slot >> LOG2_SLOTS_PER_WORD);
         let lane = slot & (SLOTS_PER_WORD - 1);
         let shift = u32::try_from(lane << 4).unwrap_or(0);

@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{FIELDS, Found, Layout, MAX_ENTRIES, TOUCHED, Table};
+use super::{Ends, FIELDS, Found, LINKS, Layout, MAX_ENTRIES, NEWEST, TOUCHED, Table, VALUE};
 use crate::lease::Id;
 use crate::lease::properties::{Move, ids, moves};
 use crate::{ConfigError, Micros, Timestamp};
@@ -116,7 +116,20 @@ fn a_search_among_consecutive_ids_looks_at_few_slots() {
 }
 
 #[test]
-fn a_list_out_of_order_is_noticed() {
+fn an_entry_behind_the_last_is_noticed() {
+    let layout = layout(2, 100);
+    let mut words = vec![0; layout.words()];
+    let mut table = Table::new(layout, &mut words[..]);
+    // place 2 has the all zero id and nothing else, place 1 belongs to nobody
+    for (place, accepted) in [(1, true), (2, false)] {
+        table.set_ends(Ends { count: 1, oldest: place, latest: place });
+        table.set_slot(table.home(Id([0, 0])), place);
+        assert_eq!(table.check().is_ok(), accepted);
+    }
+}
+
+#[test]
+fn an_entry_out_of_order_or_of_time_or_of_its_slot_is_noticed() {
     let layout = layout(4, 100);
     let mut words = vec![0; layout.words()];
     let mut table = Table::new(layout, &mut words[..]);
@@ -128,6 +141,18 @@ fn a_list_out_of_order_is_noticed() {
     for (touched, accepted) in [(20, true), (10, true), (30, true), (9, false), (31, false)] {
         table.set_field(2, TOUCHED, touched);
         assert_eq!(table.check().is_ok(), accepted, "{touched}");
+    }
+    table.set_field(2, TOUCHED, 20);
+    for (touched, accepted) in [(0_u64.wrapping_sub(69), true), (0_u64.wrapping_sub(70), false)] {
+        table.set_field(1, TOUCHED, touched);
+        assert_eq!(table.check().is_ok(), accepted, "99 or 100 before the newest time");
+    }
+    table.set_field(1, TOUCHED, 10);
+    for id in 0..1_000 {
+        table.set_field(1, 0, id);
+        let found = table.find(Id([id, 0])) == Some(1);
+        assert_eq!(table.check().is_ok(), found, "{id}");
+        assert!(!found || ![2, 3].contains(&id), "another entry has it");
     }
 }
 
@@ -196,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_in_what_orders_it_is_noticed(
+    fn a_flipped_bit_in_what_holds_it_together_is_noticed(
         most in 1..12_u64,
         steps in proptest::collection::vec((moves(100), ids(15), operation()), 1..60),
         (at, bit) in (any::<proptest::sample::Index>(), 0..64_u32),
@@ -219,7 +244,12 @@ proptest! {
         let at = at.index(words.len());
         words[at] ^= 1 << bit;
         let mut table = Table::new(layout, &mut words[..]);
-        // another newest time, age, id or extra word may be a table's too; then it works as one
+        let orders = match at.checked_sub(layout.base(1)) {
+            Some(at) => [VALUE, LINKS].contains(&(at % WIDTH)) || at / WIDTH >= table.count(),
+            None => at != NEWEST,
+        };
+        prop_assert!(!orders || table.check().is_err(), "word {}, bit {}", at, bit);
+        // another time, id or extra word may be a table's too; then it works as one
         if table.check().is_ok() {
             let count = table.count();
             prop_assert_eq!(entries(&table).len(), count);
