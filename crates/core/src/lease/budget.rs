@@ -248,8 +248,8 @@ impl Config {
     }
 
     /// Ends the lease that `allowance` is left of, and says what may return to the parent: at most
-    /// what was granted. `None` if the lease is unknown: it has expired, was replaced, or was
-    /// given back before; nothing returns then.
+    /// what was granted. `None` if the lease is unknown: it has expired, was replaced, was given back
+    /// before, or was granted by a clock that has come back since; nothing returns then.
     pub fn give_back<W: AsRef<[u64]> + AsMut<[u64]>>(
         &self,
         state: &mut State<W>,

@@ -322,7 +322,7 @@ fn equals_the_oracle_on_every_short_history() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle(
@@ -340,7 +340,7 @@ proptest! {
                         .prop_map(|(left, k)| Operation::GiveBack(left, k)),
                 ],
             ),
-            1..140,
+            1..70,
         ),
     ) {
         let config = config(most, time, holders);

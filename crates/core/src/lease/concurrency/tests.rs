@@ -234,14 +234,14 @@ fn operations(most: u64) -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle(
         (capacity, ttl, most, steps) in (1..12_u64, 1..500_u64, 1..10_u64).prop_flat_map(
             |(capacity, ttl, most)| {
                 let step = (moves(ttl), ids(12), operations(capacity / 2));
-                let steps = proptest::collection::vec(step, 1..140);
+                let steps = proptest::collection::vec(step, 1..70);
                 (Just(capacity), Just(ttl), Just(most), steps)
             },
         ),

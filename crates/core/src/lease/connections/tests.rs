@@ -224,14 +224,14 @@ fn operations(most: u64) -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle(
         (limit, expiry, most, steps) in (1..20_u64, 1..500_u64, 1..8_u64).prop_flat_map(
             |(limit, expiry, most)| {
                 let step = (moves(expiry), ids(9), operations(limit));
-                let steps = proptest::collection::vec(step, 1..140);
+                let steps = proptest::collection::vec(step, 1..70);
                 (Just(limit), Just(expiry), Just(most), steps)
             },
         ),
