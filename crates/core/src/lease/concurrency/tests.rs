@@ -182,6 +182,19 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_time_to_live() {
     }
 }
 
+#[test]
+fn a_lease_of_no_cost_or_of_too_much_is_foreign() {
+    let config = config(5, 100, 2);
+    let mut state = fresh(config);
+    assert!(config.acquire(&mut state, Timestamp(7), A, 3).unwrap().is_allowed());
+    for (cost, accepted) in [(3, true), (5, true), (0, false), (6, false), (u64::MAX, false)] {
+        let mut words = state.words().to_vec();
+        assert_eq!((words[1], words[7]), (3, 3), "the sum, and the value of the first entry");
+        (words[1], words[7]) = (cost, cost);
+        assert_eq!(config.accepts(&config.state(words).unwrap()).is_ok(), accepted, "{cost}");
+    }
+}
+
 /// Every sequence of 4 of 20 operations and times, for each of five small limits.
 #[test]
 fn equals_the_oracle_on_every_short_history() {
@@ -221,14 +234,14 @@ fn operations(most: u64) -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle(
         (capacity, ttl, most, steps) in (1..12_u64, 1..500_u64, 1..10_u64).prop_flat_map(
             |(capacity, ttl, most)| {
                 let step = (moves(ttl), ids(12), operations(capacity / 2));
-                let steps = proptest::collection::vec(step, 1..140);
+                let steps = proptest::collection::vec(step, 1..70);
                 (Just(capacity), Just(ttl), Just(most), steps)
             },
         ),

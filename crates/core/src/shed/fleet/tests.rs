@@ -161,7 +161,7 @@ fn equals_the_oracle_on_every_short_history() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle_and_low_never_holds_more_than_is_not_reserved(
@@ -174,7 +174,7 @@ proptest! {
                 ];
                 let id = (0..12_u64).prop_map(|k| Id([0, k]));
                 let step = (gap, id, operation(low));
-                let steps = proptest::collection::vec(step, 1..140);
+                let steps = proptest::collection::vec(step, 1..70);
                 (Just(low + reserve), Just(reserve), Just(ttl), Just(most), steps)
             }),
     ) {
