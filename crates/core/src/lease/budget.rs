@@ -156,7 +156,7 @@ impl Config {
     /// Leases of at most `most` units, which last `time`, for at most `max_holders` holders.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`]; [`ConfigError::OutOfBounds`] if `max_holders` is 0 or above
+    /// [`ConfigError::OutOfRange`]; [`ConfigError::OutOfRange`] if `max_holders` is 0 or above
     /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
     pub fn new(most: u64, time: Micros, max_holders: u64) -> Result<Self, ConfigError> {
         in_range("most", most)?;

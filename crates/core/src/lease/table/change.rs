@@ -44,14 +44,14 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     }
 
     /// Takes over what is live in another table, the oldest first, as if touched at its newest time.
-    pub(in crate::lease) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V>) {
+    pub(in crate::lease) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V, WIDTH>) {
         self.advance(other.newest());
         let live = other.live(other.newest());
         let mut place = live.oldest;
         for _ in 0..live.count {
-            if self.find(other.id(place)).is_none()
-                && self.insert(other.id(place), other.value(place)).is_none()
-            {
+            let (id, value) = (other.id(place), other.value(place));
+            let found = self.search(id);
+            if found.place == 0 && self.insert(found, id, value).is_none() {
                 return;
             }
             place = other.links(place).later;
