@@ -48,7 +48,8 @@ pub(super) fn describe(policy: &Policy) -> String {
 }
 
 fn stored(part: &tidegate::gate::Part) -> String {
-    format!("{} bytes under {:016x}", part.words() * 8 + 9, part.fingerprint())
+    let most = if part.words() > 16 { "at most " } else { "" }; // zeros are not stored
+    format!("{most}{} bytes under {:016x}", part.words() * 8 + 9, part.fingerprint())
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {
