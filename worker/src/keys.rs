@@ -61,7 +61,7 @@ impl DurableObject for Keys {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let ask: Ask = request.json().await?;
+        let ask: Ask = serde_json::from_str(&request.text().await?)?; // JavaScript would round its numbers
         let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one for the event
         let policy = policies().and_then(|policies| {
             policies.get(&ask.policy).ok_or_else(|| format!("no policy {:?}", ask.policy))
