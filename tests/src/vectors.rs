@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidegate_gate::{
-    KeyHasher, Limit, Operation, Part, Policies, Policy, Request, Rule, Table, Timestamp, Verdict,
-    blob, http,
+    KeyHasher, Limit, MAX_QUANTITY, Operation, Part, Policies, Policy, Request, Rule, Table,
+    Timestamp, Verdict, blob, http,
 };
 
 /// Where vectors are replayed.
@@ -45,7 +45,7 @@ impl Backend for Native {
         let words = table.words(limits, &key).unwrap_or_default().to_vec();
         let words = if words.is_empty() { vec![0; limits.words()] } else { words };
         let parts = limits.split(&words);
-        Some(parts.map(|(part, words)| hex(&blob::encode(part, words))).collect())
+        Some(parts.map(|(part, words)| hex(&blob::encode(&vectors.policy, part, words))).collect())
     }
 }
 
@@ -102,6 +102,8 @@ impl Vectors {
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let policy = Policy::parse(&name, form.policy.get());
         let policy = policy.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let late = form.steps.iter().find(|step| step.at_us > MAX_QUANTITY);
+        assert!(late.is_none(), "{name}: a time is later than 2^53 - 1");
         let FileForm { about, policy: policy_text, steps, states } = form;
         Self { path, name, policy, steps, states, about, policy_text }
     }
@@ -222,8 +224,8 @@ pub fn without_policy(policy: &Policy, answer: &str) -> String {
 }
 
 /// The bytes of a key never seen.
-pub fn fresh(part: &Part) -> Vec<u8> {
-    blob::encode(part, &vec![0; part.words()])
+pub fn fresh(policy: &Policy, part: &Part) -> Vec<u8> {
+    blob::encode(policy, part, &vec![0; part.words()])
 }
 
 pub fn hex(bytes: &[u8]) -> String {

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use tidegate::gate::{
-    Decision, Limits, Micros, Operation, Part, Policy, Probability, Rule, Timestamp, Verdict, blob,
+    Allowance, Decision, Limits, Micros, Operation, Part, Policy, Probability, Rule, Timestamp,
+    Verdict, blob,
 };
 use tidegate::local::guest_module;
 use tidegate_tests::vectors::{Backend, Step, Vectors, hex};
@@ -59,10 +60,21 @@ impl Guest {
         self.write(&[&state[..], &asked].concat());
         let length = u32::try_from(asked.len()).unwrap();
         let told = self.operate.call(&mut self.store, (handle, now.0, length)).unwrap();
-        let words = self.read(limits.words() + 6);
+        let words = self.read(limits.words() + 9);
         let (state, answer) = words.split_at(limits.words());
-        let [limit, remaining, retry_after, reset_after, live, factor] = *answer else {
-            panic!("six numbers");
+        let [
+            limit,
+            remaining,
+            retry_after,
+            reset_after,
+            live,
+            factor,
+            left,
+            granted_at,
+            expires_at,
+        ] = *answer
+        else {
+            panic!("nine numbers");
         };
         let reset_after = Micros(reset_after);
         let decision = match told {
@@ -76,7 +88,13 @@ impl Guest {
         }
         let live = [Some(false), Some(true), None][usize::try_from(live).unwrap()];
         let factor = Probability::from_units(factor);
-        Some(Verdict { at: now, decision, limits: Vec::new(), live, factor })
+        let granted = Allowance {
+            left,
+            granted_at: Timestamp(granted_at),
+            expires_at: Timestamp(expires_at),
+        };
+        let allowance = matches!(operation, Operation::Budget(_)).then_some(granted);
+        Some(Verdict { at: now, decision, limits: Vec::new(), live, factor, allowance })
     }
 
     /// The words of all parts.
@@ -117,6 +135,6 @@ impl Backend for Guest {
         let Rule::Limited(limits, key) = policy.rule(key) else { return Some(Vec::new()) };
         let words = self.state(policy, limits, &key);
         let parts = limits.split(&words);
-        Some(parts.map(|(part, words)| hex(&blob::encode(part, words))).collect())
+        Some(parts.map(|(part, words)| hex(&blob::encode(policy, part, words))).collect())
     }
 }

@@ -51,6 +51,10 @@ impl Backend for Redis {
         };
         let parts = limits.into_iter().flat_map(Limits::parts);
         let states = parts.zip(stored);
-        Some(states.map(|(part, bytes)| hex(&bytes.unwrap_or_else(|| fresh(part)))).collect())
+        Some(
+            states
+                .map(|(part, bytes)| hex(&bytes.unwrap_or_else(|| fresh(&vectors.policy, part))))
+                .collect(),
+        )
     }
 }
