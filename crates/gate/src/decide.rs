@@ -66,18 +66,27 @@ impl Limits {
         if request.cost == 0 {
             return self.combined(words, now, request);
         }
-        let mut decision = self.combined(words, now, request)?;
-        for (limit, words) in split_mut(self, words) {
-            if decision.is_allowed() {
+        let decision = self.combined(words, now, request)?;
+        if decision.is_allowed() {
+            for (limit, words) in split_mut(self, words) {
                 let _ = limit.decide(words, now, request)?; // as just combined
-            } else {
-                limit.refused(words, now, request);
-                if let Limit::Penalty(_) = limit {
-                    decision = decision.at_least(limit.peek(words, now, request)?);
-                }
+            }
+            return Ok(decision);
+        }
+        let mut retry_after = decision.retry_after();
+        for (limit, words) in split_mut(self, words) {
+            limit.refused(words, now, request);
+            if let Limit::Penalty(_) = limit {
+                retry_after = retry_after.max(limit.peek(words, now, request)?.retry_after());
             }
         }
-        Ok(decision)
+        if !self.iter().any(|each| each.limit.remembers_refusals()) {
+            return Ok(decision);
+        }
+        // with this one remembered less may remain, and for longer
+        let after = self.combined(words, now, &request.peek())?;
+        let (limit, remaining) = (after.limit(), after.remaining());
+        Ok(Decision::Deny { limit, remaining, retry_after, reset_after: after.reset_after() })
     }
 
     /// Does what is asked, and says what each limit then says. What is no request for a decision
