@@ -199,10 +199,19 @@ impl Limits {
         }
     }
 
-    /// One clock for the key: the time at which all its limits decide.
+    /// One clock for the key: the time at which all its limits decide. What they share with other
+    /// keys may have seen later times: of those the latest that is believed.
     fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
-        let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
-        now.taken_after(newest.unwrap_or_default(), self.period())
+        let period = self.period();
+        let mut taken = now;
+        loop {
+            let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0);
+            let later = newest.map(|newest| taken.taken_after(newest, period)).max();
+            match later.filter(|later| *later > taken) {
+                Some(later) => taken = later, // and so what is within a period of that
+                None => return taken,
+            }
+        }
     }
 
     /// What all limits together would answer; changes nothing.
