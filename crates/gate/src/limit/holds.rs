@@ -108,9 +108,11 @@ impl Limiter for budget::Config {
         }
         Limiter::peek(self, words, now, request)
     }
-    fn peek(&self, words: &[u64], _: Timestamp, _: &Request) -> Option<Answer> {
+    fn peek(&self, words: &[u64], now: Timestamp, _: &Request) -> Option<Answer> {
         let state = self.state(words).ok()?;
-        let (limit, remaining, reset_after) = (self.most(), self.most(), self.reset_after(&state));
+        let (limit, remaining) = (self.most(), self.most());
+        let passed = now.saturating_since(state.newest()).0;
+        let reset_after = Micros(self.reset_after(&state).0.saturating_sub(passed));
         Some(Ok(Decision::Allow { limit, remaining, reset_after }))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
