@@ -3,6 +3,7 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use tidegate_core::lease::Id;
+use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::limits::Limits;
@@ -250,4 +251,19 @@ fn a_budget_counts_its_reset_from_the_time_that_is_asked_at() {
         let decided = limits.operate(&mut words.clone(), now, &1_u64.into()).unwrap();
         assert_eq!(decided.decision.reset_after().0, reset_after.max(100_000), "of the bucket");
     }
+}
+
+#[test]
+fn who_is_never_refused_moves_the_clock_of_a_fleet_too() {
+    let policy = "limits = [
+        { algorithm = 'fleet_usage', capacity = 10, reserve = '20%', time_to_live = '1s' },
+        { algorithm = 'fixed_window', limit = 5, period = '1h' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let low = Request { id: Id([1, 0]), ..Request::of(1) };
+    assert!(limits.decide(&mut words, Timestamp(7), &low).unwrap().is_allowed());
+    let high = Request { class: Class::CRITICAL, ..Request::of(1) };
+    assert!(limits.decide(&mut words, Timestamp(2_000_000), &high).unwrap().is_allowed());
+    assert!(accepts(&limits, &words), "{words:?}");
 }

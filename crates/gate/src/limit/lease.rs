@@ -138,6 +138,9 @@ impl Limiter for fleet::Config {
     }
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (mut state, priority) = (self.state(words).ok()?, priority(request.class));
+        if request.cost > 0 {
+            self.advance(&mut state, now); // which high priority by itself does not
+        }
         Some(self.acquire(&mut state, now, priority, request.id, request.places()))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
