@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
-use tidegate_core::shed::suppression::Report;
+use tidegate_core::shed::suppression::{PART, Report};
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::{Kind, Limit};
@@ -100,7 +100,12 @@ impl Limits {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
-        let now = self.taken_at(words, now);
+        let ahead = now.saturating_add(PART); // so far a reporter's clock may be
+        let told = match operation {
+            Operation::Report(Offered { at: Some(at), .. }) => now.max(ahead.min(*at)),
+            _ => now,
+        };
+        let now = self.taken_at(words, told);
         if !matches!(operation, Operation::Decide(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
@@ -114,7 +119,8 @@ impl Limits {
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
                 let (admitted, suppressed) = (*admitted, *suppressed);
-                let report = Report { offered_at: at.unwrap_or(now), admitted, suppressed };
+                let offered_at = at.map_or(now, |at| ahead.min(at));
+                let report = Report { offered_at, admitted, suppressed };
                 for (limit, words) in split_mut(self, words) {
                     limit.report(words, now, report);
                 }
