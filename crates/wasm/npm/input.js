@@ -34,47 +34,48 @@ export function reporterOptions(options) {
 }
 
 /**
- * What is asked of a key, as the gate reads it: the fields of one of the tables below, and those
+ * What is asked of a key, as the gate reads it: the fields of one of the lists below, and those
  * that have been `asked` already.
  */
 export function operationText(operation, argument, given, fields, asked = {}) {
-  const read = known(argument, "INVALID_REQUEST", given, Object.keys(fields));
-  for (const [field, { type, required, most, code = "INVALID_REQUEST" }] of Object.entries(fields)) {
-    const value = read[field];
-    requireType(field, code, value, type, !required);
+  const read = known(argument, "INVALID_REQUEST", given, fields.names);
+  for (const { name, wire, type, required, most, code = "INVALID_REQUEST" } of fields) {
+    const value = read[name];
+    requireType(name, code, value, type, !required);
     // checked here, for JSON has no way to write NaN
-    if (typeof value === "number") requireWhole(field, code, value, most);
-    if (typeof value === "string") requireWellFormed(field, code, value);
-    asked[field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)] = value;
+    if (typeof value === "number") requireWhole(name, code, value, most);
+    if (typeof value === "string") requireWellFormed(name, code, value);
+    asked[wire] = value;
   }
   return JSON.stringify({ [operation]: asked });
 }
 
 const TEXT = { type: "string" };
 const QUANTITY = { type: "number", most: Number.MAX_SAFE_INTEGER };
+const NEEDED = { ...QUANTITY, required: true };
 
 /** The fields of `check`. */
-export const REQUEST = {
+export const REQUEST = fieldList({
   cost: { ...QUANTITY, code: "INVALID_COST" },
   class: TEXT,
   lease: TEXT,
   signalPpm: { type: "number", most: 1_000_000 },
   draw: { type: "number", most: 0xffff_ffff },
-};
+});
 /** The fields of `settle`. */
-export const SETTLEMENT = {
-  grantedAtUs: { ...QUANTITY, required: true },
-  reserved: { ...QUANTITY, required: true },
-  actual: { ...QUANTITY, required: true },
-};
+export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
 /** The fields of `renew` beside the lease. */
-export const RENEWAL = { count: QUANTITY };
+export const RENEWAL = fieldList({ count: QUANTITY });
+/** Those of `release`: none. */
+export const RELEASE = fieldList({});
 /** The fields of `report`. */
-export const REPORT = {
-  admitted: { ...QUANTITY, required: true },
-  suppressed: { ...QUANTITY, required: true },
-  offeredAtUs: QUANTITY,
-};
+export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredAtUs: QUANTITY });
+
+function fieldList(rules) {
+  const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const fields = Object.entries(rules).map(([name, rule]) => ({ name, wire: snake(name), ...rule }));
+  return Object.assign(fields, { names: Object.keys(rules) });
+}
 
 /** The field that names a lease. */
 export function held(lease) {

@@ -1,7 +1,7 @@
 // What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
 import { Limiter as Native, moduleMemory } from "./dist/tidegate.js";
 import {
-  RENEWAL, REPORT, REQUEST, SETTLEMENT,
+  RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
   clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
   requireWellFormed, wrongType,
 } from "./input.js";
@@ -47,7 +47,7 @@ export class Limiter {
   }
 
   release(key, lease, now = clock()) {
-    return this.#operate(key, operationText("release", "options", {}, {}, held(lease)), now);
+    return this.#operate(key, operationText("release", "options", {}, RELEASE, held(lease)), now);
   }
 
   settle(key, settlement, now = clock()) {

@@ -9,7 +9,7 @@ use tidegate_gate::{
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::chance;
+use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 use crate::policy;
@@ -22,6 +22,7 @@ pub struct Limiter {
     /// Whether a cost is all that any of its limits needs to know of a request.
     cost_is_all: bool,
     table: Table,
+    chance: Chance,
     /// Boxed, as is `decision`: JavaScript keeps their addresses.
     key: Box<[u8; MAX_KEY_BYTES]>,
     /// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`.
@@ -56,6 +57,7 @@ impl Limiter {
             policy,
             cost_is_all,
             table: Table::new(max_keys, KeyHasher::new(seed)),
+            chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
             decision: Box::new([0.0; 4]),
             failure: None,
@@ -176,7 +178,7 @@ impl Limiter {
                 return Err(Failure::NeedsLease);
             }
             if has(&self.policy, key, Kind::Shed) {
-                request.draw = chance::draw();
+                request.draw = self.chance.draw();
             }
         }
         self.table.decide(&self.policy, key, now, request).map_err(Failure::Table)
@@ -197,7 +199,7 @@ impl Limiter {
             return Err(Failure::Request(message));
         }
         let (operation, lease) =
-            http::operation(&self.policy, key, json.as_bytes(), &mut chance::number)
+            http::operation(&self.policy, key, json.as_bytes(), &mut || self.chance.number())
                 .map_err(|problem| Failure::of_problem(&problem))?;
         let verdict = self.table.operate(&self.policy, key, now, operation);
         let verdict = verdict.map_err(Failure::Table)?;

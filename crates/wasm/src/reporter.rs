@@ -6,7 +6,7 @@ use tidegate_gate::{Limit, MAX_QUANTITY, Policy, Rate};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::chance;
+use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::limiter::timestamp;
 use crate::number::{from_quantity, to_quantity};
@@ -17,6 +17,7 @@ use crate::number::{from_quantity, to_quantity};
 pub struct Reporter {
     config: Config,
     state: State,
+    chance: Chance,
     retry_after: Option<f64>,
 }
 
@@ -31,7 +32,7 @@ impl Reporter {
     pub fn new(policy: &str, local_cap: bool) -> Result<Self, JsValue> {
         let cap = if local_cap { LocalCap::On } else { LocalCap::Off };
         let config = Config::new(limit(policy)?, cap);
-        Ok(Self { config, state: State::default(), retry_after: None })
+        Ok(Self { config, state: State::default(), chance: Chance::default(), retry_after: None })
     }
 
     /// Whether a request of so many units may pass.
@@ -49,7 +50,7 @@ impl Reporter {
         let now = timestamp(now)?;
         let verdict = self
             .config
-            .decide(&mut self.state, now, units, chance::draw())
+            .decide(&mut self.state, now, units, self.chance.draw())
             .map_err(Failure::Units)?;
         self.retry_after = match verdict {
             Verdict::Capped { retry_after } => Some(from_quantity(retry_after.0)),
