@@ -6,14 +6,14 @@ mod tests;
 use alloc::vec::Vec;
 
 use tidegate_core::lease::Held;
-use tidegate_core::lease::budget::Refundable;
+use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
-use crate::limit::Limit;
+use crate::limit::{Kind, Limit};
 use crate::limits::Limits;
-use crate::request::{Offered, Operation, Request, Settlement};
+use crate::request::{Budget, Offered, Operation, Request, Settlement};
 
 /// A decision and what each limit of the policy says, in the policy's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +30,15 @@ pub struct Verdict {
     pub live: Option<bool>,
     /// The fraction of the load that reporters are to refuse, if the limits have one.
     pub factor: Option<Probability>,
+    /// The units that a holder may spend without asking, if it was granted any.
+    pub allowance: Option<Allowance>,
 }
 
 impl Verdict {
     /// That of a key which stands on a list: no limit says anything.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {
-        Self { at, decision, limits: Vec::new(), live: None, factor: None }
+        Self { at, decision, limits: Vec::new(), live: None, factor: None, allowance: None }
     }
 }
 
@@ -90,12 +92,17 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
+        if !matches!(operation, Operation::Decide(_)) {
+            // all limits keep one clock, also those that the operation has nothing to do with
+            split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
+        }
         match operation {
             Operation::Decide(request) => self.decide_and_explain(words, now, request),
             Operation::Settle(settlement) => {
                 self.settle(words, now, settlement);
                 self.decide_and_explain(words, now, &Request::of(0))
             }
+            Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
                 let (admitted, suppressed) = (*admitted, *suppressed);
                 let report = Report { offered_at: at.unwrap_or(now), admitted, suppressed };
@@ -134,7 +141,38 @@ impl Limits {
             });
         }
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
-        Ok(Verdict { at: now, decision, limits, live: None, factor })
+        Ok(Verdict { at: now, decision, limits, live: None, factor, allowance: None })
+    }
+
+    /// What comes back goes back to every rate, and what is granted is taken from every rate.
+    fn budget(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        budget: &Budget,
+    ) -> Result<Verdict, CostExceedsCapacity> {
+        let Budget { holder, wants, unspent } = *budget;
+        let refundable = unspent.and_then(|unspent| {
+            let mut limits = split_mut(self, words);
+            limits.find_map(|(limit, words)| limit.give_back(words, now, holder, unspent))
+        });
+        if let Some(refundable) = &refundable {
+            for (limit, words) in split_mut(self, words) {
+                limit.refund(words, now, refundable);
+            }
+        }
+        let available = self.combined(words, now, &Request::of(0))?.remaining();
+        let allowance = split_mut(self, words)
+            .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
+        let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
+        for (limit, words) in split_mut(self, words) {
+            if limit.kind() == Kind::Rate {
+                let _ = limit.decide(words, now, &granted)?; // at most what all of them have
+            }
+        }
+        let live = unspent.map(|_| refundable.is_some());
+        let verdict = self.decide_and_explain(words, now, &Request::of(0))?;
+        Ok(Verdict { live, allowance, ..verdict })
     }
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::{InvalidState, MAX_QUANTITY, Micros, Timestamp};
+use tidegate_core::{ConfigError, InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
@@ -134,6 +134,19 @@ impl Part {
         }
     }
 
+    /// The limits of a stored state.
+    pub(crate) fn of_parameters(depth: Depth, parameters: &[u64]) -> Result<Self, ConfigError> {
+        let name = String::new();
+        let limits = limit::read(parameters)?.into_iter();
+        let named = limits.map(|limit| NamedLimit { name: name.clone(), depth, limit });
+        Ok(Self::new(&named.collect::<Vec<_>>()))
+    }
+
+    /// Its limits in numbers.
+    pub(crate) fn parameters(&self) -> Vec<u64> {
+        limit::write(self.limits.iter().map(|each| &each.limit))
+    }
+
     /// How much of the key it is counted by.
     #[must_use]
     #[inline]
@@ -182,7 +195,13 @@ impl Part {
         if words.len() != self.words {
             return Err(InvalidState);
         }
-        self.split(words).try_for_each(|(limit, words)| limit.accepts(words))
+        self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
+        // all that is stored together was written at one time
+        let mut newest = self.split(words).map(|(limit, words)| limit.newest_and_reset(words).0);
+        match newest.next().is_none_or(|first| newest.all(|next| next == first)) {
+            true => Ok(()),
+            false => Err(InvalidState),
+        }
     }
 
     /// Each limit with its own words. Too short a state leaves the last ones with too little, which

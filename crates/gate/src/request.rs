@@ -21,6 +21,8 @@ pub enum Operation {
     Count(Id, u64),
     /// This lease is given back, or one connection of this owner is closed.
     Release(Id),
+    /// Units to spend without asking, for a time; and back comes what is left of the last ones.
+    Budget(Budget),
     /// So much was offered, by who decides with the factor that this is answered with.
     Report(Offered),
 }
@@ -51,6 +53,26 @@ pub struct Settlement {
     /// What it came to. More than was reserved is taken now, whether it is there or not; what was
     /// not needed comes back.
     pub actual: u64,
+}
+
+/// Units that a holder wants to spend without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Who holds them.
+    pub holder: Id,
+    /// How many it would spend in the time of a lease; 0 wants none.
+    pub wants: u64,
+    /// What it gives back of the units that it was granted then.
+    pub unspent: Option<Unspent>,
+}
+
+/// Units that were granted and not spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unspent {
+    /// When they were granted.
+    pub granted_at: Timestamp,
+    /// How many are left.
+    pub left: u64,
 }
 
 /// What a reporter has seen of one part of 6 s since its last report.
@@ -88,6 +110,10 @@ impl Operation {
             Self::Heartbeat(Id([high, low])) => [3, high, low].into(),
             Self::Count(Id([high, low]), count) => [4, high, low, count].into(),
             Self::Release(Id([high, low])) => [5, high, low].into(),
+            Self::Budget(Budget { holder: Id([high, low]), wants, unspent }) => {
+                let unspent = unspent.map(|unspent| [unspent.granted_at.0, unspent.left]);
+                [7, high, low, wants].into_iter().chain(unspent.into_iter().flatten()).collect()
+            }
             Self::Report(Offered { at: Some(at), admitted, suppressed }) => {
                 [6, admitted, suppressed, at.0].into()
             }
@@ -121,6 +147,14 @@ impl Operation {
             [6, admitted, suppressed, ref at @ ..] if at.len() <= 1 => {
                 let at = at.first().copied().map(Timestamp);
                 Self::Report(Offered { at, admitted, suppressed })
+            }
+            [7, high, low, wants, ref unspent @ ..] => {
+                let unspent = match *unspent {
+                    [] => None,
+                    [granted_at, left] => Some(Unspent { granted_at: Timestamp(granted_at), left }),
+                    _ => return None,
+                };
+                Self::Budget(Budget { holder: Id([high, low]), wants, unspent })
             }
             _ => return None,
         })

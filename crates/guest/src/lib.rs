@@ -14,7 +14,9 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_gate::{Decision, Limits, Operation, Policy, Probability, Request, Timestamp};
+use tidegate_gate::{
+    Allowance, Decision, Limits, Operation, Policy, Probability, Request, Timestamp,
+};
 
 /// How many words the buffer has: room for the largest state of one limit, and for one of each
 /// other.
@@ -66,9 +68,10 @@ pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
 }
 
 /// Does what is asked in the so many words behind the state in the buffer (`Operation::to_words`).
-/// Answers as [`tidegate_decide`], and behind the four numbers leaves two more: whether the lease it
-/// is about was live (0, 1, or 2 if it is about none), and the fraction to refuse in units of 2^-32
-/// (`u64::MAX` if there is none).
+/// Answers as [`tidegate_decide`], and behind the four numbers leaves five more: whether the lease it
+/// is about was live (0, 1, or 2 if it is about none), the fraction to refuse in units of 2^-32
+/// (`u64::MAX` if there is none), and the units to spend without asking, when they were granted and
+/// when they end.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_operate(policy: i32, now_us: u64, words: u32) -> i32 {
     with_policy(policy, |limits| operate(limits, Timestamp(now_us), usize::try_from(words).ok()?))
@@ -107,6 +110,8 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
     words.extend(numbers(&verdict.decision));
     words.push(verdict.live.map_or(2, u64::from));
     words.push(verdict.factor.map_or(u64::MAX, Probability::units));
+    let Allowance { left, granted_at, expires_at } = verdict.allowance.unwrap_or_default();
+    words.extend([left, granted_at.0, expires_at.0]);
     write(&words);
     Some(told(&verdict.decision))
 }
@@ -164,7 +169,7 @@ mod tests {
         let settle = Operation::from_words(&[2, 7, 2, 1]).unwrap();
         write(&[&[2_000_000, 7], &settle.to_words()[..]].concat());
         assert_eq!(tidegate_operate(policy, 7, 4), ALLOWED);
-        assert_eq!(read(8), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 2, u64::MAX]));
+        assert_eq!(read(11), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 2, u64::MAX, 0, 0, 0]));
         assert_eq!(tidegate_operate(policy, 7, 3), INVALID, "no such operation");
         for handle in [-1, 1, i32::MAX] {
             assert_eq!(tidegate_decide(handle, 7, 1), INVALID);

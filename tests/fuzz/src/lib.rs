@@ -1,7 +1,7 @@
 //! What the targets share: any policy of up to three limits.
 
 use arbitrary::Arbitrary;
-use tidegate_gate::{ConfigError, Limit, Policy};
+use tidegate_gate::{ConfigError, Limit, Limits, Policy};
 
 /// A number that is often small: the interesting configurations and times lie close together.
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -26,32 +26,38 @@ impl Amount {
     }
 }
 
-/// What [`Limit::from_parameters`] takes; its first number is read from four bits.
+/// What [`Limit::from_parameters`] takes: a number for the algorithm, and as many others as it wants.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Parameters {
     algorithm: u8,
-    others: [Amount; 3],
+    others: [Amount; 6],
 }
 
 impl Parameters {
-    /// The limiter with these parameters, or with the nearest period that can be had.
+    /// The limiter with the most of these parameters, or with the nearest period that can be had.
     fn limit(self) -> Option<Limit> {
-        let [second, third, fourth] = self.others.map(Amount::value);
-        let mut parameters = [u64::from(self.algorithm % 16), second, third, fourth];
-        let limit = Limit::from_parameters(parameters).or_else(|error| {
-            if let ConfigError::UnevenSegments { nearest, .. } = error {
-                parameters[2] = nearest.0;
-            }
-            Limit::from_parameters(parameters)
-        });
-        let limit = limit.ok()?;
-        assert_eq!(Limit::from_parameters(limit.parameters()), Ok(limit));
+        let others = self.others.map(Amount::value);
+        let parameters = [&[u64::from(self.algorithm % 16)], others.as_slice()].concat();
+        let limit = (1..=parameters.len()).rev().find_map(|length| {
+            let mut parameters = parameters[..length].to_vec();
+            Limit::from_parameters(&parameters)
+                .or_else(|error| {
+                    if let ConfigError::UnevenSegments { nearest, .. } = error {
+                        parameters[2] = nearest.0;
+                    }
+                    Limit::from_parameters(&parameters)
+                })
+                .ok()
+        })?;
+        assert_eq!(Limit::from_parameters(&limit.parameters()), Ok(limit));
         Some(limit)
     }
 }
 
-/// A policy of those that can be built.
-pub fn policy(parameters: &[Parameters; 3]) -> Option<Policy> {
+/// The limits of those that can be built.
+pub fn limits(parameters: &[Parameters; 3]) -> Option<Limits> {
     let limits = parameters.iter().filter_map(|parameters| parameters.limit()).collect();
-    Policy::of_limits(limits).ok()
+    let limits = Policy::of_limits(limits).ok()?.limits().clone();
+    assert_eq!(limits.parts().len(), 1, "all count by the whole key");
+    Some(limits)
 }

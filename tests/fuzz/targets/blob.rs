@@ -5,8 +5,8 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tidegate_fuzz::{Amount, Parameters, policy};
-use tidegate_gate::{Timestamp, blob};
+use tidegate_fuzz::{Amount, Parameters, limits};
+use tidegate_gate::{Request, Timestamp, blob};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -19,14 +19,16 @@ struct Input<'a> {
 }
 
 fuzz_target!(|input: Input<'_>| -> Corpus {
-    let Some(policy) = policy(&input.limits) else { return Corpus::Reject };
-    let mut bytes = if input.has_header { blob::encode(&policy, &[]) } else { Vec::new() };
+    let Some(limits) = limits(&input.limits) else { return Corpus::Reject };
+    let [part] = limits.parts() else { return Corpus::Reject };
+    let mut bytes = if input.has_header { blob::encode(part, &[]) } else { Vec::new() };
     bytes.extend(input.bytes);
-    match blob::decode(&policy, &bytes) {
+    match blob::decode(part, &bytes) {
         Ok(mut words) => {
-            assert_eq!(blob::encode(&policy, &words), bytes);
-            let _ = policy.decide(&mut words, Timestamp(input.now.value()), input.cost.value());
-            assert!(policy.accepts(&words).is_ok());
+            assert_eq!(blob::encode(part, &words), bytes);
+            let request = Request::of(input.cost.value());
+            let _ = limits.decide(&mut words, Timestamp(input.now.value()), &request);
+            assert!(part.accepts(&words).is_ok());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

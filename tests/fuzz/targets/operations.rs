@@ -2,10 +2,14 @@
 
 #![no_main]
 
+use std::ops::Range;
+
 use arbitrary::Arbitrary;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tidegate_fuzz::{Amount, Parameters, policy};
-use tidegate_gate::{Decision, Micros, Policy, Timestamp};
+use tidegate_fuzz::{Amount, Parameters, limits};
+use tidegate_gate::{
+    Decision, Limit, Limits, Micros, Operation as Asked, Part, Request, Settlement, Timestamp,
+};
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -17,7 +21,9 @@ struct Input {
 enum Operation {
     Decide(Time, Cost),
     Peek(Time, Cost),
-    Advance(Time),
+    /// Another limit has refused.
+    Refused(Time, Cost),
+    Settle(Time, [Amount; 2]),
     TimeToLive(Time, Cost),
     /// Writes into the state; what no decisions of the policy can have left is undone.
     Foreign([(u8, Amount); 3]),
@@ -43,20 +49,21 @@ enum Cost {
 }
 
 fuzz_target!(|input: Input| -> Corpus {
-    let Some(policy) = policy(&input.limits) else { return Corpus::Reject };
-    let mut key = Key { words: vec![0; policy.words()], policy, now: 0, retry_at: 0 };
+    let Some(limits) = limits(&input.limits) else { return Corpus::Reject };
+    let mut key =
+        Key { words: vec![0; limits.words()], limits, now: 0, granted_at: 0, retry_at: 0 };
     for operation in &input.operations {
         key.apply(operation);
-        assert!(key.policy.accepts(&key.words).is_ok(), "{operation:?} left {:?}", key.words);
-        assert!(key.has_one_clock(), "{operation:?} left {:?}", key.words);
+        assert!(key.accepts(), "{operation:?} left {:?}", key.words);
     }
     Corpus::Keep
 });
 
 struct Key {
-    policy: Policy,
+    limits: Limits,
     words: Vec<u64>,
     now: u64,
+    granted_at: u64,
     retry_at: u64,
 }
 
@@ -64,23 +71,36 @@ impl Key {
     fn apply(&mut self, operation: &Operation) {
         match operation {
             Operation::Decide(time, cost) => {
-                let (now, cost) = (self.at(time), self.cost(cost));
-                self.decide(now, cost);
+                let (now, request) = (self.at(time), self.request(cost));
+                self.decide(now, request);
             }
             Operation::Peek(time, cost) => {
-                let (now, cost) = (self.at(time), self.cost(cost));
-                self.peek(now, cost);
+                let (now, request) = (self.at(time), self.request(cost));
+                self.peek(now, request);
             }
-            Operation::Advance(time) => {
+            Operation::Refused(time, cost) => {
                 let newest = Timestamp(self.newest());
-                let now = self.at(time).taken_after(newest, self.policy.period());
-                for (place, range) in self.parts() {
-                    self.policy.limits()[place].limit.advance(&mut self.words[range], now);
+                let now = self.at(time).taken_after(newest, self.limits.period());
+                let request = self.request(cost);
+                for (limit, range) in self.each() {
+                    limit.refused(&mut self.words[range], now, &request);
                 }
             }
+            // what is charged does not move a penalty's clock, which then is not that of the others
+            Operation::Settle(..) if !self.limits.iter().all(|it| it.limit.counts_units()) => {}
+            Operation::Settle(time, [reserved, actual]) => {
+                let settlement = Settlement {
+                    granted_at: Timestamp(self.granted_at),
+                    reserved: reserved.value(),
+                    actual: actual.value(),
+                };
+                let now = self.at(time);
+                let verdict = self.limits.operate(&mut self.words, now, &Asked::Settle(settlement));
+                assert!(verdict.is_ok_and(|verdict| verdict.decision.is_allowed()));
+            }
             Operation::TimeToLive(time, cost) => {
-                let (now, cost) = (self.at(time), self.cost(cost));
-                self.expires(now, cost);
+                let (now, request) = (self.at(time), self.request(cost));
+                self.expires(now, request);
             }
             Operation::Foreign(writes) => {
                 let before = self.words.clone();
@@ -88,72 +108,78 @@ impl Key {
                     let place = usize::from(place) % self.words.len();
                     self.words[place] = amount.value();
                 }
-                if self.policy.accepts(&self.words).is_err() || !self.has_one_clock() {
+                if !self.accepts() {
                     self.words = before;
                 }
             }
         }
     }
 
-    fn decide(&mut self, now: Timestamp, cost: u64) {
+    fn decide(&mut self, now: Timestamp, request: Request) {
         let before = self.words.clone();
-        let decided = self.policy.decide(&mut self.words, now, cost);
+        let decided = self.limits.decide(&mut self.words, now, &request);
         let mut explained = before.clone();
-        let verdict = self.policy.decide_and_explain(&mut explained, now, cost);
+        let verdict = self.limits.operate(&mut explained, now, &Asked::Decide(request));
         assert_eq!((verdict.map(|verdict| verdict.decision), &explained), (decided, &self.words));
         let Ok(decision) = decided else {
-            assert!(cost > self.policy.most_at_once());
+            assert!(request.cost > self.limits.most_at_once());
             assert_eq!(self.words, before, "an error changes nothing");
             return;
         };
-        assert!(cost <= self.policy.most_at_once());
+        assert!(request.cost <= self.limits.most_at_once());
         assert!(decision.remaining() <= decision.limit());
-        if cost == 0 {
+        if request.cost == 0 {
             assert_eq!(self.words, before, "a cost of 0 changes nothing");
-            assert!(decision.is_allowed(), "to look is free");
         }
-        if let Decision::Deny { remaining, retry_after, .. } = decision {
-            let mut peeked = self.words.clone();
-            let left = self.policy.decide(&mut peeked, now, 0).map(|peeked| peeked.remaining());
-            assert_eq!(left, Ok(remaining), "a refusal consumes nothing");
-            self.is_retried_to_the_microsecond(retry_after, cost);
+        match decision {
+            Decision::Allow { .. } => self.granted_at = self.newest(),
+            Decision::Deny { remaining, retry_after, .. } => {
+                let left = self.limits.decide(&mut self.words.clone(), now, &Request::of(0));
+                if !self.limits.iter().any(|each| each.limit.remembers_refusals()) {
+                    let left = left.map(|peeked| peeked.remaining());
+                    assert_eq!(left, Ok(remaining), "a refusal consumes nothing");
+                }
+                self.is_retried_to_the_microsecond(retry_after, request);
+            }
         }
     }
 
     /// Spans count from the time at which the decision was taken, which is now the newest.
-    fn is_retried_to_the_microsecond(&mut self, retry_after: Micros, cost: u64) {
+    fn is_retried_to_the_microsecond(&mut self, retry_after: Micros, request: Request) {
         assert!(retry_after > Micros::ZERO);
         let Some(at) = self.newest().checked_add(retry_after.0) else { return };
         self.retry_at = at;
         let allowed = |at| {
-            let mut words = self.words.clone();
-            self.policy.decide(&mut words, Timestamp(at), cost).map(|it| it.is_allowed())
+            let decided = self.limits.decide(&mut self.words.clone(), Timestamp(at), &request);
+            decided.map(|decision| decision.is_allowed())
         };
         assert_eq!(allowed(at - 1), Ok(false), "{retry_after:?} is too long");
         assert_eq!(allowed(at), Ok(true), "{retry_after:?} is too short");
     }
 
     /// Each limit's own peek says what its own decision then does.
-    fn peek(&self, now: Timestamp, cost: u64) {
-        for (place, range) in self.parts() {
-            let limit = &self.policy.limits()[place].limit;
+    fn peek(&self, now: Timestamp, request: Request) {
+        for (limit, range) in self.each() {
             let words = &self.words[range];
-            let peeked = limit.peek(words, now, cost);
+            let peeked = limit.peek(words, now, &request);
             let mut decided = words.to_vec();
-            assert_eq!(limit.decide(&mut decided, now, cost), peeked);
+            assert_eq!(limit.decide(&mut decided, now, &request), peeked);
             assert!(limit.accepts(&decided).is_ok());
         }
     }
 
     /// A state whose time to live is over and a fresh one cannot be told apart.
-    fn expires(&self, now: Timestamp, cost: u64) {
-        let span = self.policy.time_to_live(&self.words, now);
+    fn expires(&self, now: Timestamp, request: Request) {
+        let span = self.part().time_to_live(&self.words, now);
         assert!(span <= Micros::MAX);
+        if self.some_start_empty() {
+            return; // they are to be kept for ever
+        }
         let Some(at) = now.0.checked_add(span.0).filter(|_| span < Micros::MAX) else { return };
         let (mut old, mut fresh) = (self.words.clone(), vec![0; self.words.len()]);
-        let decided = self.policy.decide(&mut old, Timestamp(at), cost);
-        assert_eq!(decided, self.policy.decide(&mut fresh, Timestamp(at), cost));
-        if decided.is_ok() && cost > 0 {
+        let decided = self.limits.decide(&mut old, Timestamp(at), &request);
+        assert_eq!(decided, self.limits.decide(&mut fresh, Timestamp(at), &request));
+        if decided.is_ok() && request.cost > 0 {
             assert_eq!(old, fresh);
         }
     }
@@ -165,45 +191,54 @@ impl Key {
             Time::To(time) => time.value(),
             Time::Retry { early } => self.retry_at.saturating_sub(u64::from(*early)),
         };
+        // full at the epoch cannot be told from never seen, which for some is empty
+        self.now = self.now.max(u64::from(self.some_start_empty()));
         Timestamp(self.now)
     }
 
-    fn cost(&self, cost: &Cost) -> u64 {
-        match cost {
+    fn some_start_empty(&self) -> bool {
+        let limits = self.limits.iter();
+        limits
+            .map(|each| each.limit)
+            .any(|limit| matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()))
+    }
+
+    fn request(&self, cost: &Cost) -> Request {
+        Request::of(match cost {
             Cost::Any(amount) => amount.value(),
-            Cost::Most(below) => self.policy.most_at_once().saturating_sub((*below).into()),
-        }
+            Cost::Most(below) => self.limits.most_at_once().saturating_sub((*below).into()),
+        })
+    }
+
+    /// Also that all limits decide as at one time.
+    fn accepts(&self) -> bool {
+        let newest = self.newest();
+        self.part().accepts(&self.words).is_ok() && self.clocks().iter().all(|&it| it == newest)
     }
 
     fn newest(&self) -> u64 {
         self.clocks().into_iter().max().unwrap_or_default()
     }
 
-    /// All limits of a policy decide as at one time.
-    fn has_one_clock(&self) -> bool {
-        self.clocks().iter().all(|&clock| clock == self.newest())
-    }
-
     /// The newest time of each limit.
     fn clocks(&self) -> Vec<u64> {
-        let parts = self.parts().into_iter();
-        parts
-            .map(|(place, range)| {
-                let limit = &self.policy.limits()[place].limit;
-                limit.newest_and_reset(&self.words[range]).0.0
-            })
-            .collect()
+        let each = self.each().into_iter();
+        each.map(|(limit, range)| limit.newest_and_reset(&self.words[range]).0.0).collect()
     }
 
-    /// Each limit's place and its words.
-    fn parts(&self) -> Vec<(usize, std::ops::Range<usize>)> {
+    fn part(&self) -> &Part {
+        &self.limits.parts()[0]
+    }
+
+    /// Each limit with the place of its words.
+    fn each(&self) -> Vec<(Limit, Range<usize>)> {
         let mut start = 0;
-        let limits = self.policy.limits().iter().enumerate();
+        let limits = self.limits.iter();
         limits
-            .map(|(place, each)| {
+            .map(|each| {
                 let range = start..start + each.limit.words();
                 start = range.end;
-                (place, range)
+                (each.limit, range)
             })
             .collect()
     }

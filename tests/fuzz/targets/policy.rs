@@ -3,17 +3,22 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidegate_gate::{Policies, Timestamp};
+use tidegate_gate::{Policies, Request, Timestamp};
 
 fuzz_target!(|text: &str| {
     match Policies::parse(text) {
         Ok(policies) => {
             for policy in policies.all() {
                 assert_eq!(policies.get(policy.name()), Some(policy));
-                let mut words = vec![0; policy.words()];
-                let decision = policy.decide(&mut words, Timestamp(0), policy.most_at_once());
-                assert!(decision.is_ok_and(|decision| decision.is_allowed()));
-                assert!(policy.accepts(&words).is_ok());
+                let own = policy.overrides().iter().map(|(_, limits)| limits);
+                for limits in own.chain([policy.limits()]) {
+                    let mut words = vec![0; limits.words()];
+                    let most = Request::of(limits.most_at_once());
+                    assert!(limits.decide(&mut words, Timestamp(0), &most).is_ok());
+                    for (part, words) in limits.split(&words) {
+                        assert!(part.accepts(words).is_ok());
+                    }
+                }
             }
         }
         Err(error) => {

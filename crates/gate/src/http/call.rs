@@ -14,9 +14,8 @@ use super::problem::Problem;
 use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
 use crate::key::{MAX_LEASE_BYTES, lease_id};
 use crate::limit::{Kind, Limit};
-use crate::limits::NamedLimit;
 use crate::policy::{Cost, Policies, Policy, Whole};
-use crate::request::{Offered, Operation, Request, Settlement};
+use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 
 /// The checks of a body.
 pub(super) fn checks(
@@ -37,6 +36,7 @@ pub(super) fn checks(
         }
         Call::Renew(id) => parse::<RenewForm>(body)?.check(policies, id)?,
         Call::Settle => parse::<SettleForm>(body)?.check(policies)?,
+        Call::Budget => parse::<BudgetForm>(body)?.check(policies)?,
         Call::Report => parse::<ReportForm>(body)?.check(policies)?,
     };
     Ok((Form::Single, [check].into()))
@@ -257,6 +257,27 @@ impl SettleForm {
     }
 }
 
+/// `POST /v1/budget`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BudgetForm {
+    policy: String,
+    key: String,
+    lease: String,
+    wants: Whole<0>,
+    granted_at_us: Option<Whole<0>>,
+    left: Option<Whole<0>>,
+    now_us: Option<Whole<0>>,
+}
+
+impl BudgetForm {
+    fn check(self, policies: &Policies) -> Result<Check, Response> {
+        let Self { policy, key, lease, wants, granted_at_us, left, now_us } = self;
+        let asked = OperationForm::Budget { lease, wants, granted_at_us, left };
+        asked.check(policies, &policy, key, now_us)
+    }
+}
+
 /// `POST /v1/report`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -300,6 +321,14 @@ pub(super) enum OperationForm {
     },
     Release {
         lease: String,
+    },
+    Budget {
+        lease: String,
+        wants: Whole<0>,
+        /// When the units were granted that are given back.
+        granted_at_us: Option<Whole<0>>,
+        /// How many of them were not spent.
+        left: Option<Whole<0>>,
     },
     Report {
         /// In the part of 6 s in which this lies the units were offered; now, if left out.
@@ -356,8 +385,24 @@ impl OperationForm {
                 let lease = lease_name(&lease, &at)?;
                 (Operation::Release(lease_id(&lease)), Some(lease))
             }
+            Self::Budget { lease, wants, granted_at_us, left } => {
+                needs(policy, key, "budget", |limit| matches!(limit, Limit::Budget(_)))?;
+                let lease = lease_name(&lease, &at)?;
+                let unspent = match (granted_at_us, left) {
+                    (None, None) => None,
+                    (Some(granted_at), Some(left)) => {
+                        Some(Unspent { granted_at: Timestamp(granted_at.0), left: left.0 })
+                    }
+                    _ => {
+                        let detail = "allowed are `granted_at_us` and `left` together, or neither";
+                        return Err(Problem::InvalidRequest.response(detail.into()));
+                    }
+                };
+                let holder = lease_id(&lease);
+                (Operation::Budget(Budget { holder, wants: wants.0, unspent }), Some(lease))
+            }
             Self::Report { offered_at_us, admitted, suppressed } => {
-                needs_suppression(policy, key)?;
+                needs(policy, key, "suppression", |limit| matches!(limit, Limit::Suppression(_)))?;
                 let at = offered_at_us.map(|at| Timestamp(at.0));
                 let (admitted, suppressed) = (admitted.0, suppressed.0);
                 (Operation::Report(Offered { at, admitted, suppressed }), None)
@@ -367,7 +412,7 @@ impl OperationForm {
 }
 
 /// What is asked of a key of this policy, in JSON: `{"check":{…}}`, `{"settle":{…}}`,
-/// `{"renew":{…}}`, `{"release":{…}}` or `{"report":{…}}`, with the fields of the calls of that name,
+/// `{"renew":{…}}`, `{"release":{…}}`, `{"budget":{…}}` or `{"report":{…}}`, with the fields of the calls of that name,
 /// and for a check also `draw`. With it comes the name of the lease it is about.
 ///
 /// # Errors
@@ -386,11 +431,15 @@ pub fn operation(
     Ok((check.operation, check.lease))
 }
 
-fn needs_suppression(policy: &Policy, key: &str) -> Result<(), Response> {
-    let has = |each: &NamedLimit| matches!(each.limit, Limit::Suppression(_));
-    if policy.limits_for(key).iter().any(has) {
+fn needs(
+    policy: &Policy,
+    key: &str,
+    algorithm: &str,
+    is: impl Fn(&Limit) -> bool,
+) -> Result<(), Response> {
+    if policy.limits_for(key).iter().any(|each| is(&each.limit)) {
         return Ok(());
     }
-    let detail = alloc::format!("policy: {:?} has no limit `suppression`", policy.name());
+    let detail = alloc::format!("policy: {:?} has no limit `{algorithm}`", policy.name());
     Err(Problem::InvalidRequest.response(detail))
 }

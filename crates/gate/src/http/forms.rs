@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::lease::budget::Allowance;
 use tidegate_core::shed::Probability;
 use tidegate_core::{Decision, Micros, Timestamp};
 
@@ -57,6 +58,34 @@ pub struct VerdictForm {
     /// In units of 2^-32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factor: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<AllowanceForm>,
+}
+
+/// Units to spend without asking, in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowanceForm {
+    /// How many.
+    pub granted: u64,
+    /// When, in µs since the epoch.
+    pub granted_at_us: u64,
+    /// From when on they must not be spent, in µs since the epoch.
+    pub expires_at_us: u64,
+}
+
+impl From<Allowance> for AllowanceForm {
+    fn from(allowance: Allowance) -> Self {
+        let Allowance { left, granted_at, expires_at } = allowance;
+        Self { granted: left, granted_at_us: granted_at.0, expires_at_us: expires_at.0 }
+    }
+}
+
+impl From<AllowanceForm> for Allowance {
+    fn from(form: AllowanceForm) -> Self {
+        let (granted_at, expires_at) =
+            (Timestamp(form.granted_at_us), Timestamp(form.expires_at_us));
+        Self { left: form.granted, granted_at, expires_at }
+    }
 }
 
 impl From<&Verdict> for VerdictForm {
@@ -64,7 +93,14 @@ impl From<&Verdict> for VerdictForm {
         let limits = verdict.limits.iter().copied().map(DecisionForm::from).collect();
         let factor = verdict.factor.map(Probability::units);
         let (at_us, live) = (verdict.at.0, verdict.live);
-        Self { at_us, decision: verdict.decision.into(), limits, live, factor }
+        Self {
+            at_us,
+            decision: verdict.decision.into(),
+            limits,
+            live,
+            factor,
+            budget: verdict.allowance.map(AllowanceForm::from),
+        }
     }
 }
 
@@ -73,7 +109,8 @@ impl From<VerdictForm> for Verdict {
         let limits = form.limits.into_iter().map(Decision::from).collect();
         let at = Timestamp(form.at_us);
         let factor = form.factor.and_then(Probability::from_units);
-        Self { at, decision: form.decision.into(), limits, live: form.live, factor }
+        let (live, allowance) = (form.live, form.budget.map(Allowance::from));
+        Self { at, decision: form.decision.into(), limits, live, factor, allowance }
     }
 }
 
@@ -95,6 +132,8 @@ enum AnswerForm<'a> {
         /// The fraction to refuse, in units of 2^-32.
         #[serde(skip_serializing_if = "Option::is_none")]
         factor: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        budget: Option<AllowanceForm>,
         /// In shadow mode: what `allowed` would be without it.
         #[serde(skip_serializing_if = "Option::is_none")]
         would_allow: Option<bool>,
@@ -129,6 +168,7 @@ impl<'a> From<&Answer<'a>> for AnswerForm<'a> {
                     lease: answer.lease,
                     live: verdict.live,
                     factor: verdict.factor.map(Probability::units),
+                    budget: verdict.allowance.map(AllowanceForm::from),
                     would_allow: answer.policy.is_shadow().then(|| verdict.decision.is_allowed()),
                     limits: limits
                         .map(|(limit, &decision)| LimitAnswer {

@@ -92,6 +92,8 @@ pub enum Call {
     Renew(String),
     /// Settle what was granted on an estimate.
     Settle,
+    /// Take units to spend without asking, and give some back.
+    Budget,
     /// Count what a reporter has seen.
     Report,
 }
@@ -158,7 +160,7 @@ pub fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chanc
     let lease = head.path.strip_prefix("/v1/leases/").filter(|id| !id.is_empty());
     let allowed: &[&str] = match head.path {
         "/healthz" | "/v1/gate" => &["GET", "HEAD"],
-        "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/report" => &["POST"],
+        "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
         _ if lease.is_some() => &["PUT", "DELETE"],
         _ => return Step::Answer(Problem::NotFound.response(head.path.to_string())),
     };
@@ -178,6 +180,7 @@ pub fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chanc
         ("/v1/check", _) => return Step::ReadBody(Call::Check),
         ("/v1/leases", _) => return Step::ReadBody(Call::Acquire),
         ("/v1/settle", _) => return Step::ReadBody(Call::Settle),
+        ("/v1/budget", _) => return Step::ReadBody(Call::Budget),
         ("/v1/report", _) => return Step::ReadBody(Call::Report),
         (_, Some(id)) => match percent_encoding::percent_decode_str(id).decode_utf8() {
             Ok(id) if head.method == "PUT" => return Step::ReadBody(Call::Renew(id.into())),

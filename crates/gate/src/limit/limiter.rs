@@ -15,9 +15,14 @@ pub(super) trait Limiter {
     fn period(&self) -> Micros;
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer>;
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer>;
-    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()>;
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()>;
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)>;
     fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>>;
+
+    /// No more than time, for a limiter that remembers no refusals.
+    fn refused(&self, words: &mut [u64], now: Timestamp, _request: &Request) -> Option<()> {
+        self.advance(words, now)
+    }
 
     /// Nothing, for a limiter that counts no units.
     fn charge(&self, _words: &mut [u64], _now: Timestamp, _cost: u64) -> Option<()> {

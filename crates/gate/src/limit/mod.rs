@@ -1,6 +1,6 @@
 //! One limiter of a policy, whichever it is, over state kept as plain words.
 
-mod lease;
+mod holds;
 mod limiter;
 mod parameters;
 mod rate;
@@ -8,14 +8,14 @@ mod shed;
 
 use limiter::Limiter;
 pub(crate) use parameters::{read, write};
-use tidegate_core::lease::budget::Refundable;
-use tidegate_core::lease::{Held, concurrency, connections};
+use tidegate_core::lease::budget::{Allowance, Refundable};
+use tidegate_core::lease::{self, Held, Id, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
 
-use crate::request::{Operation, Request};
+use crate::request::{Operation, Request, Unspent};
 
 /// A configured limiter.
 ///
@@ -36,6 +36,8 @@ pub enum Limit {
     Concurrency(concurrency::Config),
     /// [`tidegate_core::lease::connections`]
     Connections(connections::Config),
+    /// [`tidegate_core::lease::budget`], out of the rates of the same policy
+    Budget(budget::Config),
     /// [`tidegate_core::shed::fleet`]
     Fleet(fleet::Config),
     /// [`tidegate_core::shed::utilization`]
@@ -56,6 +58,8 @@ pub enum Kind {
     Lease,
     /// Whom to turn away.
     Shed,
+    /// Rates spent elsewhere.
+    Budget,
 }
 
 /// Asks whichever limiter it is.
@@ -68,6 +72,7 @@ macro_rules! ask {
             Limit::SlidingLog($limiter) => $question,
             Limit::Concurrency($limiter) => $question,
             Limit::Connections($limiter) => $question,
+            Limit::Budget($limiter) => $question,
             Limit::Fleet($limiter) => $question,
             Limit::Utilization($limiter) => $question,
             Limit::Suppression($limiter) => $question,
@@ -125,6 +130,11 @@ impl Limit {
             .unwrap_or(Err(CostExceedsCapacity { cost: request.cost, capacity: 0 }))
     }
 
+    /// Moves the state to `now`, as any decision does first; consumes nothing.
+    pub fn advance(&self, words: &mut [u64], now: Timestamp) {
+        let _ = ask!(self, |limiter| Limiter::advance(limiter, words, now));
+    }
+
     /// Takes notice of a request that was refused, by this limiter or another of the same policy.
     /// Consumes nothing.
     pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) {
@@ -150,6 +160,7 @@ impl Limit {
             | Self::SlidingWindow(_)
             | Self::SlidingLog(_) => Kind::Rate,
             Self::Concurrency(_) | Self::Connections(_) | Self::Fleet(_) => Kind::Lease,
+            Self::Budget(_) => Kind::Budget,
             Self::Utilization(_) | Self::Suppression(_) | Self::Penalty(_) => Kind::Shed,
         }
     }
@@ -158,6 +169,50 @@ impl Limit {
     /// operation.
     pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         ask!(self, |limiter| Limiter::hold(limiter, words, now, operation))
+    }
+
+    /// Grants a holder units out of the `available` ones; `None` if it is no budget.
+    pub fn grant(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        (holder, wants): (Id, u64),
+        available: u64,
+    ) -> Option<Allowance> {
+        let Self::Budget(config) = self else { return None };
+        Some(config.grant(&mut config.state(words).ok()?, now, holder, wants, available))
+    }
+
+    /// What comes back of a holder's units; `None` if it is no budget, or if nothing does.
+    pub fn give_back(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        holder: Id,
+        unspent: Unspent,
+    ) -> Option<Refundable> {
+        let Self::Budget(config) = self else { return None };
+        let Unspent { granted_at, left } = unspent;
+        let expires_at = granted_at.saturating_add(config.period());
+        let allowance = Allowance { left, granted_at, expires_at };
+        config.give_back(&mut config.state(words).ok()?, now, holder, allowance)
+    }
+
+    /// Takes over what another limiter of the same algorithm holds; `false` if there is nothing to
+    /// hold or it is another algorithm.
+    pub(crate) fn adopts(&self, own: &mut [u64], old: &Self, words: &[u64]) -> bool {
+        match (self, old) {
+            (Self::Concurrency(new), Self::Concurrency(old)) => {
+                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            (Self::Connections(new), Self::Connections(old)) => {
+                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            (Self::Fleet(new), Self::Fleet(old)) => {
+                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            _ => false,
+        }
     }
 
     /// The fraction of the load that reporters are to refuse; `None` if there are none.
@@ -198,5 +253,19 @@ impl Limit {
     /// [`InvalidState`] if no decision of this limiter can have left these words behind.
     pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
         ask!(self, |limiter| Limiter::accepts(limiter, words)).unwrap_or(Err(InvalidState))
+    }
+}
+
+fn adopted<W, V>(
+    own: Result<lease::State<W>, InvalidState>,
+    held: Result<lease::State<V>, InvalidState>,
+    adopt: impl FnOnce(&mut lease::State<W>, &lease::State<V>),
+) -> bool {
+    match (own, held) {
+        (Ok(mut own), Ok(held)) => {
+            adopt(&mut own, &held);
+            true
+        }
+        _ => false,
     }
 }

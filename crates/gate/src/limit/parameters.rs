@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use tidegate_core::lease::{concurrency, connections};
+use tidegate_core::lease::{budget, concurrency, connections};
 use tidegate_core::shed::suppression::Estimator;
 use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::shed::{Share, fleet, penalty, suppression, utilization};
@@ -63,6 +63,9 @@ impl Limit {
             }
             Self::Connections(config) => {
                 [7, config.limit(), config.period().0, wide(config.max_owners())].into()
+            }
+            Self::Budget(config) => {
+                [11, config.most(), config.period().0, wide(config.max_holders())].into()
             }
             Self::Fleet(config) => {
                 let leases = wide(config.max_leases());
@@ -153,6 +156,9 @@ impl Limit {
                 };
                 let limit = Rate::new(units, Micros(period))?;
                 suppression::Config::new(limit, estimator).map(Self::Suppression)
+            }
+            [11, most, time, holders] => {
+                budget::Config::new(most, Micros(time), holders).map(Self::Budget)
             }
             [found, ..] => Err(invalid("algorithm", found)),
             [] => Err(invalid("parameters", 0)),

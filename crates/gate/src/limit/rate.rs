@@ -36,7 +36,7 @@ impl Limiter for bucket::Config {
         let state = bucket::State::from_words(*words.as_array()?);
         Some(self.peek(&state, now, request.cost))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         with_two!(state = bucket::State, words, self.advance(state, now))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
@@ -75,7 +75,7 @@ impl Limiter for fixed::Config {
         let state = fixed::State::from_words(*words.as_array()?);
         Some(self.peek(&state, now, request.cost))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         with_two!(state = fixed::State, words, self.advance(state, now))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
@@ -125,7 +125,7 @@ impl Limiter for sliding::Config {
         let (head, counts) = words.split_first_chunk()?;
         Some(self.peek(&self.state_from(*head, counts).ok()?, now, request.cost))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         with_sliding!(state, self, words, self.advance(state, now))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
@@ -165,6 +165,10 @@ impl Limiter for log::Config {
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.peek(&self.state(words).ok()?, now, request.cost))
     }
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
+    }
     /// It remembers what it refuses itself, if it is told to: not what others do.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
         let mut state = self.state(words).ok()?;
@@ -175,7 +179,8 @@ impl Limiter for log::Config {
         Some(())
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
-        Some(self.charge(&mut self.state(words).ok()?, now, cost))
+        self.charge(&mut self.state(words).ok()?, now, cost);
+        Some(())
     }
     fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
         let mut state = self.state(words).ok()?;

@@ -36,6 +36,13 @@ impl Limiter for utilization::Config {
             decision => decision,
         }))
     }
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        let words = words.as_mut_array()?;
+        let mut state = utilization::State::from_words(*words);
+        self.advance(&mut state, now);
+        *words = state.to_words();
+        Some(())
+    }
     /// The signal counts, whoever refused.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
         Limiter::decide(self, words, now, request).map(drop)
@@ -91,6 +98,13 @@ impl Limiter for suppression::Config {
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let mut state = suppression::State::from_words(*words.as_array()?);
         Some(Ok(suppress(self, &mut state, now, request)))
+    }
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        let words = words.as_mut_array()?;
+        let mut state = suppression::State::from_words(*words);
+        self.advance(&mut state, now);
+        *words = state.to_words();
+        Some(())
     }
     /// It was offered, whoever refused.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
@@ -175,6 +189,10 @@ impl Limiter for penalty::Config {
             decision if request.cost == 0 => looked(decision),
             decision => decision,
         }))
+    }
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
         self.refused(&mut self.state(words).ok()?, now);

@@ -19,9 +19,9 @@ use tidegate_core::shed::utilization;
 
 use super::limit::{LimitEntry, LimitForm};
 use super::units::Whole;
-use super::{Cost, OnError, Placement, Policies, Policy, PolicyError};
+use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
-use crate::limit::{self, Limit};
+use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, NamedLimit, Part};
 
 /// More limits on one request than anyone has asked for; each decision costs time for each.
@@ -171,6 +171,8 @@ pub(super) struct PolicyForm {
     #[serde(default)]
     on_error: OnError,
     #[serde(default)]
+    on_change: OnChange,
+    #[serde(default)]
     placement: Placement,
 }
 
@@ -260,6 +262,7 @@ impl TryFrom<PolicyForm> for Policy {
             key: form.key,
             cost: form.cost,
             on_error: form.on_error,
+            on_change: form.on_change,
             placement: form.placement,
         })
     }
@@ -296,6 +299,7 @@ impl Policy {
             key: by_ip(),
             cost: Cost::default(),
             on_error: OnError::default(),
+            on_change: OnChange::default(),
             placement: Placement::default(),
         })
     }
@@ -320,6 +324,14 @@ fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
         name_the_unnamed(&mut limits)?;
     }
     let limits = Limits::new(limits);
+    let budgets = limits.iter().filter(|limit| limit.limit.kind() == Kind::Budget).count();
+    let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate).count();
+    if budgets > 1 || (budgets == 1 && rates == 0) {
+        return Err(format!(
+            "`limits`: found {budgets} of `budget` beside {rates} of units over time, allowed is one \
+             beside at least one, out of which it is granted"
+        ));
+    }
     if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
         return Err("`limits`: found nothing but `penalty`, which needs another limit whose \
                     refusals it counts"

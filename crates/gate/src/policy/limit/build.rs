@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_core::lease::{self, concurrency, connections};
+use tidegate_core::lease::{self, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Estimator;
 use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::shed::{fleet, penalty, suppression, utilization};
@@ -16,6 +16,8 @@ use crate::limit::Limit;
 
 /// How many server processes one key's connections are usually spread over at most.
 const DEFAULT_MAX_OWNERS: u64 = 64;
+/// How many nodes one key's units are usually spent by at most.
+const DEFAULT_MAX_HOLDERS: u64 = 64;
 /// 1 + 2: at three times the limit everything is refused, as in the source.
 const DEFAULT_RAMP: u64 = 2;
 
@@ -28,6 +30,7 @@ impl LimitForm {
             Algorithm::SlidingLog => self.sliding_log(),
             Algorithm::Concurrency => self.concurrency(),
             Algorithm::Connections => self.connections(),
+            Algorithm::Budget => self.budget(),
             Algorithm::FleetUsage => self.fleet_usage(),
             Algorithm::Utilization => self.utilization(),
             Algorithm::Suppression => self.suppression(),
@@ -87,6 +90,14 @@ impl LimitForm {
         let expiry = self.expiry.map_or(connections::DEFAULT_EXPIRY, |span| span.0);
         let owners = self.max_owners.map_or(DEFAULT_MAX_OWNERS, |owners| owners.0);
         connections::Config::new(limit, expiry, owners).map(Limit::Connections).map_err(text)
+    }
+
+    fn budget(&self) -> Result<Limit, String> {
+        self.has_no_other("budget", &["most", "time", "max_holders"])?;
+        let most = required("most", self.most)?.0;
+        let time = required("time", self.time)?.0;
+        let holders = self.max_holders.map_or(DEFAULT_MAX_HOLDERS, |holders| holders.0);
+        budget::Config::new(most, time, holders).map(Limit::Budget).map_err(text)
     }
 
     fn fleet_usage(&self) -> Result<Limit, String> {

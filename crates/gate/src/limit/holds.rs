@@ -1,6 +1,6 @@
 //! How the limiters that hold places answer. A request takes one place, whatever it costs.
 
-use tidegate_core::lease::{Held, concurrency, connections};
+use tidegate_core::lease::{Held, budget, concurrency, connections};
 use tidegate_core::shed::fleet;
 use tidegate_core::shed::fleet::Priority;
 use tidegate_core::shed::utilization::Class;
@@ -29,8 +29,9 @@ impl Limiter for concurrency::Config {
         }
         Some(self.peek(&state, now, request.places()))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -65,8 +66,9 @@ impl Limiter for connections::Config {
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.peek(&self.state(words).ok()?, now, request.id, request.places()))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -79,6 +81,41 @@ impl Limiter for connections::Config {
             }
             _ => None,
         }
+    }
+    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
+        let state = self.state(words).ok()?;
+        Some((state.newest(), self.reset_after(&state)))
+    }
+    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
+        Some(self.accepts(&self.state(words).ok()?))
+    }
+}
+
+/// It refuses nobody: units are taken out of the rates when they are granted.
+impl Limiter for budget::Config {
+    fn words(&self) -> usize {
+        self.words()
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn period(&self) -> Micros {
+        self.period()
+    }
+    fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
+        if request.cost > 0 {
+            self.advance(&mut self.state(&mut *words).ok()?, now);
+        }
+        Limiter::peek(self, words, now, request)
+    }
+    fn peek(&self, words: &[u64], _: Timestamp, _: &Request) -> Option<Answer> {
+        let state = self.state(words).ok()?;
+        let (limit, remaining, reset_after) = (self.most(), self.most(), self.reset_after(&state));
+        Some(Ok(Decision::Allow { limit, remaining, reset_after }))
+    }
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = self.state(words).ok()?;
@@ -111,8 +148,9 @@ impl Limiter for fleet::Config {
         }
         Some(self.peek(&state, now, priority, request.places()))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
