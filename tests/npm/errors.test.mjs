@@ -80,7 +80,7 @@ test("a cost above the capacity can never be granted", () => {
 test("the fields of an operation must be known and of their kind", () => {
   const limits = [
     ...FIVE_PER_HOUR.limits, { algorithm: "concurrency", capacity: 3, time_to_live: "1h" },
-    { algorithm: "suppression", rate: "1/s" },
+    { algorithm: "suppression", rate: "1/s" }, { algorithm: "budget", most: 2, time: "1s" },
   ];
   const limiter = new Limiter({ limits });
   limiter.acquire("a", { lease: "held" }, NOW);
@@ -94,6 +94,8 @@ test("the fields of an operation must be known and of their kind", () => {
     ["signalPpm", (signalPpm) => limiter.decide("a", { signalPpm, lease: "x" }, NOW), code, 1_000_000],
     ["draw", (draw) => limiter.decide("a", { draw, lease: "x" }, NOW), code, 2 ** 32 - 1],
     ["count", (count) => limiter.renew("a", "held", { count }, NOW)],
+    ["wants", (wants) => limiter.budget("a", "held", { wants }, NOW)],
+    ["left", (left) => limiter.budget("a", "held", { wants: 0, grantedAtUs: NOW, left }, NOW)],
     ["grantedAtUs", (grantedAtUs) => limiter.settle("a", { ...settlement, grantedAtUs }, NOW)],
     ["reserved", (reserved) => limiter.settle("a", { ...settlement, reserved }, NOW)],
     ["actual", (actual) => limiter.settle("a", { ...settlement, actual }, NOW)],

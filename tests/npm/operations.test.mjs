@@ -224,6 +224,20 @@ test("a check is shed by a draw of its own", () => {
   assert.ok(count > 50 && count < 350, `${count} of 400 passed, about half should`);
 });
 
+test("a budget is taken out of the other limits, and what is left of it comes back", () => {
+  const limiter = of({ ...bucket, capacity: 12, rate: "6/s" }, { algorithm: "budget", most: 8, time: "1s", max_holders: 2 });
+  const granted = limiter.budget("a", "node", { wants: 10 }, NOW);
+  assert.deepEqual(granted.budget, { granted: 8, grantedAtUs: NOW, expiresAtUs: NOW + SECOND });
+  assert.ok(isDeeplyFrozen(granted));
+  assert.deepEqual([granted.lease, granted.remaining], ["node", 4]);
+  const { grantedAtUs } = granted.budget;
+  const back = limiter.budget("a", "node", { wants: 0, grantedAtUs, left: 5 }, NOW);
+  assert.deepEqual([back.budget.granted, back.remaining], [0, 9]);
+  assert.equal(limiter.check("a", 9, NOW).allowed, true);
+  assert.throws(() => limiter.budget("a", "node", { wants: 1, left: 5 }, NOW), { name: "RangeError", code: "INVALID_REQUEST" });
+  assert.throws(() => of(bucket).budget("a", "node", { wants: 1 }, NOW), { code: "INVALID_REQUEST", message: /no limit `budget`/ });
+});
+
 test("an estimate is settled by what it came to", () => {
   const limiter = of({ algorithm: "fixed_window", limit: 10, period: "1h" });
   const { atUs } = limiter.decide("a", { cost: 5 }, NOW);

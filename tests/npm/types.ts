@@ -35,6 +35,8 @@ const lease: string = limiter.acquire("key").lease;
 const live: boolean | undefined = limiter.renew("key", lease, { count: 2 }, 0).live ?? limiter.release("key", lease, 0).live;
 const { limits: [first], wouldAllow } = limiter.settle("key", { grantedAtUs: answer.atUs, reserved: 2, actual: 1 });
 const name: string | undefined = live || wouldAllow ? undefined : first?.name;
+const { budget } = limiter.budget("key", "node", { wants: 5 }, 0);
+if (budget) limiter.budget("key", "node", { wants: 0, grantedAtUs: budget.grantedAtUs, left: budget.granted });
 const reporter = new Reporter({ limit: "1000/s", localCap: false });
 const told: ReporterDecision = reporter.decide(1, 0);
 const wait: number = !told.admitted && told.reason === "capped" ? told.retryAfterUs : (name ?? "").length;
@@ -80,6 +82,8 @@ reporter.apply(limiter.report("key", { admitted: 1, suppressed: 0 }));
 limiter.renew("key");
 // @ts-expect-error all three are needed
 limiter.settle("key", { reserved: 2, actual: 1 });
+// @ts-expect-error what is left was granted at some time
+limiter.budget("key", "node", { wants: 5, left: 2 });
 // @ts-expect-error a request has no `now`
 limiter.decide("key", { now: 5 });
 // @ts-expect-error what one limit says has no shadow of its own

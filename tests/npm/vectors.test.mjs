@@ -16,11 +16,11 @@ test("there are vectors", () => assert.ok(files.length > 0));
 
 for (const file of files) {
   const { about, policy, steps } = JSON.parse(readFileSync(folder + file, "utf8"));
+  const policies = { [file.replace(".json", "")]: policy }; // its name is that of the file
 
   test(`${file}: ${about}`, () => {
     assert.ok(steps.length > 0);
-    const limiter = new Limiter(policy);
-    const checked = new Limiter(policy);
+    const [limiter, checked] = [new Limiter({ policies }), new Limiter({ policies })];
     for (const [place, step] of steps.entries()) {
       const where = `${file}, step ${place}`;
       assert.deepEqual(replay(limiter, step), step.answer, where);
@@ -50,6 +50,7 @@ function ask(limiter, key, operation, now) {
     case "settle": return limiter.settle(key, fields, now);
     case "renew": return limiter.renew(key, lease, fields, now);
     case "release": return limiter.release(key, lease, now);
+    case "budget": return limiter.budget(key, lease, fields, now);
     case "report": return limiter.report(key, fields, now);
   }
   assert.fail(`there is no operation ${call}`);
@@ -62,13 +63,15 @@ function checkAlike(limiter, { at_us, key, operation, answer }, where) {
     replay(limiter, { at_us, key, operation });
     return;
   }
-  const { at_us: _, limits, factor, ...expected } = answer;
+  const { at_us: _, limits, factor, ...expected } = answer; // not said by check
   assert.deepEqual(snake(limiter.check(key, cost, at_us)), expected, `${where}, by check`);
 }
 
-function onWire({ limits, factor, ...answer }) {
-  const units = factor === undefined ? {} : { factor: factor * 2 ** 32 };
-  return { ...snake(answer), ...units, limits: limits.map(snake) };
+function onWire({ limits, factor, budget, ...answer }) {
+  const wire = { ...snake(answer), limits: limits.map(snake) };
+  if (factor !== undefined) wire.factor = factor * 2 ** 32;
+  if (budget !== undefined) wire.budget = snake(budget);
+  return wire;
 }
 
 const renamed = (object, rename) => (

@@ -18,6 +18,7 @@ export type Algorithm =
   | { algorithm: "sliding_log"; rates: string[]; min_gap?: string; count_denied?: boolean }
   | { algorithm: "concurrency"; capacity: number; time_to_live: string; max_leases?: number }
   | { algorithm: "connections"; limit: number; expiry?: string; max_owners?: number }
+  | { algorithm: "budget"; most: number; time: string; max_holders?: number }
   | { algorithm: "fleet_usage"; capacity: number; reserve: string; time_to_live: string; max_leases?: number }
   | { algorithm: "utilization"; good?: string; bad?: string; delay?: string; full?: string }
   | { algorithm: "suppression"; rate: string; estimator?: "newest_part" | "modified_mean" }
@@ -60,6 +61,8 @@ export interface Policy {
   cost?: number | { header: string; default?: number };
   /** What a store outage means; the memory of this process has none. */
   on_error?: "open" | "closed";
+  /** What becomes of what was used when the limits are edited; not used here. */
+  on_change?: "reset" | "keep" | "proportional";
   /** Which Durable Object a key belongs to; not used here. */
   placement?: string;
 }
@@ -118,7 +121,24 @@ export interface Answer extends Decision {
    * multiple of 2^-32, which a number holds exactly. Absent for a key on a list.
    */
   readonly factor?: number;
+  /** In the answer to `budget` alone: what was granted. Absent for a key on a list. */
+  readonly budget?: Budget;
 }
+
+/** Units that may be spent without asking. */
+export interface Budget {
+  /** How many; 0 is no budget. */
+  readonly granted: number;
+  /** When; to give back what is left, name this time. */
+  readonly grantedAtUs: number;
+  /** From when on they must not be spent. */
+  readonly expiresAtUs: number;
+}
+
+/** What a holder would spend without asking, and what it gives back of its last budget. */
+export type WantedBudget =
+  | { wants: number; grantedAtUs?: undefined; left?: undefined }
+  | { wants: number; grantedAtUs: number; left: number };
 
 /** What one limit of a policy says. */
 export interface LimitAnswer extends Omit<Decision, "wouldAllow"> {
@@ -248,6 +268,15 @@ export class Limiter {
 
   /** Gives a lease back, or closes one connection of an owner. */
   release(key: string, lease: string, now?: number): Answer & { readonly lease: string };
+
+  /**
+   * Takes units out of the key's other limits, for the holder named by `lease` to spend without
+   * asking, and first gives back what is `left` of its last budget.
+   *
+   * @param wanted `wants`: how many it would spend in the time of a budget; 0 only gives back
+   * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
+   */
+  budget(key: string, lease: string, wanted: WantedBudget, now?: number): Answer & { readonly lease: string };
 
   /**
    * Says what a request really cost that was granted on an estimate: what was not needed comes

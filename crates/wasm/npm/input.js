@@ -66,6 +66,8 @@ export const REQUEST = fieldList({
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
 /** The fields of `renew` beside the lease. */
 export const RENEWAL = fieldList({ count: QUANTITY });
+/** The fields of `budget` beside the lease. */
+export const BUDGET = fieldList({ wants: NEEDED, grantedAtUs: QUANTITY, left: QUANTITY });
 /** Those of `release`: none. */
 export const RELEASE = fieldList({});
 /** The fields of `report`. */

@@ -1,7 +1,7 @@
 // What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
 import { Limiter as Native, moduleMemory } from "./dist/tidegate.js";
 import {
-  RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
+  BUDGET, RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
   clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
   requireWellFormed, wrongType,
 } from "./input.js";
@@ -48,6 +48,10 @@ export class Limiter {
 
   release(key, lease, now = clock()) {
     return this.#operate(key, operationText("release", "options", {}, RELEASE, held(lease)), now);
+  }
+
+  budget(key, lease, wanted, now = clock()) {
+    return this.#operate(key, operationText("budget", "wanted", wanted, BUDGET, held(lease)), now);
   }
 
   settle(key, settlement, now = clock()) {
@@ -138,16 +142,21 @@ export class Limiter {
   }
 }
 
-function readAnswer({ at_us, live, lease, factor, would_allow, limits, ...decision }) {
+function readAnswer({ at_us, live, lease, factor, budget, would_allow, limits, ...decision }) {
   const answer = { ...readDecision(decision), atUs: at_us };
   if (lease !== undefined) answer.lease = lease;
   if (live !== undefined) answer.live = live;
   if (factor !== undefined) answer.factor = factor / 2 ** 32; // exact
+  if (budget !== undefined) answer.budget = readBudget(budget);
   if (would_allow !== undefined) answer.wouldAllow = would_allow;
   answer.limits = Object.freeze(
     limits.map(({ name, ...decision }) => Object.freeze({ name, ...readDecision(decision) })),
   );
   return Object.freeze(answer);
+}
+
+function readBudget({ granted, granted_at_us, expires_at_us }) {
+  return Object.freeze({ granted, grantedAtUs: granted_at_us, expiresAtUs: expires_at_us });
 }
 
 function readDecision({ allowed, limit, remaining, retry_after_us, reset_after_us }) {

@@ -51,8 +51,9 @@ impl Limiter {
             .map_err(|failure| if written { failure } else { failure.without_line() })?;
         let max_keys = key_bound(&policy, max_keys)?;
         let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
-        let cost_is_all =
-            all_limits(&policy).flat_map(Limits::iter).all(|each| each.limit.kind() == Kind::Rate);
+        let cost_is_all = all_limits(&policy)
+            .flat_map(Limits::iter)
+            .all(|each| !matches!(each.limit.kind(), Kind::Lease | Kind::Shed));
         Ok(Self {
             policy,
             cost_is_all,
