@@ -158,6 +158,7 @@ pub(super) fn request(
 ) -> Result<(Request, Option<String>), Response> {
     let invalid = |detail: String| Problem::InvalidRequest.response([at(), detail].concat());
     let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
+    let cost = wanted.cost.unwrap_or(default);
     let class = match &wanted.class {
         None => Class(0), // who does not say that it is important is not
         Some(name) => policy.class(name).ok_or_else(|| {
@@ -175,7 +176,7 @@ pub(super) fn request(
             needs_leases(policy, key, at)?;
             Some(lease_name(&name, at)?)
         }
-        None if has_leases(policy, key) => {
+        None if cost > 0 && has_leases(policy, key) => {
             let (Some(high), Some(low)) = (chance(), chance()) else {
                 return Err(Problem::Internal.response("there is no chance to be had".into()));
             };
@@ -187,13 +188,13 @@ pub(super) fn request(
     let draw =
         if has(policy, key, Kind::Shed) { chance().map_or(0, |chance| chance >> 32) } else { 0 };
     let request = Request {
-        cost: wanted.cost.unwrap_or(default),
+        cost,
         id: lease.as_deref().map_or(Id::default(), lease_id),
         class,
         signal: signal.transpose()?,
         draw: Draw(draw.try_into().unwrap_or_default()), // 32 bits
     };
-    Ok((request, lease.filter(|_| request.cost > 0))) // who only looks gets none
+    Ok((request, lease.filter(|_| cost > 0))) // who only looks gets none
 }
 
 fn lease_name(name: &str, at: &dyn Fn() -> String) -> Result<String, Response> {
