@@ -61,7 +61,7 @@ impl DurableObject for Keys {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        // not the runtime's own reader: its numbers are floats, and lease ids have 64 bits
+        // as text: JavaScript's own numbers would round an operation's words
         let ask: Ask = serde_json::from_str(&request.text().await?)?;
         let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one for the event
         let policy = policies().and_then(|policies| {
