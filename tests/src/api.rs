@@ -77,22 +77,6 @@ impl Api {
         reply(request.send(body).expect("a response"))
     }
 
-    pub fn put(&self, target: &str, body: impl AsRef<[u8]>) -> Reply {
-        let mut request = self.agent.put(format!("{}{target}", self.url));
-        for (name, value) in self.authorized(&[]) {
-            request = request.header(name, value);
-        }
-        reply(request.send(body.as_ref()).expect("a response"))
-    }
-
-    pub fn delete(&self, target: &str) -> Reply {
-        let mut request = self.agent.delete(format!("{}{target}", self.url));
-        for (name, value) in self.authorized(&[]) {
-            request = request.header(name, value);
-        }
-        reply(request.call().expect("a response"))
-    }
-
     /// A check of the policy on the key, at a time of the caller's if one is given.
     pub fn check(&self, policy: &str, key: &str, cost: u64, now_us: Option<u64>) -> Reply {
         let body = json!({ "policy": policy, "key": key, "cost": cost, "now_us": now_us });
