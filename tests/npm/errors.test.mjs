@@ -77,6 +77,76 @@ test("a cost above the capacity can never be granted", () => {
   refuses((limiter) => limiter.check("a", Number.MAX_SAFE_INTEGER, NOW), { code: expected.code });
 });
 
+test("the fields of an operation must be known and of their kind", () => {
+  const limits = [
+    ...FIVE_PER_HOUR.limits, { algorithm: "concurrency", capacity: 3, time_to_live: "1h" },
+    { algorithm: "suppression", rate: "1/s" }, { algorithm: "budget", most: 2, time: "1s" },
+  ];
+  const limiter = new Limiter({ limits });
+  limiter.acquire("a", { lease: "held" }, NOW);
+  const before = limiter.decide("a", { cost: 0 }, NOW);
+  const code = "INVALID_REQUEST";
+  const settlement = { grantedAtUs: NOW, reserved: 1, actual: 0 };
+  const offered = { admitted: 1, suppressed: 0 };
+  const quantities = [
+    ["cost", (cost) => limiter.decide("a", { cost, lease: "x" }, NOW), "INVALID_COST"],
+    ["cost", (cost) => limiter.acquire("a", { cost, lease: "x" }, NOW), "INVALID_COST"],
+    ["signalPpm", (signalPpm) => limiter.decide("a", { signalPpm, lease: "x" }, NOW), code, 1_000_000],
+    ["draw", (draw) => limiter.decide("a", { draw, lease: "x" }, NOW), code, 2 ** 32 - 1],
+    ["count", (count) => limiter.renew("a", "held", { count }, NOW)],
+    ["wants", (wants) => limiter.budget("a", "held", { wants }, NOW)],
+    ["left", (left) => limiter.budget("a", "held", { wants: 0, grantedAtUs: NOW, left }, NOW)],
+    ["grantedAtUs", (grantedAtUs) => limiter.settle("a", { ...settlement, grantedAtUs }, NOW)],
+    ["reserved", (reserved) => limiter.settle("a", { ...settlement, reserved }, NOW)],
+    ["actual", (actual) => limiter.settle("a", { ...settlement, actual }, NOW)],
+    ["admitted", (admitted) => limiter.report("a", { ...offered, admitted }, NOW)],
+    ["suppressed", (suppressed) => limiter.report("a", { ...offered, suppressed }, NOW)],
+    ["offeredAtUs", (offeredAtUs) => limiter.report("a", { ...offered, offeredAtUs }, NOW)],
+    ["now", (now) => limiter.decide("a", { lease: "x" }, now), "INVALID_NOW"],
+    ["now", (now) => limiter.release("a", "held", now), "INVALID_NOW"],
+  ];
+  for (const [field, call, own = code, most = Number.MAX_SAFE_INTEGER] of quantities) {
+    for (const [value, found] of NOT_NUMBERS) {
+      const message = `\`${field}\`: found ${found}, allowed is a number`;
+      assert.throws(() => call(value), { name: "TypeError", code: own, message });
+    }
+    for (const [value, found] of [...NOT_WHOLE, ...(most < 2 ** 53 - 1 ? [[most + 1, `${most + 1}`]] : [])]) {
+      const message = `\`${field}\`: found ${found}, allowed are whole numbers from 0 to ${most}`;
+      assert.throws(() => call(value), { name: "RangeError", code: own, message });
+    }
+  }
+  for (const [name, call] of [
+    ["lease", (lease) => limiter.acquire("a", { lease }, NOW)], ["lease", (lease) => limiter.renew("a", lease, {}, NOW)],
+    ["lease", (lease) => limiter.release("a", lease, NOW)], ["class", (of) => limiter.decide("a", { class: of, lease: "x" }, NOW)],
+  ]) {
+    for (const value of [null, 1, {}, Symbol("a")]) {
+      assert.throws(() => call(value), { name: "TypeError", code, message: new RegExp(`^\`${name}\`: found .*, allowed is a string$`) });
+    }
+    assert.throws(() => call("\ud800"), { name: "RangeError", code, message: /lone surrogate/ });
+    assert.throws(() => call(""), { name: "RangeError", code, message: new RegExp(`^${name}: found`) });
+    assert.throws(() => call("x".repeat(129)), { name: "RangeError", code, message: new RegExp(`^${name}: found`) });
+  }
+  for (const [call, message] of [
+    [() => limiter.decide("a", { price: 1 }, NOW),
+      "`request`: found `price`, allowed are `cost`, `class`, `lease`, `signalPpm` and `draw`"],
+    [() => limiter.decide("a", { constructor: 1 }, NOW), /found `constructor`/],
+    [() => limiter.decide("a", null, NOW), "`request`: found null, allowed is an object"],
+    [() => limiter.decide("a", 5, NOW), "`request`: found a number, allowed is an object"],
+    [() => limiter.renew("a", "held", { lease: "x" }, NOW), "`options`: found `lease`, allowed is `count`"],
+    [() => limiter.settle("a", undefined, NOW), "`settlement`: found undefined, allowed is an object"],
+    [() => limiter.settle("a", { reserved: 1, actual: 1 }, NOW), "`grantedAtUs`: found undefined, allowed is a number"],
+    [() => limiter.report("a", { admitted: 1 }, NOW), "`suppressed`: found undefined, allowed is a number"],
+    [() => limiter.release("a", undefined, NOW), "`lease`: found undefined, allowed is a string"],
+  ]) {
+    assert.throws(call, { name: "TypeError", code, message });
+  }
+  assert.throws(() => limiter.decide("a", { cost: 6, lease: "x" }, NOW),
+    { name: "RangeError", code: "COST_EXCEEDS_CAPACITY", message: /cost of 6 .* most at once is 5/ });
+  assert.throws(() => limiter.decide("", {}, NOW), { name: "RangeError", code: "INVALID_KEY", message: /found 0 bytes/ });
+  assert.throws(() => limiter.decide(5, {}, NOW), { name: "TypeError", code: "INVALID_KEY" });
+  assert.deepEqual(limiter.decide("a", { cost: 0, lease: before.lease }, NOW), before);
+});
+
 /** A policy that is refused at this place. */
 function refused(policy, place, message) {
   assert.throws(() => new Limiter(policy), (error) => {

@@ -37,6 +37,25 @@ test("a sweep forgets the keys that are as good as new, and no others", () => {
   assert.equal(limiter.size, 0);
 });
 
+test("a full limiter says so to whatever is asked", () => {
+  const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1s" }] }, { maxKeys: 1 });
+  limiter.acquire("a", {}, NOW);
+  assert.throws(() => limiter.acquire("b", {}, NOW), { name: "Error", code: "TABLE_FULL" });
+  assert.equal(limiter.acquire("b", {}, NOW + SECOND).allowed, true, "a's lease is over");
+});
+
+test("answers stay right while the module's memory grows", () => {
+  const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 64, time_to_live: "1s" }] });
+  const peeked = new Limiter(ONE_PER_SECOND);
+  for (let index = 0; index < 20_000; index++) {
+    const { allowed, remaining, lease } = limiter.acquire(`ключ ${index}`, { lease: `${index}` }, NOW);
+    assert.deepEqual([allowed, remaining, lease], [true, 63, `${index}`]);
+    assert.equal(peeked.check("a", 1, NOW).allowed, index === 0);
+  }
+  assert.equal(limiter.size, 20_000);
+  assert.equal(limiter.release("ключ 7", "7", NOW).live, true);
+});
+
 test("decisions stay right while the module's memory grows", () => {
   const count = 50_000;
   const [one, other] = [new Limiter(ONE_PER_SECOND), new Limiter(ONE_PER_SECOND)];
@@ -70,6 +89,9 @@ test("a freed limiter says so", () => {
   const freed = { name: "Error", code: "FREED" };
   assert.throws(() => limiter.check("a", 1, NOW), freed);
   assert.throws(() => limiter.peek("a", NOW), freed);
+  assert.throws(() => limiter.decide("a"), freed);
+  assert.throws(() => limiter.acquire("a"), freed);
+  assert.throws(() => limiter.release("a", "lease"), freed);
   assert.throws(() => limiter.sweep(NOW), freed);
   assert.throws(() => limiter.size, freed);
 });

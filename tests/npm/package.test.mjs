@@ -16,12 +16,12 @@ test("the tarball has what is needed and nothing else", () => {
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/tidegate.js", "dist/tidegate_bg.wasm",
-    "index.d.ts", "index.js", "input.js", "limiter.js", "package.json",
+    "index.d.ts", "index.js", "input.js", "limiter.js", "package.json", "reporter.js",
   ]);
 });
 
-test("it exports the limiter", async () => {
-  assert.deepEqual(Object.keys(await load(folder)), ["Limiter"]);
+test("it exports the limiter and the reporter", async () => {
+  assert.deepEqual(Object.keys(await load(folder)), ["Limiter", "Reporter"]);
 });
 
 const readme = readFileSync(join(installed, "README.md"), "utf8");

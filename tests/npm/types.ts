@@ -1,6 +1,8 @@
 // Compiled, never run: what must be accepted, and what must not.
-import { Limiter } from "tidegate";
-import type { Decision, ErrorCode, Limit, LimiterError, Policy, PolicyError, PolicyFile } from "tidegate";
+import { Limiter, Reporter } from "tidegate";
+import type {
+  Answer, Decision, ErrorCode, Limit, LimiterError, Policy, PolicyError, PolicyFile, ReporterDecision, Request,
+} from "tidegate";
 
 const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
 const policy: Policy = { limits: [limit], cost: { header: "x-cost" } };
@@ -9,10 +11,39 @@ const file: PolicyFile = { policies: { api: policy } };
 const limiter = new Limiter(policy, { maxKeys: 10 });
 new Limiter(file, { policy: "api" });
 new Limiter("limits = []");
+new Limiter({
+  limits: [
+    { algorithm: "token_bucket", capacity: 2, rate: "3/s", start: "empty", depth: 1 },
+    { algorithm: "sliding_log", rates: ["5/s", "20/m"], min_gap: "1ms", count_denied: true },
+    { algorithm: "concurrency", capacity: 2, time_to_live: "10s", max_leases: 4 },
+    { algorithm: "connections", limit: 2, name: "sockets" },
+    { algorithm: "fleet_usage", capacity: 10, reserve: "20%", time_to_live: "10s" },
+    { algorithm: "utilization", good: "70%", bad: "80%", delay: "28s", full: "2m" },
+    { algorithm: "suppression", rate: "100/s", estimator: "linear_admitted", ramp: 2 },
+    { algorithm: "penalty", refusals: 3, within: "1m", duration: "5m" },
+  ],
+  overrides: { "user:42": { capacity: 5 }, "team:*": { limits: [limit] } },
+  deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, ipv6_prefix: 56, classes: ["low", "high"],
+});
 
 const decision: Decision = limiter.check("key", 1, 0);
 const numbers: number[] = [decision.limit, decision.remaining, decision.retryAfterUs, decision.resetAfterUs];
 const allowed: boolean = limiter.peek("key", 0).allowed && limiter.check("key").allowed;
+const request: Request = { cost: 2, class: "critical", lease: "one", signalPpm: 5, draw: 0 };
+const answer: Answer = limiter.decide("key", request, 0);
+const lease: string = limiter.acquire("key").lease;
+const live: boolean | undefined = limiter.renew("key", lease, { count: 2 }, 0).live ?? limiter.release("key", lease, 0).live;
+const { limits: [first], wouldAllow } = limiter.settle("key", { grantedAtUs: answer.atUs, reserved: 2, actual: 1 });
+const name: string | undefined = live || wouldAllow ? undefined : first?.name;
+const { budget } = limiter.budget("key", "node", { wants: 5 }, 0);
+if (budget) limiter.budget("key", "node", { wants: 0, grantedAtUs: budget.grantedAtUs, left: budget.granted });
+const reporter = new Reporter({ limit: "1000/s", localCap: false });
+const told: ReporterDecision = reporter.decide(1, 0);
+const wait: number = !told.admitted && told.reason === "capped" ? told.retryAfterUs : (name ?? "").length;
+for (const report of reporter.dueReports(wait)) reporter.apply(limiter.report("key", report).factor ?? 0);
+reporter.free();
+reporter[Symbol.dispose]();
+
 limiter.sweep();
 limiter.sweep(numbers.length + limiter.size);
 limiter.free();
@@ -45,3 +76,19 @@ new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 2, period: "1s" }]
 new Limiter({ limits: [{ algorithm: "leaky_bucket", capacity: 2, rate: "1/s" }] });
 // @ts-expect-error there is no such option
 new Limiter(policy, { maxkeys: 5 });
+// @ts-expect-error the factor is in the answer to a report, as `factor`
+reporter.apply(limiter.report("key", { admitted: 1, suppressed: 0 }));
+// @ts-expect-error a lease is named
+limiter.renew("key");
+// @ts-expect-error all three are needed
+limiter.settle("key", { reserved: 2, actual: 1 });
+// @ts-expect-error what is left was granted at some time
+limiter.budget("key", "node", { wants: 5, left: 2 });
+// @ts-expect-error a request has no `now`
+limiter.decide("key", { now: 5 });
+// @ts-expect-error what one limit says has no shadow of its own
+first?.wouldAllow;
+// @ts-expect-error who is admitted need not wait
+told.retryAfterUs;
+// @ts-expect-error an override has the fields of limits
+new Limiter({ limits: [limit], overrides: { key: { colour: 5 } } });

@@ -112,8 +112,8 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
     let name = blob::name(&policy, part(&policy), "k");
-    let good = blob::encode(part(&policy), &[1, NOW.0]);
-    let too_much = blob::encode(part(&policy), &[u64::MAX, NOW.0]);
+    let good = blob::encode(&policy, part(&policy), &[1, NOW.0]);
+    let too_much = blob::encode(&policy, part(&policy), &[u64::MAX, NOW.0]);
     for bytes in [&b"hello"[..], &good[..24], &[&good[..], b"x"].concat(), &too_much] {
         let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
         let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();

@@ -61,7 +61,8 @@ impl DurableObject for Keys {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let ask: Ask = request.json().await?;
+        // as text: JavaScript's own numbers would round an operation's words
+        let ask: Ask = serde_json::from_str(&request.text().await?)?;
         let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one for the event
         let policy = policies().and_then(|policies| {
             policies.get(&ask.policy).ok_or_else(|| format!("no policy {:?}", ask.policy))
@@ -129,7 +130,7 @@ impl Keys {
             Rule::Limited(limits, key) => (limits, key),
         };
         let name = |part: &Part| blob::name(policy, part, &key);
-        let mut words = self.gather(limits, &name)?;
+        let mut words = self.gather(policy, limits, &name)?;
         let verdict =
             limits.operate(&mut words, now, &operation).map_err(|error| error.to_string())?;
         let changed = !operation.is_peek();
@@ -142,7 +143,8 @@ impl Keys {
             let remembered = part.limits().iter().any(|each| each.limit.remembers_refusals());
             if grant || (remembered && changed) {
                 let time_to_live = part.time_to_live(words, now);
-                let written = self.write(&name, &blob::encode(part, words), now, time_to_live);
+                let written =
+                    self.write(&name, &blob::encode(policy, part, words), now, time_to_live);
                 if let Err(error) = written {
                     cache.clear(); // memory must not be ahead of what is stored
                     return Err(error.to_string());
@@ -157,6 +159,7 @@ impl Keys {
     /// The words of all parts.
     fn gather(
         &self,
+        policy: &Policy,
         limits: &Limits,
         name: &dyn Fn(&Part) -> String,
     ) -> std::result::Result<Vec<u64>, String> {
@@ -169,13 +172,18 @@ impl Keys {
             let name = name(part);
             match cache.get(&name) {
                 Some(own) => words.extend_from_slice(own),
-                None => words.extend(self.read(part, &name)?),
+                None => words.extend(self.read(policy, part, &name)?),
             }
         }
         Ok(words)
     }
 
-    fn read(&self, part: &Part, name: &str) -> std::result::Result<Vec<u64>, String> {
+    fn read(
+        &self,
+        policy: &Policy,
+        part: &Part,
+        name: &str,
+    ) -> std::result::Result<Vec<u64>, String> {
         let rows = || -> Result<Option<Vec<SqlStorageValue>>> {
             self.make_table()?;
             let sql = self.state.storage().sql();
@@ -186,7 +194,7 @@ impl Keys {
         match rows().map_err(|error| error.to_string())?.as_deref() {
             None => Ok(vec![0; part.words()]),
             Some([SqlStorageValue::Blob(bytes)]) => {
-                blob::decode(part, bytes).map_err(|error| error.to_string())
+                blob::decode(policy, part, bytes).map_err(|error| error.to_string())
             }
             Some(_) => Err("stored state: it is no blob".into()),
         }

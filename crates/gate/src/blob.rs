@@ -11,7 +11,12 @@
 //! (2 bytes), the number of words that follow (2 bytes) and those words; up to the last word that is
 //! not zero.
 //!
-//! The fingerprint stands in the [`name`] too: a policy whose limits were edited finds no state
+//! Under a policy that keeps states through an edit of its limits the version is 2, and behind the
+//! fingerprint follow the limits themselves: how many words (2 bytes) and each limit as a number of
+//! words and its `Limit::parameters`, 8 bytes each. Such a state is carried over to other limits by
+//! the policy's rule when it is next read.
+//!
+//! Otherwise the fingerprint stands in the [`name`] too: a policy whose limits were edited finds no state
 //! and starts afresh, while nodes that still run the old one go on with theirs. A blob that does
 //! not fit its name is an error, never a guess.
 
@@ -22,11 +27,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::carry::carry;
+use crate::key::Depth;
 use crate::limits::Part;
-use crate::policy::Policy;
+use crate::policy::{OnChange, Policy};
 
-/// The version that this code writes, and the only one that exists.
+/// A state that belongs to its limits.
 const VERSION: u8 = 1;
+/// A state that brings its limits along.
+const SELF_DESCRIBING: u8 = 2;
 /// Version and fingerprint.
 const HEADER_BYTES: usize = 9;
 /// The number of runs.
@@ -49,6 +58,8 @@ pub enum BlobError {
     Version {
         /// The first byte.
         found: u8,
+        /// What a state of this policy begins with.
+        expected: u8,
     },
     /// Written under other limits.
     Fingerprint {
@@ -70,8 +81,8 @@ impl fmt::Display for BlobError {
                     "stored state: found {found} bytes, a state of this policy has {expected}"
                 )
             }
-            Self::Version { found } => {
-                write!(f, "stored state: found version {found}, this Tidegate reads {VERSION}")
+            Self::Version { found, expected } => {
+                write!(f, "stored state: found version {found}, this policy's is {expected}")
             }
             Self::Fingerprint { found, expected } => write!(
                 f,
@@ -90,22 +101,38 @@ impl core::error::Error for BlobError {}
 /// canonical key that they are counted by.
 #[must_use]
 pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
-    let key = part.depth().of(key);
-    alloc::format!("tidegate:{}:{:016x}:{key}", policy.name(), part.fingerprint())
+    let (name, own) = (policy.name(), part.depth().of(key));
+    match (policy.on_change(), part.depth()) {
+        (OnChange::Reset, _) => alloc::format!("tidegate:{name}:{:016x}:{own}", part.fingerprint()),
+        (_, Depth::Whole) => alloc::format!("tidegate:{name}:any:{own}"),
+        (_, Depth::Parts(parts)) => alloc::format!("tidegate:{name}:any-{parts}:{own}"),
+    }
 }
 
 /// The bytes of a state.
 #[must_use]
-pub fn encode(part: &Part, words: &[u64]) -> Vec<u8> {
+pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
-    bytes.push(VERSION);
+    bytes.push(version(policy));
     bytes.extend_from_slice(&part.fingerprint().to_le_bytes());
+    if version(policy) == SELF_DESCRIBING {
+        let parameters = part.parameters();
+        bytes.extend(u16::try_from(parameters.len()).unwrap_or(u16::MAX).to_le_bytes());
+        bytes.extend(parameters.into_iter().flat_map(u64::to_le_bytes));
+    }
     if part.words() > MOST_PLAIN_WORDS {
         write_runs(words, &mut bytes);
     } else {
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }
     bytes
+}
+
+const fn version(policy: &Policy) -> u8 {
+    match policy.on_change() {
+        OnChange::Reset => VERSION,
+        OnChange::Keep | OnChange::Proportional => SELF_DESCRIBING,
+    }
 }
 
 fn write_runs(mut words: &[u64], bytes: &mut Vec<u8>) {
@@ -155,23 +182,44 @@ fn read_runs(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
 /// The words of a state.
 ///
 /// # Errors
-/// [`BlobError`]: the bytes are not what these limits, in this version, can have written.
-pub fn decode(part: &Part, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+/// [`BlobError`]: the bytes are not what these limits, or limits that this policy had before, in this
+/// version, can have written.
+pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
     let expected = part.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
-    let (&version, rest) = bytes.split_first().ok_or(length)?;
-    if version != VERSION {
-        return Err(BlobError::Version { found: version });
+    let (&found, rest) = bytes.split_first().ok_or(length)?;
+    if found != version(policy) {
+        return Err(BlobError::Version { found, expected: version(policy) });
     }
     let (fingerprint, rest) = rest.split_first_chunk().ok_or(length)?;
     let found = u64::from_le_bytes(*fingerprint);
-    if found != part.fingerprint() {
-        return Err(BlobError::Fingerprint { found, expected: part.fingerprint() });
+    if version(policy) == VERSION {
+        if found != part.fingerprint() {
+            return Err(BlobError::Fingerprint { found, expected: part.fingerprint() });
+        }
+        return words(part, rest, length);
     }
+    let (count, rest) = rest.split_first_chunk().ok_or(length)?;
+    let parameters = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
+    let (parameters, rest) = rest.split_at_checked(parameters).ok_or(length)?;
+    let parameters = parameters.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    let old = Part::of_parameters(part.depth(), &parameters.collect::<Vec<_>>())
+        .map_err(|_| BlobError::Invalid)?;
+    if old.fingerprint() != found {
+        return Err(BlobError::Invalid);
+    }
+    let words = words(&old, rest, length)?;
+    if found == part.fingerprint() {
+        return Ok(words);
+    }
+    Ok(carry(part, &old, &words, policy.on_change()))
+}
+
+fn words(part: &Part, bytes: &[u8], length: BlobError) -> Result<Vec<u64>, BlobError> {
     let words = if part.words() > MOST_PLAIN_WORDS {
-        read_runs(rest, part.words()).ok_or(BlobError::Invalid)?
+        read_runs(bytes, part.words()).ok_or(BlobError::Invalid)?
     } else {
-        let (words, tail) = rest.as_chunks();
+        let (words, tail) = bytes.as_chunks();
         if words.len() != part.words() || !tail.is_empty() {
             return Err(length);
         }

@@ -66,18 +66,27 @@ impl Limits {
         if request.cost == 0 {
             return self.combined(words, now, request);
         }
-        let mut decision = self.combined(words, now, request)?;
-        for (limit, words) in split_mut(self, words) {
-            if decision.is_allowed() {
+        let decision = self.combined(words, now, request)?;
+        if decision.is_allowed() {
+            for (limit, words) in split_mut(self, words) {
                 let _ = limit.decide(words, now, request)?; // as just combined
-            } else {
-                limit.refused(words, now, request);
-                if let Limit::Penalty(_) = limit {
-                    decision = decision.at_least(limit.peek(words, now, request)?);
-                }
+            }
+            return Ok(decision);
+        }
+        let mut retry_after = decision.retry_after();
+        for (limit, words) in split_mut(self, words) {
+            limit.refused(words, now, request);
+            if let Limit::Penalty(_) = limit {
+                retry_after = retry_after.max(limit.peek(words, now, request)?.retry_after());
             }
         }
-        Ok(decision)
+        if !self.iter().any(|each| each.limit.remembers_refusals()) {
+            return Ok(decision);
+        }
+        // with this one remembered less may remain, and for longer
+        let after = self.combined(words, now, &request.peek())?;
+        let (limit, remaining) = (after.limit(), after.remaining());
+        Ok(Decision::Deny { limit, remaining, retry_after, reset_after: after.reset_after() })
     }
 
     /// Does what is asked, and says what each limit then says. What is no request for a decision
@@ -196,10 +205,19 @@ impl Limits {
         }
     }
 
-    /// One clock for the key: the time at which all its limits decide.
+    /// One clock for the key: the time at which all its limits decide. What they share with other
+    /// keys may have seen later times: of those the latest that is believed.
     fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
-        let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
-        now.taken_after(newest.unwrap_or_default(), self.period())
+        let period = self.period();
+        let mut taken = now;
+        loop {
+            let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0);
+            let later = newest.map(|newest| taken.taken_after(newest, period)).max();
+            match later.filter(|later| *later > taken) {
+                Some(later) => taken = later, // and so what is within a period of that
+                None => return taken,
+            }
+        }
     }
 
     /// What all limits together would answer; changes nothing.

@@ -17,6 +17,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod blob;
+mod carry;
 mod decide;
 mod fnv;
 pub mod http;
@@ -33,7 +34,7 @@ pub use key::{
 };
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
-pub use policy::{Cost, OnError, Placement, Policies, Policy, PolicyError, Rule};
+pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule};
 pub use request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 pub use table::{KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::Allowance;
@@ -41,7 +42,7 @@ pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;
 pub use tidegate_core::shed::{Draw, Probability, Share};
-pub use tidegate_core::window::log::Denied;
+pub use tidegate_core::window::log::{Denied, Window};
 pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
 };

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::{InvalidState, MAX_QUANTITY, Micros, Timestamp};
+use tidegate_core::{ConfigError, InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
@@ -132,6 +132,19 @@ impl Part {
                 depth.parameter().into_iter().chain(parameters).flat_map(u64::to_le_bytes),
             ),
         }
+    }
+
+    /// The limits of a stored state.
+    pub(crate) fn of_parameters(depth: Depth, parameters: &[u64]) -> Result<Self, ConfigError> {
+        let name = String::new();
+        let limits = limit::read(parameters)?.into_iter();
+        let named = limits.map(|limit| NamedLimit { name: name.clone(), depth, limit });
+        Ok(Self::new(&named.collect::<Vec<_>>()))
+    }
+
+    /// Its limits in numbers.
+    pub(crate) fn parameters(&self) -> Vec<u64> {
+        limit::write(self.limits.iter().map(|each| &each.limit))
     }
 
     /// How much of the key it is counted by.

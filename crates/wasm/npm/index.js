@@ -7,3 +7,4 @@ import { initSync } from "./dist/tidegate.js";
 initSync({ module: readFileSync(new URL("./dist/tidegate_bg.wasm", import.meta.url)) });
 
 export { Limiter } from "./limiter.js";
+export { Reporter } from "./reporter.js";

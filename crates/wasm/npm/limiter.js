@@ -1,12 +1,17 @@
 // What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
 import { Limiter as Native, moduleMemory } from "./dist/tidegate.js";
-import { coded, policyText, readOptions, wrongType } from "./input.js";
+import {
+  BUDGET, RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
+  clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
+  requireWellFormed, wrongType,
+} from "./input.js";
 
 const utf8 = new TextEncoder();
 
 export class Limiter {
   #native;
   #defaultCost;
+  #isShadow;
   // Views of the module's memory, made anew whenever its growth has detached them.
   #key = new Uint8Array();
   #decision = new Float64Array();
@@ -14,18 +19,47 @@ export class Limiter {
   constructor(policy, options = {}) {
     const text = policyText(policy);
     const written = typeof policy === "string";
-    const { name, maxKeys } = readOptions(options);
+    const { name, maxKeys } = limiterOptions(options);
     const [seedHigh, seedLow] = crypto.getRandomValues(new Uint32Array(2));
     this.#native = new Native(text, written, name, maxKeys, seedHigh, seedLow);
     this.#defaultCost = this.#native.defaultCost();
+    this.#isShadow = this.#native.isShadow();
   }
 
   check(key, cost = this.#defaultCost, now = clock()) {
-    return this.#decide(key, cost, now);
+    return this.#check(key, cost, now);
   }
 
   peek(key, now = clock()) {
-    return this.#decide(key, 0, now);
+    return this.#check(key, 0, now);
+  }
+
+  decide(key, request = {}, now = clock()) {
+    return this.#operate(key, operationText("check", "request", request, REQUEST), now);
+  }
+
+  acquire(key, request = {}, now = clock()) {
+    return this.#operate(key, operationText("check", "request", request, REQUEST), now, true);
+  }
+
+  renew(key, lease, options = {}, now = clock()) {
+    return this.#operate(key, operationText("renew", "options", options, RENEWAL, held(lease)), now);
+  }
+
+  release(key, lease, now = clock()) {
+    return this.#operate(key, operationText("release", "options", {}, RELEASE, held(lease)), now);
+  }
+
+  budget(key, lease, wanted, now = clock()) {
+    return this.#operate(key, operationText("budget", "wanted", wanted, BUDGET, held(lease)), now);
+  }
+
+  settle(key, settlement, now = clock()) {
+    return this.#operate(key, operationText("settle", "settlement", settlement, SETTLEMENT), now);
+  }
+
+  report(key, report, now = clock()) {
+    return this.#operate(key, operationText("report", "report", report, REPORT), now);
   }
 
   sweep(now = clock()) {
@@ -46,22 +80,35 @@ export class Limiter {
     this.free();
   }
 
-  #decide(key, cost, now) {
-    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+  #check(key, cost, now) {
     requireNumber("cost", "INVALID_COST", cost);
-    requireNumber("now", "INVALID_NOW", now);
-    const native = this.#inUse();
-    const allowed = native.check(this.#writeKey(key), cost, now);
-    if (allowed === undefined) throw native.failure();
+    const native = this.#ready(key, now);
+    const granted = native.check(this.#writeKey(key), cost, now);
+    if (granted === undefined) throw native.failure();
     if (this.#decision.length === 0) this.#view(); // a new key may have grown the memory
     const numbers = this.#decision;
-    return Object.freeze({
-      allowed,
+    const decision = {
+      allowed: granted || this.#isShadow,
       limit: numbers[0],
       remaining: numbers[1],
       retryAfterUs: numbers[2],
       resetAfterUs: numbers[3],
-    });
+    };
+    if (this.#isShadow) decision.wouldAllow = granted;
+    return Object.freeze(decision);
+  }
+
+  #operate(key, operation, now, acquires = false) {
+    const native = this.#ready(key, now);
+    const answer = native.operate(this.#writeKey(key), operation, acquires, now);
+    if (answer === undefined) throw native.failure();
+    return readAnswer(JSON.parse(answer));
+  }
+
+  #ready(key, now) {
+    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
+    requireNumber("now", "INVALID_NOW", now);
+    return this.#inUse();
   }
 
   #inUse() {
@@ -89,21 +136,29 @@ export class Limiter {
   }
 
   #writeUnicode(key) {
-    if (!key.isWellFormed()) {
-      // every lone surrogate is encoded alike, so that different keys would be counted as one
-      const message = "`key`: found a lone surrogate, allowed is well-formed Unicode";
-      throw coded(RangeError, "INVALID_KEY", message);
-    }
+    requireWellFormed("key", "INVALID_KEY", key);
     const { read, written } = utf8.encodeInto(key, this.#key);
     return read === key.length ? written : utf8.encode(key).length;
   }
 }
 
-function requireNumber(field, code, value) {
-  if (typeof value !== "number") throw wrongType(field, code, value, "a number");
+function readAnswer({ at_us, live, lease, factor, budget, would_allow, limits, ...decision }) {
+  const answer = { ...readDecision(decision), atUs: at_us };
+  if (lease !== undefined) answer.lease = lease;
+  if (live !== undefined) answer.live = live;
+  if (factor !== undefined) answer.factor = factor / 2 ** 32; // exact
+  if (budget !== undefined) answer.budget = readBudget(budget);
+  if (would_allow !== undefined) answer.wouldAllow = would_allow;
+  answer.limits = Object.freeze(
+    limits.map(({ name, ...decision }) => Object.freeze({ name, ...readDecision(decision) })),
+  );
+  return Object.freeze(answer);
 }
 
-/** Microseconds since the Unix epoch. */
-function clock() {
-  return Math.floor(Date.now() * 1000);
+function readBudget({ granted, granted_at_us, expires_at_us }) {
+  return Object.freeze({ granted, grantedAtUs: granted_at_us, expiresAtUs: expires_at_us });
+}
+
+function readDecision({ allowed, limit, remaining, retry_after_us, reset_after_us }) {
+  return { allowed, limit, remaining, retryAfterUs: retry_after_us, resetAfterUs: reset_after_us };
 }

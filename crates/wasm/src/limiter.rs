@@ -3,12 +3,13 @@
 use std::iter;
 
 use tidegate_gate::{
-    Cost, Decision, InvalidKey, KeyHasher, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Part, Policy,
-    Table, Timestamp,
+    Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Part, Policy,
+    Request, Table, Timestamp, http,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 use crate::policy;
@@ -18,7 +19,10 @@ use crate::policy;
 #[derive(Debug)]
 pub struct Limiter {
     policy: Policy,
+    /// Whether a cost is all that any of its limits needs to know of a request.
+    cost_is_all: bool,
     table: Table,
+    chance: Chance,
     /// Boxed, as is `decision`: JavaScript keeps their addresses.
     key: Box<[u8; MAX_KEY_BYTES]>,
     /// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`.
@@ -47,9 +51,14 @@ impl Limiter {
             .map_err(|failure| if written { failure } else { failure.without_line() })?;
         let max_keys = key_bound(&policy, max_keys)?;
         let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
+        let cost_is_all = all_limits(&policy)
+            .flat_map(Limits::iter)
+            .all(|each| !matches!(each.limit.kind(), Kind::Lease | Kind::Shed));
         Ok(Self {
             policy,
+            cost_is_all,
             table: Table::new(max_keys, KeyHasher::new(seed)),
+            chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
             decision: Box::new([0.0; 4]),
             failure: None,
@@ -85,8 +94,15 @@ impl Limiter {
         })
     }
 
-    /// Whether the key of `key_bytes` bytes, written before, may pass. Without an answer
-    /// [`failure`](Self::failure) says why, and nothing has changed.
+    /// Whether what is refused passes all the same, and is only reported.
+    #[wasm_bindgen(js_name = isShadow)]
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.policy.is_shadow()
+    }
+
+    /// Whether the limits grant this to the key of `key_bytes` bytes, written before. Without an
+    /// answer [`failure`](Self::failure) says why, and nothing has changed.
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
         match self.decide(key_bytes, cost, now) {
             Ok(decision) => {
@@ -106,7 +122,28 @@ impl Limiter {
         }
     }
 
-    /// Why the last [`check`](Self::check) had no answer: an `Error` with a `code`.
+    /// Does what `json` asks of the key of `key_bytes` bytes, written before: what
+    /// [`http::operation`] reads, answered as [`http::answer`] writes. `acquires` says that it is
+    /// about nothing if not about a lease. Without an answer [`failure`](Self::failure) says why,
+    /// and nothing has changed.
+    pub fn operate(
+        &mut self,
+        key_bytes: usize,
+        json: &str,
+        acquires: bool,
+        now: f64,
+    ) -> Option<String> {
+        match self.answer(key_bytes, json, acquires, now) {
+            Ok(answer) => Some(answer),
+            Err(failure) => {
+                self.failure = Some(failure);
+                None
+            }
+        }
+    }
+
+    /// Why the last [`check`](Self::check) or [`operate`](Self::operate) had no answer: an `Error`
+    /// with a `code`.
     pub fn failure(&mut self) -> JsValue {
         self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
     }
@@ -135,12 +172,57 @@ impl Limiter {
             most: MAX_QUANTITY,
         })?;
         let now = timestamp(now)?;
-        let key = match self.key.get(..key_bytes) {
-            None | Some([]) => return Err(Failure::Key(InvalidKey { bytes: key_bytes })),
-            Some(key) => str::from_utf8(key).map_err(|_| Failure::KeyEncoding)?,
-        };
-        self.table.decide(&self.policy, key, now, cost).map_err(Failure::Table)
+        let key = written(&*self.key, key_bytes)?;
+        let mut request = Request::of(cost);
+        if !self.cost_is_all && cost > 0 {
+            if has(&self.policy, key, Kind::Lease) {
+                return Err(Failure::NeedsLease);
+            }
+            if has(&self.policy, key, Kind::Shed) {
+                request.draw = self.chance.draw();
+            }
+        }
+        self.table.decide(&self.policy, key, now, request).map_err(Failure::Table)
     }
+
+    fn answer(
+        &mut self,
+        key_bytes: usize,
+        json: &str,
+        acquires: bool,
+        now: f64,
+    ) -> Result<String, Failure> {
+        let now = timestamp(now)?;
+        let key = written(&*self.key, key_bytes)?;
+        if acquires && !has(&self.policy, key, Kind::Lease) {
+            let name = self.policy.name();
+            let message = format!("policy: {name:?} has no limit with leases");
+            return Err(Failure::Request(message));
+        }
+        let (operation, lease) =
+            http::operation(&self.policy, key, json.as_bytes(), &mut || self.chance.number())
+                .map_err(|problem| Failure::of_problem(&problem))?;
+        let verdict = self.table.operate(&self.policy, key, now, operation);
+        let verdict = verdict.map_err(Failure::Table)?;
+        Ok(http::answer(&self.policy, key, lease.as_deref(), &verdict))
+    }
+}
+
+/// The key of so many bytes.
+fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
+    match bytes.get(..key_bytes) {
+        None | Some([]) => Err(Failure::Key(InvalidKey { bytes: key_bytes })),
+        Some(key) => str::from_utf8(key).map_err(|_| Failure::KeyEncoding),
+    }
+}
+
+/// Whether a limit of this kind holds for the key.
+fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
+    policy.limits_for(key).iter().any(|each| each.limit.kind() == kind)
+}
+
+fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {
+    iter::once(policy.limits()).chain(policy.overrides().iter().map(|(_, own)| own))
 }
 
 /// The memory that the addresses of a [`Limiter`] point into.
@@ -150,7 +232,7 @@ pub fn module_memory() -> JsValue {
     wasm_bindgen::memory()
 }
 
-fn timestamp(now: f64) -> Result<Timestamp, Failure> {
+pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
     to_quantity(now).map(Timestamp).ok_or(Failure::Number {
         field: "now",
         code: "INVALID_NOW",
@@ -171,8 +253,7 @@ const MOST_BYTES: usize = 3 << 30;
 const BYTES_BESIDE: usize = 144;
 
 fn key_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {
-    let sets = iter::once(policy.limits()).chain(policy.overrides().iter().map(|(_, own)| own));
-    let parts = sets.flat_map(Limits::parts);
+    let parts = all_limits(policy).flat_map(Limits::parts);
     let words = parts.map(Part::words).max().unwrap_or_default();
     let worst = words.saturating_mul(8).saturating_add(MAX_KEY_BYTES + BYTES_BESIDE);
     let most = MOST_BYTES.checked_div(worst).unwrap_or(1);

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use tidegate::gate::{Denied, Depth, KeySource, Limit, Limits, Micros, OnError, Placement, Policy};
+use tidegate::gate::{
+    Denied, Depth, Estimator, KeySource, Kind, Limit, Limits, Micros, OnChange, OnError, Placement,
+    Policy, Share, Window,
+};
 
 pub(super) fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
@@ -28,6 +31,11 @@ pub(super) fn describe(policy: &Policy) -> String {
         Placement::Shard(shards) => format!("in {shards} objects"),
         _ => "in an object of its own".to_owned(),
     };
+    match policy.on_change() {
+        OnChange::Reset => {}
+        OnChange::Keep => text += "  an edit of the limits keeps what was used\n",
+        OnChange::Proportional => text += "  an edit of the limits keeps the share that was used\n",
+    }
     if policy.is_shadow() {
         text += "  in shadow: refusals are reported, and everything passes\n";
     }
@@ -40,7 +48,8 @@ pub(super) fn describe(policy: &Policy) -> String {
 }
 
 fn stored(part: &tidegate::gate::Part) -> String {
-    format!("{} bytes under {:016x}", part.words() * 8 + 9, part.fingerprint())
+    let most = if part.words() > 16 { "at most " } else { "" }; // zeros are not stored
+    format!("{most}{} bytes under {:016x}", part.words() * 8 + 9, part.fingerprint())
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {
@@ -61,15 +70,24 @@ fn joined(items: &[impl Display], separator: &str) -> String {
 }
 
 fn limit(limit: &Limit) -> String {
+    match limit.kind() {
+        Kind::Rate => rate(limit),
+        Kind::Shed => shed(limit),
+        _ => lease(limit),
+    }
+}
+
+fn rate(limit: &Limit) -> String {
     match limit {
         Limit::TokenBucket(bucket) => {
             let (units, period) = bucket.rate();
             let each = if units == 1 { String::new() } else { format!("{units} ") };
-            let full = span(bucket.period());
+            let start = if bucket.starts_empty() { "; empty at first" } else { "" };
             format!(
-                "bursts of {}, then {each}every {}; full after {full}",
+                "bursts of {}, then {each}every {}; full after {}{start}",
                 bucket.capacity(),
-                span(period)
+                span(period),
+                span(bucket.period())
             )
         }
         Limit::FixedWindow(window) => {
@@ -86,11 +104,8 @@ fn limit(limit: &Limit) -> String {
             )
         }
         Limit::SlidingLog(log) => {
-            let windows: Vec<String> = log
-                .windows()
-                .iter()
-                .map(|window| format!("{} in any {}", window.limit, span(window.period)))
-                .collect();
+            let window =
+                |window: &Window| format!("{} in any {}", window.limit, span(window.period));
             let gap = match log.min_gap() {
                 Micros::ZERO => String::new(),
                 gap => format!(", {} apart", span(gap)),
@@ -99,12 +114,73 @@ fn limit(limit: &Limit) -> String {
                 Denied::Counted => ", refused ones too",
                 Denied::Forgotten => "",
             };
+            let windows: Vec<String> = log.windows().iter().map(window).collect();
             format!("{}{gap}{denied}", windows.join(" and "))
+        }
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
+fn lease(limit: &Limit) -> String {
+    match limit {
+        Limit::Concurrency(leases) => format!(
+            "{} at once, each for {} unless renewed",
+            leases.capacity(),
+            span(leases.period())
+        ),
+        Limit::Connections(owners) => format!(
+            "{} connections of up to {} owners, each forgotten {} after it was last heard of",
+            owners.limit(),
+            owners.max_owners(),
+            span(owners.period())
+        ),
+        Limit::Fleet(fleet) => format!(
+            "{} at once, {} of them for the most important class alone, each for {} unless renewed",
+            fleet.capacity(),
+            fleet.reserve(),
+            span(fleet.period())
+        ),
+        Limit::Budget(budget) => format!(
+            "up to {} units for {}, to up to {} holders who spend them without asking",
+            budget.most(),
+            span(budget.period()),
+            budget.max_holders()
+        ),
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
+fn shed(limit: &Limit) -> String {
+    match limit {
+        Limit::Utilization(shedder) => {
+            let (thresholds, timing) = (shedder.thresholds(), shedder.timing());
+            format!(
+                "sheds from {} on, {} later, all but the most important class after {} more; \
+                 takes it back below {}",
+                percent(thresholds.bad),
+                span(timing.delay),
+                span(timing.full),
+                percent(thresholds.good)
+            )
+        }
+        Limit::Suppression(master) => {
+            let rate = master.limit();
+            let estimator = match master.estimator() {
+                Estimator::LinearAdmitted { ramp } => format!(
+                    "linear on the admitted rate, all at {} times the limit",
+                    u32::from(ramp) + 1
+                ),
+                Estimator::ModifiedMean => "modified mean of the offered rate".to_owned(),
+                _ => "newest part of the offered rate".to_owned(),
+            };
+            let (units, period) = (rate.units(), span(rate.period()));
+            format!("suppresses what is offered beyond {units} every {period}; {estimator}")
         }
         Limit::Penalty(penalty) => {
             let terms = penalty.terms();
             format!(
-                "after {} refusals within {} none for {}, twice as long each time up to {}, forgiven after {}",
+                "after {} refusals within {} none for {}, twice as long each time up to {}, \
+                 forgiven after {}",
                 terms.refusals,
                 span(terms.within),
                 span(terms.duration),
@@ -112,7 +188,18 @@ fn limit(limit: &Limit) -> String {
                 span(terms.forgive_after)
             )
         }
-        _ => "a limit this version cannot describe".to_owned(),
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
+const UNKNOWN: &str = "a limit this version cannot describe";
+
+fn percent(share: Share) -> String {
+    let (whole, rest) = (share.ppm() / 10_000, share.ppm() % 10_000);
+    let decimals = format!("{rest:04}");
+    match decimals.trim_end_matches('0') {
+        "" => format!("{whole} %"),
+        decimals => format!("{whole}.{decimals} %"),
     }
 }
 

@@ -152,7 +152,7 @@ impl Backend {
                 for (part, bytes) in policy.limits_for(&event.key).parts().iter().zip(blobs) {
                     match bytes {
                         None => words.resize(words.len() + part.words(), 0),
-                        Some(bytes) => words.extend(blob::decode(part, &bytes)?),
+                        Some(bytes) => words.extend(blob::decode(policy, part, &bytes)?),
                     }
                 }
                 format!("words {words:?}")

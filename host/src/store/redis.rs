@@ -110,7 +110,7 @@ impl Redis {
             Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => (limits, key),
         };
-        let states = States { limits, names: self.names(policy, limits, &key) };
+        let states = States { policy, limits, names: self.names(policy, limits, &key) };
         self.in_time(async {
             let _turn = self.lock(policy, &key).lock().await;
             self.swap_until_ours(&states, now, &operation).await
@@ -156,8 +156,10 @@ impl Redis {
         loop {
             let mut words = states.decode(&found)?;
             let verdict = limits.operate(&mut words, now, operation)?;
-            let decided: Vec<Vec<u8>> =
-                limits.split(&words).map(|(part, words)| blob::encode(part, words)).collect();
+            let decided: Vec<Vec<u8>> = limits
+                .split(&words)
+                .map(|(part, words)| blob::encode(states.policy, part, words))
+                .collect();
             if operation.is_peek() || decided == found {
                 return Ok(verdict); // nothing has changed
             }
@@ -224,6 +226,7 @@ fn get(names: &[String]) -> Pipeline {
 
 /// Where the states are that one decision needs.
 struct States<'a> {
+    policy: &'a Policy,
     limits: &'a Limits,
     /// One for each part.
     names: Vec<String>,
@@ -238,7 +241,7 @@ impl States<'_> {
                 words.resize(words.len() + part.words(), 0);
             } else {
                 let foreign = |error| StoreError::Blob { name: name.clone(), error };
-                words.extend(blob::decode(part, bytes).map_err(foreign)?);
+                words.extend(blob::decode(self.policy, part, bytes).map_err(foreign)?);
             }
         }
         Ok(words)

@@ -18,7 +18,7 @@
 //! another, so one that took everything while it was alone is back at its share T later at most,
 //! however often it asks. A holder that was not granted anything for T is forgotten.
 //!
-//! The parent, a [`bucket`](crate::bucket) or a [`window`](crate::window), is the caller's: it
+//! The parent, a [`bucket`] or a [`window`](crate::window), is the caller's: it
 //! peeks what remains, asks for a [grant](Config::grant), takes so many units from the parent at
 //! the same `now`, and puts back what comes of [`give_back`](Config::give_back), by the rule of
 //! the parent ([`Refundable`]). One lease is one grant: a renewal first gives back, and then
@@ -52,7 +52,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::table::{Layout, Table};
+use super::table::{FIELDS, Layout, Table};
 use super::{Id, State};
 use crate::bucket;
 use crate::decision::InvalidState;
@@ -64,7 +64,7 @@ use crate::window::Refund;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     most: u64,
-    layout: Layout,
+    layout: Layout<WIDTH>,
 }
 
 /// What a holder has: units to spend before a time. The default has none.
@@ -156,12 +156,12 @@ impl Config {
     /// Leases of at most `most` units, which last `time`, for at most `max_holders` holders.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`]; [`ConfigError::OutOfBounds`] if `max_holders` is 0 or above
+    /// [`ConfigError::OutOfRange`]; [`ConfigError::OutOfRange`] if `max_holders` is 0 or above
     /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
     pub fn new(most: u64, time: Micros, max_holders: u64) -> Result<Self, ConfigError> {
         in_range("most", most)?;
         in_range("time", time.0)?;
-        Ok(Self { most, layout: Layout::new("max_holders", max_holders, WORDS, time)? })
+        Ok(Self { most, layout: Layout::new("max_holders", max_holders, time)? })
     }
 
     /// The most units that a lease may hold.
@@ -217,9 +217,14 @@ impl Config {
         }
         let mut table = Table::new(self.layout, state.0.as_mut());
         table.advance(now);
-        let place = match table.find(holder) {
-            Some(place) if table.age(place) == Micros::ZERO => return Allowance::default(),
-            Some(place) => {
+        let found = table.search(holder);
+        let place = match found.place {
+            0 => match table.insert(found, holder, 0) {
+                Some(place) => place,
+                None => return Allowance::default(),
+            },
+            place if table.age(place) == Micros::ZERO => return Allowance::default(),
+            place => {
                 let account = self.account(&table, place);
                 table.set_value(place, self.taken(&table, place));
                 table.set_extra(
@@ -230,10 +235,6 @@ impl Config {
                 table.touch(place);
                 place
             }
-            None => match table.insert(holder, 0) {
-                Some(place) => place,
-                None => return Allowance::default(),
-            },
         };
         table.set_extra(place, WANTS, wants.min(MAX_QUANTITY));
         let available = available.min(MAX_QUANTITY.saturating_sub(table.sum()));
@@ -247,8 +248,8 @@ impl Config {
     }
 
     /// Ends the lease that `allowance` is left of, and says what may return to the parent: at most
-    /// what was granted. `None` if the lease is unknown: it has expired, was replaced, or was
-    /// given back before; nothing returns then.
+    /// what was granted. `None` if the lease is unknown: it has expired, was replaced, was given back
+    /// before, or was granted by a clock that has come back since; nothing returns then.
     pub fn give_back<W: AsRef<[u64]> + AsMut<[u64]>>(
         &self,
         state: &mut State<W>,
@@ -324,17 +325,17 @@ impl Config {
     }
 
     /// From the beginning of a holder's account to the newest time.
-    fn account<W: AsRef<[u64]>>(&self, table: &Table<W>, place: usize) -> u64 {
+    fn account<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, place: usize) -> u64 {
         table.extra(place, ACCOUNT).saturating_add(table.age(place).0)
     }
 
     /// uᵢ
-    fn taken<W: AsRef<[u64]>>(&self, table: &Table<W>, place: usize) -> u64 {
+    fn taken<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, place: usize) -> u64 {
         if self.account(table, place) < self.period().0 { table.value(place) } else { 0 }
     }
 
     /// min(wᵢ, λ), and one more while units are left over.
-    fn share<W: AsRef<[u64]>>(&self, table: &Table<W>, asker: usize, available: u64) -> u64 {
+    fn share<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, asker: usize, available: u64) -> u64 {
         let holders = 1..=table.count();
         let sum = |of: &dyn Fn(usize) -> u64| {
             holders.clone().fold(0_u64, |sum, place| sum.saturating_add(of(place)))
@@ -374,5 +375,5 @@ const WANTS: usize = 0;
 const HELD: usize = 1;
 /// From the beginning of the account to the last grant. The value is what was taken in it.
 const ACCOUNT: usize = 2;
-/// How many these are.
-const WORDS: usize = 3;
+/// The words of an entry with these.
+const WIDTH: usize = FIELDS + 3;

@@ -41,17 +41,17 @@
 #[cfg(test)]
 mod tests;
 
-use super::table::{Layout, Live, Table};
+use super::table::{FIELDS, Layout, Live, Table};
 use super::{Held, Id, State};
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
-use crate::quantity::{ConfigError, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// A validated limit on concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     capacity: u64,
-    layout: Layout,
+    layout: Layout<FIELDS>,
 }
 
 impl Config {
@@ -64,7 +64,7 @@ impl Config {
     pub fn new(capacity: u64, time_to_live: Micros, max_leases: u64) -> Result<Self, ConfigError> {
         in_range("capacity", capacity)?;
         in_range("time_to_live", time_to_live.0)?;
-        Ok(Self { capacity, layout: Layout::new("max_leases", max_leases, 0, time_to_live)? })
+        Ok(Self { capacity, layout: Layout::new("max_leases", max_leases, time_to_live)? })
     }
 
     /// The most units at once.
@@ -121,9 +121,10 @@ impl Config {
         CostExceedsCapacity::check(cost, self.capacity)?;
         let mut table = Table::new(self.layout, state.0.as_mut());
         table.advance(now);
-        let live = table.live(now);
-        if let Some(place) = table.find(id) {
-            table.touch(place);
+        let live = table.all();
+        let found = table.search(id);
+        if found.place != 0 {
+            table.touch(found.place);
             let remaining = self.remaining(live);
             return Ok(Decision::Allow {
                 limit: self.capacity,
@@ -133,7 +134,7 @@ impl Config {
         }
         let decision = self.answer(&table, live, cost);
         if decision.is_allowed() {
-            table.insert(id, cost);
+            table.insert(found, id, cost);
         }
         Ok(decision)
     }
@@ -193,10 +194,26 @@ impl Config {
     ) -> Held {
         let mut table = Table::new(self.layout, state.0.as_mut());
         table.advance(now);
-        let Some(place) = table.find(id) else { return Held::Unknown };
-        let cost = table.value(place);
-        table.remove(place);
+        let found = table.search(id);
+        if found.place == 0 {
+            return Held::Unknown;
+        }
+        let cost = table.value(found.place);
+        table.remove(found);
         Held::Live { cost }
+    }
+
+    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
+    /// newest time: who holds something still holds it, also where that is more than this
+    /// configuration would have granted. What finds no room in the table is lost.
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        from: &Self,
+        held: &State<V>,
+    ) {
+        let held = Table::new(from.layout, held.0.as_ref());
+        Table::new(self.layout, state.0.as_mut()).adopt(&held);
     }
 
     /// Moves the state to `now`, as any operation does first: expired leases leave.
@@ -223,7 +240,7 @@ impl Config {
         let table = Table::new(self.layout, state.0.as_ref());
         table.check()?;
         let costs_nothing = (1..=table.count()).any(|place| table.value(place) == 0);
-        if costs_nothing || table.sum() > self.capacity { Err(InvalidState) } else { Ok(()) }
+        if costs_nothing || table.sum() > MAX_QUANTITY { Err(InvalidState) } else { Ok(()) }
     }
 
     /// The units live at the time at which a decision at `now` is taken.
@@ -238,7 +255,7 @@ impl Config {
 
     /// On a new lease of a cost from 1 to the capacity.
     #[inline]
-    fn answer<W: AsRef<[u64]>>(&self, table: &Table<W>, live: Live, cost: u64) -> Decision {
+    fn answer<W: AsRef<[u64]>>(&self, table: &Table<W, FIELDS>, live: Live, cost: u64) -> Decision {
         let limit = self.capacity;
         let remaining = self.remaining(live);
         if cost <= remaining {

@@ -42,7 +42,7 @@ mod tests;
 
 use core::fmt;
 
-use super::table::{Layout, Live, Table};
+use super::table::{FIELDS, Layout, Live, Table};
 use super::{Held, Id, State};
 use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
@@ -59,7 +59,7 @@ pub const DEFAULT_REFRESH: Micros = Micros(180_000_000);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     limit: u64,
-    layout: Layout,
+    layout: Layout<FIELDS>,
 }
 
 /// Why a report was not recorded. The owner's connections beyond those recorded before count
@@ -100,7 +100,7 @@ impl Config {
     pub fn new(limit: u64, expiry: Micros, max_owners: u64) -> Result<Self, ConfigError> {
         in_range("limit", limit)?;
         in_range("expiry", expiry.0)?;
-        Ok(Self { limit, layout: Layout::new("max_owners", max_owners, 0, expiry)? })
+        Ok(Self { limit, layout: Layout::new("max_owners", max_owners, expiry)? })
     }
 
     /// The most connections at once.
@@ -158,18 +158,13 @@ impl Config {
         CostExceedsCapacity::check(count, self.limit)?;
         let mut table = Table::new(self.layout, state.0.as_mut());
         table.advance(now);
-        let place = table.find(owner);
-        let decision = self.answer(&table, table.live(now), place.is_some(), count);
-        if decision.is_allowed() {
-            match place {
-                Some(place) => {
-                    table.set_value(place, table.value(place).saturating_add(count));
-                    table.touch(place);
-                }
-                None => {
-                    table.insert(owner, count);
-                }
-            }
+        let found = table.search(owner);
+        let decision = self.answer(&table, table.all(), found.place != 0, count);
+        if decision.is_allowed() && found.place != 0 {
+            table.set_value(found.place, table.value(found.place).saturating_add(count));
+            table.touch(found.place);
+        } else if decision.is_allowed() {
+            table.insert(found, owner, count);
         }
         Ok(decision)
     }
@@ -205,11 +200,14 @@ impl Config {
     ) -> Held {
         let mut table = Table::new(self.layout, state.0.as_mut());
         table.advance(now);
-        let Some(place) = table.find(owner) else { return Held::Unknown };
-        let had = table.value(place);
+        let found = table.search(owner);
+        if found.place == 0 {
+            return Held::Unknown;
+        }
+        let had = table.value(found.place);
         match had.saturating_sub(count) {
-            0 => table.remove(place),
-            left => table.set_value(place, left),
+            0 => table.remove(found),
+            left => table.set_value(found.place, left),
         }
         Held::Live { cost: had.min(count) }
     }
@@ -229,22 +227,22 @@ impl Config {
     ) -> Result<u64, Unrecorded> {
         let mut table = Table::new(self.layout, state.0.as_mut());
         table.advance(now);
-        let place = table.find(owner);
-        let others = table.sum().saturating_sub(place.map_or(0, |place| table.value(place)));
+        let found = table.search(owner);
+        let others = table.sum().saturating_sub(table.value(found.place));
         let total = others.saturating_add(count);
         if total > MAX_QUANTITY {
             return Err(Unrecorded::TotalTooLarge);
         }
-        match place {
-            Some(place) if count == 0 => table.remove(place),
-            Some(place) => {
+        match (found.place, count) {
+            (0, 0) => {}
+            (0, _) => {
+                let full = Unrecorded::OwnersFull { most: self.max_owners() };
+                table.insert(found, owner, count).ok_or(full)?;
+            }
+            (_, 0) => table.remove(found),
+            (place, _) => {
                 table.set_value(place, count);
                 table.touch(place);
-            }
-            None if count == 0 => {}
-            None => {
-                let full = Unrecorded::OwnersFull { most: self.max_owners() };
-                table.insert(owner, count).ok_or(full)?;
             }
         }
         Ok(total)
@@ -264,6 +262,19 @@ impl Config {
         let Some(place) = table.find(owner) else { return Held::Unknown };
         table.touch(place);
         Held::Live { cost: table.value(place) }
+    }
+
+    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
+    /// newest time: who holds something still holds it, also where that is more than this
+    /// configuration would have granted. What finds no room in the table is lost.
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        from: &Self,
+        held: &State<V>,
+    ) {
+        let held = Table::new(from.layout, held.0.as_ref());
+        Table::new(self.layout, state.0.as_mut()).adopt(&held);
     }
 
     /// Moves the state to `now`, as any operation does first: expired owners leave.
@@ -296,7 +307,7 @@ impl Config {
     #[inline]
     fn answer<W: AsRef<[u64]>>(
         &self,
-        table: &Table<W>,
+        table: &Table<W, FIELDS>,
         live: Live,
         known: bool,
         count: u64,

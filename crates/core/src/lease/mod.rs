@@ -7,9 +7,10 @@
 //! | [`budget`] | units of another limiter, to spend without asking |
 //!
 //! All three keep one table per key: at most [`MAX_ENTRIES`] entries, found by [`Id`] and ordered
-//! by when they were last touched. An operation costs the same however many entries there are; what
-//! has expired is cleared by the next operation that writes. The words of a state are therefore
-//! many, and live in a buffer of the caller's: [`State`].
+//! by when they were last touched. An operation costs the same however many entries there are, but
+//! for a budget's grant and a refusal of many units. What has expired is cleared by the next
+//! operation that writes. The words of a state are many, and live in a buffer of the caller's:
+//! [`State`].
 
 pub mod budget;
 pub mod concurrency;

@@ -28,13 +28,12 @@ use crate::time::{Micros, Timestamp};
 /// The most entries that a state may have room for: with five words each, 180 KB.
 pub const MAX_ENTRIES: u64 = 4_096;
 
-/// Where a table's words are, and how long an entry lives.
+/// Where a table's words are, and how long an entry lives. An entry has `WIDTH` words: those that
+/// the table needs ([`FIELDS`]), and extra ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct Layout<const WIDTH: usize> {
     /// The most entries.
     entries: usize,
-    /// Words of an entry.
-    width: usize,
     /// Slots − 1; a power of two of them.
     mask: usize,
     /// Leaves as many bits of a hash as number the slots.
@@ -43,12 +42,11 @@ pub(crate) struct Layout {
     period: Micros,
 }
 
-impl Layout {
-    /// Room for `entries`, named `field`, each with so many `extra` words.
+impl<const WIDTH: usize> Layout<WIDTH> {
+    /// Room for `entries`, named `field`.
     pub(crate) fn new(
         field: &'static str,
         entries: u64,
-        extra: usize,
         period: Micros,
     ) -> Result<Self, ConfigError> {
         in_bounds(field, entries, 1, MAX_ENTRIES)?;
@@ -56,7 +54,6 @@ impl Layout {
         let slots = count.saturating_mul(2).max(SLOTS_PER_WORD).next_power_of_two();
         Ok(Self {
             entries: count,
-            width: EXTRA.saturating_add(extra),
             mask: slots.saturating_sub(1),
             shift: u64::BITS.saturating_sub(slots.trailing_zeros()),
             period,
@@ -80,8 +77,7 @@ impl Layout {
     #[inline]
     const fn base(&self, place: usize) -> usize {
         let index = self.mask.saturating_add(1) >> LOG2_SLOTS_PER_WORD;
-        HEAD.saturating_add(index)
-            .saturating_add(place.saturating_sub(1).saturating_mul(self.width))
+        HEAD.saturating_add(index).saturating_add(place.saturating_sub(1).saturating_mul(WIDTH))
     }
 }
 
@@ -91,9 +87,18 @@ pub(super) fn newest(words: &[u64]) -> Timestamp {
 }
 
 /// A table in its words.
-pub(super) struct Table<W> {
-    layout: Layout,
+pub(super) struct Table<W, const WIDTH: usize> {
+    layout: Layout<WIDTH>,
     words: W,
+}
+
+/// Where a search ended.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// The slot of the entry, or the empty one where it would be.
+    slot: usize,
+    /// The place of the entry; 0 for none.
+    pub(super) place: usize,
 }
 
 /// How many entries there are, and the places of the two ends of the list; 0 for none.
@@ -130,8 +135,8 @@ impl Live {
     }
 }
 
-impl<W: AsRef<[u64]>> Table<W> {
-    pub(super) const fn new(layout: Layout, words: W) -> Self {
+impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
+    pub(super) const fn new(layout: Layout<WIDTH>, words: W) -> Self {
         Self { layout, words }
     }
 
@@ -151,18 +156,24 @@ impl<W: AsRef<[u64]>> Table<W> {
     /// The place of the entry with this id.
     #[inline]
     pub(super) fn find(&self, id: Id) -> Option<usize> {
+        match self.search(id) {
+            Found { place: 0, .. } => None,
+            Found { place, .. } => Some(place),
+        }
+    }
+
+    /// Where the entry with this id is, or could be put.
+    #[inline]
+    pub(super) fn search(&self, id: Id) -> Found {
         let mut slot = self.home(id);
-        for _ in 0..=self.layout.mask {
+        for _ in 0..self.layout.mask {
             let place = self.slot(slot);
-            if place == 0 {
-                return None;
-            }
-            if self.id(place) == id {
-                return Some(place);
+            if place == 0 || self.id(place) == id {
+                return Found { slot, place };
             }
             slot = self.after(slot);
         }
-        None
+        Found { slot, place: 0 } // half of the slots are empty, but for foreign words
     }
 
     #[inline]
@@ -172,7 +183,7 @@ impl<W: AsRef<[u64]>> Table<W> {
 
     /// An entry's k-th extra word.
     pub(super) fn extra(&self, place: usize, k: usize) -> u64 {
-        self.field(place, EXTRA.saturating_add(k))
+        self.field(place, FIELDS.saturating_add(k))
     }
 
     /// From its touch to the newest time.
@@ -181,15 +192,21 @@ impl<W: AsRef<[u64]>> Table<W> {
         Micros(self.newest().0.wrapping_sub(self.field(place, TOUCHED)))
     }
 
+    /// What is live at the newest time, all of it, once the table has advanced.
+    #[inline]
+    pub(super) fn all(&self) -> Live {
+        let Ends { count, oldest, .. } = self.ends();
+        Live { ahead: 0, oldest, count, sum: self.sum() }
+    }
+
     /// What is live at the time at which a decision at `now` is taken.
     #[inline]
     pub(super) fn live(&self, now: Timestamp) -> Live {
         let newest = self.newest();
         let taken = now.taken_after(newest, self.layout.period);
-        let Ends { count, oldest, .. } = self.ends();
         // earlier than the newest: believed again, and every age stays what it is
         let ahead = taken.saturating_since(newest).0;
-        let mut live = Live { ahead, oldest, count, sum: self.sum() };
+        let mut live = Live { ahead, ..self.all() };
         while live.count > 0 && self.until(live, live.oldest) == Micros::ZERO {
             live.sum = live.sum.saturating_sub(self.value(live.oldest));
             live.count = live.count.saturating_sub(1);
@@ -237,7 +254,7 @@ impl<W: AsRef<[u64]>> Table<W> {
         }
         // that each points back at the one it was reached from makes them all different
         let (mut place, mut older) = (ends.oldest, 0);
-        let (mut sum, mut age) = (0_u64, self.layout.period.0);
+        let (mut sum, mut age) = (0_u64, self.layout.period.0.saturating_sub(1));
         for _ in 0..ends.count {
             let links = self.links(place);
             let aged = self.age(place).0;
@@ -245,7 +262,6 @@ impl<W: AsRef<[u64]>> Table<W> {
                 || links.older != older
                 || self.field(place, LINKS) != pack([links.older, links.later, 0])
                 || aged > age
-                || aged >= self.layout.period.0
                 || self.find(self.id(place)) != Some(place)
             {
                 return Err(InvalidState);
@@ -339,7 +355,8 @@ const ENDS: usize = 2;
 const TOUCHED: usize = 2;
 const VALUE: usize = 3;
 const LINKS: usize = 4;
-const EXTRA: usize = 5;
+/// The words that every entry has; extra ones follow them.
+pub(super) const FIELDS: usize = 5;
 
 const SLOTS_PER_WORD: usize = 4;
 const LOG2_SLOTS_PER_WORD: u32 = 2;

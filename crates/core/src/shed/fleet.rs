@@ -63,7 +63,7 @@ impl Config {
     /// priority expire `time_to_live` after they were last renewed; there are at most `max_leases`.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfBounds`] unless 2 ≤ capacity ≤ [`MAX_QUANTITY`] and
+    /// [`ConfigError::OutOfRange`] unless 2 ≤ capacity ≤ [`MAX_QUANTITY`] and
     /// 0 < reserve < capacity; else as [`concurrency::Config::new`].
     pub fn new(
         capacity: u64,
@@ -81,7 +81,7 @@ impl Config {
     /// low priority is rounded down.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`ConfigError::OutOfBounds`] if the share is 0, or would leave
+    /// As [`new`](Self::new); [`ConfigError::OutOfRange`] if the share is 0, or would leave
     /// nothing to low priority.
     pub fn with_share(
         capacity: u64,
@@ -196,6 +196,17 @@ impl Config {
         id: Id,
     ) -> Held {
         self.low.release(state, now, id)
+    }
+
+    /// Takes over the leases of low priority of another configuration: see
+    /// [`concurrency::Config::adopt`].
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        from: &Self,
+        held: &State<V>,
+    ) {
+        self.low.adopt(state, &from.low, held);
     }
 
     /// Moves the state to `now`, as any operation does first: expired leases leave.

@@ -37,7 +37,7 @@ fn the_bytes_are_these() {
     let mut words = vec![0; limits.words()];
     let now = Timestamp(1_700_000_000_123_456);
     assert!(limits.decide(&mut words, now, &Request::of(2)).unwrap().is_allowed());
-    let bytes = encode(part, &words);
+    let bytes = encode(&policy, part, &words);
     let newest = "40222018240a0600";
     assert_eq!(hex(&now.0.to_le_bytes()), newest);
     let fingerprint = hex(&part.fingerprint().to_le_bytes());
@@ -50,7 +50,7 @@ fn the_bytes_are_these() {
         ["01", &fingerprint, &spent, newest, two, newest, newest, &start, two, two, none, none]
             .concat()
     );
-    assert_eq!(decode(part, &bytes), Ok(words));
+    assert_eq!(decode(&policy, part, &bytes), Ok(words));
     assert_eq!(
         name(&policy, part, "user:42"),
         std::format!("tidegate:p:{:016x}:user:42", part.fingerprint())
@@ -60,38 +60,51 @@ fn the_bytes_are_these() {
 #[test]
 fn what_is_truncated_foreign_or_impossible_is_refused() {
     let bucket = part(BUCKET);
-    let good = encode(&bucket, &[5_000_000, 7]);
-    assert!(decode(&bucket, &good).is_ok());
+    let good = encode(&policy(BUCKET), &bucket, &[5_000_000, 7]);
+    assert!(decode(&policy(BUCKET), &bucket, &good).is_ok());
     for length in 0..good.len() {
         let expected = good.len();
         assert_eq!(
-            decode(&bucket, &good[..length]),
+            decode(&policy(BUCKET), &bucket, &good[..length]),
             Err(BlobError::Length { found: length, expected }),
         );
     }
     let longer = [&good[..], &[0]].concat();
-    assert!(matches!(decode(&bucket, &longer), Err(BlobError::Length { .. })));
-    assert_eq!(decode(&bucket, b"hello"), Err(BlobError::Version { found: b'h' }));
+    assert!(matches!(decode(&policy(BUCKET), &bucket, &longer), Err(BlobError::Length { .. })));
+    assert_eq!(
+        decode(&policy(BUCKET), &bucket, b"hello"),
+        Err(BlobError::Version { found: b'h', expected: 1 })
+    );
     let newer = [&[2], &good[1..]].concat();
-    assert_eq!(decode(&bucket, &newer), Err(BlobError::Version { found: 2 }));
-    let other =
-        encode(&part("{ algorithm = 'token_bucket', capacity = 6, rate = '1/s' }"), &[0, 7]);
-    assert!(matches!(decode(&bucket, &other), Err(BlobError::Fingerprint { .. })));
-    assert_eq!(decode(&bucket, &encode(&bucket, &[10_000_001, 7])), Err(BlobError::Invalid));
+    assert_eq!(
+        decode(&policy(BUCKET), &bucket, &newer),
+        Err(BlobError::Version { found: 2, expected: 1 })
+    );
+    let other = encode(
+        &policy(BUCKET),
+        &part("{ algorithm = 'token_bucket', capacity = 6, rate = '1/s' }"),
+        &[0, 7],
+    );
+    assert!(matches!(decode(&policy(BUCKET), &bucket, &other), Err(BlobError::Fingerprint { .. })));
+    assert_eq!(
+        decode(&policy(BUCKET), &bucket, &encode(&policy(BUCKET), &bucket, &[10_000_001, 7])),
+        Err(BlobError::Invalid)
+    );
 }
 
 proptest! {
     #[test]
     fn random_bytes_are_never_misread(bytes: Vec<u8>, flip in any::<prop::sample::Index>()) {
-        let limits = policy(THREE).limits().clone();
+        let policy = policy(THREE);
+        let limits = policy.limits();
         let part = &limits.parts()[0];
-        prop_assert!(decode(part, &bytes).is_err());
+        prop_assert!(decode(&policy, part, &bytes).is_err());
         // with a right header, what is read is what is written, and it never panics the core
-        let mut bytes = encode(part, &vec![0; part.words()]);
+        let mut bytes = encode(&policy, part, &vec![0; part.words()]);
         let at = 9 + flip.index(bytes.len() - 9);
         bytes[at] = 0xff;
-        if let Ok(mut words) = decode(part, &bytes) {
-            prop_assert_eq!(encode(part, &words), bytes);
+        if let Ok(mut words) = decode(&policy, part, &bytes) {
+            prop_assert_eq!(encode(&policy, part, &words), bytes);
             let _ = limits.operate(&mut words, Timestamp(5), &1_u64.into()).unwrap();
         }
     }
@@ -105,18 +118,18 @@ fn a_large_state_is_stored_without_its_zeros() {
     let (limits, now) = (policy.limits(), Timestamp(1_700_000_000_123_456));
     let part = &limits.parts()[0];
     let mut words = vec![0; limits.words()];
-    assert_eq!(encode(part, &words).len(), 11);
+    assert_eq!(encode(&policy, part, &words).len(), 11);
     for (held, bytes) in [(1, 97), (2, 147), (100, 4_000)] {
         let request = Request { id: Id([held, 7]), ..Request::of(1) };
         assert!(limits.decide(&mut words, now, &request).unwrap().is_allowed());
-        let encoded = encode(part, &words);
+        let encoded = encode(&policy, part, &words);
         assert!(encoded.len() <= bytes, "{held} leases in {} bytes", encoded.len());
-        assert_eq!(decode(part, &encoded).unwrap(), words);
+        assert_eq!(decode(&policy, part, &encoded).unwrap(), words);
         for length in 0..encoded.len() {
-            assert!(decode(part, &encoded[..length]).is_err(), "cut to {length} bytes");
+            assert!(decode(&policy, part, &encoded[..length]).is_err(), "cut to {length} bytes");
         }
         let longer = [&encoded[..], &[1, 0, 0, 0]].concat();
-        assert_eq!(decode(part, &longer), Err(BlobError::Invalid), "zeros at the end");
+        assert_eq!(decode(&policy, part, &longer), Err(BlobError::Invalid), "zeros at the end");
     }
 }
 

@@ -1,6 +1,6 @@
 //! One limiter of a policy, whichever it is, over state kept as plain words.
 
-mod lease;
+mod holds;
 mod limiter;
 mod parameters;
 mod rate;
@@ -9,7 +9,7 @@ mod shed;
 use limiter::Limiter;
 pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
-use tidegate_core::lease::{Held, Id, budget, concurrency, connections};
+use tidegate_core::lease::{self, Held, Id, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
@@ -198,6 +198,23 @@ impl Limit {
         config.give_back(&mut config.state(words).ok()?, now, holder, allowance)
     }
 
+    /// Takes over what another limiter of the same algorithm holds; `false` if there is nothing to
+    /// hold or it is another algorithm.
+    pub(crate) fn adopts(&self, own: &mut [u64], old: &Self, words: &[u64]) -> bool {
+        match (self, old) {
+            (Self::Concurrency(new), Self::Concurrency(old)) => {
+                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            (Self::Connections(new), Self::Connections(old)) => {
+                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            (Self::Fleet(new), Self::Fleet(old)) => {
+                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            _ => false,
+        }
+    }
+
     /// The fraction of the load that reporters are to refuse; `None` if there are none.
     #[must_use]
     pub fn factor(&self, words: &[u64], now: Timestamp) -> Option<Probability> {
@@ -236,5 +253,19 @@ impl Limit {
     /// [`InvalidState`] if no decision of this limiter can have left these words behind.
     pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
         ask!(self, |limiter| Limiter::accepts(limiter, words)).unwrap_or(Err(InvalidState))
+    }
+}
+
+fn adopted<W, V>(
+    own: Result<lease::State<W>, InvalidState>,
+    held: Result<lease::State<V>, InvalidState>,
+    adopt: impl FnOnce(&mut lease::State<W>, &lease::State<V>),
+) -> bool {
+    match (own, held) {
+        (Ok(mut own), Ok(held)) => {
+            adopt(&mut own, &held);
+            true
+        }
+        _ => false,
     }
 }

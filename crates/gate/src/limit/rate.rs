@@ -166,7 +166,8 @@ impl Limiter for log::Config {
         Some(self.peek(&self.state(words).ok()?, now, request.cost))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     /// It remembers what it refuses itself, if it is told to: not what others do.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
@@ -178,7 +179,8 @@ impl Limiter for log::Config {
         Some(())
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
-        Some(self.charge(&mut self.state(words).ok()?, now, cost))
+        self.charge(&mut self.state(words).ok()?, now, cost);
+        Some(())
     }
     fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
         let mut state = self.state(words).ok()?;

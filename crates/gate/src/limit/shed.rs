@@ -191,7 +191,8 @@ impl Limiter for penalty::Config {
         }))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
         self.refused(&mut self.state(words).ok()?, now);

@@ -19,7 +19,7 @@ use tidegate_core::shed::utilization;
 
 use super::limit::{LimitEntry, LimitForm};
 use super::units::Whole;
-use super::{Cost, OnError, Placement, Policies, Policy, PolicyError};
+use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
 use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, NamedLimit, Part};
@@ -171,6 +171,8 @@ pub(super) struct PolicyForm {
     #[serde(default)]
     on_error: OnError,
     #[serde(default)]
+    on_change: OnChange,
+    #[serde(default)]
     placement: Placement,
 }
 
@@ -260,6 +262,7 @@ impl TryFrom<PolicyForm> for Policy {
             key: form.key,
             cost: form.cost,
             on_error: form.on_error,
+            on_change: form.on_change,
             placement: form.placement,
         })
     }
@@ -296,6 +299,7 @@ impl Policy {
             key: by_ip(),
             cost: Cost::default(),
             on_error: OnError::default(),
+            on_change: OnChange::default(),
             placement: Placement::default(),
         })
     }

@@ -102,6 +102,7 @@ pub struct Policy {
     key: Vec<KeySource>,
     cost: Cost,
     on_error: OnError,
+    on_change: OnChange,
     placement: Placement,
 }
 
@@ -138,6 +139,19 @@ pub enum OnError {
     /// It does not.
     #[default]
     Closed,
+}
+
+/// What becomes of a key's state when its limits are edited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnChange {
+    /// It starts afresh under the new limits.
+    #[default]
+    Reset,
+    /// What was used stays used, in units.
+    Keep,
+    /// What was used stays used, as a share of the capacity.
+    Proportional,
 }
 
 /// Which Durable Object a key belongs to.
@@ -286,6 +300,12 @@ impl Policy {
     #[must_use]
     pub const fn on_error(&self) -> OnError {
         self.on_error
+    }
+
+    /// What becomes of a key's state when its limits are edited.
+    #[must_use]
+    pub const fn on_change(&self) -> OnChange {
+        self.on_change
     }
 
     /// Which Durable Object a key belongs to.

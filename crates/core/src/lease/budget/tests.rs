@@ -184,6 +184,30 @@ fn bounds_are_checked() {
     assert_eq!(state, before, "wants nothing");
 }
 
+#[test]
+fn a_holder_that_holds_what_it_cannot_is_foreign() {
+    let config = config(5, 100, 2);
+    let mut state = fresh(config);
+    assert_eq!(config.grant(&mut state, Timestamp(7), A, 3, 3).left, 3);
+    let (sum, taken, wants, held, account) = (1, 7, 9, 10, 11); // words of the first entry
+    let check = |changes: &[(usize, u64)], accepted| {
+        let mut words = state.words().to_vec();
+        assert_eq!((words[taken], words[wants], words[held], words[account]), (3, 3, 3, 0));
+        changes.iter().for_each(|&(at, word)| words[at] = word);
+        let found = config.accepts(&config.state(words).unwrap()).is_ok();
+        assert_eq!(found, accepted, "{changes:?}");
+    };
+    check(&[(wants, MAX_QUANTITY), (held, 0), (account, 99)], true);
+    check(&[(wants, 0)], false);
+    check(&[(wants, MAX_QUANTITY + 1)], false);
+    check(&[(account, 100)], false);
+    check(&[(held, 4)], false);
+    check(&[(sum, 9), (taken, 9), (held, 5)], true);
+    check(&[(sum, 9), (taken, 9), (held, 6)], false);
+    check(&[(sum, MAX_QUANTITY), (taken, MAX_QUANTITY)], true);
+    check(&[(sum, MAX_QUANTITY + 1), (taken, MAX_QUANTITY + 1)], false);
+}
+
 /// How a holder with `demand` units per time, evenly spread, sees its leases.
 fn wants_after(config: Config, demand: u64, leases: u32, mut wanted: u64) -> u64 {
     let time = config.period().0;
@@ -298,7 +322,7 @@ fn equals_the_oracle_on_every_short_history() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle(
@@ -316,7 +340,7 @@ proptest! {
                         .prop_map(|(left, k)| Operation::GiveBack(left, k)),
                 ],
             ),
-            1..140,
+            1..70,
         ),
     ) {
         let config = config(most, time, holders);

@@ -169,6 +169,19 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_expiry() {
     }
 }
 
+#[test]
+fn an_owner_of_no_connections_or_too_many_is_foreign() {
+    let config = config(5, 100, 2);
+    let mut state = fresh(config);
+    assert!(config.open(&mut state, Timestamp(7), A, 3).unwrap().is_allowed());
+    for (count, accepted) in [(3, true), (MAX_QUANTITY, true), (0, false), (1 << 53, false)] {
+        let mut words = state.words().to_vec();
+        assert_eq!((words[1], words[7]), (3, 3), "the sum, and the value of the first entry");
+        (words[1], words[7]) = (count, count);
+        assert_eq!(config.accepts(&config.state(words).unwrap()).is_ok(), accepted, "{count}");
+    }
+}
+
 /// Every sequence of 4 of 21 operations and times, for each of four small limits.
 #[test]
 fn equals_the_oracle_on_every_short_history() {
@@ -211,14 +224,14 @@ fn operations(most: u64) -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle(
         (limit, expiry, most, steps) in (1..20_u64, 1..500_u64, 1..8_u64).prop_flat_map(
             |(limit, expiry, most)| {
                 let step = (moves(expiry), ids(9), operations(limit));
-                let steps = proptest::collection::vec(step, 1..140);
+                let steps = proptest::collection::vec(step, 1..70);
                 (Just(limit), Just(expiry), Just(most), steps)
             },
         ),

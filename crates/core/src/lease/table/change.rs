@@ -1,13 +1,13 @@
 //! What changes a table.
 
 use super::{
-    ENDS, EXTRA, Ends, HEAD, LANE, LINKS, LOG2_SLOTS_PER_WORD, Links, NEWEST, SLOTS_PER_WORD, SUM,
-    TOUCHED, Table, VALUE, pack,
+    ENDS, Ends, FIELDS, Found, HEAD, LANE, LINKS, LOG2_SLOTS_PER_WORD, Links, NEWEST,
+    SLOTS_PER_WORD, SUM, TOUCHED, Table, VALUE, pack,
 };
 use crate::lease::Id;
 use crate::time::{Micros, Timestamp};
 
-impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
+impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     /// Moves to `now`, as any operation does first: what has expired by then leaves.
     #[inline]
     pub(in crate::lease) fn advance(&mut self, now: Timestamp) {
@@ -18,14 +18,16 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
         }
         let expired = self.count().saturating_sub(self.live(taken).count);
         for _ in 0..expired {
-            self.remove(self.ends().oldest);
+            let place = self.ends().oldest;
+            self.remove(Found { slot: self.slot_of(place), place });
         }
         self.set_word(NEWEST, taken.0);
     }
 
-    /// A new entry, touched now; nothing if there is no room. Its id must not be there already.
+    /// A new entry, touched now, where the search for its id ended in vain; nothing if there is no
+    /// room.
     #[inline]
-    pub(in crate::lease) fn insert(&mut self, id: Id, value: u64) -> Option<usize> {
+    pub(in crate::lease) fn insert(&mut self, found: Found, id: Id, value: u64) -> Option<usize> {
         let ends = self.ends();
         if ends.count >= self.layout.entries {
             return None;
@@ -37,15 +39,23 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
         self.set_field(place, 1, second);
         self.set_value(place, value);
         self.append(place);
-        let mut slot = self.home(id);
-        for _ in 0..self.layout.mask {
-            if self.slot(slot) == 0 {
-                break; // half of the slots are empty
-            }
-            slot = self.after(slot);
-        }
-        self.set_slot(slot, place);
+        self.set_slot(found.slot, place);
         Some(place)
+    }
+
+    /// Takes over what is live in another table, the oldest first, as if touched at its newest time.
+    pub(in crate::lease) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V, WIDTH>) {
+        self.advance(other.newest());
+        let live = other.live(other.newest());
+        let mut place = live.oldest;
+        for _ in 0..live.count {
+            let (id, value) = (other.id(place), other.value(place));
+            let found = self.search(id);
+            if found.place == 0 && self.insert(found, id, value).is_none() {
+                return;
+            }
+            place = other.links(place).later;
+        }
     }
 
     /// Makes the entry the latest.
@@ -64,26 +74,22 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
 
     /// Sets an entry's k-th extra word.
     pub(in crate::lease) fn set_extra(&mut self, place: usize, k: usize, word: u64) {
-        self.set_field(place, EXTRA.saturating_add(k), word);
+        self.set_field(place, FIELDS.saturating_add(k), word);
     }
 
-    /// Removes the entry; the last one takes its place.
+    /// Removes the entry that was found; the last one takes its place.
     #[inline]
-    pub(in crate::lease) fn remove(&mut self, place: usize) {
+    pub(in crate::lease) fn remove(&mut self, found: Found) {
+        let Found { slot, place } = found;
         self.set_value(place, 0);
         self.unlink(place);
-        if let Some(slot) = self.slot_of(place) {
-            self.clear_slot(slot);
-        }
-        let ends = self.ends();
-        let last = ends.count;
+        self.clear_slot(slot);
+        let last = self.count();
         if place != last {
             self.relocate(last, place);
         }
-        let base = self.layout.base(last);
-        let words = base..base.saturating_add(self.layout.width);
-        if let Some(words) = self.words.as_mut().get_mut(words) {
-            words.fill(0);
+        for field in 0..WIDTH {
+            self.set_field(last, field, 0);
         }
         let count = last.saturating_sub(1);
         self.set_ends(Ends { count, ..self.ends() });
@@ -103,10 +109,8 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
     /// Moves an entry to another place, and tells its slot, its neighbours and the ends.
     #[inline]
     fn relocate(&mut self, from: usize, to: usize) {
-        if let Some(slot) = self.slot_of(from) {
-            self.set_slot(slot, to);
-        }
-        for field in 0..self.layout.width {
+        self.set_slot(self.slot_of(from), to);
+        for field in 0..WIDTH {
             self.set_field(to, field, self.field(from, field));
         }
         let Links { older, later } = self.links(to);
@@ -154,16 +158,15 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
 
     /// The slot that holds a place.
     #[inline]
-    pub(super) fn slot_of(&self, place: usize) -> Option<usize> {
+    pub(super) fn slot_of(&self, place: usize) -> usize {
         let mut slot = self.home(self.id(place));
-        for _ in 0..=self.layout.mask {
-            match self.slot(slot) {
-                0 => return None,
-                found if found == place => return Some(slot),
-                _ => slot = self.after(slot),
+        for _ in 0..self.layout.mask {
+            if self.slot(slot) == place {
+                break; // always, but for foreign words
             }
+            slot = self.after(slot);
         }
-        None
+        slot
     }
 
     /// Empties a slot. Each follower that could lie there instead moves back, and leaves the gap
@@ -202,12 +205,12 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Table<W> {
     }
 
     #[inline]
-    fn set_ends(&mut self, Ends { count, oldest, latest }: Ends) {
+    pub(super) fn set_ends(&mut self, Ends { count, oldest, latest }: Ends) {
         self.set_word(ENDS, pack([count, oldest, latest]));
     }
 
     #[inline]
-    fn set_slot(&mut self, slot: usize, place: usize) {
+    pub(super) fn set_slot(&mut self, slot: usize, place: usize) {
         let at = HEAD.saturating_add(slot >> LOG2_SLOTS_PER_WORD);
         let lane = slot & (SLOTS_PER_WORD - 1);
         let shift = u32::try_from(lane << 4).unwrap_or(0);

@@ -3,13 +3,25 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{Layout, MAX_ENTRIES, TOUCHED, Table};
+use super::{Ends, FIELDS, Found, LINKS, Layout, MAX_ENTRIES, NEWEST, TOUCHED, Table, VALUE};
 use crate::lease::Id;
 use crate::lease::properties::{Move, ids, moves};
 use crate::{ConfigError, Micros, Timestamp};
 
-fn layout(entries: u64, period: u64) -> Layout {
-    Layout::new("entries", entries, 1, Micros(period)).unwrap()
+const WIDTH: usize = FIELDS + 1;
+
+fn layout(entries: u64, period: u64) -> Layout<WIDTH> {
+    Layout::new("entries", entries, Micros(period)).unwrap()
+}
+
+fn insert(table: &mut Table<&mut [u64], WIDTH>, id: Id, value: u64) -> Option<usize> {
+    let found = table.search(id);
+    assert_eq!(found.place, 0);
+    table.insert(found, id, value)
+}
+
+fn remove(table: &mut Table<&mut [u64], WIDTH>, place: usize) {
+    table.remove(Found { slot: table.slot_of(place), place });
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +43,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 /// What the table shows, oldest first.
-fn entries(table: &Table<&mut [u64]>) -> Vec<(Id, u64, u64, u64)> {
+fn entries(table: &Table<&mut [u64], WIDTH>) -> Vec<(Id, u64, u64, u64)> {
     let mut place = table.ends().oldest;
     let mut entries = Vec::new();
     while place != 0 {
@@ -45,19 +57,19 @@ fn entries(table: &Table<&mut [u64]>) -> Vec<(Id, u64, u64, u64)> {
 #[test]
 fn has_room_for_1_to_4096() {
     for entries in [0, MAX_ENTRIES + 1, u64::MAX] {
-        let expected = ConfigError::OutOfBounds {
+        let expected = ConfigError::OutOfRange {
             field: "leases",
             found: entries,
             least: 1,
             most: MAX_ENTRIES,
         };
-        assert_eq!(Layout::new("leases", entries, 0, Micros(1)).unwrap_err(), expected);
+        assert_eq!(Layout::<FIELDS>::new("leases", entries, Micros(1)).unwrap_err(), expected);
     }
     // head, slots / 4, entries
     for (entries, words) in
         [(1, 3 + 1 + 5), (3, 3 + 2 + 15), (1_000, 3 + 512 + 5_000), (4_096, 3 + 2_048 + 20_480)]
     {
-        assert_eq!(Layout::new("leases", entries, 0, Micros(1)).unwrap().words(), words);
+        assert_eq!(Layout::<FIELDS>::new("leases", entries, Micros(1)).unwrap().words(), words);
     }
 }
 
@@ -68,14 +80,14 @@ fn a_full_table_finds_all_and_takes_no_more() {
     let mut table = Table::new(layout, &mut words[..]);
     for k in 0..MAX_ENTRIES {
         table.advance(Timestamp(k / 10));
-        assert!(table.insert(Id([k, 7]), k).is_some());
+        assert!(insert(&mut table, Id([k, 7]), k).is_some());
     }
-    assert!(table.insert(Id([0, 8]), 1).is_none());
+    assert!(insert(&mut table, Id([0, 8]), 1).is_none());
     assert_eq!(table.check(), Ok(()));
     for k in (0..MAX_ENTRIES).step_by(3) {
         let place = table.find(Id([k, 7])).unwrap();
         assert_eq!(table.value(place), k);
-        table.remove(place);
+        remove(&mut table, place);
     }
     assert_eq!(table.check(), Ok(()));
     for k in 0..MAX_ENTRIES {
@@ -95,8 +107,8 @@ fn a_search_among_consecutive_ids_looks_at_few_slots() {
         let mut table = Table::new(layout, &mut words[..]);
         let mut looked = 0;
         for k in 0..1_000 {
-            let place = table.insert(id(k), 1).unwrap();
-            let slot = table.slot_of(place).unwrap();
+            let place = insert(&mut table, id(k), 1).unwrap();
+            let slot = table.slot_of(place);
             looked += slot.wrapping_sub(table.home(id(k))) & layout.mask;
         }
         assert!(looked < 2_000, "{looked} beside the first");
@@ -104,18 +116,43 @@ fn a_search_among_consecutive_ids_looks_at_few_slots() {
 }
 
 #[test]
-fn a_list_out_of_order_is_noticed() {
+fn an_entry_behind_the_last_is_noticed() {
+    let layout = layout(2, 100);
+    let mut words = vec![0; layout.words()];
+    let mut table = Table::new(layout, &mut words[..]);
+    // place 2 has the all zero id and nothing else, place 1 belongs to nobody
+    for (place, accepted) in [(1, true), (2, false)] {
+        table.set_ends(Ends { count: 1, oldest: place, latest: place });
+        table.set_slot(table.home(Id([0, 0])), place);
+        assert_eq!(table.check().is_ok(), accepted);
+    }
+}
+
+#[test]
+fn an_entry_out_of_order_or_of_time_or_of_its_slot_is_noticed() {
     let layout = layout(4, 100);
     let mut words = vec![0; layout.words()];
     let mut table = Table::new(layout, &mut words[..]);
     for (now, id) in [(10, 1), (20, 2), (30, 3)] {
         table.advance(Timestamp(now));
-        table.insert(Id([id, 0]), 1);
+        insert(&mut table, Id([id, 0]), 1);
     }
     // the second's touch lies between those of its neighbours
     for (touched, accepted) in [(20, true), (10, true), (30, true), (9, false), (31, false)] {
         table.set_field(2, TOUCHED, touched);
         assert_eq!(table.check().is_ok(), accepted, "{touched}");
+    }
+    table.set_field(2, TOUCHED, 20);
+    for (touched, accepted) in [(0_u64.wrapping_sub(69), true), (0_u64.wrapping_sub(70), false)] {
+        table.set_field(1, TOUCHED, touched);
+        assert_eq!(table.check().is_ok(), accepted, "99 or 100 before the newest time");
+    }
+    table.set_field(1, TOUCHED, 10);
+    for id in 0..1_000 {
+        table.set_field(1, 0, id);
+        let found = table.find(Id([id, 0])) == Some(1);
+        assert_eq!(table.check().is_ok(), found, "{id}");
+        assert!(!found || ![2, 3].contains(&id), "another entry has it");
     }
 }
 
@@ -157,7 +194,7 @@ proptest! {
                 }
                 (Operation::Touch(value), ..) => {
                     let room = list.len() < usize::try_from(most).unwrap();
-                    let place = table.insert(id, value);
+                    let place = insert(&mut table, id, value);
                     prop_assert_eq!(place.is_some(), room);
                     if let Some(place) = place {
                         list.push((id, value, value + 1, newest));
@@ -170,7 +207,7 @@ proptest! {
                 }
                 (Operation::Remove, Some(k), Some(place)) => {
                     list.remove(k);
-                    table.remove(place);
+                    remove(&mut table, place);
                 }
                 _ => {}
             }
@@ -184,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_in_what_orders_it_is_noticed(
+    fn a_flipped_bit_in_what_holds_it_together_is_noticed(
         most in 1..12_u64,
         steps in proptest::collection::vec((moves(100), ids(15), operation()), 1..60),
         (at, bit) in (any::<proptest::sample::Index>(), 0..64_u32),
@@ -197,17 +234,22 @@ proptest! {
             now = Move::from(to, now, 0);
             table.advance(Timestamp(now));
             match (operation, table.find(id)) {
-                (Operation::Remove, Some(place)) => table.remove(place),
+                (Operation::Remove, Some(place)) => remove(&mut table, place),
                 (_, Some(place)) => table.touch(place),
                 (_, None) => {
-                    table.insert(id, 1);
+                    insert(&mut table, id, 1);
                 }
             }
         }
         let at = at.index(words.len());
         words[at] ^= 1 << bit;
         let mut table = Table::new(layout, &mut words[..]);
-        // another newest time, age, id or extra word may be a table's too; then it works as one
+        let orders = match at.checked_sub(layout.base(1)) {
+            Some(at) => [VALUE, LINKS].contains(&(at % WIDTH)) || at / WIDTH >= table.count(),
+            None => at != NEWEST,
+        };
+        prop_assert!(!orders || table.check().is_err(), "word {}, bit {}", at, bit);
+        // another time, id or extra word may be a table's too; then it works as one
         if table.check().is_ok() {
             let count = table.count();
             prop_assert_eq!(entries(&table).len(), count);
@@ -215,7 +257,7 @@ proptest! {
             prop_assert_eq!(table.check(), Ok(()));
         } else {
             table.advance(Timestamp(now)); // no panic, and it ends
-            table.insert(Id([99, 99]), 1);
+            insert(&mut table, Id([99, 99]), 1);
         }
     }
 
@@ -232,7 +274,7 @@ proptest! {
         prop_assert_eq!(table.check().is_ok(), empty);
         table.advance(Timestamp(now)); // no panic, and it ends
         if table.find(Id([1, 1])).is_none() {
-            table.insert(Id([1, 1]), 1);
+            insert(&mut table, Id([1, 1]), 1);
         }
     }
 }

@@ -69,7 +69,7 @@ fn the_share_left_to_low_priority_is_rounded_down() {
 
 #[test]
 fn a_reserve_of_nothing_or_everything_is_refused() {
-    let bounds = |field, found, least, most| ConfigError::OutOfBounds { field, found, least, most };
+    let bounds = |field, found, least, most| ConfigError::OutOfRange { field, found, least, most };
     let new = |capacity, reserve| Config::new(capacity, reserve, Micros(1), 1).map(|_| ());
     let share = |capacity, ppm| Config::with_share(capacity, ppm, Micros(1), 1).map(|_| ());
     assert_eq!(new(10, 0), Err(bounds("reserve", 0, 1, 9)));
@@ -161,7 +161,7 @@ fn equals_the_oracle_on_every_short_history() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
     fn equals_the_oracle_and_low_never_holds_more_than_is_not_reserved(
@@ -174,7 +174,7 @@ proptest! {
                 ];
                 let id = (0..12_u64).prop_map(|k| Id([0, k]));
                 let step = (gap, id, operation(low));
-                let steps = proptest::collection::vec(step, 1..140);
+                let steps = proptest::collection::vec(step, 1..70);
                 (Just(low + reserve), Just(reserve), Just(ttl), Just(most), steps)
             }),
     ) {

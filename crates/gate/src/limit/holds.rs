@@ -30,7 +30,8 @@ impl Limiter for concurrency::Config {
         Some(self.peek(&state, now, request.places()))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -66,7 +67,8 @@ impl Limiter for connections::Config {
         Some(self.peek(&self.state(words).ok()?, now, request.id, request.places()))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -115,7 +117,8 @@ impl Limiter for budget::Config {
         Some(Ok(Decision::Allow { limit, remaining, reset_after }))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
         let state = self.state(words).ok()?;
@@ -152,7 +155,8 @@ impl Limiter for fleet::Config {
         Some(self.peek(&state, now, priority, request.places()))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        Some(self.advance(&mut self.state(words).ok()?, now))
+        self.advance(&mut self.state(words).ok()?, now);
+        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;

@@ -1,0 +1,141 @@
+use std::format;
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use tidegate_core::lease::Id;
+use tidegate_core::{Micros, Timestamp};
+
+use crate::blob::{decode, encode, name};
+use crate::policy::Policy;
+use crate::request::{Operation, Request};
+
+fn policy(limits: &str, rule: &str) -> Policy {
+    Policy::parse("p", &format!("on_change = '{rule}'\nlimits = [{limits}]")).unwrap()
+}
+
+fn bucket(capacity: u64, rate: &str) -> std::string::String {
+    format!("{{ algorithm = 'token_bucket', capacity = {capacity}, rate = '{rate}' }}")
+}
+
+/// What is left of a key under new limits, when so much of the old ones was used.
+fn remaining(old: &str, used: u64, new: &str, rule: &str) -> u64 {
+    let (old, new) = (policy(old, rule), policy(new, rule));
+    let now = Timestamp(1_700_000_000_000_000);
+    let mut words = vec![0; old.limits().words()];
+    assert!(old.limits().decide(&mut words, now, &Request::of(used)).unwrap().is_allowed());
+    let bytes = encode(&old, &old.limits().parts()[0], &words);
+    let (was, part) = (name(&old, &old.limits().parts()[0], "k"), &new.limits().parts()[0]);
+    assert_eq!(was, name(&new, part, "k"), "it is found again");
+    let words = decode(&new, part, &bytes).unwrap();
+    assert!(part.accepts(&words).is_ok());
+    new.limits().decide(&mut { words }, now, &Request::of(0)).unwrap().remaining()
+}
+
+#[test]
+fn what_was_used_stays_used_by_the_rule() {
+    let window =
+        |limit| format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '1m' }}");
+    let sliding =
+        |limit| format!("{{ algorithm = 'sliding_window', limit = {limit}, period = '1m' }}");
+    let log = |limit| format!("{{ algorithm = 'sliding_log', rates = ['{limit}/m'] }}");
+    let empty = "{ algorithm = 'token_bucket', capacity = 20, rate = '1/s', start = 'empty' }";
+    for (old, used, new, kept, proportional) in [
+        (&*bucket(10, "1/s"), 4, &*bucket(20, "1/s"), 16, 12),
+        (&bucket(10, "1/s"), 4, &bucket(5, "9/s"), 1, 3),
+        (&bucket(10, "1/s"), 10, &bucket(5, "1/s"), 0, 0),
+        (&bucket(10, "1/s"), 1, &bucket(3, "1/s"), 2, 2), // 0.3 of a unit is one
+        (&bucket(10, "1/s"), 4, empty, 16, 12),
+        (&window(10), 4, &window(20), 16, 12),
+        (&window(10), 4, &bucket(20, "1/s"), 16, 12),
+        (&sliding(10), 4, &sliding(5), 1, 3),
+        (&log(10), 4, &log(20), 16, 12),
+        (&log(10), 9, &sliding(5), 0, 0),
+        (&window(10), 4, &window(10), 6, 6),
+    ] {
+        assert_eq!(remaining(old, used, new, "keep"), kept, "{old} to {new}");
+        assert_eq!(remaining(old, used, new, "proportional"), proportional, "{old} to {new}");
+    }
+}
+
+#[test]
+fn leases_stay_held_also_where_fewer_would_have_been_granted() {
+    let leases = |capacity| {
+        format!(
+            "{{ algorithm = 'concurrency', capacity = {capacity}, time_to_live = '1m', max_leases = 9 }}"
+        )
+    };
+    let (old, new) = (policy(&leases(5), "keep"), policy(&leases(2), "keep"));
+    let mut words = vec![0; old.limits().words()];
+    let held: Vec<Request> =
+        (1..=3).map(|id| Request { id: Id([id, 0]), ..Request::of(1) }).collect();
+    for request in &held {
+        assert!(old.limits().decide(&mut words, Timestamp(7), request).unwrap().is_allowed());
+    }
+    let bytes = encode(&old, &old.limits().parts()[0], &words);
+    let mut words = decode(&new, &new.limits().parts()[0], &bytes).unwrap();
+    let mut ask = |operation: Operation| {
+        let verdict = new.limits().operate(&mut words, Timestamp(8), &operation).unwrap();
+        (verdict.decision.is_allowed(), verdict.live)
+    };
+    let another = Request { id: Id([9, 0]), ..Request::of(1) };
+    assert_eq!(ask(another.into()), (false, None), "3 of 2 are held");
+    for request in &held[..2] {
+        assert_eq!(ask(Operation::Release(request.id)), (true, Some(true)));
+    }
+    assert_eq!(ask(another.into()), (true, None));
+    assert_eq!(ask(Operation::Release(held[2].id)), (true, Some(true)));
+}
+
+#[test]
+fn what_is_no_state_of_any_limits_is_refused() {
+    let policy = policy(&bucket(10, "1/s"), "keep");
+    let part = &policy.limits().parts()[0];
+    let good = encode(&policy, part, &[4_000_000, 7]);
+    assert_eq!(decode(&policy, part, &good), Ok(vec![4_000_000, 7]));
+    for length in 0..good.len() {
+        assert!(decode(&policy, part, &good[..length]).is_err(), "cut to {length} bytes");
+    }
+    for at in 0..good.len() - 16 {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        assert!(decode(&policy, part, &bytes).is_err(), "byte {at}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_edit_is_never_more_lenient_than_the_more_lenient_of_both(
+        (one, other) in ((1..20_u64, 1..9_u64), (1..20_u64, 1..9_u64)),
+        proportional: bool,
+        steps in prop::collection::vec((0..3_000_000_u64, 1..20_u64), 1..60),
+        edited: prop::sample::Index,
+    ) {
+        let rule = if proportional { "proportional" } else { "keep" };
+        let of = |(capacity, rate)| policy(&bucket(capacity, &format!("{rate}/s")), rule);
+        let nodes = [of(one), of(other)];
+        let mut stored = encode(&nodes[0], &nodes[0].limits().parts()[0], &[0, 0]);
+        let mut now = Timestamp(1_000_000);
+        let mut grants: Vec<(u64, u64)> = Vec::new();
+        let edited = edited.index(steps.len());
+        for (step, (gap, cost)) in steps.into_iter().enumerate() {
+            now = now.saturating_add(Micros(gap));
+            let node = &nodes[usize::from(step >= edited)];
+            let part = &node.limits().parts()[0];
+            let mut words = decode(node, part, &stored).unwrap();
+            let cost = cost.min(node.limits().most_at_once());
+            if node.limits().decide(&mut words, now, &Request::of(cost)).unwrap().is_allowed() {
+                grants.push((now.0, cost));
+            }
+            stored = encode(node, part, &words);
+        }
+        let (capacity, rate) = (one.0.max(other.0), one.1.max(other.1));
+        for (first, &(from, _)) in grants.iter().enumerate() {
+            let mut granted = 0;
+            for &(at, cost) in &grants[first..] {
+                granted += cost;
+                prop_assert!(granted * 1_000_000 <= capacity * 1_000_000 + rate * (at - from));
+            }
+        }
+    }
+}

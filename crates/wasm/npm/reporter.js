@@ -1,0 +1,58 @@
+// As for the limiter: types and the clock. Whatever decides is in WebAssembly.
+import { Reporter as Native } from "./dist/tidegate.js";
+import { clock, coded, reporterOptions, requireNumber } from "./input.js";
+
+export class Reporter {
+  #native;
+
+  constructor(options) {
+    const { policy, localCap } = reporterOptions(options);
+    this.#native = new Native(policy, localCap);
+  }
+
+  decide(units = 1, now = clock()) {
+    requireNumber("units", "INVALID_COST", units);
+    const native = this.#inUse(now);
+    if (native.decide(units, now)) return ADMITTED;
+    const retryAfterUs = native.cappedForUs();
+    if (retryAfterUs === undefined) return SUPPRESSED;
+    return Object.freeze({ admitted: false, reason: "capped", retryAfterUs });
+  }
+
+  dueReports(now = clock()) {
+    const numbers = this.#inUse(now).dueReports(now);
+    const reports = [];
+    for (let at = 0; at < numbers.length; at += 3) {
+      const [offeredAtUs, admitted, suppressed] = numbers.subarray(at, at + 3);
+      reports.push({ offeredAtUs, admitted, suppressed });
+    }
+    return reports;
+  }
+
+  apply(factor, now = clock()) {
+    requireNumber("factor", "INVALID_REQUEST", factor);
+    if (!(factor >= 0 && factor <= 1)) {
+      const message = `\`factor\`: found ${factor}, allowed are numbers from 0 to 1`;
+      throw coded(RangeError, "INVALID_REQUEST", message);
+    }
+    this.#inUse(now).apply(Math.floor(factor * 2 ** 32), now);
+  }
+
+  free() {
+    this.#native?.free();
+    this.#native = undefined;
+  }
+
+  [Symbol.dispose]() {
+    this.free();
+  }
+
+  #inUse(now) {
+    requireNumber("now", "INVALID_NOW", now);
+    if (this.#native === undefined) throw coded(Error, "FREED", "the reporter has been freed");
+    return this.#native;
+  }
+}
+
+const ADMITTED = Object.freeze({ admitted: true });
+const SUPPRESSED = Object.freeze({ admitted: false, reason: "suppressed" });

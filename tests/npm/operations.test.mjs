@@ -1,0 +1,281 @@
+// What else can be asked of a key: leases, classes, signals, settlements, reports; and whose limits
+// hold for it.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { load } from "./installed.mjs";
+
+const { Limiter } = await load();
+
+const NOW = 1_700_000_004_000_000; // a part of 6 s begins
+const SECOND = 1_000_000;
+
+const of = (...limits) => new Limiter({ limits });
+const bucket = { algorithm: "token_bucket", name: "burst", capacity: 3, rate: "3/s" };
+const minute = { algorithm: "fixed_window", name: "minute", limit: 5, period: "1m" };
+const places = { algorithm: "concurrency", capacity: 2, time_to_live: "10s" };
+
+function isDeeplyFrozen(value) {
+  return typeof value !== "object" || (Object.isFrozen(value) && Object.values(value).every(isDeeplyFrozen));
+}
+
+test("decide says what each limit says, and changes what check changes", () => {
+  const [limiter, checked] = [of(bucket, minute), of(bucket, minute)];
+  const answer = limiter.decide("a", { cost: 3 }, NOW);
+  const burst = { name: "burst", allowed: true, limit: 3, remaining: 0, retryAfterUs: 0, resetAfterUs: SECOND };
+  const resetAfterUs = 36 * SECOND; // the minute has begun 24 s ago
+  assert.deepEqual(answer, {
+    allowed: true, limit: 3, remaining: 0, retryAfterUs: 0, resetAfterUs, atUs: NOW,
+    limits: [burst, { name: "minute", allowed: true, limit: 5, remaining: 2, retryAfterUs: 0, resetAfterUs }],
+  });
+  assert.ok(isDeeplyFrozen(answer));
+  const refused = limiter.decide("a", { cost: 3 }, NOW + SECOND);
+  assert.deepEqual(refused.limits.map(({ name, allowed }) => [name, allowed]), [["burst", true], ["minute", false]]);
+  assert.equal(refused.retryAfterUs, 35 * SECOND);
+
+  checked.check("a", 3, NOW);
+  const { atUs, limits, ...same } = refused;
+  assert.deepEqual(checked.check("a", 3, NOW + SECOND), same);
+  assert.equal(atUs, NOW + SECOND);
+  assert.equal(limiter.decide("a", undefined, NOW + SECOND).limits[1].remaining, 1, "the policy's cost is 1");
+  assert.equal(limiter.decide("a", { cost: 0 }, NOW).atUs, NOW + SECOND, "not before any other");
+});
+
+test("of a key's rule, check knows what decide knows", () => {
+  const policy = {
+    limits: [{ ...minute, limit: 5 }],
+    overrides: { "user:42": { limit: 7 }, "team:*": { limits: [{ ...minute, limit: 9 }] } },
+    deny: ["ip:192.0.2.0/24", "bad"],
+    allow: ["ip:198.51.100.7"],
+  };
+  const [limiter, decided] = [new Limiter(policy), new Limiter(policy)];
+  for (const [key, allowed, limit] of [
+    ["user:1", true, 5], ["user:42", true, 7], ["team:x", true, 9], ["bad", false, 0],
+    ["ip:192.0.2.200", false, 0], ["ip:198.51.100.7", true, Number.MAX_SAFE_INTEGER],
+  ]) {
+    const { limit: found, allowed: passes, ...others } = limiter.check(key, 1, NOW);
+    assert.deepEqual([passes, found], [allowed, limit], key);
+    const { atUs, limits, ...answer } = decided.decide(key, { cost: 1 }, NOW);
+    assert.deepEqual({ allowed, limit, ...others }, answer, key);
+    assert.equal(limits.length, Number.MAX_SAFE_INTEGER > limit && limit > 0 ? 1 : 0);
+    assert.equal(limiter.peek(key, NOW).allowed, allowed);
+  }
+  assert.equal(limiter.size, 3, "nothing is counted for those on a list");
+  limiter.sweep(NOW + 60 * SECOND);
+  assert.equal(limiter.size, 0);
+});
+
+test("a limit with a depth counts by that much of the key", () => {
+  const limiter = of({ ...minute, name: "tenant", depth: 1 }, { ...bucket, name: "user" });
+  limiter.check("acme/alice", 3, NOW);
+  assert.equal(limiter.check("acme/bob", 3, NOW).allowed, false, "2 are left to acme");
+  assert.equal(limiter.check("acme/bob", 2, NOW).allowed, true);
+  assert.equal(limiter.peek("acme/carol", NOW).remaining, 0);
+  assert.equal(limiter.peek("other/alice", NOW).remaining, 3);
+});
+
+test("an address of IPv6 is counted by its network", () => {
+  const limiter = of(bucket);
+  limiter.check("ip:2001:db8::1", 3, NOW);
+  assert.equal(limiter.check("ip:2001:db8::ffff", 1, NOW).allowed, false);
+  assert.equal(limiter.check("ip:2001:db8:0:1::1", 1, NOW).allowed, true);
+  const narrow = new Limiter({ limits: [bucket], ipv6_prefix: 128 });
+  narrow.check("ip:2001:db8::1", 3, NOW);
+  assert.equal(narrow.check("ip:2001:db8::2", 1, NOW).allowed, true);
+});
+
+test("in shadow all pass, and it is said what would have been", () => {
+  const policy = { limits: [{ ...bucket, capacity: 1 }], shadow: true, deny: ["bad"] };
+  const [limiter, decided] = [new Limiter(policy), new Limiter(policy)];
+  const granted = { allowed: true, limit: 1, remaining: 0, retryAfterUs: 0, resetAfterUs: 333_334, wouldAllow: true };
+  const refused = { ...granted, retryAfterUs: 333_334, wouldAllow: false };
+  for (const expected of [granted, refused]) {
+    assert.deepEqual(limiter.check("a", 1, NOW), expected);
+    const { atUs, limits, ...answer } = decided.decide("a", { cost: 1 }, NOW);
+    assert.deepEqual(answer, expected);
+    assert.equal(limits[0].allowed, expected.wouldAllow);
+  }
+  assert.deepEqual(limiter.peek("a", NOW), granted);
+  const denied = limiter.check("bad", 1, NOW);
+  assert.deepEqual([denied.allowed, denied.wouldAllow], [true, false]);
+  assert.equal("wouldAllow" in of(bucket).check("a", 1, NOW), false);
+});
+
+test("a lease holds a place until it is released, or nobody has renewed it", () => {
+  const limiter = of(places);
+  const taken = limiter.acquire("a", { lease: "one" }, NOW);
+  assert.deepEqual([taken.allowed, taken.remaining, taken.lease, taken.live], [true, 1, "one", undefined]);
+  limiter.acquire("a", { lease: "two" }, NOW + SECOND);
+  const refused = limiter.acquire("a", { lease: "three" }, NOW + SECOND);
+  assert.deepEqual([refused.allowed, refused.retryAfterUs, refused.lease], [false, 9 * SECOND, "three"]);
+
+  assert.equal(limiter.renew("a", "one", {}, NOW + 9 * SECOND).live, true);
+  assert.equal(limiter.renew("a", "three", undefined, NOW + 9 * SECOND).live, false);
+  assert.equal(limiter.release("a", "three", NOW + 9 * SECOND).live, false);
+  assert.equal(limiter.peek("a", NOW + 11 * SECOND - 1).remaining, 0);
+  assert.equal(limiter.peek("a", NOW + 11 * SECOND).remaining, 1, "two is gone");
+  const released = limiter.release("a", "one", NOW + 11 * SECOND);
+  assert.deepEqual([released.live, released.remaining, released.lease], [true, 2, "one"]);
+  assert.equal(limiter.release("a", "one", NOW + 11 * SECOND).live, false, "once");
+  assert.equal(limiter.acquire("a", { lease: "four" }, NOW + 11 * SECOND).allowed, true);
+});
+
+test("a lease without a name gets one that nobody can guess", () => {
+  const limiter = of({ ...places, capacity: 1_000 });
+  const names = Array.from({ length: 1_000 }, () => limiter.acquire("a", {}, NOW).lease);
+  assert.equal(new Set(names).size, 1_000);
+  for (const name of names) assert.match(name, /^[0-9a-f]{32}$/);
+  assert.equal(limiter.peek("a", NOW).remaining, 0);
+  assert.equal(limiter.release("a", names[7], NOW).live, true);
+  assert.match(limiter.decide("a", {}, NOW).lease, /^[0-9a-f]{32}$/, "decide acquires too");
+});
+
+test("without randomness no lease is named, and what may be shed is", (t) => {
+  const limiter = of(places);
+  const suppressed = of({ algorithm: "suppression", rate: "1/s" });
+  suppressed.report("a", { admitted: 7, suppressed: 0 }, NOW);
+  t.mock.method(globalThis.crypto, "getRandomValues", () => { throw new Error("none"); });
+  for (const call of ["acquire", "decide"]) {
+    assert.throws(() => limiter[call]("a", {}, NOW), { name: "Error", code: "NO_RANDOMNESS" });
+  }
+  assert.equal(limiter.peek("a", NOW).remaining, 2);
+  assert.equal(limiter.acquire("a", { lease: "mine" }, NOW).allowed, true);
+  for (let index = 0; index < 20; index++) assert.equal(suppressed.check("a", 1, NOW).allowed, false);
+});
+
+test("a check holds no lease that nobody could name", () => {
+  const limiter = new Limiter({ limits: [places], overrides: { plain: { limits: [bucket] } } });
+  const refused = { name: "Error", code: "NEEDS_LEASE", message: /`acquire` one/ };
+  assert.throws(() => limiter.check("a", 1, NOW), refused);
+  assert.throws(() => limiter.check("a"), refused);
+  assert.equal(limiter.size, 0);
+  assert.equal(limiter.peek("a", NOW).remaining, 2);
+  assert.equal(limiter.check("plain", 1, NOW).remaining, 2, "no limit on this key holds leases");
+});
+
+test("leases are for limits that hold them, reports for suppression", () => {
+  const limiter = of(bucket);
+  for (const call of [
+    () => limiter.acquire("a", {}, NOW), () => limiter.renew("a", "l", {}, NOW), () => limiter.release("a", "l", NOW),
+  ]) {
+    assert.throws(call, { name: "RangeError", code: "INVALID_REQUEST", message: /has no limit with leases/ });
+  }
+  const report = () => limiter.report("a", { admitted: 1, suppressed: 0 }, NOW);
+  assert.throws(report, { name: "RangeError", code: "INVALID_REQUEST", message: /has no limit `suppression`/ });
+  assert.equal(limiter.peek("a", NOW).remaining, 3);
+});
+
+test("connections are counted by who owns them", () => {
+  const limiter = of({ algorithm: "connections", limit: 3, expiry: "30s" });
+  for (const owner of ["n1", "n1", "n2"]) {
+    assert.equal(limiter.acquire("a", { lease: owner }, NOW).allowed, true);
+  }
+  assert.equal(limiter.acquire("a", { lease: "n2" }, NOW).allowed, false);
+  assert.equal(limiter.release("a", "n1", NOW).remaining, 1);
+  const counted = limiter.renew("a", "n2", { count: 2 }, NOW);
+  assert.deepEqual([counted.live, counted.remaining], [true, 0]);
+  limiter.renew("a", "n1", {}, NOW + 20 * SECOND);
+  assert.equal(limiter.peek("a", NOW + 30 * SECOND).remaining, 2, "n2 is gone, n1 has one");
+});
+
+test("of a fleet the critical class has what is reserved", () => {
+  const fleet = { algorithm: "fleet_usage", capacity: 4, reserve: "50%", time_to_live: "10s" };
+  const limiter = of(fleet);
+  const acquire = (lease, of) => limiter.acquire("a", { lease, class: of }, NOW).allowed;
+  assert.deepEqual([acquire("1"), acquire("2", "default"), acquire("3"), acquire("4", "critical")],
+    [true, true, false, true]);
+});
+
+test("what is shed by utilisation goes by signal, class and draw", () => {
+  const limiter = new Limiter({
+    limits: [{ algorithm: "utilization", delay: "1s", full: "10s" }], classes: ["batch", "live", "critical"],
+  });
+  const decide = (at, request) => limiter.decide("a", { signalPpm: 1_000_000, ...request }, NOW + at * SECOND);
+  for (let at = 0; at < 11; at++) {
+    assert.equal(decide(at, { class: "live", draw: 2 ** 32 - 1 }).allowed, true);
+    assert.equal(decide(at, { draw: 0 }).allowed, at <= 1, `${at} s, 1 s of them delay`);
+  }
+  assert.equal(decide(11, { class: "batch", draw: 2 ** 32 - 1 }).allowed, false, "all is shed");
+  assert.equal(decide(11, { class: "live", draw: 2 ** 32 - 1 }).allowed, false);
+  assert.equal(decide(11, { class: "critical", draw: 0 }).allowed, true);
+  assert.equal(limiter.check("a", 1, NOW + 11 * SECOND).allowed, false, "of the least important class");
+});
+
+test("a report is answered with the factor, exactly", () => {
+  const limiter = of({ algorithm: "suppression", rate: "100/s" });
+  const at = NOW + 2 * SECOND;
+  assert.equal(limiter.report("a", { admitted: 600, suppressed: 0 }, at).factor, 0);
+  // what is reported for a part long gone counts for nothing
+  assert.equal(limiter.report("a", { admitted: 600, suppressed: 0, offeredAtUs: NOW - 24 * SECOND }, at).factor, 0);
+  assert.equal(limiter.report("a", { admitted: 150, suppressed: 50, offeredAtUs: at }, at).factor, 0.75);
+  assert.equal(limiter.decide("a", { cost: 0 }, at).factor, 0.75);
+  assert.equal(limiter.decide("a", { draw: 0.75 * 2 ** 32 - 1 }, at).allowed, false);
+  const third = of({ algorithm: "suppression", rate: "1/s" });
+  const { factor } = third.report("a", { admitted: 9, suppressed: 0 }, NOW + 6 * SECOND - 1);
+  assert.ok(factor > 0 && factor < 1);
+  assert.equal(factor * 2 ** 32, Math.trunc(factor * 2 ** 32));
+});
+
+test("a check is shed by a draw of its own", () => {
+  const limiter = of({ algorithm: "suppression", rate: "100/s" });
+  limiter.report("a", { admitted: 1_200, suppressed: 0 }, NOW + 6 * SECOND - 1);
+  const passed = Array.from({ length: 400 }, () => limiter.check("a", 1, NOW + 6 * SECOND - 1).allowed);
+  const count = passed.filter(Boolean).length;
+  assert.ok(count > 50 && count < 350, `${count} of 400 passed, about half should`);
+});
+
+test("a budget is taken out of the other limits, and what is left of it comes back", () => {
+  const limiter = of({ ...bucket, capacity: 12, rate: "6/s" }, { algorithm: "budget", most: 8, time: "1s", max_holders: 2 });
+  const granted = limiter.budget("a", "node", { wants: 10 }, NOW);
+  assert.deepEqual(granted.budget, { granted: 8, grantedAtUs: NOW, expiresAtUs: NOW + SECOND });
+  assert.ok(isDeeplyFrozen(granted));
+  assert.deepEqual([granted.lease, granted.remaining], ["node", 4]);
+  const { grantedAtUs } = granted.budget;
+  const back = limiter.budget("a", "node", { wants: 0, grantedAtUs, left: 5 }, NOW);
+  assert.deepEqual([back.budget.granted, back.remaining], [0, 9]);
+  assert.equal(limiter.check("a", 9, NOW).allowed, true);
+  assert.throws(() => limiter.budget("a", "node", { wants: 1, left: 5 }, NOW), { name: "RangeError", code: "INVALID_REQUEST" });
+  assert.throws(() => of(bucket).budget("a", "node", { wants: 1 }, NOW), { code: "INVALID_REQUEST", message: /no limit `budget`/ });
+});
+
+test("an estimate is settled by what it came to", () => {
+  const limiter = of({ algorithm: "fixed_window", limit: 10, period: "1h" });
+  const { atUs } = limiter.decide("a", { cost: 5 }, NOW);
+  assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 5, actual: 2 }, NOW + 1).remaining, 8);
+  assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 2, actual: 2 }, NOW + 1).remaining, 8);
+  assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 2, actual: 9 }, NOW + 1).remaining, 1);
+  assert.equal(limiter.check("a", 2, NOW + 1).allowed, false);
+});
+
+test("who is refused too often is so for a while", () => {
+  const penalty = { algorithm: "penalty", refusals: 2, within: "1m", duration: "5m" };
+  const limiter = of({ ...bucket, capacity: 1, rate: "1/s" }, penalty);
+  const allowed = (at) => limiter.check("a", 1, NOW + at * SECOND).allowed;
+  assert.deepEqual([allowed(0), allowed(0), allowed(0), allowed(2), allowed(299), allowed(301)],
+    [true, false, false, false, false, true]);
+});
+
+test("without a time it is the clock's", (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: NOW / 1000 });
+  const limiter = of(places, { algorithm: "suppression", rate: "1/s" });
+  assert.equal(limiter.acquire("a", { lease: "l" }).atUs, NOW);
+  t.mock.timers.tick(1_000);
+  for (const answer of [
+    limiter.decide("a"), limiter.renew("a", "l"), limiter.release("a", "l"),
+    limiter.settle("a", { grantedAtUs: NOW, reserved: 1, actual: 1 }), limiter.report("a", { admitted: 0, suppressed: 0 }),
+  ]) {
+    assert.equal(answer.atUs, NOW + SECOND);
+  }
+});
+
+test("every limit of the policy file can be asked", () => {
+  for (const limit of [
+    bucket, minute, { algorithm: "sliding_window", limit: 5, period: "1m" },
+    { algorithm: "sliding_log", rates: ["5/s", "20/m"], min_gap: "1ms" }, places,
+    { algorithm: "connections", limit: 5 },
+    { algorithm: "fleet_usage", capacity: 5, reserve: "20%", time_to_live: "1m" },
+    { algorithm: "utilization" }, { algorithm: "suppression", rate: "5/s" },
+  ]) {
+    assert.equal(of(limit).decide("a", {}, NOW).allowed, true, limit.algorithm);
+  }
+});

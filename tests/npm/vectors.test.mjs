@@ -1,0 +1,81 @@
+// The vectors that every backend replays: each step's answer, field for field.
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { load } from "./installed.mjs";
+
+const { Limiter } = await load();
+
+const folder = fileURLToPath(new URL("../vectors/", import.meta.url));
+assert.ok(existsSync(folder), `${folder} is missing`);
+const files = readdirSync(folder).filter((name) => name.endsWith(".json")).sort();
+
+test("there are vectors", () => assert.ok(files.length > 0));
+
+for (const file of files) {
+  const { about, policy, steps } = JSON.parse(readFileSync(folder + file, "utf8"));
+  const policies = { [file.replace(".json", "")]: policy }; // its name is that of the file
+
+  test(`${file}: ${about}`, () => {
+    assert.ok(steps.length > 0);
+    const [limiter, checked] = [new Limiter({ policies }), new Limiter({ policies })];
+    for (const [place, step] of steps.entries()) {
+      const where = `${file}, step ${place}`;
+      assert.deepEqual(replay(limiter, step), step.answer, where);
+      checkAlike(checked, step, where);
+    }
+  });
+}
+
+/** What a step is answered, in the names and units of the wire. */
+function replay(limiter, { at_us, key, operation }) {
+  try {
+    return onWire(ask(limiter, key, operation, at_us));
+  } catch (error) {
+    if (error.code === undefined) throw error;
+    // a number that is none is told apart here, and on the wire is an invalid request
+    const code = error.code === "INVALID_COST" ? "INVALID_REQUEST" : error.code;
+    return { error: `urn:tidegate:${code.toLowerCase().replaceAll("_", "-")}` };
+  }
+}
+
+function ask(limiter, key, operation, now) {
+  const [[call, given], ...others] = Object.entries(operation);
+  assert.equal(others.length, 0);
+  const { lease, ...fields } = camel(given);
+  switch (call) {
+    case "check": return limiter.decide(key, camel(given), now);
+    case "settle": return limiter.settle(key, fields, now);
+    case "renew": return limiter.renew(key, lease, fields, now);
+    case "release": return limiter.release(key, lease, now);
+    case "budget": return limiter.budget(key, lease, fields, now);
+    case "report": return limiter.report(key, fields, now);
+  }
+  assert.fail(`there is no operation ${call}`);
+}
+
+/** `check` says the same as `decide` of whatever leaves nothing to say but a cost. */
+function checkAlike(limiter, { at_us, key, operation, answer }, where) {
+  const { cost, ...others } = operation.check ?? { draw: "none" };
+  if (Object.keys(others).length > 0 || answer.error !== undefined || answer.lease !== undefined) {
+    replay(limiter, { at_us, key, operation });
+    return;
+  }
+  const { at_us: _, limits, factor, ...expected } = answer; // not said by check
+  assert.deepEqual(snake(limiter.check(key, cost, at_us)), expected, `${where}, by check`);
+}
+
+function onWire({ limits, factor, budget, ...answer }) {
+  const wire = { ...snake(answer), limits: limits.map(snake) };
+  if (factor !== undefined) wire.factor = factor * 2 ** 32;
+  if (budget !== undefined) wire.budget = snake(budget);
+  return wire;
+}
+
+const renamed = (object, rename) => (
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [rename(name), value]))
+);
+const snake = (object) => renamed(object, (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+const camel = (object) => renamed(object, (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()));
