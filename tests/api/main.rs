@@ -1,7 +1,9 @@
 //! The decision API over real sockets: the same suite on `tidegate serve` in memory, on Redis, and
 //! on the built Worker in workerd.
 
+mod leases;
 mod object;
+mod policies;
 mod surface;
 
 use tidegate::gate::Policies;
@@ -27,6 +29,50 @@ cost = { header = "x-cost" }
 limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/d" }]
 on_error = "open"
 placement = "shard:4"
+
+[policies.jobs]
+limits = [{ algorithm = "concurrency", capacity = 2, time_to_live = "1d" }]
+
+[policies.sockets]
+limits = [{ algorithm = "connections", limit = 3, expiry = "1d" }]
+
+[policies.spread]
+limits = [
+  { algorithm = "token_bucket", name = "units", capacity = 100, rate = "1/d" },
+  { algorithm = "budget", name = "budget", most = 40, time = "1d" },
+]
+
+[policies.account]
+limits = [{ algorithm = "suppression", rate = "1/6s" }]
+
+[policies.busy]
+classes = ["batch", "default", "critical"]
+limits = [{ algorithm = "utilization", delay = "2s", full = "1us" }]
+
+[policies.tree]
+limits = [
+  { algorithm = "token_bucket", name = "user", capacity = 2, rate = "1/d" },
+  { algorithm = "token_bucket", name = "organisation", depth = 1, capacity = 3, rate = "1/d" },
+]
+
+[policies.special]
+limits = [{ algorithm = "token_bucket", capacity = 1, rate = "1/d" }]
+deny = ["ip:192.0.2.0/24", "bot-*"]
+allow = ["ip:2001:db8::/32", "monitor"]
+
+[policies.special.overrides]
+"user:42" = { capacity = 3 }
+"worker-*" = { limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "1d" }] }
+
+[policies.trial]
+shadow = true
+limits = [{ algorithm = "token_bucket", capacity = 1, rate = "1/d" }]
+
+[policies.login]
+limits = [
+  { algorithm = "token_bucket", name = "attempts", capacity = 2, rate = "1/d" },
+  { algorithm = "penalty", name = "penalty", refusals = 2, within = "1d", duration = "30d" },
+]
 "#;
 
 pub const TOKEN: &str = "token of the tests";
@@ -88,25 +134,42 @@ pub fn worker_options() -> WorkerdOptions {
 
 /// Stamps the suite on every server.
 macro_rules! on_every_server {
-    ($($test:ident),* $(,)?) => {
-        mod on_memory { $(#[test] fn $test() { crate::surface::$test(&crate::memory()); })* }
-        mod on_redis { $(#[test] fn $test() { crate::surface::$test(&crate::redis()); })* }
+    ($($module:ident: $($test:ident),* ;)*) => {
+        mod on_memory { $($(#[test] fn $test() { crate::$module::$test(&crate::memory()); })*)* }
+        mod on_redis { $($(#[test] fn $test() { crate::$module::$test(&crate::redis()); })*)* }
         mod on_the_worker {
-            $(#[test] fn $test() { crate::surface::$test(&crate::worker(crate::worker_options())); })*
+            $($(#[test] fn $test() { crate::$module::$test(&crate::worker(crate::worker_options())); })*)*
         }
     };
 }
 
 on_every_server!(
-    grants_until_the_limit_and_says_when,
-    a_gate_answers_204_or_429,
-    headers_that_come_twice_are_joined,
-    a_batch_keeps_its_order,
-    keys_and_policies_are_counted_apart,
-    a_peek_changes_nothing,
-    nobody_gets_in_without_the_token,
-    bad_input_is_refused_and_nothing_is_consumed,
-    a_body_of_10_mb_is_refused,
-    concurrent_requests_share_one_limit,
-    a_time_of_the_callers_is_ignored,
+    surface:
+        grants_until_the_limit_and_says_when,
+        a_gate_answers_204_or_429,
+        headers_that_come_twice_are_joined,
+        a_batch_keeps_its_order,
+        keys_and_policies_are_counted_apart,
+        a_peek_changes_nothing,
+        nobody_gets_in_without_the_token,
+        bad_input_is_refused_and_nothing_is_consumed,
+        a_body_of_10_mb_is_refused,
+        concurrent_requests_share_one_limit,
+        a_time_of_the_callers_is_ignored;
+    leases:
+        leases_are_acquired_renewed_and_released,
+        a_lease_is_named_by_any_text,
+        connections_are_counted_by_their_owner,
+        concurrent_requests_never_hold_more_than_there_is,
+        bad_leases_are_refused_and_nothing_is_consumed,
+        what_was_reserved_is_settled,
+        a_budget_is_taken_out_of_the_rate_and_given_back;
+    policies:
+        a_report_is_answered_with_the_factor_and_suppresses,
+        load_is_shed_by_class_while_the_signal_is_bad,
+        users_are_counted_within_their_organisation,
+        overrides_and_lists_hold_for_some_keys,
+        addresses_are_counted_by_their_network,
+        in_shadow_nobody_is_refused,
+        who_is_refused_too_often_is_refused_everything;
 );

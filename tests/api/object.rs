@@ -32,6 +32,79 @@ fn a_restart_of_the_runtime_grants_nothing_twice() {
 }
 
 #[test]
+fn what_is_held_outlives_a_restart_of_the_runtime() {
+    let storage = tempdir().unwrap();
+    let start =
+        || worker(WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() });
+    let about = |policy: &str, rest: serde_json::Value| {
+        let mut body = json!({ "policy": policy, "key": "k" });
+        body.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        body.to_string()
+    };
+    let released = "/v1/leases/released?policy=jobs&key=k";
+    let granted_at = {
+        let served = start();
+        for lease in ["held", "released"] {
+            let acquired = served.api.post("/v1/leases", about("jobs", json!({ "lease": lease })));
+            assert_eq!(acquired.get("allowed"), true, "{acquired:?}");
+        }
+        assert_eq!(served.api.delete(released).get("live"), true);
+        let counted = about("sockets", json!({ "count": 3 }));
+        assert_eq!(served.api.put("/v1/leases/node", counted).get("live"), true);
+        for _ in 0..4 {
+            served.api.check("login", "k", 1, None);
+        }
+        let wants = about("spread", json!({ "lease": "node", "wants": 40 }));
+        let granted = served.api.post("/v1/budget", wants).get("budget");
+        assert_eq!(granted["granted"], 40);
+        granted["granted_at_us"].clone()
+    };
+    let served = start();
+    assert_eq!(served.api.delete(released).get("live"), false, "it was released before");
+    assert_eq!(served.api.put("/v1/leases/held", about("jobs", json!({}))).get("live"), true);
+    let acquire = |lease: &str| {
+        served.api.post("/v1/leases", about("jobs", json!({ "lease": lease }))).get("allowed")
+    };
+    assert_eq!((acquire("second"), acquire("third")), (json!(true), json!(false)));
+    let opened = served.api.post("/v1/leases", about("sockets", json!({ "lease": "other" })));
+    assert_eq!(opened.get("allowed"), false);
+    let refused = served.api.check("login", "k", 1, None);
+    assert!(refused.get("retry_after_us").as_u64().unwrap() > 86_400_000_000, "the penalty lasts");
+    let back = json!({ "lease": "node", "wants": 0, "granted_at_us": granted_at, "left": 15 });
+    let back = served.api.post("/v1/budget", about("spread", back));
+    assert_eq!((back.get("live"), &back.get("limits")[0]["remaining"]), (json!(true), &json!(75)));
+}
+
+#[test]
+fn a_test_environment_may_let_a_lease_end() {
+    let served = worker(WorkerdOptions { trust_caller_time: true, ..worker_options() });
+    let day = 86_400_000_000_u64;
+    let body = |now: u64| json!({ "policy": "jobs", "key": "k", "now_us": now }).to_string();
+    let acquired = served.api.post("/v1/leases", body(7));
+    let lease = acquired.get("lease").as_str().unwrap().to_owned();
+    let path = format!("/v1/leases/{lease}");
+    assert_eq!(served.api.put(&path, body(6 + day)).get("live"), true);
+    let release = format!("{path}?policy=jobs&key=k&now_us={}", 6 + 2 * day);
+    assert_eq!(served.api.delete(&release).get("live"), false, "a day without being renewed");
+}
+
+#[test]
+fn a_test_environment_may_draw() {
+    let served = worker(WorkerdOptions { trust_caller_time: true, ..worker_options() });
+    let report = json!({
+        "policy": "account", "key": "k", "now_us": 7, "admitted": 1, "suppressed": 1,
+    });
+    // twice the limit of one in 6 s, and that in 7 us: all but the least fraction is to be refused
+    let factor = served.api.post("/v1/report", report.to_string()).get("factor").as_u64().unwrap();
+    let check = |draw: u64| {
+        let body = json!({ "policy": "account", "key": "k", "now_us": 7, "draw": draw });
+        served.api.post("/v1/check", body.to_string()).get("allowed")
+    };
+    assert_eq!(check(factor - 1), false);
+    assert_eq!(check(u64::from(u32::MAX)), true);
+}
+
+#[test]
 fn a_test_environment_may_give_the_time() {
     let served = worker(WorkerdOptions { trust_caller_time: true, ..worker_options() });
     let day = 86_400_000_000;

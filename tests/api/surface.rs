@@ -11,7 +11,11 @@ const DAY: u64 = 86_400 * SECOND;
 pub fn grants_until_the_limit_and_says_when(served: &Served) {
     let first = served.api.check("day", "k", 2, None);
     assert_eq!(first.status, 200, "{first:?}");
-    assert_eq!((first.get("allowed"), first.get("remaining")), (json!(true), json!(1)));
+    assert_eq!(
+        (first.get("allowed"), first.get("remaining")),
+        (json!(true), json!(1)),
+        "{first:?}"
+    );
     assert_eq!(first.header("content-type"), Some("application/json"));
     assert_eq!(
         first.header("ratelimit-policy"),

@@ -29,7 +29,7 @@ fn agrees(output: &Output, lines: usize) -> String {
 
 #[test]
 fn a_real_log_whose_clock_goes_back_half_of_the_time() {
-    for policy in ["all", "bucket", "fixed", "sliding", "two-counters"] {
+    for policy in ["all", "bucket", "fixed", "sliding", "two-counters", "log", "counted", "empty"] {
         let output = parity(&file("data/access-2015.log.gz"), &["--policy", policy]);
         let text = agrees(&output, 10_000);
         assert!(text.contains("4915 went back in time"), "{text}");

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use ureq::Agent;
 use ureq::http::Response;
+use ureq::typestate::WithBody;
+use ureq::{Agent, RequestBuilder};
 
 pub struct Api {
     agent: Agent,
@@ -54,11 +55,26 @@ impl Api {
     }
 
     pub fn post(&self, target: &str, body: impl AsRef<[u8]>) -> Reply {
-        let mut request = self.agent.post(format!("{}{target}", self.url));
+        self.send(self.agent.post(format!("{}{target}", self.url)), body.as_ref())
+    }
+
+    pub fn put(&self, target: &str, body: impl AsRef<[u8]>) -> Reply {
+        self.send(self.agent.put(format!("{}{target}", self.url)), body.as_ref())
+    }
+
+    pub fn delete(&self, target: &str) -> Reply {
+        let mut request = self.agent.delete(format!("{}{target}", self.url));
         for (name, value) in self.authorized(&[]) {
             request = request.header(name, value);
         }
-        reply(request.send(body.as_ref()).expect("a response"))
+        reply(request.call().expect("a response"))
+    }
+
+    fn send(&self, mut request: RequestBuilder<WithBody>, body: &[u8]) -> Reply {
+        for (name, value) in self.authorized(&[]) {
+            request = request.header(name, value);
+        }
+        reply(request.send(body).expect("a response"))
     }
 
     /// A check of the policy on the key, at a time of the caller's if one is given.

@@ -2,6 +2,7 @@
 
 mod api;
 mod trace;
+pub mod vectors;
 
 pub use api::{Api, Reply};
 pub use trace::generate;

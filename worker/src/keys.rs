@@ -61,7 +61,8 @@ impl DurableObject for Keys {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let ask: Ask = request.json().await?;
+        // as text: JavaScript's own numbers would round an operation's words
+        let ask: Ask = serde_json::from_str(&request.text().await?)?;
         let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one for the event
         let policy = policies().and_then(|policies| {
             policies.get(&ask.policy).ok_or_else(|| format!("no policy {:?}", ask.policy))

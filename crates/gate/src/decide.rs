@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
-use tidegate_core::shed::suppression::Report;
+use tidegate_core::shed::suppression::{PART, Report};
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::{Kind, Limit};
@@ -66,18 +66,27 @@ impl Limits {
         if request.cost == 0 {
             return self.combined(words, now, request);
         }
-        let mut decision = self.combined(words, now, request)?;
-        for (limit, words) in split_mut(self, words) {
-            if decision.is_allowed() {
+        let decision = self.combined(words, now, request)?;
+        if decision.is_allowed() {
+            for (limit, words) in split_mut(self, words) {
                 let _ = limit.decide(words, now, request)?; // as just combined
-            } else {
-                limit.refused(words, now, request);
-                if let Limit::Penalty(_) = limit {
-                    decision = decision.at_least(limit.peek(words, now, request)?);
-                }
+            }
+            return Ok(decision);
+        }
+        let mut retry_after = decision.retry_after();
+        for (limit, words) in split_mut(self, words) {
+            limit.refused(words, now, request);
+            if let Limit::Penalty(_) = limit {
+                retry_after = retry_after.max(limit.peek(words, now, request)?.retry_after());
             }
         }
-        Ok(decision)
+        if !self.iter().any(|each| each.limit.remembers_refusals()) {
+            return Ok(decision);
+        }
+        // with this one remembered less may remain, and for longer
+        let after = self.combined(words, now, &request.peek())?;
+        let (limit, remaining) = (after.limit(), after.remaining());
+        Ok(Decision::Deny { limit, remaining, retry_after, reset_after: after.reset_after() })
     }
 
     /// Does what is asked, and says what each limit then says. What is no request for a decision
@@ -91,7 +100,12 @@ impl Limits {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
-        let now = self.taken_at(words, now);
+        let ahead = now.saturating_add(PART); // so far a reporter's clock may be
+        let told = match operation {
+            Operation::Report(Offered { at: Some(at), .. }) => now.max(ahead.min(*at)),
+            _ => now,
+        };
+        let now = self.taken_at(words, told);
         if !matches!(operation, Operation::Decide(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
@@ -105,7 +119,8 @@ impl Limits {
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
                 let (admitted, suppressed) = (*admitted, *suppressed);
-                let report = Report { offered_at: at.unwrap_or(now), admitted, suppressed };
+                let offered_at = at.map_or(now, |at| ahead.min(at));
+                let report = Report { offered_at, admitted, suppressed };
                 for (limit, words) in split_mut(self, words) {
                     limit.report(words, now, report);
                 }
@@ -190,10 +205,19 @@ impl Limits {
         }
     }
 
-    /// One clock for the key: the time at which all its limits decide.
+    /// One clock for the key: the time at which all its limits decide. What they share with other
+    /// keys may have seen later times: of those the latest that is believed.
     fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
-        let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
-        now.taken_after(newest.unwrap_or_default(), self.period())
+        let period = self.period();
+        let mut taken = now;
+        loop {
+            let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0);
+            let later = newest.map(|newest| taken.taken_after(newest, period)).max();
+            match later.filter(|later| *later > taken) {
+                Some(later) => taken = later, // and so what is within a period of that
+                None => return taken,
+            }
+        }
     }
 
     /// What all limits together would answer; changes nothing.

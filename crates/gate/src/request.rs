@@ -78,7 +78,8 @@ pub struct Unspent {
 /// What a reporter has seen of one part of 6 s since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// Any time in that part; left out, it is the one in progress.
+    /// Any time in that part; left out, it is the one in progress. A clock that is ahead by up to a
+    /// part moves that of the key.
     pub at: Option<Timestamp>,
     /// Units that passed.
     pub admitted: u64,

@@ -27,8 +27,8 @@ pub(crate) enum Artifact {
 
 /// The largest that each may become: what an isolate loads at its start, compressed, and what a
 /// host embeds.
-const WORKER_LIMIT: usize = 250 * 1_024;
-const GUEST_LIMIT: usize = 60 * 1_024;
+const WORKER_LIMIT: usize = 320 * 1_024;
+const GUEST_LIMIT: usize = 128 * 1_024;
 
 /// What rustc's wasm uses and every runtime has; with more of them the optimizer writes what
 /// Node 20 cannot read.

@@ -1,12 +1,13 @@
 //! Any bytes as the stored state of any policy: an error, or words that are written as they were
-//! read and can be decided on.
+//! read and can be decided on. And any words as an operation: none, or one that is written as it was
+//! read.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use tidegate_fuzz::{Amount, Parameters, limits};
-use tidegate_gate::{Request, Timestamp, blob};
+use tidegate_gate::{Operation, Request, Timestamp, blob};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -19,6 +20,11 @@ struct Input<'a> {
 }
 
 fuzz_target!(|input: Input<'_>| -> Corpus {
+    let words: Vec<u64> =
+        input.bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    if let Some(operation) = Operation::from_words(&words) {
+        assert_eq!(operation.to_words(), words);
+    }
     let Some(limits) = limits(&input.limits) else { return Corpus::Reject };
     let [part] = limits.parts() else { return Corpus::Reject };
     let mut bytes = if input.has_header { blob::encode(part, &[]) } else { Vec::new() };

@@ -2,11 +2,13 @@ use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
+use tidegate_core::lease::Id;
+use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::limits::Limits;
 use crate::policy::Policy;
-use crate::request::Request;
+use crate::request::{Budget, Offered, Operation, Request};
 
 const THREE: &str = r#"
 limits = [
@@ -204,4 +206,64 @@ fn a_log_counts_the_refusals_that_are_its_own() {
     assert_eq!(decide(0), (true, vec![1, 0]));
     assert_eq!(decide(0), (false, vec![1, 0]), "refused by the window alone");
     assert_eq!(decide(1_000_000), (false, vec![3, 0]));
+}
+
+#[test]
+fn a_report_from_ahead_moves_the_clock_of_all_limits_by_a_part_at_most() {
+    let policy = "limits = [
+        { algorithm = 'suppression', rate = '1/s' },
+        { algorithm = 'fixed_window', limit = 1, period = '1h' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let now = Timestamp(60_000_000);
+    let mut report = |at: Option<u64>| {
+        let at = at.map(Timestamp);
+        let report = Operation::Report(Offered { at, admitted: 1, suppressed: 0 });
+        let verdict = limits.operate(&mut words, now, &report).unwrap();
+        assert!(accepts(&limits, &words), "{words:?}");
+        // of the part in progress, and of the one before
+        (verdict.at.0, [words[1], words[3]])
+    };
+    assert_eq!(report(None), (60_000_000, [1, 0]));
+    assert_eq!(report(Some(59_000_000)), (60_000_000, [1, 1]));
+    assert_eq!(report(Some(61_000_000)), (61_000_000, [2, 1]));
+    assert_eq!(report(Some(u64::MAX)), (66_000_000, [1, 2]));
+    assert_eq!(report(Some(u64::MAX)), (66_000_000, [2, 2]), "by the clock of who asks");
+}
+
+#[test]
+fn a_budget_counts_its_reset_from_the_time_that_is_asked_at() {
+    let policy = "limits = [
+        { algorithm = 'token_bucket', capacity = 10, rate = '10/s' },
+        { algorithm = 'budget', most = 5, time = '2s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let budget = Budget { holder: Id([1, 0]), wants: 5, unspent: None };
+    let lent = limits.operate(&mut words, Timestamp(0), &Operation::Budget(budget)).unwrap();
+    assert_eq!(lent.allowance.unwrap().left, 5);
+    for (at, reset_after) in [(0, 2_000_000), (1_500_000, 500_000), (2_000_000, 0), (9_000_000, 0)]
+    {
+        let now = Timestamp(at);
+        let peeked = limits.operate(&mut words, now, &0_u64.into()).unwrap();
+        assert_eq!(peeked.limits[1].reset_after(), Micros(reset_after));
+        let decided = limits.operate(&mut words.clone(), now, &1_u64.into()).unwrap();
+        assert_eq!(decided.decision.reset_after().0, reset_after.max(100_000), "of the bucket");
+    }
+}
+
+#[test]
+fn who_is_never_refused_moves_the_clock_of_a_fleet_too() {
+    let policy = "limits = [
+        { algorithm = 'fleet_usage', capacity = 10, reserve = '20%', time_to_live = '1s' },
+        { algorithm = 'fixed_window', limit = 5, period = '1h' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let low = Request { id: Id([1, 0]), ..Request::of(1) };
+    assert!(limits.decide(&mut words, Timestamp(7), &low).unwrap().is_allowed());
+    let high = Request { class: Class::CRITICAL, ..Request::of(1) };
+    assert!(limits.decide(&mut words, Timestamp(2_000_000), &high).unwrap().is_allowed());
+    assert!(accepts(&limits, &words), "{words:?}");
 }

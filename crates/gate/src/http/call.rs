@@ -157,7 +157,6 @@ pub(super) fn request(
     at: &dyn Fn() -> String,
 ) -> Result<(Request, Option<String>), Response> {
     let invalid = |detail: String| Problem::InvalidRequest.response([at(), detail].concat());
-    let has = |kind| policy.limits_for(key).iter().any(|each| each.limit.kind() == kind);
     let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
     let class = match &wanted.class {
         None => Class(0), // who does not say that it is important is not
@@ -172,8 +171,11 @@ pub(super) fn request(
         })
     });
     let lease = match wanted.lease {
-        Some(name) => Some(lease_name(&name, at)?),
-        None if has(Kind::Lease) => {
+        Some(name) => {
+            needs_leases(policy, key, at)?;
+            Some(lease_name(&name, at)?)
+        }
+        None if has_leases(policy, key) => {
             let (Some(high), Some(low)) = (chance(), chance()) else {
                 return Err(Problem::Internal.response("there is no chance to be had".into()));
             };
@@ -182,7 +184,8 @@ pub(super) fn request(
         None => None,
     };
     // without any to be had: shed whatever may be shed
-    let draw = if has(Kind::Shed) { chance().map_or(0, |chance| chance >> 32) } else { 0 };
+    let draw =
+        if has(policy, key, Kind::Shed) { chance().map_or(0, |chance| chance >> 32) } else { 0 };
     let request = Request {
         cost: wanted.cost.unwrap_or(default),
         id: lease.as_deref().map_or(Id::default(), lease_id),
@@ -190,10 +193,10 @@ pub(super) fn request(
         signal: signal.transpose()?,
         draw: Draw(draw.try_into().unwrap_or_default()), // 32 bits
     };
-    Ok((request, lease))
+    Ok((request, lease.filter(|_| request.cost > 0))) // who only looks gets none
 }
 
-pub(super) fn lease_name(name: &str, at: &dyn Fn() -> String) -> Result<String, Response> {
+fn lease_name(name: &str, at: &dyn Fn() -> String) -> Result<String, Response> {
     if (1..=MAX_LEASE_BYTES).contains(&name.len()) {
         return Ok(name.into());
     }
@@ -203,14 +206,18 @@ pub(super) fn lease_name(name: &str, at: &dyn Fn() -> String) -> Result<String, 
     Err(Problem::InvalidRequest.response(detail))
 }
 
+pub(super) fn has_leases(policy: &Policy, key: &str) -> bool {
+    has(policy, key, Kind::Lease)
+}
+
+fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
+    policy.limits_for(key).iter().any(|each| each.limit.kind() == kind)
+}
+
 /// # Errors
 /// The response to one who asks for a lease where nothing holds any.
-pub(super) fn needs_leases(
-    policy: &Policy,
-    key: &str,
-    at: &dyn Fn() -> String,
-) -> Result<(), Response> {
-    if policy.limits_for(key).iter().any(|each| each.limit.kind() == Kind::Lease) {
+fn needs_leases(policy: &Policy, key: &str, at: &dyn Fn() -> String) -> Result<(), Response> {
+    if has_leases(policy, key) {
         return Ok(());
     }
     let (at, name) = (at(), policy.name());
@@ -375,6 +382,11 @@ impl OperationForm {
             }
             Self::Renew { lease, count } => {
                 needs_leases(policy, key, &at)?;
+                if count.is_some() {
+                    needs(policy, key, "connections", |limit| {
+                        matches!(limit, Limit::Connections(_))
+                    })?;
+                }
                 let lease = lease_name(&lease, &at)?;
                 let id = lease_id(&lease);
                 let renewed = Operation::Heartbeat(id);

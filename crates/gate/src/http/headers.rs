@@ -22,30 +22,44 @@ pub(super) fn add(
     }
     let (mut policies, mut states) = (String::new(), String::new());
     for (limit, decision) in answer.limits.iter().zip(&verdict.limits) {
-        let comma = if policies.is_empty() { "" } else { ", " };
         let (name, limit) = (&limit.name, &limit.limit);
-        if limit.kind() != Kind::Rate {
-            continue;
-        }
-        let window = limit.period().as_secs_ceil(); // up: who keeps to it keeps the limit
-        let _ = write!(policies, "{comma}\"{name}\";q={};w={window}", limit.capacity());
-        let _ = write!(states, "{comma}\"{name}\";r={}", decision.remaining());
-        match (decision, verdict.decision) {
+        let (most, terms) = match limit.kind() {
+            Kind::Rate => {
+                let window = limit.period().as_secs_ceil(); // up: who keeps to it keeps the limit
+                (limit.capacity(), alloc::format!(";w={window}"))
+            }
+            // no window: places come back when they are released
+            Kind::Lease => (decision.limit(), ";qu=\"concurrent-requests\"".to_string()),
+            Kind::Shed | Kind::Budget => continue, // nobody's quota
+        };
+        let comma = if policies.is_empty() { "" } else { ", " };
+        let (most, remaining) = (most.min(MOST), decision.remaining().min(MOST));
+        let _ = write!(policies, "{comma}\"{name}\";q={most}{terms}");
+        let _ = write!(states, "{comma}\"{name}\";r={remaining}");
+        let wait = match (decision, verdict.decision) {
             // `Retry-After` wins over `t` and must not be earlier: both are the one ceiling below
-            (Decision::Deny { .. }, _) => {
-                let _ = write!(states, ";t={}", decision.retry_after().as_secs_ceil());
+            (Decision::Deny { retry_after, .. }, _) => Some(retry_after),
+            (Decision::Allow { reset_after, .. }, Decision::Allow { .. })
+                if limit.kind() == Kind::Rate =>
+            {
+                Some(reset_after)
             }
-            (Decision::Allow { .. }, Decision::Allow { .. }) => {
-                let _ = write!(states, ";t={}", decision.reset_after().as_secs_ceil());
-            }
-            (Decision::Allow { .. }, Decision::Deny { .. }) => {}
+            (Decision::Allow { .. }, _) => None,
+        };
+        if let Some(wait) = wait {
+            let _ = write!(states, ";t={}", wait.as_secs_ceil());
         }
     }
-    headers.push(("ratelimit-policy", policies));
-    headers.push(("ratelimit", states));
+    if !policies.is_empty() {
+        headers.push(("ratelimit-policy", policies));
+        headers.push(("ratelimit", states));
+    }
     if let Decision::Deny { retry_after, .. } = verdict.decision
         && !answer.passes()
     {
         headers.push(("retry-after", retry_after.as_secs_ceil().to_string()));
     }
 }
+
+/// The largest integer of a structured field; with one beyond it the whole field is ignored.
+const MOST: u64 = 999_999_999_999_999;

@@ -308,7 +308,7 @@ fn gate(answer: &Answer<'_>) -> Response {
     let mut response = match answer.outcome {
         _ if answer.passes() => problem::no_content(),
         Outcome::Decided(verdict) => problem::refused(answer.limits, verdict),
-        Outcome::Unavailable(reason) => Problem::StoreUnavailable.response(reason.clone()),
+        Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
     };
     if let Outcome::Decided(verdict) = answer.outcome {
         headers::add(&mut response.headers, answer, verdict);

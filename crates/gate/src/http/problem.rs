@@ -4,10 +4,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use tidegate_core::Decision;
 
 use super::{Response, forms};
 use crate::decide::Verdict;
+use crate::limit::Limit;
 use crate::limits::Limits;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,9 @@ pub(super) enum Problem {
     MethodNotAllowed,
     BodyTooLarge,
     QuotaExceeded,
+    AbnormalUsage,
     Internal,
-    StoreUnavailable,
+    ReducedCapacity,
 }
 
 #[derive(Serialize)]
@@ -59,13 +60,33 @@ impl Problem {
                 "https://iana.org/assignments/http-problem-types#quota-exceeded",
                 "Quota exceeded",
             ),
+            Self::AbnormalUsage => (
+                429,
+                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+                "Abnormal usage detected",
+            ),
             Self::Internal => (500, "urn:tidegate:internal-error", "Internal error"),
-            Self::StoreUnavailable => (
+            Self::ReducedCapacity => (
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-                "Temporarily unavailable",
+                "Temporarily reduced capacity",
             ),
         }
+    }
+
+    /// Of a refusal by these limits. A penalty explains all others. A 503 says that the client did
+    /// nothing wrong, and may send the request to another server: only if nothing but shedders
+    /// refused.
+    fn of_refusal<'a>(violated: impl Iterator<Item = &'a Limit>) -> Self {
+        let mut problem = Self::ReducedCapacity;
+        for limit in violated {
+            match limit {
+                Limit::Penalty(_) => return Self::AbnormalUsage,
+                Limit::Utilization(_) | Limit::Suppression(_) | Limit::Fleet(_) => {}
+                _ => problem = Self::QuotaExceeded,
+            }
+        }
+        problem
     }
 
     pub(super) fn response(self, detail: String) -> Response {
@@ -88,15 +109,18 @@ pub(super) fn refused(limits: &Limits, verdict: &Verdict) -> Response {
     if verdict.limits.is_empty() {
         return Problem::Denied.response("the policy's list `deny` has this key".to_string());
     }
-    let violated = limits
-        .iter()
-        .zip(&verdict.limits)
-        .filter(|(_, decision)| matches!(decision, Decision::Deny { .. }))
-        .map(|(limit, _)| limit.name.as_str())
-        .collect();
-    let retry_after = verdict.decision.retry_after();
-    let detail = alloc::format!("the same request is granted in {} µs", retry_after.0);
-    Problem::QuotaExceeded.with(detail, violated, Some(retry_after.0))
+    let violated = || {
+        let all = limits.iter().zip(&verdict.limits);
+        all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)
+    };
+    let problem = Problem::of_refusal(violated().map(|limit| &limit.limit));
+    let names = violated().map(|limit| limit.name.as_str()).collect();
+    let wait = verdict.decision.retry_after().0;
+    let detail = match problem {
+        Problem::ReducedCapacity => alloc::format!("load is being shed; try again in {wait} µs"),
+        _ => alloc::format!("the same request is granted in {wait} µs"),
+    };
+    problem.with(detail, names, Some(wait))
 }
 
 pub(super) fn answer_json(status: u16, body: String) -> Response {

@@ -108,9 +108,12 @@ impl Limiter for budget::Config {
         }
         Limiter::peek(self, words, now, request)
     }
-    fn peek(&self, words: &[u64], _: Timestamp, _: &Request) -> Option<Answer> {
+    fn peek(&self, words: &[u64], now: Timestamp, _: &Request) -> Option<Answer> {
         let state = self.state(words).ok()?;
-        let (limit, remaining, reset_after) = (self.most(), self.most(), self.reset_after(&state));
+        let taken = now.taken_after(state.newest(), self.period());
+        let passed = taken.saturating_since(state.newest()).0;
+        let reset_after = Micros(self.reset_after(&state).0.saturating_sub(passed));
+        let (limit, remaining) = (self.most(), self.most());
         Some(Ok(Decision::Allow { limit, remaining, reset_after }))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
@@ -138,6 +141,9 @@ impl Limiter for fleet::Config {
     }
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (mut state, priority) = (self.state(words).ok()?, priority(request.class));
+        if request.cost > 0 {
+            self.advance(&mut state, now); // which high priority by itself does not
+        }
         Some(self.acquire(&mut state, now, priority, request.id, request.places()))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {

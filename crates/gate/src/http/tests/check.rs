@@ -1,0 +1,226 @@
+use std::vec::Vec;
+
+use serde_json::{Value, json};
+use tidegate_core::Timestamp;
+use tidegate_core::shed::Draw;
+
+use super::{POLICIES, SECOND, START, Server, about, header, policies, read_check};
+use crate::http::{Call, MAX_BODY_BYTES, read};
+use crate::policy::Policies;
+use crate::request::Operation;
+
+#[track_caller]
+fn refused(body: impl AsRef<[u8]>, status: u16, r#type: &str, detail: &str) {
+    let response = read_check(&policies(), body.as_ref()).expect_err(detail);
+    let problem: Value = serde_json::from_str(&response.body).unwrap();
+    assert_eq!((response.status, problem["status"].as_u64()), (status, Some(status.into())));
+    assert_eq!(header(&response, "content-type"), Some("application/problem+json"));
+    assert_eq!(problem["type"], r#type, "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
+}
+
+#[test]
+fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
+    let invalid = "urn:tidegate:invalid-request";
+    let body = |rest: &str| std::format!("{{\"policy\":\"api\",\"key\":\"k\"{rest}}}");
+    refused("", 400, invalid, "EOF");
+    refused("no json", 400, invalid, "line 1 column");
+    refused([0xff, 0xfe], 400, invalid, "line 1 column");
+    refused("[]", 400, invalid, "");
+    refused("{}", 400, invalid, "or `checks` alone");
+    refused("{\"policy\":\"api\"}", 400, invalid, "allowed are");
+    refused(body(",\"colour\":1"), 400, invalid, "unknown field `colour`, expected one of");
+    refused(body("} {"), 400, invalid, "trailing characters");
+    let whole = "expected a whole number from 0 to 9007199254740991";
+    for cost in
+        ["-1", "1.5", "1.0", "9007199254740992", "18446744073709551616", "1e99", "\"1\"", "true"]
+    {
+        refused(body(&std::format!(",\"cost\":{cost}")), 400, invalid, whole);
+    }
+    refused(body(",\"cost\":NaN"), 400, invalid, "cost: ");
+    refused(
+        body(",\"cost\":4"),
+        400,
+        "urn:tidegate:cost-exceeds-capacity",
+        "the most at once is 3",
+    );
+    refused(
+        "{\"policy\":\"x\",\"key\":\"k\"}",
+        404,
+        "urn:tidegate:unknown-policy",
+        "there are: api, open",
+    );
+    let key = |key: &str| std::format!("{{\"policy\":\"api\",\"key\":\"{key}\"}}");
+    refused(key(""), 400, "urn:tidegate:invalid-key", "found 0 bytes, allowed are 1 to 512");
+    refused(key(&"k".repeat(10_240)), 400, "urn:tidegate:invalid-key", "found 10240 bytes");
+    assert!(read_check(&policies(), key(&"k".repeat(512)).as_bytes()).is_ok());
+    refused(" ".repeat(MAX_BODY_BYTES + 1), 413, "urn:tidegate:body-too-large", "262144 bytes");
+    refused("{\"checks\":[]}", 400, invalid, "found 0, allowed are 1 to 1000");
+    refused("[".repeat(200_000), 400, invalid, "");
+    let batch = std::format!("{{\"checks\":[{},{}]}}", key("k"), key(""));
+    refused(batch, 400, "urn:tidegate:invalid-key", "checks[1]: `key`: found 0 bytes");
+}
+
+#[test]
+fn a_check_answers_with_every_limit_and_the_fields_of_the_draft() {
+    let mut server = Server::new(POLICIES);
+    let mut check = || server.call("POST", "/v1/check", r#"{"policy":"api","key":"k","cost":3}"#);
+    let response = check();
+    assert_eq!(response.status, 200);
+    assert_eq!(
+        response.body,
+        "{\"policy\":\"api\",\"allowed\":true,\"limit\":3,\"remaining\":0,\"retry_after_us\":0,\
+         \"reset_after_us\":60000000,\"at_us\":600000000,\"limits\":[\
+         {\"name\":\"burst\",\"allowed\":true,\"limit\":3,\"remaining\":0,\"retry_after_us\":0,\
+         \"reset_after_us\":1000000},\
+         {\"name\":\"minute\",\"allowed\":true,\"limit\":5,\"remaining\":2,\"retry_after_us\":0,\
+         \"reset_after_us\":60000000}]}"
+    );
+    let refused = check();
+    assert_eq!(refused.status, 200);
+    assert!(refused.body.contains("\"allowed\":false"), "{}", refused.body);
+
+    for (response, states) in [
+        (&response, "\"burst\";r=0;t=1, \"minute\";r=2;t=60"),
+        (&refused, "\"burst\";r=0;t=1, \"minute\";r=2;t=60"),
+    ] {
+        let limits = "\"burst\";q=3;w=1, \"minute\";q=5;w=60";
+        assert_eq!(header(response, "ratelimit-policy"), Some(limits));
+        assert_eq!(header(response, "ratelimit"), Some(states));
+        for name in ["ratelimit-policy", "ratelimit"] {
+            let field = header(response, name).unwrap();
+            assert_eq!(sfv::Parser::new(field).parse::<sfv::List>().unwrap().len(), 2);
+        }
+    }
+    assert_eq!(header(&response, "retry-after"), None);
+    assert_eq!(header(&refused, "retry-after"), Some("60"));
+}
+
+#[test]
+fn a_batch_is_answered_in_its_order() {
+    let one = r#"{"policy":"open","key":"k","cost":3,"now_us":7}"#;
+    let body = std::format!("{{\"checks\":[{one},{one}]}}");
+    assert_eq!(read_check(&policies(), body.as_bytes()).unwrap().checks[0].now, Some(Timestamp(7)));
+    let response = Server::new(POLICIES).call("POST", "/v1/check", &body);
+    let answer = super::json(&response);
+    let allowed: Vec<_> =
+        answer["decisions"].as_array().unwrap().iter().map(|one| &one["allowed"]).collect();
+    assert_eq!(allowed, [true, false]);
+    assert_eq!(header(&response, "ratelimit"), None);
+}
+
+const BUSY: &str = "
+[policies.p]
+classes = ['batch', 'default', 'critical']
+limits = [{ algorithm = 'utilization', name = 'busy', delay = '1s', full = '2s' }]";
+
+#[test]
+fn a_check_brings_its_class_and_the_signal() {
+    let mut server = Server::new(BUSY);
+    let mut check = |seconds: u64, class: &str| {
+        server.now = Timestamp(START + seconds * SECOND);
+        let rest = std::format!(",\"class\":\"{class}\",\"signal_ppm\":1000000");
+        server.call("POST", "/v1/check", &about(&rest))
+    };
+    // after 1 s of delay the shed amount grows to 1 in 2 s: the first half of it is the first class
+    for (seconds, class, allowed) in [
+        (0, "batch", true),
+        (1, "batch", true),
+        (2, "batch", false),
+        (2, "default", true),
+        (3, "default", false),
+        (3, "critical", true),
+    ] {
+        let response = check(seconds, class);
+        let answer = super::json(&response);
+        assert_eq!(answer["allowed"], allowed, "{class} after {seconds} s: {answer}");
+        assert_eq!(answer["limits"][0]["limit"], 1);
+        assert_eq!(header(&response, "ratelimit"), None, "nobody's quota");
+        assert_eq!(header(&response, "ratelimit-policy"), None);
+        assert_eq!(header(&response, "retry-after").is_some(), !allowed);
+    }
+    // 2 s from shedding all to shedding none, were all well from here on
+    let answer = super::json(&check(3, "batch"));
+    assert_eq!(answer["retry_after_us"], 2 * SECOND);
+    let without = server.post("/v1/check", &about(""));
+    assert_eq!(without["allowed"], false, "the last signal holds, and the class is the lowest");
+}
+
+#[test]
+fn a_check_with_a_class_or_signal_that_cannot_be_is_refused() {
+    let mut server = Server::new(BUSY);
+    let check = ("POST", "/v1/check");
+    for (rest, detail) in [
+        (",\"class\":\"vip\"", "class: found \"vip\", there are: batch, default, critical"),
+        (",\"class\":\"\"", "class: found \"\""),
+        (",\"class\":1", "class: invalid type"),
+        (",\"signal_ppm\":1000001", "signal_ppm: found 1000001, allowed are 0 to 1000000"),
+        (",\"signal_ppm\":4294967296", "signal_ppm: invalid value"),
+        (",\"signal_ppm\":-1", "signal_ppm: invalid value"),
+        (",\"signal_ppm\":0.5", "signal_ppm: invalid type"),
+        (",\"lease\":\"a\"", "policy: \"p\" has no limit with leases"),
+        (",\"lease\":7", "lease: invalid type"),
+        (",\"draw\":-1", "draw: invalid value"),
+        (",\"now_us\":-1", "now_us: invalid value"),
+        (",\"checks\":[]", "allowed are `policy`"),
+    ] {
+        server.refuses(check, &about(rest), detail);
+    }
+    for field in ["class\":\"batch\"", "lease\":\"a\"", "signal_ppm\":1", "draw\":1", "cost\":1"] {
+        let body = std::format!("{{\"checks\":[{}],\"{field}}}", about(""));
+        server.refuses(check, &body, "or `checks` alone");
+    }
+    let batch = std::format!("{{\"checks\":[{},{}]}}", about(""), about(",\"signal_ppm\":1000001"));
+    server.refuses(check, &batch, "checks[1]: signal_ppm: found 1000001");
+    let batch = std::format!("{{\"checks\":[{},{}]}}", about(""), about(",\"class\":\"vip\""));
+    server.refuses(check, &batch, "checks[1]: class: found \"vip\"");
+}
+
+#[test]
+fn a_check_that_is_refused_has_changed_nothing() {
+    let mut server = Server::new(POLICIES);
+    let good = r#"{"policy":"open","key":"k"}"#;
+    for bad in [r#"{"policy":"open","key":""}"#, r#"{"policy":"open","key":"k","cost":6}"#] {
+        let body = std::format!("{{\"checks\":[{good},{bad}]}}");
+        assert_eq!(server.call("POST", "/v1/check", &body).status, 400);
+    }
+    assert_eq!(server.post("/v1/check", good)["remaining"], 4);
+}
+
+#[test]
+fn the_largest_quota_is_still_a_field_that_can_be_read() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [{ algorithm = 'fixed_window', limit = 9007199254740991, period = '1m' }]",
+    );
+    let response = server.call("POST", "/v1/check", &about(",\"cost\":1"));
+    assert_eq!(super::json(&response)["remaining"], json!(9_007_199_254_740_990_u64));
+    for (name, expected) in [
+        ("ratelimit-policy", "\"p\";q=999999999999999;w=60"),
+        ("ratelimit", "\"p\";r=999999999999999;t=60"),
+    ] {
+        let field = header(&response, name).unwrap();
+        assert_eq!(field, expected);
+        assert!(sfv::Parser::new(field).parse::<sfv::List>().is_ok(), "{field}");
+    }
+}
+
+#[test]
+fn without_chance_a_lease_gets_no_name_and_whatever_may_be_shed_is() {
+    let policies = Policies::parse(
+        "[policies.jobs]
+limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]
+[policies.p]
+limits = [{ algorithm = 'utilization' }]",
+    )
+    .unwrap();
+    let read = |body: &str| read(&policies, &Call::Check, body.as_bytes(), &mut || None);
+    let nameless = read(r#"{"policy":"jobs","key":"k"}"#).unwrap_err();
+    assert_eq!(nameless.status, 500);
+    assert!(read(r#"{"policy":"jobs","key":"k","lease":"a"}"#).is_ok());
+    let Operation::Decide(request) = read(&about("")).unwrap().checks[0].operation else {
+        panic!()
+    };
+    assert_eq!(request.draw, Draw(0));
+}

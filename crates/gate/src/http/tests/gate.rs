@@ -1,0 +1,274 @@
+use std::string::{String, ToString};
+
+use serde_json::json;
+use tidegate_core::Timestamp;
+
+use super::{
+    POLICIES, SECOND, START, Server, TOKEN, about, answer, header, policies, read_check, send,
+};
+use crate::http::{Access, Form, Head, Outcome, Plan, Step, step};
+use crate::request::Operation;
+
+#[test]
+fn bad_gate_queries_get_one_too() {
+    for (query, status, detail) in [
+        ("", 400, "no field `policy`"),
+        ("policy=x&key=k", 404, "there are: api, open"),
+        ("policy=api&key=", 400, "found 0 bytes"),
+        ("policy=api&policy=api&key=k", 400, "two fields `policy`"),
+        ("policy=api&key=k&cost=-1", 400, "found \"-1\""),
+        ("policy=api&key=k&cost=+1", 400, "found \" 1\""),
+        ("policy=api&key=k&cost=9007199254740992", 400, "allowed is a whole number"),
+        ("policy=api&key=k&cost=4", 400, "the most at once is 3"),
+        ("policy=api&key=k%ff", 400, "the query field `key` is not UTF-8"),
+        ("policy=api&key=k&colour=red", 400, "found the query field `colour`"),
+    ] {
+        let response = answer(send("GET", &std::format!("/v1/gate?{query}"), &[TOKEN]));
+        assert_eq!(response.status, status, "{query}");
+        assert!(response.body.replace("\\\"", "\"").contains(detail), "{query}: {}", response.body);
+    }
+    for cost in ["1.5", "", "0", "0, 5", "-1"] {
+        let step = send("GET", "/v1/gate?policy=api&key=k", &[TOKEN, ("x-cost", cost)]);
+        let response = answer(step);
+        assert_eq!(response.status, 400, "{cost}");
+        assert!(response.body.contains("the header `x-cost`"), "{}", response.body);
+        assert!(response.body.contains("allowed is a whole number from 1 to"), "{}", response.body);
+    }
+}
+
+#[test]
+fn a_gate_finds_its_key_and_cost_in_the_request() {
+    let plan = |target: &str, headers: &[(&str, &str)]| {
+        let Step::Decide(plan) = send("GET", target, headers) else { panic!() };
+        let Operation::Decide(request) = plan.checks[0].operation else { panic!() };
+        (plan.checks[0].key.clone(), request.cost)
+    };
+    let api = "/v1/gate?policy=api";
+    assert_eq!(plan(api, &[TOKEN]), ("ip:192.0.2.7".to_string(), 1));
+    let keyed = [TOKEN, ("x-api-key", "a b"), ("x-cost", "2")];
+    assert_eq!(plan(api, &keyed), ("header:x-api-key:a b".to_string(), 2));
+    assert_eq!(plan("/v1/gate?policy=api&key=%C3%A9&cost=3", &keyed), ("é".to_string(), 3));
+}
+
+#[test]
+fn a_gate_lets_through_or_says_when() {
+    let mut server = Server::new(POLICIES);
+    let mut gate = || server.call("GET", "/v1/gate?policy=api&key=k&cost=2", "");
+    let passed = gate();
+    assert_eq!((passed.status, passed.body.as_str()), (204, ""));
+    let refused = gate();
+    assert_eq!((refused.status, header(&refused, "retry-after")), (429, Some("1")));
+    assert_eq!(header(&refused, "ratelimit"), Some("\"burst\";r=1;t=1, \"minute\";r=3"));
+    let problem = super::json(&refused);
+    assert_eq!(problem["violated-policies"], json!(["burst"]));
+    assert_eq!(problem["retry_after_us"], 333_334);
+    assert_eq!(header(&refused, "cache-control"), Some("no-store"));
+}
+
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// The status, the end of the type, and the names of the limits that a gate refuses by.
+#[track_caller]
+fn refusal(server: &mut Server, query: &str) -> (u16, String, serde_json::Value) {
+    let target = std::format!("/v1/gate?policy=p&key=k{query}");
+    let response = server.call("GET", &target, "");
+    let problem = super::json(&response);
+    assert_eq!(header(&response, "content-type"), Some("application/problem+json"));
+    assert_eq!(problem["status"], response.status);
+    let wait = problem["retry_after_us"].as_u64().unwrap().div_ceil(SECOND).to_string();
+    assert_eq!(header(&response, "retry-after"), Some(wait.as_str()));
+    let name = problem["type"].as_str().unwrap().strip_prefix(TYPES).unwrap();
+    (response.status, name.to_string(), problem["violated-policies"].clone())
+}
+
+#[test]
+fn a_gate_says_that_load_is_shed_and_tells_of_no_quota() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [{ algorithm = 'utilization', name = 'busy', delay = '1s', full = '2s' }]",
+    );
+    for _ in 0..3 {
+        server.post("/v1/check", &about(",\"signal_ppm\":1000000"));
+        server.wait(1);
+    }
+    let shed = (503, "temporary-reduced-capacity".to_string(), json!(["busy"]));
+    assert_eq!(refusal(&mut server, ""), shed, "who does not say that it is important is not");
+    assert_eq!(refusal(&mut server, "&class=default"), shed);
+    let critical = server.call("GET", "/v1/gate?policy=p&key=k&class=critical", "");
+    assert_eq!(critical.status, 204);
+    assert_eq!(header(&critical, "ratelimit"), None);
+    server.refuses(("GET", "/v1/gate?policy=p&key=k&class=vip"), "", "class: found \"vip\"");
+}
+
+#[test]
+fn a_gate_says_that_an_account_is_suppressed() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [{ algorithm = 'suppression', name = 'rate', rate = '100/s' }]",
+    );
+    server.wait(2);
+    server.post("/v1/report", &about(",\"admitted\":60000,\"suppressed\":0"));
+    let suppressed = (503, "temporary-reduced-capacity".to_string(), json!(["rate"]));
+    assert_eq!(refusal(&mut server, ""), suppressed);
+}
+
+#[test]
+fn a_gate_says_that_a_penalty_is_for_what_was_done() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [
+  { algorithm = 'fixed_window', name = 'hour', limit = 1, period = '1h' },
+  { algorithm = 'penalty', name = 'penalty', refusals = 2, within = '1m', duration = '5m' },
+]",
+    );
+    assert_eq!(server.call("GET", "/v1/gate?policy=p&key=k", "").status, 204);
+    let quota = (429, "quota-exceeded".to_string(), json!(["hour"]));
+    assert_eq!(refusal(&mut server, ""), quota);
+    let abnormal = (429, "abnormal-usage-detected".to_string(), json!(["hour", "penalty"]));
+    assert_eq!(refusal(&mut server, ""), abnormal, "the second refusal begins it");
+    server.now = Timestamp(START - START % (3_600 * SECOND) + 3_600 * SECOND - 60 * SECOND);
+    assert!(server.now.0 > START + 300 * SECOND);
+    assert_eq!(refusal(&mut server, ""), quota, "it is over, the hour is not");
+}
+
+#[test]
+fn a_penalty_alone_is_told_with_the_quota_that_is_left() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [
+  { algorithm = 'token_bucket', name = 'rate', capacity = 1, rate = '1/s' },
+  { algorithm = 'penalty', name = 'penalty', refusals = 1, within = '1m', duration = '5m' },
+]",
+    );
+    assert_eq!(server.call("GET", "/v1/gate?policy=p&key=k", "").status, 204);
+    assert_eq!(refusal(&mut server, "").1, "abnormal-usage-detected");
+    server.wait(100);
+    let response = server.call("GET", "/v1/gate?policy=p&key=k", "");
+    assert_eq!(super::json(&response)["violated-policies"], json!(["penalty"]));
+    assert_eq!(header(&response, "retry-after"), Some("200"));
+    assert_eq!(header(&response, "ratelimit-policy"), Some("\"rate\";q=1;w=1"));
+    assert_eq!(header(&response, "ratelimit"), Some("\"rate\";r=1"), "it is not what refused");
+}
+
+#[test]
+fn who_has_spent_its_quota_is_told_so_also_while_load_is_shed() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [
+  { algorithm = 'fixed_window', name = 'hour', limit = 1, period = '1h' },
+  { algorithm = 'utilization', name = 'busy', delay = '1s', full = '2s' },
+]",
+    );
+    for _ in 0..3 {
+        server.post("/v1/check", &about(",\"signal_ppm\":1000000"));
+        server.wait(1);
+    }
+    let both = (429, "quota-exceeded".to_string(), json!(["hour", "busy"]));
+    assert_eq!(refusal(&mut server, ""), both, "another server would refuse it as well");
+}
+
+#[test]
+fn a_gate_hands_out_no_lease_that_nobody_could_release() {
+    for limit in [
+        "{ algorithm = 'concurrency', capacity = 2, time_to_live = '30s' }",
+        "{ algorithm = 'connections', limit = 2 }",
+        "{ algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_live = '30s' }",
+    ] {
+        let mut server = Server::new(&std::format!(
+            "[policies.p]\nlimits = [
+              {{ algorithm = 'fixed_window', limit = 9, period = '1h' }}, {limit}]"
+        ));
+        let detail = "policy: \"p\" has leases, which nobody could release here; allowed is POST \
+                      /v1/leases";
+        for query in ["", "&cost=0", "&class=critical"] {
+            server.refuses(("GET", &std::format!("/v1/gate?policy=p&key=k{query}")), "", detail);
+        }
+        let answer = server.post("/v1/check", &about(",\"cost\":0"));
+        assert_eq!(answer["limits"][0]["remaining"], 9, "nothing was consumed");
+    }
+}
+
+#[test]
+fn a_fleet_that_is_full_would_be_said_to_shed() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [{ algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_live = '30s' }]",
+    );
+    let plan = read_check(&server.policies, about("").as_bytes()).unwrap();
+    let full = about(",\"lease\":\"other\"");
+    assert_eq!(server.post("/v1/leases", &full)["allowed"], true);
+    let refused = server.decide(&Plan { form: Form::Gate, ..plan });
+    let problem = super::json(&refused);
+    assert_eq!((refused.status, &problem["violated-policies"]), (503, &json!(["p"])));
+    assert_eq!(header(&refused, "ratelimit"), Some("\"p\";r=0;t=30"));
+}
+
+#[test]
+fn an_outage_means_what_the_policy_says() {
+    let outcome = [Outcome::Unavailable("redis: connection refused".into())];
+    for (policy, allowed, status) in [("api", false, 503), ("open", true, 204)] {
+        let body = std::format!("{{\"policy\":\"{policy}\",\"key\":\"k\"}}");
+        let response =
+            read_check(&policies(), body.as_bytes()).unwrap().respond(&policies(), &outcome);
+        let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
+        assert_eq!((response.status, &answer["allowed"]), (200, &allowed.into()));
+        assert_eq!(answer["degraded"], "redis: connection refused");
+        let target = std::format!("/v1/gate?policy={policy}&key=k");
+        let Step::Decide(plan) = send("GET", &target, &[TOKEN]) else { panic!() };
+        assert_eq!(plan.respond(&policies(), &outcome).status, status);
+    }
+}
+
+#[test]
+fn in_shadow_everything_passes_and_says_what_would_have_been() {
+    let mut server = Server::new(
+        "
+[policies.p]
+shadow = true
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
+    );
+    for (would_allow, wait) in [(true, 0), (false, SECOND)] {
+        let response = server.call("POST", "/v1/check", &about(""));
+        let answer = super::json(&response);
+        assert_eq!(
+            (&answer["allowed"], &answer["would_allow"]),
+            (&json!(true), &json!(would_allow))
+        );
+        assert_eq!(answer["retry_after_us"], wait);
+        assert_eq!(header(&response, "retry-after"), None, "nobody is told to wait");
+    }
+    assert_eq!(server.call("GET", "/v1/gate?policy=p&key=k", "").status, 204);
+}
+
+#[test]
+fn who_is_listed_is_told_no_quota() {
+    let mut server = Server::new(
+        "
+[policies.p]
+deny = ['ip:192.0.2.0/24']
+allow = ['ip:198.51.100.0/24']
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
+    );
+    for (ip, status) in [("192.0.2.7", 403), ("198.51.100.7", 204), ("203.0.113.7", 204)] {
+        let head = Head {
+            method: "GET",
+            path: "/v1/gate",
+            query: "policy=p",
+            header: &|_| None,
+            client_ip: Some(ip),
+        };
+        let step = step(&server.policies, &Access::Open, &head, &mut || Some(7));
+        let Step::Decide(plan) = step else { panic!() };
+        let response = server.decide(&plan);
+        assert_eq!(response.status, status, "{ip}");
+        let counted = ip.starts_with("203");
+        assert_eq!(header(&response, "ratelimit").is_some(), counted, "{ip}");
+        assert_eq!(header(&response, "retry-after"), None, "{ip}");
+    }
+}

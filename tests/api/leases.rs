@@ -1,0 +1,178 @@
+//! What is held and given back: leases, connections, reserved units, budgets.
+
+use serde_json::{Value, json};
+use tidegate_tests::Reply;
+
+use crate::Served;
+
+const DAY: u64 = 86_400_000_000;
+
+fn acquire(served: &Served, policy: &str, lease: &str) -> Reply {
+    let body = json!({ "policy": policy, "key": "k", "lease": lease });
+    served.api.post("/v1/leases", body.to_string())
+}
+
+fn renew(served: &Served, policy: &str, lease: &str) -> Reply {
+    let body = json!({ "policy": policy, "key": "k" });
+    served.api.put(&format!("/v1/leases/{lease}"), body.to_string())
+}
+
+fn release(served: &Served, policy: &str, lease: &str) -> Reply {
+    served.api.delete(&format!("/v1/leases/{lease}?policy={policy}&key=k"))
+}
+
+pub fn leases_are_acquired_renewed_and_released(served: &Served) {
+    let first = acquire(served, "jobs", "a");
+    assert_eq!((first.status, first.get("allowed")), (200, json!(true)), "{first:?}");
+    assert_eq!((first.get("lease"), first.get("remaining")), (json!("a"), json!(1)));
+    assert_eq!(
+        (first.header("ratelimit-policy"), first.header("ratelimit")),
+        (Some("\"jobs\";q=2;qu=\"concurrent-requests\""), Some("\"jobs\";r=1"))
+    );
+    assert_eq!(acquire(served, "jobs", "a").get("remaining"), 1, "the same lease");
+
+    // whoever names none gets a name that nobody can guess, from either call
+    let random = served.api.check("jobs", "k", 1, None);
+    let name = random.get("lease").as_str().unwrap().to_owned();
+    assert_eq!((name.len(), random.get("allowed")), (32, json!(true)), "{random:?}");
+    let refused =
+        served.api.post("/v1/leases", json!({ "policy": "jobs", "key": "k" }).to_string());
+    assert_eq!((refused.status, refused.get("allowed")), (200, json!(false)));
+    assert_ne!(refused.get("lease"), name.as_str());
+    let retry = refused.get("retry_after_us").as_u64().unwrap();
+    assert!((DAY - 3_600_000_000..=DAY).contains(&retry), "{retry}");
+    assert!(refused.header("retry-after").is_some());
+
+    let renewed = renew(served, "jobs", "a");
+    assert_eq!((renewed.status, renewed.get("live")), (200, json!(true)), "{renewed:?}");
+    assert_eq!(renew(served, "jobs", "b").get("live"), false);
+    let released = release(served, "jobs", &name);
+    assert_eq!((released.status, released.get("live")), (200, json!(true)), "{released:?}");
+    assert_eq!((released.get("lease"), released.get("remaining")), (json!(name), json!(1)));
+    let twice = release(served, "jobs", &name);
+    assert_eq!((twice.get("live"), twice.get("remaining")), (json!(false), json!(1)));
+    assert_eq!(acquire(served, "jobs", "b").get("allowed"), true, "there is a place again");
+}
+
+pub fn a_lease_is_named_by_any_text(served: &Served) {
+    for (name, encoded) in [
+        ("a/b", "a%2Fb"),
+        ("a b", "a%20b"),
+        ("a+b", "a+b"),
+        ("é?#", "%C3%A9%3F%23"),
+        ("100%", "100%25"),
+        ("../x", "..%2Fx"),
+        (&"é".repeat(64), &"%C3%A9".repeat(64)),
+    ] {
+        assert_eq!(acquire(served, "jobs", name).get("lease"), name);
+        assert_eq!(renew(served, "jobs", encoded).get("live"), true, "{encoded}");
+        assert_eq!(release(served, "jobs", encoded).get("live"), true, "{encoded}");
+    }
+}
+
+pub fn connections_are_counted_by_their_owner(served: &Served) {
+    assert_eq!(acquire(served, "sockets", "node-1").get("remaining"), 2);
+    assert_eq!(acquire(served, "sockets", "node-1").get("remaining"), 1);
+    let counted = json!({ "policy": "sockets", "key": "k", "count": 2 }).to_string();
+    let counted = served.api.put("/v1/leases/node-2", counted);
+    assert_eq!((counted.get("live"), counted.get("remaining")), (json!(true), json!(0)));
+    assert_eq!(acquire(served, "sockets", "node-3").get("allowed"), false, "there are 4");
+    assert_eq!(release(served, "sockets", "node-1").get("live"), true);
+    assert_eq!(release(served, "sockets", "node-1").get("remaining"), 1);
+    assert_eq!(release(served, "sockets", "node-1").get("live"), false, "it has none left");
+    assert_eq!(renew(served, "sockets", "node-2").get("live"), true);
+}
+
+pub fn concurrent_requests_never_hold_more_than_there_is(served: &Served) {
+    let granted: usize = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let granted = |lease: &u64| {
+                        let name = format!("{thread}-{lease}");
+                        acquire(served, "jobs", &name).get("allowed") == true
+                    };
+                    (0..5).filter(granted).count()
+                })
+            })
+            .collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).sum()
+    });
+    assert_eq!(granted, 2);
+}
+
+pub fn bad_leases_are_refused_and_nothing_is_consumed(served: &Served) {
+    let about = |rest: &str| format!("{{\"policy\":\"jobs\",\"key\":\"k\"{rest}}}");
+    let long = "a".repeat(129);
+    let post = |body: &str| served.api.post("/v1/leases", body);
+    let put = |lease: &str, body: &str| served.api.put(&format!("/v1/leases/{lease}"), body);
+    for (reply, detail) in [
+        (post("no json"), "expected"),
+        (post(&about(",\"ttl\":1")), "unknown field `ttl`"),
+        (post(&about(",\"lease\":\"\"")), "lease: found 0 bytes"),
+        (post(&about(&format!(",\"lease\":\"{long}\""))), "lease: found 129 bytes"),
+        (post("{\"policy\":\"day\",\"key\":\"k\"}"), "has no limit with leases"),
+        (put("a", "{}"), "missing field `policy`"),
+        (put("a", &about(",\"count\":1")), "has no limit `connections`"),
+        (put(&long, &about("")), "lease: found 129 bytes"),
+        (put("%FF", &about("")), "the lease is not UTF-8"),
+        (release(served, "day", "a"), "has no limit with leases"),
+        (served.api.delete("/v1/leases/a"), "the query has no field `policy`"),
+        (served.api.get("/v1/gate?policy=jobs&key=k", &[]), "allowed is POST /v1/leases"),
+    ] {
+        assert_eq!((reply.status, reply.get("type")), (400, json!("urn:tidegate:invalid-request")));
+        assert_eq!(reply.header("content-type"), Some("application/problem+json"));
+        assert!(reply.get("detail").as_str().unwrap().contains(detail), "{detail}: {reply:?}");
+    }
+    assert_eq!(served.api.get("/v1/leases/a", &[]).status, 405);
+    assert_eq!(served.api.get("/v1/leases", &[]).header("allow"), Some("POST"));
+    assert_eq!(served.api.check("jobs", "k", 0, None).get("remaining"), 2);
+}
+
+pub fn what_was_reserved_is_settled(served: &Served) {
+    let reserved = served.api.check("spread", "k", 50, None);
+    assert_eq!(reserved.get("limits")[0]["remaining"], 50);
+    let settle = |reserved: u64, actual: u64, at: &Value| {
+        let body = json!({
+            "policy": "spread", "key": "k", "granted_at_us": at, "reserved": reserved,
+            "actual": actual,
+        });
+        served.api.post("/v1/settle", body.to_string())
+    };
+    let at = reserved.get("at_us");
+    let less = settle(50, 20, &at);
+    assert_eq!((less.status, &less.get("limits")[0]["remaining"]), (200, &json!(80)), "{less:?}");
+    assert_eq!(settle(20, 50, &at).get("limits")[0]["remaining"], 50, "more is taken now");
+    assert_eq!(settle(0, 70, &at).get("limits")[0]["remaining"], 0, "also what is not there");
+    assert_eq!(settle(1, 1, &json!(-1)).status, 400);
+    assert_eq!(served.api.check("spread", "k", 1, None).get("allowed"), false);
+}
+
+pub fn a_budget_is_taken_out_of_the_rate_and_given_back(served: &Served) {
+    let budget = |holder: &str, wants: u64, unspent: Option<(&Value, u64)>| {
+        let mut body = json!({ "policy": "spread", "key": "k", "lease": holder, "wants": wants });
+        if let Some((granted_at, left)) = unspent {
+            body["granted_at_us"] = granted_at.clone();
+            body["left"] = left.into();
+        }
+        served.api.post("/v1/budget", body.to_string())
+    };
+    let first = budget("node-1", 60, None);
+    let allowance = first.get("budget");
+    assert_eq!((first.status, &allowance["granted"]), (200, &json!(40)), "{first:?}");
+    let at = &allowance["granted_at_us"];
+    assert_eq!(allowance["expires_at_us"].as_u64(), at.as_u64().map(|at| at + DAY));
+    assert_eq!(first.get("limits")[0]["remaining"], 60);
+    let back = budget("node-1", 0, Some((at, 15)));
+    assert_eq!((back.get("live"), &back.get("limits")[0]["remaining"]), (json!(true), &json!(75)));
+    let twice = budget("node-1", 0, Some((at, 15)));
+    assert_eq!(
+        (twice.get("live"), &twice.get("limits")[0]["remaining"]),
+        (json!(false), &json!(75))
+    );
+    let second = budget("node-2", 30, None);
+    assert_eq!(second.get("budget")["granted"], 30);
+    assert_eq!(served.api.check("spread", "k", 46, None).get("allowed"), false, "45 are left");
+    let half = json!({ "policy": "spread", "key": "k", "lease": "n", "wants": 1, "left": 1 });
+    assert_eq!(served.api.post("/v1/budget", half.to_string()).status, 400);
+}

@@ -1,0 +1,151 @@
+//! What a policy may say beside its limits, and the limits that turn away.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidegate_tests::Reply;
+
+use crate::Served;
+
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// The status, the end of the problem's type, and the limits that refused.
+fn refusal(reply: &Reply) -> (u16, String, Value) {
+    let name = reply.get("type").as_str().unwrap_or_default().replace(TYPES, "");
+    (reply.status, name, reply.get("violated-policies"))
+}
+
+pub fn a_report_is_answered_with_the_factor_and_suppresses(served: &Served) {
+    let report = |admitted: u64| {
+        let body = json!({
+            "policy": "account", "key": "k", "admitted": admitted, "suppressed": 0,
+        });
+        served.api.post("/v1/report", body.to_string())
+    };
+    let within = report(1);
+    assert_eq!((within.status, within.get("factor")), (200, json!(0)), "{within:?}");
+    assert_eq!(within.header("ratelimit"), None, "{within:?}");
+    // all but one in 2^32 are to be refused
+    assert_eq!(report(9_007_199_254_740_991).get("factor"), u64::from(u32::MAX));
+    let check = served.api.check("account", "k", 1, None);
+    assert_eq!((check.status, check.get("allowed")), (200, json!(false)), "{check:?}");
+    let gate = served.api.get("/v1/gate?policy=account&key=k", &[]);
+    let shed = (503, "temporary-reduced-capacity".to_owned(), json!(["account"]));
+    assert_eq!(refusal(&gate), shed, "{gate:?}");
+    assert!(gate.header("retry-after").is_some());
+    assert_eq!(served.api.check("account", "other", 1, None).get("allowed"), true);
+    let foreign = json!({ "policy": "day", "key": "k", "admitted": 1, "suppressed": 0 });
+    assert_eq!(served.api.post("/v1/report", foreign.to_string()).status, 400);
+}
+
+pub fn load_is_shed_by_class_while_the_signal_is_bad(served: &Served) {
+    let check = |class: &str, signal_ppm: u64| {
+        let body =
+            json!({ "policy": "busy", "key": "k", "class": class, "signal_ppm": signal_ppm });
+        served.api.post("/v1/check", body.to_string())
+    };
+    let gate = |class: &str| served.api.get(&format!("/v1/gate?policy=busy&key=k{class}"), &[]);
+    assert_eq!(check("batch", 1_000_000).get("allowed"), true, "it has been bad for no time yet");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        // all of these within the 2 s of silence after which it starts over
+        let begun = Instant::now();
+        let refused = check("default", 1_000_000);
+        let replies = (check("critical", 1_000_000), gate(""), gate("&class=critical"));
+        if refused.get("allowed") == false && begun.elapsed() < Duration::from_secs(2) {
+            assert_eq!(refused.header("ratelimit"), None, "{refused:?}");
+            assert!(refused.header("retry-after").is_some());
+            assert_eq!(replies.0.get("allowed"), true, "{:?}", replies.0);
+            let shed = (503, "temporary-reduced-capacity".to_owned(), json!(["busy"]));
+            assert_eq!(refusal(&replies.1), shed, "without a class it is the lowest");
+            assert_eq!(replies.2.status, 204);
+            break;
+        }
+        assert!(Instant::now() < deadline, "nothing is shed");
+    }
+    for bad in [check("vip", 0), check("batch", 1_000_001), gate("&class=vip")] {
+        assert_eq!((bad.status, bad.get("type")), (400, json!("urn:tidegate:invalid-request")));
+    }
+}
+
+pub fn users_are_counted_within_their_organisation(served: &Served) {
+    let check = |key: &str| served.api.check("tree", key, 1, None);
+    assert_eq!(check("acme/alice").get("allowed"), true);
+    let second = check("acme/alice");
+    let limits = second.get("limits");
+    assert_eq!((&limits[0]["name"], &limits[0]["remaining"]), (&json!("organisation"), &json!(1)));
+    assert_eq!((&limits[1]["name"], &limits[1]["remaining"]), (&json!("user"), &json!(0)));
+    let refused = check("acme/alice").get("limits");
+    assert_eq!((&refused[0]["allowed"], &refused[1]["allowed"]), (&json!(true), &json!(false)));
+    assert_eq!(check("acme/bob").get("allowed"), true, "the refusal took nothing from acme");
+    let refused = check("acme/bob").get("limits");
+    assert_eq!((&refused[0]["allowed"], &refused[1]["allowed"]), (&json!(false), &json!(true)));
+    assert_eq!(check("acme").get("allowed"), false, "a shorter key is the organisation itself");
+    assert_eq!(check("other/alice").get("allowed"), true);
+    let gate = served.api.get("/v1/gate?policy=tree&key=acme/carol", &[]);
+    assert_eq!(refusal(&gate), (429, "quota-exceeded".to_owned(), json!(["organisation"])));
+}
+
+pub fn overrides_and_lists_hold_for_some_keys(served: &Served) {
+    let check = |key: &str, cost: u64| served.api.check("special", key, cost, None);
+    assert_eq!(check("user:42", 3).get("limit"), 3);
+    assert_eq!(check("user:43", 2).status, 400, "there it is more than can be granted");
+    assert_eq!(check("user:43", 1).get("limit"), 1);
+    let leased = check("worker-1", 1);
+    assert_eq!((leased.get("allowed"), leased.get("lease").is_string()), (json!(true), true));
+    assert_eq!(check("worker-1", 1).get("allowed"), false);
+    for _ in 0..2 {
+        for key in ["monitor", "ip:2001:db8::7"] {
+            let passed = check(key, 1);
+            assert_eq!((passed.get("allowed"), passed.get("limits")), (json!(true), json!([])));
+            assert_eq!(passed.header("ratelimit"), None);
+        }
+        for key in ["bot-7", "ip:192.0.2.9"] {
+            let denied = check(key, 1);
+            assert_eq!((denied.status, denied.get("allowed")), (200, json!(false)), "{denied:?}");
+            assert_eq!(denied.header("retry-after"), None);
+        }
+    }
+    let gate = |key: &str| served.api.get(&format!("/v1/gate?policy=special&key={key}"), &[]);
+    assert_eq!((gate("bot-7").status, gate("monitor").status), (403, 204));
+    assert_eq!(gate("bot-7").get("type"), "urn:tidegate:denied");
+}
+
+pub fn addresses_are_counted_by_their_network(served: &Served) {
+    let check = |key: &str| served.api.check("special", key, 1, None).get("allowed");
+    assert_eq!(check("ip:2001:db9::1"), true);
+    assert_eq!(check("ip:2001:DB9:0:0:ffff::2"), false, "of the same /64");
+    assert_eq!(check("ip:2001:db9:0:1::1"), true);
+    assert_eq!(check("ip:198.51.100.1"), true);
+    assert_eq!(check("ip:198.51.100.2"), true);
+    assert_eq!(check("ip:::ffff:198.51.100.1"), false, "the same address, mapped");
+}
+
+pub fn in_shadow_nobody_is_refused(served: &Served) {
+    for would_allow in [true, false, false] {
+        let reply = served.api.check("trial", "k", 1, None);
+        assert_eq!(
+            (reply.get("allowed"), reply.get("would_allow")),
+            (json!(true), json!(would_allow))
+        );
+        assert_eq!(reply.header("retry-after"), None, "nobody is told to wait");
+        assert_eq!(reply.header("ratelimit-policy"), Some("\"trial\";q=1;w=86400"));
+    }
+    assert_eq!(served.api.get("/v1/gate?policy=trial&key=k", &[]).status, 204);
+    assert_eq!(served.api.check("day", "k", 1, None).json().get("would_allow"), None);
+}
+
+pub fn who_is_refused_too_often_is_refused_everything(served: &Served) {
+    let gate = || served.api.get("/v1/gate?policy=login&key=k", &[]);
+    assert_eq!((gate().status, gate().status), (204, 204));
+    assert_eq!(refusal(&gate()), (429, "quota-exceeded".to_owned(), json!(["attempts"])));
+    let penalty = (429, "abnormal-usage-detected".to_owned(), json!(["attempts", "penalty"]));
+    let begun = gate();
+    assert_eq!(refusal(&begun), penalty, "the second refusal begins it");
+    let wait = begun.get("retry_after_us").as_u64().unwrap();
+    assert!(wait > 29 * 86_400_000_000, "{wait}");
+    assert_eq!(begun.header("ratelimit-policy"), Some("\"attempts\";q=2;w=172800"));
+    let checked = served.api.check("login", "k", 1, None);
+    assert_eq!((checked.status, checked.get("allowed")), (200, json!(false)));
+    assert_eq!(served.api.check("login", "other", 1, None).get("allowed"), true);
+}

@@ -1,0 +1,427 @@
+//! A key of a policy, and what must hold after each step.
+
+use std::ops::Range;
+
+use tidegate_core::shed::suppression::PART;
+use tidegate_core::shed::utilization;
+use tidegate_gate::{
+    Budget, Class, CostExceedsCapacity, Decision, Id, Kind, Limit, Limits, MAX_QUANTITY, Micros,
+    NamedLimit, Offered, Operation, Part, Request, Settlement, Timestamp, Unspent, Verdict, blob,
+};
+
+use crate::leases::Leases;
+use crate::step::{Ask, Cost, Granted, Step, Time, What};
+
+pub struct Key {
+    limits: Limits,
+    words: Vec<u64>,
+    now: u64,
+    /// When the last request was granted, or the last units lent.
+    granted_at: u64,
+    retry_at: u64,
+    /// With the place of the limit; none once words of other origin came in.
+    leases: Vec<(usize, Leases)>,
+}
+
+impl Key {
+    pub fn new(limits: Limits) -> Self {
+        let each = limits.iter().map(|each| Leases::of(each.limit)).enumerate();
+        let leases = each.filter_map(|(place, leases)| Some((place, leases?))).collect();
+        let words = vec![0; limits.words()];
+        Self { limits, words, now: 0, granted_at: 0, retry_at: 0, leases }
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        match step {
+            Step::Do(time, what) => {
+                let now = self.at(*time);
+                let operation = self.operation(what);
+                self.operate(now, &operation);
+            }
+            Step::AfterAll(time, what) => {
+                let now = self.at(*time);
+                let operation = self.operation(what);
+                self.expires(now, &operation);
+            }
+            Step::Refused(time, ask) => {
+                let now = self.at(*time);
+                let request = self.request(ask);
+                let request = Request { cost: request.cost.max(1), ..request }; // no peek is refused
+                let (newest, at) = (self.newest(), self.taken_at(now));
+                for (limit, range) in self.each() {
+                    limit.refused(&mut self.words[range], at, &request);
+                }
+                self.held(newest, at, &Operation::Decide(Request::of(0)), None);
+            }
+            Step::Foreign(writes) => self.write(writes),
+        }
+        let blob = blob::encode(self.part(), &self.words);
+        assert_eq!(blob::decode(self.part(), &blob).as_ref(), Ok(&self.words), "{step:?}");
+    }
+
+    fn operate(&mut self, now: Timestamp, operation: &Operation) {
+        assert_eq!(Operation::from_words(&operation.to_words()).as_ref(), Some(operation));
+        let before = self.words.clone();
+        let ahead = match operation {
+            // a reporter's clock may be ahead by a part of 6 s
+            Operation::Report(Offered { at: Some(at), .. }) => now.saturating_add(PART).min(*at),
+            _ => now,
+        };
+        let (newest, at) = (self.newest(), self.taken_at(now.max(ahead)));
+        let outcome = self.limits.operate(&mut self.words, now, operation);
+        if operation.is_peek() || outcome.is_err() {
+            assert_eq!(self.words, before, "a peek, or an error, changes nothing");
+        }
+        if let Operation::Decide(request) = operation {
+            self.is_decided_alike(&before, now, request, &outcome);
+        }
+        let Ok(verdict) = outcome else { return };
+        assert!(verdict.decision.remaining() <= verdict.decision.limit());
+        assert_eq!(verdict.limits.len(), self.limits.iter().count());
+        assert_eq!(verdict.factor.is_some(), self.has(|it| matches!(it, Limit::Suppression(_))));
+        if !operation.is_peek() {
+            assert_eq!(verdict.at, self.newest());
+            self.moved_no_faster_than_it_may(&before, newest);
+        }
+        assert_eq!(verdict.at, at);
+        match operation {
+            Operation::Decide(request) => self.decided(&before, at, request, &verdict),
+            _ => assert!(verdict.decision.is_allowed(), "nothing was asked for"),
+        }
+        match operation {
+            Operation::Settle(settlement) if settlement.reserved == settlement.actual => {
+                assert_eq!(self.words, self.advanced(&before, at), "all was right");
+            }
+            Operation::Heartbeat(_) | Operation::Count(..) | Operation::Release(_)
+                if verdict.live != Some(true) =>
+            {
+                assert_eq!(self.words, self.advanced(&before, at), "an unknown lease is harmless");
+            }
+            Operation::Budget(budget) => self.lent(&before, at, budget, &verdict),
+            _ => {}
+        }
+        if !operation.is_peek() {
+            self.held(newest, verdict.at, operation, Some(&verdict));
+        }
+    }
+
+    /// With and without explanation, and by each limit of its own.
+    fn is_decided_alike(
+        &self,
+        before: &[u64],
+        now: Timestamp,
+        request: &Request,
+        outcome: &Result<Verdict, CostExceedsCapacity>,
+    ) {
+        let mut decided = before.to_vec();
+        let decision = self.limits.decide(&mut decided, now, request);
+        assert_eq!(decision, outcome.clone().map(|verdict| verdict.decision));
+        assert_eq!(decided, self.words);
+        let most = self.limits.most_at_once();
+        assert_eq!(decision.is_err(), request.cost > most && self.capacity() == most);
+        for (limit, range) in self.each() {
+            let peeked = limit.peek(&before[range.clone()], now, request);
+            let mut words = before[range].to_vec();
+            assert_eq!(limit.decide(&mut words, now, request), peeked, "{limit:?}");
+            assert!(limit.accepts(&words).is_ok());
+        }
+    }
+
+    fn decided(&mut self, before: &[u64], at: Timestamp, request: &Request, verdict: &Verdict) {
+        let peeks: Vec<Decision> = self
+            .each()
+            .into_iter()
+            .map(|(limit, range)| {
+                let words = &before[range];
+                let peeked = limit.peek(words, at, request).expect("it was decided");
+                if never_refused(&limit, &advanced(&limit, words, at), request) {
+                    assert!(peeked.is_allowed(), "{limit:?} refused {request:?}");
+                }
+                peeked
+            })
+            .collect();
+        let allowed = peeks.iter().all(Decision::is_allowed);
+        assert_eq!(verdict.decision.is_allowed(), allowed, "all or nothing");
+        match verdict.decision {
+            Decision::Allow { .. } => self.granted_at = at.0,
+            Decision::Deny { remaining, retry_after, .. } => {
+                if !self.has(Limit::remembers_refusals) {
+                    let peek = Request { cost: 0, ..*request };
+                    let left = self.limits.decide(&mut self.words.clone(), at, &peek);
+                    let left = left.map(|peeked| peeked.remaining());
+                    assert_eq!(left, Ok(remaining), "a refusal consumes nothing");
+                }
+                assert!(retry_after > Micros::ZERO);
+                self.is_retried_to_the_microsecond(at, retry_after, request, &peeks);
+            }
+        }
+    }
+
+    /// A shedder that goes by probability only hints when, and may refuse then again.
+    fn is_retried_to_the_microsecond(
+        &mut self,
+        at: Timestamp,
+        retry_after: Micros,
+        request: &Request,
+        peeks: &[Decision],
+    ) {
+        let Some(then) = at.0.checked_add(retry_after.0) else { return };
+        self.retry_at = then;
+        let allowed = |time| {
+            let decided = self.limits.decide(&mut self.words.clone(), Timestamp(time), request);
+            decided.map(|decision| decision.is_allowed())
+        };
+        let mut each = self.limits.iter().zip(peeks);
+        if each.any(|(each, peek)| hints(&each.limit) && !peek.is_allowed()) {
+            return;
+        }
+        assert_eq!(allowed(then - 1), Ok(false), "{retry_after:?} is too long");
+        if !self.has(hints) {
+            assert_eq!(allowed(then), Ok(true), "{retry_after:?} is too short");
+        }
+    }
+
+    /// What is lent is taken from every rate, and no more than all of them have.
+    fn lent(&mut self, before: &[u64], at: Timestamp, budget: &Budget, verdict: &Verdict) {
+        let only_back = Operation::Budget(Budget { wants: 0, ..*budget });
+        let mut words = before.to_vec();
+        let returned = self.limits.operate(&mut words, at, &only_back).expect("it costs nothing");
+        assert_eq!(returned.live, verdict.live);
+        if returned.live == Some(true) {
+            let mut twice = words.clone();
+            let again = self.limits.operate(&mut twice, at, &only_back).expect("it costs nothing");
+            assert_eq!((again.live, &twice), (Some(false), &words), "it comes back once");
+        }
+        let Some(allowance) = verdict.allowance else {
+            assert!(!self.has(|limit| limit.kind() == Kind::Budget));
+            return;
+        };
+        assert!(allowance.left <= budget.wants);
+        for (limit, range) in self.each() {
+            if let Limit::Budget(config) = limit {
+                assert!(allowance.left <= config.most());
+            } else if limit.kind() == Kind::Rate {
+                let left = |words: &[u64]| {
+                    let peeked = limit.peek(&words[range.clone()], at, &Request::of(0));
+                    peeked.expect("it costs nothing").remaining()
+                };
+                let (had, has) = (left(&words), left(&self.words));
+                assert!(allowance.left <= had, "more than the {had} there are");
+                assert!(has <= had - allowance.left, "not taken from {limit:?}");
+            }
+        }
+        if allowance.left > 0 {
+            assert_eq!(allowance.granted_at, at);
+            self.granted_at = at.0;
+        }
+    }
+
+    /// As one by one, if the words are those of such operations.
+    fn held(
+        &mut self,
+        newest: Timestamp,
+        at: Timestamp,
+        operation: &Operation,
+        verdict: Option<&Verdict>,
+    ) {
+        let each = self.each();
+        let mut live = None;
+        for (place, leases) in &mut self.leases {
+            let decision = verdict.map(|verdict| verdict.decision);
+            let held = leases.operate(newest, at, operation, decision);
+            live = [live, held].into_iter().flatten().reduce(|one, other| one | other);
+            let words = &self.words[each[*place].1.clone()];
+            for id in [Id([0; 2]), Id([2, 0])] {
+                let looked = leases.limit().peek(words, at, &Request { id, ..Request::of(0) });
+                let remaining = looked.map(|looked| looked.remaining());
+                assert_eq!(remaining, Ok(leases.remaining(id)), "{:?}", leases.limit());
+            }
+        }
+        let asked = !matches!(operation, Operation::Budget(_));
+        if let Some(verdict) = verdict.filter(|_| asked && !self.leases.is_empty()) {
+            assert_eq!(verdict.live, live, "{operation:?}");
+        }
+    }
+
+    /// A utilisation shedder, by what its promise says.
+    fn moved_no_faster_than_it_may(&self, before: &[u64], newest: Timestamp) {
+        for (limit, range) in self.each() {
+            let Limit::Utilization(config) = limit else { continue };
+            let amount = |words: &[u64]| {
+                let words = words[range.clone()].try_into().expect("three words");
+                config.amount_ppm(&utilization::State::from_words(words))
+            };
+            let elapsed = self.newest().saturating_since(newest);
+            if elapsed < config.period() {
+                let elapsed = elapsed.min(config.timing().delay).0;
+                let most =
+                    (u128::from(elapsed) * 1_000_000).div_ceil(config.timing().full.0.into());
+                let moved = amount(before).abs_diff(amount(&self.words));
+                assert!(u128::from(moved) <= most + 1, "{moved} ppm in {elapsed} µs");
+            }
+        }
+    }
+
+    /// A state whose time to live is over and a fresh one cannot be told apart.
+    fn expires(&self, now: Timestamp, operation: &Operation) {
+        let span = self.part().time_to_live(&self.words, now);
+        assert!(span <= Micros::MAX);
+        if self.some_start_empty() {
+            return; // they are to be kept for ever
+        }
+        let Some(at) = now.0.checked_add(span.0).filter(|_| span < Micros::MAX) else { return };
+        let (mut old, mut fresh) = (self.words.clone(), vec![0; self.words.len()]);
+        let verdict = self.limits.operate(&mut old, Timestamp(at), operation);
+        assert_eq!(verdict, self.limits.operate(&mut fresh, Timestamp(at), operation));
+        if verdict.is_ok() && !operation.is_peek() {
+            assert_eq!(old, fresh);
+        }
+    }
+
+    /// Each limit keeps what it accepts, and is moved to the newest time if they disagree.
+    fn write(&mut self, writes: &[(u8, crate::Amount)]) {
+        let before = self.words.clone();
+        for &(place, amount) in writes {
+            let place = usize::from(place) % self.words.len();
+            self.words[place] = amount.value();
+        }
+        if self.part().accepts(&self.words).is_err() {
+            for (limit, range) in self.each() {
+                if limit.accepts(&self.words[range.clone()]).is_err() {
+                    self.words[range.clone()].copy_from_slice(&before[range]);
+                }
+            }
+            self.words = self.advanced(&self.words, self.newest());
+        }
+        if self.words != before {
+            self.leases.clear();
+        }
+    }
+
+    fn at(&mut self, time: Time) -> Timestamp {
+        self.now = match time {
+            Time::Ahead(by) => self.now.saturating_add(by.value()),
+            Time::Back(by) => self.now.saturating_sub(by.value()),
+            Time::To(time) => time.value(),
+            Time::Retry { early } => self.retry_at.saturating_sub(early.into()),
+        };
+        // full at the epoch cannot be told from never seen, which for some is empty
+        self.now = self.now.max(u64::from(self.some_start_empty()));
+        Timestamp(self.now)
+    }
+
+    fn operation(&self, what: &What) -> Operation {
+        match *what {
+            What::Decide(ask) => Operation::Decide(self.request(&ask)),
+            What::Settle(granted, [reserved, actual]) => Operation::Settle(Settlement {
+                granted_at: self.named(granted),
+                reserved: reserved.value(),
+                actual: actual.value(),
+            }),
+            What::Heartbeat(who) => Operation::Heartbeat(who.id()),
+            What::Count(who, count) => Operation::Count(who.id(), count.value()),
+            What::Release(who) => Operation::Release(who.id()),
+            What::Budget(who, wants, back) => {
+                let unspent = back.map(|(granted, left)| Unspent {
+                    granted_at: self.named(granted),
+                    left: left.value(),
+                });
+                Operation::Budget(Budget { holder: who.id(), wants: wants.value(), unspent })
+            }
+            What::Report(at, [admitted, suppressed]) => Operation::Report(Offered {
+                at: at.map(|at| self.named(at)),
+                admitted: admitted.value(),
+                suppressed: suppressed.value(),
+            }),
+        }
+    }
+
+    fn named(&self, granted: Granted) -> Timestamp {
+        Timestamp(match granted {
+            Granted::Last => self.granted_at,
+            Granted::Later(by) => self.now.saturating_add(by.value()),
+            Granted::At(time) => time.value(),
+        })
+    }
+
+    fn request(&self, ask: &Ask) -> Request {
+        let cost = match ask.cost {
+            Cost::Any(amount) => amount.value(),
+            Cost::Most(below) => self.limits.most_at_once().saturating_sub(below.into()),
+        };
+        let (id, class, signal, draw) = (ask.who.id(), ask.class(), ask.signal(), ask.draw());
+        Request { cost, id, class, signal, draw }
+    }
+
+    /// Where all limits decide as at one time.
+    fn taken_at(&self, now: Timestamp) -> Timestamp {
+        now.taken_after(self.newest(), self.limits.period())
+    }
+
+    fn newest(&self) -> Timestamp {
+        let each = self.each().into_iter();
+        let newest = each.map(|(limit, range)| limit.newest_and_reset(&self.words[range]).0);
+        newest.max().unwrap_or_default()
+    }
+
+    fn advanced(&self, words: &[u64], at: Timestamp) -> Vec<u64> {
+        let each = self.each().into_iter();
+        each.flat_map(|(limit, range)| advanced(&limit, &words[range], at)).collect()
+    }
+
+    fn has(&self, what: impl Fn(&Limit) -> bool) -> bool {
+        self.limits.iter().any(|each| what(&each.limit))
+    }
+
+    fn some_start_empty(&self) -> bool {
+        self.has(|limit| matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()))
+    }
+
+    /// Of the limits together.
+    fn capacity(&self) -> u64 {
+        self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or_default()
+    }
+
+    fn part(&self) -> &Part {
+        &self.limits.parts()[0]
+    }
+
+    /// Each limit with the place of its words.
+    fn each(&self) -> Vec<(Limit, Range<usize>)> {
+        let mut start = 0;
+        let each = |NamedLimit { limit, .. }: &NamedLimit| {
+            let range = start..start + limit.words();
+            start = range.end;
+            (*limit, range)
+        };
+        self.limits.iter().map(each).collect()
+    }
+}
+
+fn advanced(limit: &Limit, words: &[u64], at: Timestamp) -> Vec<u64> {
+    let mut words = words.to_vec();
+    limit.advance(&mut words, at);
+    words
+}
+
+/// Whether `retry_after` is a hint.
+const fn hints(limit: &Limit) -> bool {
+    matches!(limit, Limit::Utilization(_) | Limit::Suppression(_))
+}
+
+/// Who must pass such a shedder, whatever was drawn.
+fn never_refused(limit: &Limit, words: &[u64], request: &Request) -> bool {
+    match limit {
+        Limit::Utilization(config) => request.class.0 >= config.classes(),
+        Limit::Fleet(_) => request.class == Class::CRITICAL,
+        Limit::Suppression(config) => {
+            words[1..].as_chunks().0.iter().all(|&[admitted, suppressed]| {
+                assert!(admitted.max(suppressed) <= MAX_QUANTITY);
+                let times = |a: u64, b: u64| u128::from(a) * u128::from(b);
+                let (units, period) = (config.limit().units(), config.limit().period().0);
+                times(admitted + suppressed, period) <= times(units, PART.0)
+            })
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,65 @@
+//! Any policy.
+
+use arbitrary::Arbitrary;
+use tidegate_gate::{ConfigError, Limit, Limits, Policy};
+
+use crate::Amount;
+
+/// What [`Limit::from_parameters`] takes: a number for the algorithm, and as many others as it wants.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub struct Parameters {
+    algorithm: u8,
+    others: [Amount; 6],
+}
+
+/// The limits of those that can be built.
+pub fn limits(parameters: &[Parameters; 3]) -> Option<Limits> {
+    let limits = parameters.iter().filter_map(|parameters| parameters.limit()).collect();
+    let limits = Policy::of_limits(limits).ok()?.limits().clone();
+    assert_eq!(limits.parts().len(), 1, "all count by the whole key");
+    Some(limits)
+}
+
+impl Parameters {
+    /// The limiter with the most of these parameters, or with the nearest period that can be had.
+    fn limit(self) -> Option<Limit> {
+        let parameters = self.numbers();
+        let limit = (1..=parameters.len()).rev().find_map(|length| {
+            let mut parameters = parameters[..length].to_vec();
+            Limit::from_parameters(&parameters)
+                .or_else(|error| {
+                    if let ConfigError::UnevenSegments { nearest, .. } = error {
+                        parameters[2] = nearest.0;
+                    }
+                    Limit::from_parameters(&parameters)
+                })
+                .ok()
+        })?;
+        assert_eq!(Limit::from_parameters(&limit.parameters()), Ok(limit));
+        Some(limit)
+    }
+
+    /// Those that chance would hardly ever make legal are brought close to it.
+    fn numbers(self) -> Vec<u64> {
+        let algorithm = u64::from(self.algorithm % 12);
+        let mut others = self.others.map(Amount::value);
+        match algorithm {
+            // few places, which are soon taken: a state of thousands would only be slow
+            6 | 7 | 11 => others[2] %= MOST_PLACES,
+            8 => others[3] %= MOST_PLACES,
+            // good and bad, in parts per million
+            9 => {
+                others[0] %= MILLION;
+                others[1] %= MILLION;
+                others[..2].sort_unstable();
+            }
+            // an estimator that is none of those with a ramp
+            10 if others[2] > u64::from(u16::MAX) => others[2] = (1 + others[2] % 2) << 32,
+            _ => {}
+        }
+        [&[algorithm], others.as_slice()].concat()
+    }
+}
+
+const MOST_PLACES: u64 = 18;
+const MILLION: u64 = 1_000_000;

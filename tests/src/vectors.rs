@@ -1,0 +1,237 @@
+//! Vectors: what is asked of the keys of a policy, when, and what must be answered, as
+//! `tests/vectors/README.md` describes them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tidegate_gate::{
+    KeyHasher, Limit, MAX_QUANTITY, Operation, Part, Policies, Policy, Request, Rule, Table,
+    Timestamp, Verdict, blob, http,
+};
+
+/// Where vectors are replayed.
+pub trait Backend {
+    /// Fields of an answer that it does not say.
+    const SILENT: &[&str] = &[];
+
+    /// What it answers to a step, in JSON.
+    fn answer(&mut self, vectors: &Vectors, step: &Step) -> String;
+
+    /// What it has stored of a key, as [`Vectors::states`]; `None` if it does not show that.
+    fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>>;
+}
+
+/// The gate in this process: a table for each policy.
+#[derive(Default)]
+pub struct Native(BTreeMap<String, Table>);
+
+impl Backend for Native {
+    fn answer(&mut self, vectors: &Vectors, step: &Step) -> String {
+        let fresh = || Table::new(100, KeyHasher::new(1));
+        let table = self.0.entry(vectors.name.clone()).or_insert_with(fresh);
+        step.answer_by(&vectors.policy, |operation| {
+            table.operate(&vectors.policy, &step.key, step.at(), operation).ok()
+        })
+    }
+
+    fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>> {
+        let Rule::Limited(limits, key) = vectors.policy.rule(key) else { return Some(Vec::new()) };
+        let table = self.0.get(&vectors.name)?;
+        let words = table.words(limits, &key).unwrap_or_default().to_vec();
+        let words = if words.is_empty() { vec![0; limits.words()] } else { words };
+        let parts = limits.split(&words);
+        Some(parts.map(|(part, words)| hex(&blob::encode(&vectors.policy, part, words))).collect())
+    }
+}
+
+/// The only error that vectors are about.
+const COST_EXCEEDS_CAPACITY: &str = "urn:tidegate:cost-exceeds-capacity";
+
+/// A file of vectors. Its name is that of its policy.
+pub struct Vectors {
+    pub path: PathBuf,
+    pub name: String,
+    pub policy: Policy,
+    pub steps: Vec<Step>,
+    /// Of each key after the last step: of each part of its limits the stored bytes, in hex.
+    pub states: BTreeMap<String, Vec<String>>,
+    about: Box<RawValue>,
+    policy_text: Box<RawValue>,
+}
+
+/// One of its steps.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    pub at_us: u64,
+    pub key: String,
+    operation: Box<RawValue>,
+    #[serde(default)]
+    pub answer: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    about: Box<RawValue>,
+    policy: Box<RawValue>,
+    steps: Vec<Step>,
+    #[serde(default)]
+    states: BTreeMap<String, Vec<String>>,
+}
+
+impl Vectors {
+    /// All files, by their names.
+    pub fn all() -> Vec<Self> {
+        let folder = fs::read_dir(crate::file("vectors")).expect("the folder of the vectors");
+        let mut paths: Vec<PathBuf> = folder.map(|file| file.expect("a file").path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|end| end == "json"));
+        paths.sort_unstable();
+        paths.into_iter().map(Self::read).collect()
+    }
+
+    fn read(path: PathBuf) -> Self {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).expect("a file");
+        let form: FileForm =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let policy = Policy::parse(&name, form.policy.get());
+        let policy = policy.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let late = form.steps.iter().find(|step| step.at_us > MAX_QUANTITY);
+        assert!(late.is_none(), "{name}: a time is later than 2^53 - 1");
+        let FileForm { about, policy: policy_text, steps, states } = form;
+        Self { path, name, policy, steps, states, about, policy_text }
+    }
+
+    /// A policy file of the policies of all of them.
+    pub fn policy_file(all: &[Self]) -> String {
+        let policies: Vec<String> =
+            all.iter().map(|one| format!("{:?}: {}", one.name, one.policy_text)).collect();
+        let text = format!("{{\"auth\": \"none\", \"policies\": {{{}}}}}", policies.join(", "));
+        Policies::parse(&text).expect("policies that are valid one by one");
+        text
+    }
+
+    /// The keys that it asks about.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let mut keys: Vec<&str> = self.steps.iter().map(|step| step.key.as_str()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.into_iter()
+    }
+
+    /// The file as it must be: with the answers and states of the gate.
+    pub fn generated(&self) -> String {
+        let mut gate = Native::default();
+        let steps = self.steps.iter().map(|step| {
+            let answer = gate.answer(self, step);
+            let Step { at_us, key, operation, .. } = step;
+            let key = json!(key);
+            format!(
+                "    {{\"at_us\": {at_us}, \"key\": {key}, \"operation\": {operation},\n     \
+                 \"answer\": {answer}}}"
+            )
+        });
+        let steps: Vec<String> = steps.collect();
+        let states = self.keys().map(|key| {
+            let states = gate.states(self, key).unwrap_or_default();
+            format!("    {}: {}", json!(key), json!(states))
+        });
+        let states: Vec<String> = states.collect();
+        let mut text = String::new();
+        let _ = write!(
+            text,
+            "{{\n  \"about\": {},\n  \"policy\": {},\n  \"steps\": [\n{}\n  ],\n  \"states\": {{\n{}\n  }}\n}}\n",
+            self.about,
+            self.policy_text,
+            steps.join(",\n"),
+            states.join(",\n")
+        );
+        text
+    }
+}
+
+impl Step {
+    pub const fn at(&self) -> Timestamp {
+        Timestamp(self.at_us)
+    }
+
+    /// What is asked: its name, and its fields.
+    pub fn asked(&self) -> (String, Value) {
+        let asked: BTreeMap<String, Value> =
+            serde_json::from_str(self.operation.get()).expect("an operation");
+        asked.into_iter().next().expect("an operation")
+    }
+
+    /// The answer in JSON, where `decide` does what is asked; `None` if the cost can never be granted.
+    ///
+    /// # Panics
+    /// If who reads requests and who decides do not agree about that.
+    pub fn answer_by(
+        &self,
+        policy: &Policy,
+        decide: impl FnOnce(Operation) -> Option<Verdict>,
+    ) -> String {
+        let read = |json: &str| http::operation(policy, &self.key, json.as_bytes(), &mut || None);
+        let (name, mut fields) = self.asked();
+        let by_chance =
+            |limit: &Limit| matches!(limit, Limit::Utilization(_) | Limit::Suppression(_));
+        if name == "check" && policy.limits_for(&self.key).iter().any(|each| by_chance(&each.limit))
+        {
+            assert!(fields.get("draw").is_some(), "{name} of {}: no draw is given", policy.name());
+        }
+        match read(self.operation.get()) {
+            Ok((operation, lease)) => {
+                let verdict = decide(operation).expect("a verdict on what was read");
+                let answer = http::answer(policy, &self.key, lease.as_deref(), &verdict);
+                without_policy(policy, &answer)
+            }
+            Err(problem) => {
+                let problem: Value = serde_json::from_str(&problem).expect("a problem in JSON");
+                if problem["type"] == COST_EXCEEDS_CAPACITY && !is_listed(policy, &self.key) {
+                    // whoever decides must say so too
+                    let cost = fields["cost"].take().as_u64().expect("a cost");
+                    let otherwise = json!({ name: fields }).to_string();
+                    let Ok((Operation::Decide(request), _)) = read(&otherwise) else {
+                        panic!("{otherwise}: a check");
+                    };
+                    let verdict = decide(Operation::Decide(Request { cost, ..request }));
+                    assert_eq!(verdict, None, "a cost of {cost} can never be granted");
+                }
+                error(&problem["type"])
+            }
+        }
+    }
+}
+
+/// The answer to what is no valid request: the type of its problem.
+pub fn error(problem_type: &Value) -> String {
+    format!("{{\"error\":{problem_type}}}")
+}
+
+/// An answer as vectors have it.
+///
+/// # Panics
+/// If it is about another policy.
+pub fn without_policy(policy: &Policy, answer: &str) -> String {
+    let start = format!("{{\"policy\":{:?},", policy.name());
+    format!("{{{}", answer.strip_prefix(&start).expect("an answer about this policy"))
+}
+
+/// The bytes of a key never seen.
+pub fn fresh(policy: &Policy, part: &Part) -> Vec<u8> {
+    blob::encode(policy, part, &vec![0; part.words()])
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn is_listed(policy: &Policy, key: &str) -> bool {
+    matches!(policy.rule(key), Rule::Listed(_))
+}

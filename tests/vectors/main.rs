@@ -1,0 +1,83 @@
+//! The same vectors on every backend: the same answers, and the same stored bytes.
+
+mod guest;
+mod redis;
+mod worker;
+
+use std::fs;
+
+use serde_json::Value;
+use tidegate_tests::vectors::{Backend, Native, Vectors};
+
+/// So that a file which is not found is missed. To be raised with the files.
+const FILES: usize = 25;
+const STEPS: usize = 936;
+
+fn replay<B: Backend>(mut start: impl FnMut(&[Vectors]) -> B) {
+    let all = Vectors::all();
+    let mut backend = start(&all);
+    let mut mismatches = Vec::new();
+    let mut steps = 0;
+    for vectors in &all {
+        for (number, step) in (1..).zip(&vectors.steps) {
+            let answer = backend.answer(vectors, step);
+            let found = serde_json::from_str(&answer).expect("an answer in JSON");
+            let [found, expected] = [found, step.answer.clone()].map(said::<B>);
+            if found != expected {
+                let name = &vectors.name;
+                mismatches.push(format!(
+                    "{name}, step {number}:\n  expected {expected}\n  found    {found}"
+                ));
+            }
+            steps += 1;
+        }
+        for key in vectors.keys() {
+            let (found, expected) = (backend.states(vectors, key), vectors.states.get(key));
+            if found.is_some() && found.as_ref() != expected {
+                let name = &vectors.name;
+                mismatches.push(format!(
+                    "{name}, state of {key:?}:\n  expected {expected:?}\n  found    {found:?}"
+                ));
+            }
+        }
+    }
+    assert_eq!((all.len(), steps), (FILES, STEPS), "files and steps");
+    assert!(mismatches.is_empty(), "{} mismatches\n{}", mismatches.len(), mismatches.join("\n"));
+}
+
+/// What a backend says of an answer.
+fn said<B: Backend>(mut answer: Value) -> Value {
+    if let Some(fields) = answer.as_object_mut() {
+        fields.retain(|field, _| !B::SILENT.contains(&field.as_str()));
+    }
+    answer
+}
+
+#[test]
+fn native() {
+    replay(|_| Native::default());
+}
+
+#[test]
+fn on_redis() {
+    replay(|_| redis::Redis::start());
+}
+
+#[test]
+fn in_wasmtime() {
+    replay(|_| guest::Guest::start());
+}
+
+#[test]
+fn in_the_worker() {
+    replay(worker::Worker::start);
+}
+
+#[test]
+fn files_are_as_they_would_be_written_anew() {
+    for vectors in Vectors::all() {
+        let text = fs::read_to_string(&vectors.path).expect("a file");
+        let name = &vectors.name;
+        assert!(vectors.generated() == text, "{name}: `cargo run -p tidegate-tests --bin vectors`");
+    }
+}
