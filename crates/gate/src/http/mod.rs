@@ -11,6 +11,7 @@ mod access;
 mod call;
 mod forms;
 mod headers;
+mod operation;
 mod problem;
 mod query;
 #[cfg(test)]
@@ -28,8 +29,8 @@ use crate::limits::Limits;
 use crate::policy::{OnError, Policies, Policy};
 use crate::request::{Operation, Request};
 pub use access::Access;
-pub use call::operation;
 pub use forms::{DecisionForm, VerdictForm};
+pub use operation::operation;
 use problem::{Problem, answer_json};
 
 /// The longest body that is read.

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use tidegate_core::MAX_QUANTITY;
 
-use super::call::{self, Wanted};
+use super::operation::{self, Wanted};
 use super::problem::Problem;
 use super::{Chance, Check, Form, Head, Plan, Response, find, validated};
 use crate::policy::{Cost, Policies, Whole};
@@ -39,7 +39,7 @@ pub(super) fn gate(
             None => *default,
         },
     };
-    if call::has_leases(policy, &key) {
+    if operation::has_leases(policy, &key) {
         // under a name that nobody learns: only its time to live would end it
         let detail = alloc::format!(
             "policy: {name:?} has leases, which nobody could release here; allowed is POST /v1/leases"
@@ -47,7 +47,7 @@ pub(super) fn gate(
         return Err(Problem::InvalidRequest.response(detail));
     }
     let wanted = Wanted { cost: Some(cost), class, ..Wanted::default() };
-    let (request, _) = call::request(policy, &key, wanted, chance, &at)?;
+    let (request, _) = operation::request(policy, &key, wanted, chance, &at)?;
     let operation = Operation::Decide(request);
     let check = Check { policy: index, key, operation, lease: None, now: None, draw: None };
     Ok(Plan { checks: [validated(policy, check, &at)?].into(), form: Form::Gate })
@@ -59,7 +59,7 @@ pub(super) fn release(policies: &Policies, head: &Head<'_>, id: &str) -> Result<
     let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
     let key = key.ok_or_else(|| missing("the query has no field `key`"))?;
     let now_us = now_us.map(|now_us| whole("the query field `now_us`", &now_us, 0)).transpose()?;
-    let asked = call::OperationForm::Release { lease: id.into() };
+    let asked = operation::OperationForm::Release { lease: id.into() };
     let check = asked.check(policies, &name, key, now_us.map(Whole))?;
     Ok(Plan { checks: [check].into(), form: Form::Single })
 }

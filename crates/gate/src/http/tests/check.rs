@@ -219,6 +219,7 @@ limits = [{ algorithm = 'utilization' }]",
     let nameless = read(r#"{"policy":"jobs","key":"k"}"#).unwrap_err();
     assert_eq!(nameless.status, 500);
     assert!(read(r#"{"policy":"jobs","key":"k","lease":"a"}"#).is_ok());
+    assert!(read(r#"{"policy":"jobs","key":"k","cost":0}"#).is_ok(), "who looks needs none");
     let Operation::Decide(request) = read(&about("")).unwrap().checks[0].operation else {
         panic!()
     };
