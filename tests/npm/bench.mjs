@@ -12,6 +12,8 @@ const limiter = new Limiter({ limits: [bucket] });
 const several = new Limiter({
   limits: [bucket, { algorithm: "sliding_window", limit: 10_000, period: "1h", segments: 12 }],
 });
+const suppression = new Limiter({ limits: [{ algorithm: "suppression", rate: "100/s" }] });
+const places = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 16, time_to_live: "30s" }] });
 let sink = 0; // so that no result may be optimized away
 
 measure("Map get and set", (key) => map.set(key, (map.get(key) ?? 0) + 1));
@@ -19,13 +21,18 @@ measure("Date.now", () => { sink += Date.now(); });
 measure("check, time passed in", (key, index) => { sink += limiter.check(key, 1, NOW + index).remaining; });
 measure("check, time by the clock", (key) => { sink += limiter.check(key).remaining; });
 measure("check, two limits", (key, index) => { sink += several.check(key, 1, NOW + index).remaining; });
+measure("check, suppression", (key, index) => { sink += suppression.check(key, 1, NOW + index).remaining; });
+measure("decide", (key, index) => { sink += limiter.decide(key, {}, NOW + index).remaining; }, CALLS / 20);
+measure("acquire and release", (key, index) => {
+  sink += places.release(key, places.acquire(key, {}, NOW + index).lease, NOW + index).remaining;
+}, CALLS / 20);
 
-function measure(name, call) {
+function measure(name, call, calls = CALLS) {
   let best = Infinity;
   for (let run = 0; run < RUNS; run++) {
     const start = performance.now();
-    for (let index = 0; index < CALLS; index++) call(keys[index % keys.length], index);
-    best = Math.min(best, ((performance.now() - start) * 1e6) / CALLS);
+    for (let index = 0; index < calls; index++) call(keys[index % keys.length], index);
+    best = Math.min(best, ((performance.now() - start) * 1e6) / calls);
   }
   console.log(`${name.padEnd(26)} ${best.toFixed(0).padStart(5)} ns`);
 }

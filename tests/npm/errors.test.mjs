@@ -90,7 +90,6 @@ test("the fields of an operation must be known and of their kind", () => {
   const offered = { admitted: 1, suppressed: 0 };
   const quantities = [
     ["cost", (cost) => limiter.decide("a", { cost, lease: "x" }, NOW), "INVALID_COST"],
-    ["cost", (cost) => limiter.acquire("a", { cost, lease: "x" }, NOW), "INVALID_COST"],
     ["signalPpm", (signalPpm) => limiter.decide("a", { signalPpm, lease: "x" }, NOW), code, 1_000_000],
     ["draw", (draw) => limiter.decide("a", { draw, lease: "x" }, NOW), code, 2 ** 32 - 1],
     ["count", (count) => limiter.renew("a", "held", { count }, NOW)],
@@ -114,6 +113,10 @@ test("the fields of an operation must be known and of their kind", () => {
       const message = `\`${field}\`: found ${found}, allowed are whole numbers from 0 to ${most}`;
       assert.throws(() => call(value), { name: "RangeError", code: own, message });
     }
+  }
+  for (const cost of [0, -1, 1.5, NaN]) {
+    const message = `\`cost\`: found ${cost}, allowed are whole numbers from 1 to ${Number.MAX_SAFE_INTEGER}`;
+    assert.throws(() => limiter.acquire("a", { cost, lease: "x" }, NOW), { name: "RangeError", code: "INVALID_COST", message });
   }
   for (const [name, call] of [
     ["lease", (lease) => limiter.acquire("a", { lease }, NOW)], ["lease", (lease) => limiter.renew("a", lease, {}, NOW)],

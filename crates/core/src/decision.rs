@@ -62,19 +62,6 @@ impl Decision {
         }
     }
 
-    /// The same refusal, with waits no shorter than those of the other.
-    pub fn at_least(self, other: Self) -> Self {
-        match self {
-            Self::Allow { .. } => self,
-            Self::Deny { limit, remaining, retry_after, reset_after } => Self::Deny {
-                limit,
-                remaining,
-                retry_after: retry_after.max(other.retry_after()),
-                reset_after: reset_after.max(other.reset_after()),
-            },
-        }
-    }
-
     /// Until the state equals a fresh one, if nothing else comes.
     #[must_use]
     pub const fn reset_after(&self) -> Micros {

@@ -116,11 +116,17 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
     Some(told(&verdict.decision))
 }
 
-/// The state in the buffer, if it can be one of these limits.
+/// The state in the buffer, if it can be one of these limits. Each by itself: those that count by other
+/// parts of the key were written at other times.
 fn state(limits: &Limits) -> Option<Vec<u64>> {
     let words = read(limits.words())?;
-    let accepted = limits.split(&words).all(|(part, words)| part.accepts(words).is_ok());
-    accepted.then_some(words)
+    let mut rest = words.as_slice();
+    for each in limits.iter() {
+        let (own, after) = rest.split_at_checked(each.limit.words())?;
+        each.limit.accepts(own).ok()?;
+        rest = after;
+    }
+    Some(words)
 }
 
 fn numbers(decision: &Decision) -> [u64; 4] {

@@ -112,7 +112,7 @@ export interface Answer extends Decision {
    * key first. Empty for a key that is on the list `allow` or `deny`.
    */
   readonly limits: readonly LimitAnswer[];
-  /** The lease that it is about. */
+  /** The lease that it is about; who only looks, at a cost of 0, gets none. */
   readonly lease?: string;
   /** Whether that lease was live; absent for a key on a list, for which nothing is held. */
   readonly live?: boolean;
@@ -254,6 +254,7 @@ export class Limiter {
    * Acquires a lease, if the answer allows it; until `release`, or its time to live after the last
    * `renew`, it holds a place.
    *
+   * @param request its cost, if it has one, is above 0
    * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
    */
   acquire(key: string, request?: Request, now?: number): Answer & { readonly lease: string };

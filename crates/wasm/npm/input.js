@@ -39,11 +39,11 @@ export function reporterOptions(options) {
  */
 export function operationText(operation, argument, given, fields, asked = {}) {
   const read = known(argument, "INVALID_REQUEST", given, fields.names);
-  for (const { name, wire, type, required, most, code = "INVALID_REQUEST" } of fields) {
+  for (const { name, wire, type, required, least = 0, most, code = "INVALID_REQUEST" } of fields) {
     const value = read[name];
     requireType(name, code, value, type, !required);
     // checked here, for JSON has no way to write NaN
-    if (typeof value === "number") requireWhole(name, code, value, most);
+    if (typeof value === "number") requireWhole(name, code, value, least, most);
     if (typeof value === "string") requireWellFormed(name, code, value);
     asked[wire] = value;
   }
@@ -54,14 +54,18 @@ const TEXT = { type: "string" };
 const QUANTITY = { type: "number", most: Number.MAX_SAFE_INTEGER };
 const NEEDED = { ...QUANTITY, required: true };
 
-/** The fields of `check`. */
-export const REQUEST = fieldList({
+const CHECK = {
   cost: { ...QUANTITY, code: "INVALID_COST" },
   class: TEXT,
   lease: TEXT,
   signalPpm: { type: "number", most: 1_000_000 },
   draw: { type: "number", most: 0xffff_ffff },
-});
+};
+
+/** The fields of `check`. */
+export const REQUEST = fieldList(CHECK);
+/** The same to acquire a lease: who only looks gets none. */
+export const ACQUISITION = fieldList({ ...CHECK, cost: { ...CHECK.cost, least: 1 } });
 /** The fields of `settle`. */
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
 /** The fields of `renew` beside the lease. */
@@ -109,9 +113,9 @@ function requireType(field, code, value, type, optional = false) {
   throw wrongType(field, code, value, `a ${type}`);
 }
 
-function requireWhole(field, code, value, most) {
-  if (Number.isInteger(value) && value >= 0 && value <= most) return;
-  const message = `\`${field}\`: found ${value}, allowed are whole numbers from 0 to ${most}`;
+function requireWhole(field, code, value, least, most) {
+  if (Number.isInteger(value) && value >= least && value <= most) return;
+  const message = `\`${field}\`: found ${value}, allowed are whole numbers from ${least} to ${most}`;
   throw coded(RangeError, code, message);
 }
 

@@ -1,7 +1,7 @@
 // What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
 import { Limiter as Native, moduleMemory } from "./dist/tidegate.js";
 import {
-  BUDGET, RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
+  ACQUISITION, BUDGET, RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
   clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
   requireWellFormed, wrongType,
 } from "./input.js";
@@ -39,7 +39,7 @@ export class Limiter {
   }
 
   acquire(key, request = {}, now = clock()) {
-    return this.#operate(key, operationText("check", "request", request, REQUEST), now, true);
+    return this.#operate(key, operationText("check", "request", request, ACQUISITION), now, true);
   }
 
   renew(key, lease, options = {}, now = clock()) {

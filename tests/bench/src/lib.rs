@@ -1,10 +1,84 @@
 //! Benchmarks: see `benches/`. Each group has what is ours, `tidegate`, and its baseline.
 
+use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use governor::clock::Clock;
+use criterion::{BenchmarkGroup, Criterion, measurement::WallTime};
+use governor::clock::{Clock, FakeRelativeClock};
 use governor::nanos::Nanos;
+use governor::{Quota, RateLimiter};
+use tidegate_core::Timestamp;
+
+/// What is granted in a second.
+pub const LIMIT: u64 = 100;
+/// From one request to the next, in µs, at 100 a second: as many as are granted.
+pub const GRANTED: u64 = 10_000;
+/// Ten times as many as are granted.
+pub const REFUSED: u64 = 1_000;
+
+/// `governor` with its own manual clock, and `governor_given` with one that costs next to nothing
+/// to set: what is left is its decision alone.
+pub fn governor(group: &mut BenchmarkGroup<'_, WallTime>, step: u64) {
+    let quota = Quota::per_second(NonZeroU32::new(100).expect("not 0"));
+    {
+        let clock = FakeRelativeClock::default();
+        let limiter = RateLimiter::direct_with_clock(quota, clock.clone());
+        let step = Duration::from_micros(step);
+        group.bench_function("governor", |bencher| {
+            bencher.iter(|| {
+                clock.advance(step);
+                black_box(limiter.check())
+            });
+        });
+    }
+    let clock = GivenClock::default();
+    let limiter = RateLimiter::direct_with_clock(quota, clock.clone());
+    let mut now = 0;
+    group.bench_function("governor_given", |bencher| {
+        bencher.iter(|| {
+            now += step * 1_000;
+            clock.set(now);
+            black_box(limiter.check())
+        });
+    });
+}
+
+/// A group in which `ours` is beside governor, which is asked every `step` µs too.
+pub fn beside_governor<T>(
+    criterion: &mut Criterion,
+    name: &str,
+    step: u64,
+    mut ours: impl FnMut(Timestamp) -> T,
+) {
+    let mut group = criterion.benchmark_group(name);
+    governor(&mut group, step);
+    let mut tick = ticks(step);
+    group.bench_function("tidegate", |bencher| bencher.iter(|| black_box(ours(tick()))));
+    group.finish();
+}
+
+/// A clock that goes on by as much each time.
+pub fn ticks(step: u64) -> impl FnMut() -> Timestamp {
+    let mut now = START.0;
+    move || {
+        now += step;
+        Timestamp(now)
+    }
+}
+
+/// Where [`ticks`] begin.
+pub const START: Timestamp = Timestamp(1_700_000_000_000_000);
+
+/// As long as criterion needs on a machine that is not idle.
+pub fn quick() -> Criterion {
+    Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .without_plots()
+}
 
 /// A clock for governor that is told the time for next to nothing: a plain load and store, where
 /// its own manual clock adds by compare and swap, which costs as much as its decision.

@@ -6,10 +6,12 @@ use tidegate_core::shed::suppression::PART;
 use tidegate_core::shed::utilization;
 use tidegate_gate::{
     Budget, Class, CostExceedsCapacity, Decision, Id, Kind, Limit, Limits, MAX_QUANTITY, Micros,
-    NamedLimit, Offered, Operation, Part, Request, Settlement, Timestamp, Unspent, Verdict, blob,
+    NamedLimit, Offered, OnChange, Operation, Part, Policy, Request, Settlement, Timestamp,
+    Unspent, Verdict, blob,
 };
 
 use crate::leases::Leases;
+use crate::parameters::RULES;
 use crate::step::{Ask, Cost, Granted, Step, Time, What};
 
 pub struct Key {
@@ -54,9 +56,16 @@ impl Key {
                 self.held(newest, at, &Operation::Decide(Request::of(0)), None);
             }
             Step::Foreign(writes) => self.write(writes),
+            Step::Edit { proportional, limits } => {
+                if let Some(limits) = crate::limits(limits) {
+                    self.edit(limits, &RULES[1 + usize::from(*proportional)]);
+                }
+            }
         }
-        let blob = blob::encode(self.part(), &self.words);
-        assert_eq!(blob::decode(self.part(), &blob).as_ref(), Ok(&self.words), "{step:?}");
+        let [reset, ..] = &*RULES;
+        let blob = blob::encode(reset, self.part(), &self.words);
+        let read = blob::decode(reset, self.part(), &blob);
+        assert_eq!(read.as_ref(), Ok(&self.words), "{step:?}");
     }
 
     fn operate(&mut self, now: Timestamp, operation: &Operation) {
@@ -295,6 +304,34 @@ impl Key {
         }
         if self.words != before {
             self.leases.clear();
+        }
+    }
+
+    /// The new limits go on where the old ones stand, and of rates no less is used.
+    fn edit(&mut self, limits: Limits, rule: &Policy) {
+        let newest = self.newest();
+        let blob = blob::encode(rule, self.part(), &self.words);
+        let words = blob::decode(rule, &limits.parts()[0], &blob).expect("a state");
+        if limits == self.limits {
+            assert_eq!(words, self.words, "nothing was edited");
+            return;
+        }
+        let used = |key: &Self| -> Vec<Option<u64>> {
+            let used = |(limit, range): (Limit, Range<usize>)| {
+                let peeked = limit.peek(&key.words[range], newest, &Request::of(0));
+                let remaining = peeked.expect("it costs nothing").remaining();
+                (limit.kind() == Kind::Rate).then(|| limit.capacity() - remaining)
+            };
+            key.each().into_iter().map(used).collect()
+        };
+        let before = used(self);
+        (self.limits, self.words) = (limits, words);
+        self.leases.clear();
+        assert_eq!(self.newest(), newest);
+        for ((used, is), each) in before.into_iter().zip(used(self)).zip(self.limits.iter()) {
+            if let (Some(used), Some(is), OnChange::Keep) = (used, is, rule.on_change()) {
+                assert!(is >= used.min(each.limit.capacity()), "{used} used are {is} after it");
+            }
         }
     }
 

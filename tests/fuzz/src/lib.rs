@@ -7,7 +7,7 @@ mod parameters;
 mod step;
 
 pub use key::Key;
-pub use parameters::{Parameters, limits};
+pub use parameters::{Parameters, RULES, limits};
 pub use step::{Ask, Step};
 
 use arbitrary::Arbitrary;

@@ -1,5 +1,7 @@
 //! Any policy.
 
+use std::sync::LazyLock;
+
 use arbitrary::Arbitrary;
 use tidegate_gate::{ConfigError, Limit, Limits, Policy};
 
@@ -11,6 +13,14 @@ pub struct Parameters {
     algorithm: u8,
     others: [Amount; 6],
 }
+
+/// One policy for each rule of what becomes of states when limits are edited.
+pub static RULES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
+    ["reset", "keep", "proportional"].map(|rule| {
+        let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+        Policy::parse(rule, &format!("on_change = '{rule}'\n{limits}")).expect("a policy")
+    })
+});
 
 /// The limits of those that can be built.
 pub fn limits(parameters: &[Parameters; 3]) -> Option<Limits> {

@@ -3,9 +3,9 @@
 use arbitrary::Arbitrary;
 use tidegate_gate::{Class, Draw, Id, Share};
 
-use crate::Amount;
+use crate::{Amount, Parameters};
 
-#[derive(Arbitrary, Clone, Copy, Debug)]
+#[derive(Arbitrary, Clone, Debug)]
 pub enum Step {
     Do(Time, What),
     /// Once the state's time to live is over.
@@ -14,6 +14,11 @@ pub enum Step {
     Refused(Time, Ask),
     /// Writes into the state; what no decisions of the policy can have left is undone.
     Foreign([(u8, Amount); 3]),
+    /// The limits are edited; what was used is kept in units, or as a share.
+    Edit {
+        proportional: bool,
+        limits: Box<[Parameters; 3]>,
+    },
 }
 
 /// From the last time.

@@ -6,12 +6,15 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tidegate_fuzz::{Amount, Parameters, limits};
-use tidegate_gate::{Operation, Request, Timestamp, blob};
+use tidegate_fuzz::{Amount, Parameters, RULES, limits as any};
+use tidegate_gate::{Operation, Part, Policy, Request, Timestamp, blob};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
     limits: [Parameters; 3],
+    /// Those that the state was written under.
+    old: [Parameters; 3],
+    rule: u8,
     /// Whether version and fingerprint are right: chance would never find them.
     has_header: bool,
     now: Amount,
@@ -25,13 +28,18 @@ fuzz_target!(|input: Input<'_>| -> Corpus {
     if let Some(operation) = Operation::from_words(&words) {
         assert_eq!(operation.to_words(), words);
     }
-    let Some(limits) = limits(&input.limits) else { return Corpus::Reject };
+    let Some(limits) = any(&input.limits) else { return Corpus::Reject };
     let [part] = limits.parts() else { return Corpus::Reject };
-    let mut bytes = if input.has_header { blob::encode(part, &[]) } else { Vec::new() };
+    let old = any(&input.old).unwrap_or_else(|| limits.clone());
+    let old = &old.parts()[0];
+    let rule = &RULES[usize::from(input.rule) % RULES.len()];
+    let mut bytes = if input.has_header { header(rule, old) } else { Vec::new() };
     bytes.extend(input.bytes);
-    match blob::decode(part, &bytes) {
+    match blob::decode(rule, part, &bytes) {
         Ok(mut words) => {
-            assert_eq!(blob::encode(part, &words), bytes);
+            if bytes.starts_with(&header(rule, part)) {
+                assert_eq!(blob::encode(rule, part, &words), bytes);
+            }
             let request = Request::of(input.cost.value());
             let _ = limits.decide(&mut words, Timestamp(input.now.value()), &request);
             assert!(part.accepts(&words).is_ok());
@@ -40,3 +48,11 @@ fuzz_target!(|input: Input<'_>| -> Corpus {
     }
     Corpus::Keep
 });
+
+/// What stands before the words.
+fn header(rule: &Policy, part: &Part) -> Vec<u8> {
+    let mut bytes = blob::encode(rule, part, &[]);
+    let runs = if part.words() > 16 { 2 } else { 0 }; // how many they are
+    bytes.truncate(bytes.len() - runs);
+    bytes
+}

@@ -26,7 +26,7 @@ use tidegate_core::shed::Draw;
 use crate::decide::Verdict;
 use crate::key::check_key;
 use crate::limits::Limits;
-use crate::policy::{OnError, Policies, Policy};
+use crate::policy::{OnError, Policies, Policy, Rule};
 use crate::request::{Operation, Request};
 pub use access::Access;
 pub use forms::{DecisionForm, VerdictForm};
@@ -241,8 +241,10 @@ fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<C
     if let Err(error) = check_key(&check.key) {
         return Err(Problem::InvalidKey.response(alloc::format!("{}{error}", at())));
     }
-    let capacity = policy.limits_for(&check.key).most_at_once();
-    if let Operation::Decide(Request { cost, .. }) = check.operation
+    // who stands on a list is not counted, whatever the cost
+    if let (Rule::Limited(limits, _), Operation::Decide(Request { cost, .. })) =
+        (policy.rule(&check.key), check.operation)
+        && let capacity = limits.most_at_once()
         && cost > capacity
     {
         let error = tidegate_core::CostExceedsCapacity { cost, capacity };

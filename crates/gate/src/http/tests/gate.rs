@@ -255,14 +255,14 @@ deny = ['ip:192.0.2.0/24']
 allow = ['ip:198.51.100.0/24']
 limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
     );
-    for (ip, status) in [("192.0.2.7", 403), ("198.51.100.7", 204), ("203.0.113.7", 204)] {
-        let head = Head {
-            method: "GET",
-            path: "/v1/gate",
-            query: "policy=p",
-            header: &|_| None,
-            client_ip: Some(ip),
-        };
+    // what it costs matters to those who are counted alone
+    for (ip, query, status) in [
+        ("192.0.2.7", "policy=p&cost=9", 403),
+        ("198.51.100.7", "policy=p&cost=9", 204),
+        ("203.0.113.7", "policy=p", 204),
+    ] {
+        let head =
+            Head { method: "GET", path: "/v1/gate", query, header: &|_| None, client_ip: Some(ip) };
         let step = step(&server.policies, &Access::Open, &head, &mut || Some(7));
         let Step::Decide(plan) = step else { panic!() };
         let response = server.decide(&plan);

@@ -1,0 +1,106 @@
+//! One decision of each log and shedder on a state at hand, beside governor's direct limiter. Both
+//! are given the time.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use tidegate_bench::{GRANTED, LIMIT, REFUSED, START, beside_governor, quick};
+use tidegate_core::shed::reporter::{self, LocalCap};
+use tidegate_core::shed::suppression::{self, Estimator, Report};
+use tidegate_core::shed::utilization::{self, Class, Thresholds, Timing};
+use tidegate_core::shed::{Draw, Share, penalty};
+use tidegate_core::window::log::{self, Denied};
+use tidegate_core::{MAX_QUANTITY, Micros, Rate, Timestamp};
+
+/// So long that nothing is forgotten while it is measured.
+const LONG: Micros = Micros(MAX_QUANTITY / 4);
+
+const CASES: [(&str, u64); 2] = [("granted", GRANTED), ("refused", REFUSED)];
+
+/// Of so many units, at the same rate.
+fn sliding_log(criterion: &mut Criterion) {
+    for (case, step) in CASES {
+        for limit in [10, 1_000] {
+            let windows = [log::Window { limit, period: Micros(limit * 1_000_000 / LIMIT) }];
+            let log = log::Config::new(&windows, Micros::ZERO, Denied::Forgotten);
+            let log = black_box(log.expect("a log"));
+            let mut state = log.state(vec![0; log.words()]).expect("fresh");
+            beside_governor(criterion, &format!("sliding_log_{limit}_{case}"), step, |now| {
+                log.decide(&mut state, now, black_box(1))
+            });
+        }
+    }
+}
+
+/// With half of the refusals that begin one, and with all.
+fn penalty(criterion: &mut Criterion) {
+    let terms = penalty::Terms {
+        refusals: 10,
+        within: LONG,
+        duration: LONG,
+        max: LONG,
+        forgive_after: Micros::ZERO,
+    };
+    let penalty = black_box(penalty::Config::new(terms).expect("a penalty"));
+    for ((case, step), refusals) in CASES.into_iter().zip([5, 10]) {
+        let mut state = penalty.state(vec![0; penalty.words()]).expect("fresh");
+        for _ in 0..refusals {
+            penalty.refused(&mut state, START);
+        }
+        let decide = |now| penalty.decide(&mut state, now);
+        beside_governor(criterion, &format!("penalty_{case}"), step, decide);
+    }
+}
+
+/// At rest, and when half of the load is to be shed.
+fn utilization(criterion: &mut Criterion) {
+    let config = utilization::Config::new(Thresholds::DEFAULT, Timing::DEFAULT, 1);
+    let config = black_box(config.expect("a shedder"));
+    let half = (Timing::DEFAULT.delay.0 + Timing::DEFAULT.full.0 / 2) / 1_000_000;
+    for ((case, step), (seconds, busy)) in CASES.into_iter().zip([(0, 50), (half, 75)]) {
+        let mut state = utilization::State::default();
+        for second in 0..=seconds {
+            let before = (seconds - second) * 1_000_000;
+            config.observe(&mut state, Timestamp(START.0 - before), Share::of(second.min(1), 1));
+        }
+        let signal = Some(Share::of(busy, 100));
+        beside_governor(criterion, &format!("utilization_{case}"), step, |now| {
+            config.decide(&mut state, now, black_box(signal), Class(0), black_box(Draw(0)))
+        });
+    }
+}
+
+/// One reporter and the master in one, as a policy has them: decided and counted at once.
+fn suppression(criterion: &mut Criterion) {
+    let limit = Rate::new(LIMIT, Micros::SECOND).expect("a rate");
+    let config = suppression::Config::new(limit, Estimator::default());
+    let config = black_box(config.expect("a suppression"));
+    for (case, step) in CASES {
+        let mut state = suppression::State::default();
+        beside_governor(criterion, &format!("suppression_{case}"), step, |offered_at| {
+            let suppressed = config.factor(&state, offered_at).happens(black_box(Draw(0)));
+            let (admitted, suppressed) = if suppressed { (0, 1) } else { (1, 0) };
+            config.report(&mut state, offered_at, Report { offered_at, admitted, suppressed });
+            suppressed
+        });
+    }
+}
+
+/// By its cap alone.
+fn reporter(criterion: &mut Criterion) {
+    let limit = Rate::new(LIMIT, Micros::SECOND).expect("a rate");
+    let config = black_box(reporter::Config::new(limit, LocalCap::On));
+    for (case, step) in CASES {
+        let mut state = reporter::State::default();
+        beside_governor(criterion, &format!("reporter_{case}"), step, |now| {
+            config.decide(&mut state, now, black_box(1), black_box(Draw(0)))
+        });
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = quick();
+    targets = sliding_log, penalty, utilization, suppression, reporter
+}
+criterion_main!(benches);
