@@ -29,6 +29,11 @@ pub(super) fn checks(
             let check = form.check(policies, chance, &at)?;
             let policy = policies.all().get(check.policy);
             policy.map_or(Ok(()), |policy| needs_leases(policy, &check.key, &at))?;
+            if check.operation.is_peek() {
+                let detail =
+                    "cost: found 0, allowed is what is above: who only looks gets no lease";
+                return Err(Problem::InvalidRequest.response(detail.to_string()));
+            }
             check
         }
         Call::Renew(id) => parse::<RenewForm>(body)?.check(policies, id)?,

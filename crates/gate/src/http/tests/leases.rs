@@ -168,6 +168,7 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         (&about(",\"lease\":\"\""), "lease: found 0 bytes, allowed are 1 to 128"),
         (&about(&long), "lease: found 129 bytes, allowed are 1 to 128"),
         (&about(",\"lease\":1"), "lease: invalid type"),
+        (&about(",\"lease\":\"a\",\"cost\":0"), "cost: found 0"),
         (&about(",\"checks\":[]"), "unknown field `checks`"),
         (&rate(""), "policy: \"rate\" has no limit with leases"),
         (&rate(",\"lease\":\"a\""), "policy: \"rate\" has no limit with leases"),
