@@ -18,7 +18,11 @@ use crate::{install, root};
 pub(crate) const TARGETS: [Target; 3] = [
     Target { name: "operations", seconds: 40, seeds: &[] },
     Target { name: "blob", seconds: 10, seeds: &[] },
-    Target { name: "policy", seconds: 10, seeds: &["policies.toml", "tests/parity/policies.toml"] },
+    Target {
+        name: "policy",
+        seconds: 10,
+        seeds: &["policies.toml", "tests/parity/policies.toml", "tests/fuzz/policies.toml"],
+    },
 ];
 
 /// Processes at once, which share what they find.
