@@ -176,7 +176,14 @@ impl Limits {
                 limit.refund(words, now, refundable);
             }
         }
-        let available = self.combined(words, now, &Request::of(0))?.remaining();
+        let under_penalty = split(self, words).any(|(limit, words)| {
+            let asked = limit.peek(words, now, &Request::of(1));
+            matches!((limit, asked), (Limit::Penalty(_), Ok(Decision::Deny { .. })))
+        });
+        let available = match self.combined(words, now, &Request::of(0))? {
+            _ if under_penalty => 0,
+            looked => looked.remaining(),
+        };
         let allowance = split_mut(self, words)
             .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));

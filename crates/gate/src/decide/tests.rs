@@ -267,3 +267,25 @@ fn who_is_never_refused_moves_the_clock_of_a_fleet_too() {
     assert!(limits.decide(&mut words, Timestamp(2_000_000), &high).unwrap().is_allowed());
     assert!(accepts(&limits, &words), "{words:?}");
 }
+
+#[test]
+fn who_is_under_a_penalty_is_granted_no_budget() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 9, period = '1s' },
+        { algorithm = 'budget', most = 9, time = '1s' },
+        { algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut granted = |at: u64, asked: Operation| {
+        let verdict = limits.operate(&mut words, Timestamp(at), &asked).unwrap();
+        verdict.allowance.map(|allowance| allowance.left)
+    };
+    let holder = Id([1, 1]);
+    let asked = Operation::Budget(Budget { holder, wants: 4, unspent: None });
+    assert_eq!(granted(0, asked), Some(4));
+    assert_eq!(granted(1, Request::of(6).into()), None, "refused, and penalised for it");
+    let elsewhere = Operation::Budget(Budget { holder: Id([2, 2]), wants: 4, unspent: None });
+    assert_eq!(granted(2_000_000, elsewhere), Some(0));
+    assert_eq!(granted(301_000_000, elsewhere), Some(4));
+}
