@@ -9,6 +9,9 @@ use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::{self, Limit};
 
+/// More limits on one request than anyone has asked for; each decision costs time for each.
+pub(crate) const MAX_LIMITS: usize = 16;
+
 /// A limit with the name that headers and reports call it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLimit {
@@ -137,7 +140,13 @@ impl Part {
     /// The limits of a stored state.
     pub(crate) fn of_parameters(depth: Depth, parameters: &[u64]) -> Result<Self, ConfigError> {
         let name = String::new();
-        let limits = limit::read(parameters)?.into_iter();
+        let limits = limit::read(parameters)?;
+        let (found, most) = (limits.len(), MAX_LIMITS);
+        if found > most {
+            let [found, most] = [found, most].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+            return Err(ConfigError::OutOfRange { field: "limits", found, least: 1, most });
+        }
+        let limits = limits.into_iter();
         let named = limits.map(|limit| NamedLimit { name: name.clone(), depth, limit });
         Ok(Self::new(&named.collect::<Vec<_>>()))
     }

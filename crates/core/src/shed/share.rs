@@ -48,12 +48,21 @@ impl Probability {
     }
 
     /// part / whole, down to 2^-32; certain from `part` = `whole` on. `whole` is below 2^127.
-    ///
-    /// Long division, a bit at a time: part · 2^32 need not fit 128 bits.
+    #[inline]
     pub(crate) fn floor(part: u128, whole: u128) -> Self {
         if part >= whole {
             return Self::CERTAIN;
         }
+        if let Some(shifted) = part.checked_mul(1 << 32) {
+            let units = shifted.checked_div(whole).unwrap_or(0);
+            return Self(u64::try_from(units).unwrap_or(0)); // below 2^32
+        }
+        Self::floor_by_bits(part, whole)
+    }
+
+    /// Long division, a bit at a time, where part · 2^32 does not fit 128 bits.
+    #[cold]
+    fn floor_by_bits(part: u128, whole: u128) -> Self {
         let (mut rest, mut units) = (part, 0_u64);
         for _ in 0..32 {
             rest = rest.saturating_mul(2); // rest < whole < 2^127

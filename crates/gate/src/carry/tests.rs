@@ -103,6 +103,23 @@ fn what_is_no_state_of_any_limits_is_refused() {
     }
 }
 
+#[test]
+fn bytes_that_claim_more_limits_than_a_policy_may_have_are_refused() {
+    let policy = policy(&bucket(10, "1/s"), "keep");
+    let part = &policy.limits().parts()[0];
+    let leases = [4, 6, 4_096, 1_000_000, 4_096_u64];
+    let parameters = leases.repeat(10_000);
+    let count = u16::try_from(parameters.len()).unwrap();
+    let mut bytes = vec![2];
+    bytes.extend(
+        crate::fnv::fnv1a(parameters.iter().flat_map(|word| word.to_le_bytes())).to_le_bytes(),
+    );
+    bytes.extend(count.to_le_bytes());
+    bytes.extend(parameters.iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend([0, 0]);
+    assert!(decode(&policy, part, &bytes).is_err());
+}
+
 proptest! {
     #[test]
     fn an_edit_is_never_more_lenient_than_the_more_lenient_of_both(

@@ -22,10 +22,8 @@ use super::units::Whole;
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
 use crate::limit::{self, Kind, Limit};
-use crate::limits::{Limits, NamedLimit, Part};
+use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Part};
 
-/// More limits on one request than anyone has asked for; each decision costs time for each.
-const MAX_LIMITS: usize = 16;
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
 const MAX_CLASSES: usize = 16;
