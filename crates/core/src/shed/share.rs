@@ -159,6 +159,10 @@ mod tests {
         fn a_fraction_is_rounded_down(whole in 1..1_u128 << 95, part in 0..1_u128 << 95) {
             let expected = ((part << 32) / whole).min(1 << 32);
             prop_assert_eq!(u128::from(Probability::floor(part, whole).units()), expected);
+            if part < whole {
+                let by_bits = Probability::floor_by_bits(part, whole).units();
+                prop_assert_eq!(u128::from(by_bits), expected);
+            }
         }
     }
 }
