@@ -193,7 +193,8 @@ impl Step {
             }
             Err(problem) => {
                 let problem: Value = serde_json::from_str(&problem).expect("a problem in JSON");
-                if problem["type"] == COST_EXCEEDS_CAPACITY && !is_listed(policy, &self.key) {
+                let decides = name == "check" && !is_listed(policy, &self.key);
+                if problem["type"] == COST_EXCEEDS_CAPACITY && decides {
                     // whoever decides must say so too
                     let cost = fields["cost"].take().as_u64().expect("a cost");
                     let otherwise = json!({ name: fields }).to_string();

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
-use tidegate_core::shed::suppression::{PART, Report};
+use tidegate_core::shed::suppression::Report;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limit::{Kind, Limit};
@@ -100,12 +100,7 @@ impl Limits {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
-        let ahead = now.saturating_add(PART); // so far a reporter's clock may be
-        let told = match operation {
-            Operation::Report(Offered { at: Some(at), .. }) => now.max(ahead.min(*at)),
-            _ => now,
-        };
-        let now = self.taken_at(words, told);
+        let now = self.taken_at(words, now);
         if !matches!(operation, Operation::Decide(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
@@ -119,7 +114,8 @@ impl Limits {
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
                 let (admitted, suppressed) = (*admitted, *suppressed);
-                let offered_at = at.map_or(now, |at| ahead.min(at));
+                // of a reporter whose clock is ahead it counts now: no caller moves a key's clock
+                let offered_at = at.map_or(now, |at| now.min(at));
                 let report = Report { offered_at, admitted, suppressed };
                 for (limit, words) in split_mut(self, words) {
                     limit.report(words, now, report);
@@ -129,7 +125,12 @@ impl Limits {
             Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
                 let held = split_mut(self, words)
                     .filter_map(|(limit, words)| limit.hold(words, now, operation));
-                let live = held.map(|held| held != Held::Unknown).reduce(|one, other| one | other);
+                let held = held.map(|held| held != Held::Unknown);
+                // released if any limit held it; alive only if all still do
+                let live = match operation {
+                    Operation::Release(_) => held.reduce(|one, other| one | other),
+                    _ => held.reduce(|one, other| one & other),
+                };
                 let looked = Request { id: *id, ..Request::of(0) };
                 Ok(Verdict { live, ..self.decide_and_explain(words, now, &looked)? })
             }
@@ -192,6 +193,10 @@ impl Limits {
                 let _ = limit.decide(words, now, &granted)?; // at most what all of them have
             }
         }
+        let allowance = allowance.map(|allowance| match allowance.left {
+            0 => Allowance::default(), // nothing was granted at any time
+            _ => allowance,
+        });
         let live = unspent.map(|_| refundable.is_some());
         let verdict = self.decide_and_explain(words, now, &Request::of(0))?;
         Ok(Verdict { live, allowance, ..verdict })

@@ -18,11 +18,16 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// The longest name of a lease, in bytes.
 pub const MAX_LEASE_BYTES: usize = 128;
 
-/// What a lease is known by where it is kept: the first half of the SHA-256 of its name. Nobody can
-/// make two names that are known by the same.
+/// What a lease is known by where it is kept: the first half of a SHA-256 of the whole canonical key
+/// and its name. So nobody can make two that are known by the same, and keys that share a state share
+/// no leases.
 #[must_use]
-pub fn lease_id(name: &str) -> Id {
-    let digest = Sha256::digest(name.as_bytes());
+pub fn lease_id(key: &str, name: &str) -> Id {
+    let mut hasher = Sha256::new();
+    hasher.update(u64::try_from(key.len()).unwrap_or(u64::MAX).to_le_bytes()); // where it ends
+    hasher.update(key.as_bytes());
+    hasher.update(name.as_bytes());
+    let digest = hasher.finalize();
     let (words, _) = digest.as_chunks();
     Id([0, 1].map(|place| words.get(place).map_or(0, |word| u64::from_be_bytes(*word))))
 }
@@ -118,6 +123,9 @@ impl TryFrom<String> for Pattern {
                 invalid("`ip:` and an address or a network such as ip:192.0.2.0/24")
             });
         }
+        if network_of(&text).is_some() {
+            return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24"));
+        }
         if check_key(&text).is_err() {
             return Err(invalid("a key of 1 to 512 bytes, or with one `*` for any characters"));
         }
@@ -174,7 +182,14 @@ fn network_of(text: &str) -> Option<IpNet> {
         Ok(address) => address.to_canonical().into(),
         Err(_) => text.parse().ok()?,
     };
-    Some(network.trunc())
+    let (address, prefix) = (network.addr().to_canonical(), network.prefix_len());
+    let in_clothing = address.is_ipv4() && network.addr().is_ipv6();
+    match prefix.checked_sub(96) {
+        Some(prefix) if in_clothing => {
+            IpNet::new(address, prefix).ok().map(|network| network.trunc())
+        }
+        _ => Some(network.trunc()),
+    }
 }
 
 /// The key that an address is counted by: `ip:` and an IPv4 address, or the network of an IPv6 address

@@ -29,9 +29,7 @@ mod request;
 mod table;
 
 pub use decide::Verdict;
-pub use key::{
-    Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key, lease_id,
-};
+pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule};

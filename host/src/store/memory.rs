@@ -19,6 +19,9 @@ pub struct Memory {
     policy: Policy,
     shards: Box<[Shard; SHARDS]>,
     hasher: KeyHasher,
+    /// All states are in one shard: a decision needs those that keys share and those that they do
+    /// not, and all of them together are to be no more than so many.
+    one_for_all: bool,
 }
 
 /// On a cache line of its own: neighbours would slow each other down.
@@ -32,9 +35,10 @@ impl Memory {
     pub fn new(policy: Policy, max_keys: usize) -> Self {
         // the standard library's source of chance
         let hasher = KeyHasher::new(RandomState::new().hash_one(SHARDS));
-        let each = max_keys.div_ceil(SHARDS);
+        let one_for_all = policy.shares_states();
+        let each = if one_for_all { max_keys } else { max_keys.div_ceil(SHARDS) };
         let table = || Shard(Mutex::new(Table::new(each, hasher.clone())));
-        Self { policy, shards: Box::new(std::array::from_fn(|_| table())), hasher }
+        Self { policy, shards: Box::new(std::array::from_fn(|_| table())), hasher, one_for_all }
     }
 
     /// The policy that it decides by.
@@ -121,15 +125,13 @@ impl Memory {
         shard.lock().with_state(&self.policy, limits, (hash, key), now, decide)
     }
 
-    /// All states that a decision needs are in one shard: that of the key's home. It is found by
-    /// bits from the middle of the hash: the table itself uses those at both ends.
+    /// The shard is found by bits from the middle of the hash: the table itself uses those at both
+    /// ends.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]
     fn hash_and_shard(&self, key: &str) -> (u64, &Mutex<Table>) {
-        let home = self.policy.home(key);
         let hash = self.hasher.hash(key);
-        let of_home = if home.len() == key.len() { hash } else { self.hasher.hash(home) };
-        let bits = usize::try_from(of_home >> 32).unwrap_or(0);
+        let bits = if self.one_for_all { 0 } else { usize::try_from(hash >> 32).unwrap_or(0) };
         (hash, &self.shards[bits & (SHARDS - 1)].0)
     }
 }

@@ -209,7 +209,7 @@ fn a_log_counts_the_refusals_that_are_its_own() {
 }
 
 #[test]
-fn a_report_from_ahead_moves_the_clock_of_all_limits_by_a_part_at_most() {
+fn a_report_from_ahead_counts_now_and_moves_no_clock() {
     let policy = "limits = [
         { algorithm = 'suppression', rate = '1/s' },
         { algorithm = 'fixed_window', limit = 1, period = '1h' },
@@ -227,9 +227,8 @@ fn a_report_from_ahead_moves_the_clock_of_all_limits_by_a_part_at_most() {
     };
     assert_eq!(report(None), (60_000_000, [1, 0]));
     assert_eq!(report(Some(59_000_000)), (60_000_000, [1, 1]));
-    assert_eq!(report(Some(61_000_000)), (61_000_000, [2, 1]));
-    assert_eq!(report(Some(u64::MAX)), (66_000_000, [1, 2]));
-    assert_eq!(report(Some(u64::MAX)), (66_000_000, [2, 2]), "by the clock of who asks");
+    assert_eq!(report(Some(61_000_000)), (60_000_000, [2, 1]));
+    assert_eq!(report(Some(u64::MAX)), (60_000_000, [3, 1]));
 }
 
 #[test]
@@ -288,4 +287,23 @@ fn who_is_under_a_penalty_is_granted_no_budget() {
     let elsewhere = Operation::Budget(Budget { holder: Id([2, 2]), wants: 4, unspent: None });
     assert_eq!(granted(2_000_000, elsewhere), Some(0));
     assert_eq!(granted(301_000_000, elsewhere), Some(4));
+}
+
+#[test]
+fn a_lease_lives_only_if_all_limits_that_hold_it_still_do() {
+    let policy = "limits = [
+        { algorithm = 'concurrency', capacity = 2, time_to_live = '2s' },
+        { algorithm = 'concurrency', capacity = 3, time_to_live = '60s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut live = |seconds: u64, asked: Operation| {
+        limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap().live
+    };
+    let id = Id([1, 0]);
+    assert_eq!(live(0, Request { id, ..Request::of(1) }.into()), None);
+    assert_eq!(live(1, Operation::Heartbeat(id)), Some(true));
+    assert_eq!(live(4, Operation::Heartbeat(id)), Some(false), "the first has let it go");
+    assert_eq!(live(4, Operation::Release(id)), Some(true), "the second had it still");
+    assert_eq!(live(4, Operation::Release(id)), Some(false));
 }

@@ -27,7 +27,7 @@ use crate::decide::Verdict;
 use crate::key::check_key;
 use crate::limits::Limits;
 use crate::policy::{OnError, Policies, Policy, Rule};
-use crate::request::{Operation, Request};
+use crate::request::{Operation, Request, Settlement};
 pub use access::Access;
 pub use forms::{DecisionForm, VerdictForm};
 pub use operation::operation;
@@ -242,8 +242,12 @@ fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<C
         return Err(Problem::InvalidKey.response(alloc::format!("{}{error}", at())));
     }
     // who stands on a list is not counted, whatever the cost
-    if let (Rule::Limited(limits, _), Operation::Decide(Request { cost, .. })) =
-        (policy.rule(&check.key), check.operation)
+    let cost = match check.operation {
+        Operation::Decide(Request { cost, .. }) => cost,
+        Operation::Settle(Settlement { reserved, .. }) => reserved, // it was granted once
+        _ => 0,
+    };
+    if let Rule::Limited(limits, _) = policy.rule(&check.key)
         && let capacity = limits.most_at_once()
         && cost > capacity
     {
@@ -295,7 +299,9 @@ impl Answer<'_> {
     fn passes(&self) -> bool {
         match self.outcome {
             Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy.is_shadow(),
-            Outcome::Unavailable(_) => self.policy.on_error() == OnError::Open,
+            Outcome::Unavailable(_) => {
+                self.policy.on_error() == OnError::Open || self.policy.is_shadow()
+            }
         }
     }
 }

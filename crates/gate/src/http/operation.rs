@@ -11,7 +11,7 @@ use tidegate_core::shed::{Draw, Share};
 use super::call::parse;
 use super::problem::Problem;
 use super::{Chance, Check, Response, find, validated};
-use crate::key::{MAX_LEASE_BYTES, lease_id};
+use crate::key::MAX_LEASE_BYTES;
 use crate::limit::{Kind, Limit};
 use crate::policy::{Cost, Policies, Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
@@ -99,14 +99,14 @@ impl OperationForm {
                     })?;
                 }
                 let lease = lease_name(&lease, &at)?;
-                let id = lease_id(&lease);
+                let id = policy.lease_id(key, &lease);
                 let renewed = Operation::Heartbeat(id);
                 (count.map_or(renewed, |count| Operation::Count(id, count.0)), Some(lease))
             }
             Self::Release { lease } => {
                 needs_leases(policy, key, &at)?;
                 let lease = lease_name(&lease, &at)?;
-                (Operation::Release(lease_id(&lease)), Some(lease))
+                (Operation::Release(policy.lease_id(key, &lease)), Some(lease))
             }
             Self::Budget { lease, wants, granted_at_us, left } => {
                 needs(policy, key, "budget", |limit| matches!(limit, Limit::Budget(_)))?;
@@ -121,7 +121,7 @@ impl OperationForm {
                         return Err(Problem::InvalidRequest.response(detail.into()));
                     }
                 };
-                let holder = lease_id(&lease);
+                let holder = policy.lease_id(key, &lease);
                 (Operation::Budget(Budget { holder, wants: wants.0, unspent }), Some(lease))
             }
             Self::Report { offered_at_us, admitted, suppressed } => {
@@ -217,7 +217,7 @@ pub(super) fn request(
         if has(policy, key, Kind::Shed) { chance().map_or(0, |chance| chance >> 32) } else { 0 };
     let request = Request {
         cost,
-        id: lease.as_deref().map_or(Id::default(), lease_id),
+        id: lease.as_deref().map_or(Id::default(), |lease| policy.lease_id(key, lease)),
         class,
         signal: signal.transpose()?,
         draw: Draw(draw.try_into().unwrap_or_default()), // 32 bits

@@ -14,11 +14,12 @@ use alloc::vec::Vec;
 use core::iter;
 
 use serde::Deserialize;
+use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use crate::fnv::fnv1a;
-use crate::key::{Depth, KeySource, Pattern, canonical};
+use crate::key::{Depth, KeySource, Pattern, canonical, lease_id};
 use crate::limits::{Limits, Part};
 pub use error::PolicyError;
 pub(crate) use units::Whole;
@@ -233,14 +234,20 @@ impl Policy {
     #[must_use]
     #[inline]
     pub fn rule<'a>(&'a self, key: &'a str) -> Rule<'a> {
-        let has = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(key));
+        if self.deny.is_empty() && self.allow.is_empty() && self.overrides.is_empty() {
+            return Rule::Limited(&self.limits, canonical(key, self.ipv6_prefix));
+        }
+        // an address by whatever name is the same address
+        let address = canonical(key, 128);
+        let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
+        let has = |list: &[Pattern]| list.iter().any(is);
         if has(&self.deny) {
             return Rule::Listed(DENIED);
         }
         if has(&self.allow) {
             return Rule::Listed(ALLOWED);
         }
-        let own = self.overrides.iter().find(|(pattern, _)| pattern.matches(key));
+        let own = self.overrides.iter().find(|(pattern, _)| is(pattern));
         let limits = own.map_or(&self.limits, |(_, limits)| limits);
         Rule::Limited(limits, canonical(key, self.ipv6_prefix))
     }
@@ -270,10 +277,22 @@ impl Policy {
         u16::try_from(place).ok().map(Class)
     }
 
+    /// What the lease of that name on a key is known by.
+    #[must_use]
+    pub fn lease_id(&self, key: &str, name: &str) -> Id {
+        lease_id(&canonical(key, self.ipv6_prefix), name)
+    }
+
     /// Whether its refusals are reported and nobody is refused.
     #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// Whether some limits count several keys together.
+    #[must_use]
+    pub fn shares_states(&self) -> bool {
+        self.home != Depth::Whole
     }
 
     /// The part of a canonical key under which all states that a decision on it needs are kept

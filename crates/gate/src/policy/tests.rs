@@ -177,6 +177,7 @@ fn errors_in_the_rest_of_a_policy_name_their_place_too() {
         ("shadow = 1", "policies.api.shadow", "expected a boolean"),
         ("ipv6_prefix = 129", "policies.api.ipv6_prefix", "found 129, allowed are 1 to 128"),
         ("deny = ['ip:1.2.3']", "policies.api.deny[0]", "`ip:` and an address or a network"),
+        ("deny = ['10.9.0.0/16']", "policies.api.deny[0]", "an address with `ip:` before it"),
         ("allow = ['a*b*']", "policies.api.allow[0]", "one `*` at most"),
         ("deny = ['']", "policies.api.deny[0]", "a key of 1 to 512 bytes"),
         (

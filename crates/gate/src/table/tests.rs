@@ -5,6 +5,7 @@ use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::{KeyHasher, Table, TableError};
 use crate::policy::Policy;
+use crate::request::{Operation, Request};
 
 fn policy() -> Policy {
     let text = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '2/s' }]";
@@ -178,4 +179,47 @@ fn an_ipv6_address_is_counted_by_its_network() {
         assert!(allowed("2001:db8:1:2::1"), "no address unless it says so");
         assert_eq!(policy.object_name("ip:2001:db8:1:2::1"), policy.object_name(alike));
     }
+}
+
+#[test]
+fn an_address_by_any_name_is_on_the_list() {
+    let text = "
+        deny = ['ip:::ffff:198.51.100.0/120', 'ip:2001:db8:*', 'ip:10.0.*']
+        limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+    let policy = Policy::parse("p", text).unwrap();
+    let mut table = Table::new(100, KeyHasher::new(1));
+    for key in [
+        "ip:198.51.100.3",
+        "ip:::ffff:198.51.100.3",
+        "ip:2001:0DB8:1::1",
+        "ip:::ffff:10.0.0.1",
+        "ip:10.0.0.1",
+    ] {
+        assert!(!table.decide(&policy, key, Timestamp(0), 1).unwrap().is_allowed(), "{key}");
+    }
+    assert!(table.decide(&policy, "ip:198.51.101.3", Timestamp(0), 1).unwrap().is_allowed());
+}
+
+#[test]
+fn keys_that_share_a_state_share_no_leases() {
+    let text = "limits = [
+        { name = 'user', algorithm = 'concurrency', capacity = 2, time_to_live = '60s' },
+        { name = 'org', depth = 1, algorithm = 'concurrency', capacity = 3, time_to_live = '60s' },
+    ]";
+    let policy = Policy::parse("p", text).unwrap();
+    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut ask = |key: &str, operation: Operation| {
+        let verdict = table.operate(&policy, key, Timestamp(7), operation).unwrap();
+        (verdict.decision.is_allowed(), verdict.live)
+    };
+    let acquire = |key: &str| {
+        Operation::from(Request { id: policy.lease_id(key, "job-1"), ..Request::of(1) })
+    };
+    for user in 1..=5 {
+        let key = format!("acme/u{user}");
+        assert_eq!(ask(&key, acquire(&key)), (user <= 3, None), "{key}");
+    }
+    let stranger = "acme/stranger";
+    let release = Operation::Release(policy.lease_id(stranger, "job-1"));
+    assert_eq!(ask(stranger, release), (true, Some(false)), "it is not his");
 }
