@@ -71,12 +71,7 @@ impl Key {
     fn operate(&mut self, now: Timestamp, operation: &Operation) {
         assert_eq!(Operation::from_words(&operation.to_words()).as_ref(), Some(operation));
         let before = self.words.clone();
-        let ahead = match operation {
-            // a reporter's clock may be ahead by a part of 6 s
-            Operation::Report(Offered { at: Some(at), .. }) => now.saturating_add(PART).min(*at),
-            _ => now,
-        };
-        let (newest, at) = (self.newest(), self.taken_at(now.max(ahead)));
+        let (newest, at) = (self.newest(), self.taken_at(now));
         let outcome = self.limits.operate(&mut self.words, now, operation);
         if operation.is_peek() || outcome.is_err() {
             assert_eq!(self.words, before, "a peek, or an error, changes nothing");
@@ -101,8 +96,9 @@ impl Key {
             Operation::Settle(settlement) if settlement.reserved == settlement.actual => {
                 assert_eq!(self.words, self.advanced(&before, at), "all was right");
             }
+            // one of several limits may hold it still, and renew it
             Operation::Heartbeat(_) | Operation::Count(..) | Operation::Release(_)
-                if verdict.live != Some(true) =>
+                if verdict.live != Some(true) && self.leases.len() <= 1 =>
             {
                 assert_eq!(self.words, self.advanced(&before, at), "an unknown lease is harmless");
             }
@@ -238,7 +234,11 @@ impl Key {
         for (place, leases) in &mut self.leases {
             let decision = verdict.map(|verdict| verdict.decision);
             let held = leases.operate(newest, at, operation, decision);
-            live = [live, held].into_iter().flatten().reduce(|one, other| one | other);
+            let both = [live, held].into_iter().flatten();
+            live = match operation {
+                Operation::Release(_) => both.reduce(|one, other| one | other),
+                _ => both.reduce(|one, other| one & other),
+            };
             let words = &self.words[each[*place].1.clone()];
             for id in [Id([0; 2]), Id([2, 0])] {
                 let looked = leases.limit().peek(words, at, &Request { id, ..Request::of(0) });
