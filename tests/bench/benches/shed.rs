@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use tidegate_bench::{GRANTED, LIMIT, REFUSED, START, beside_governor, quick};
 use tidegate_core::shed::reporter::{self, LocalCap};
-use tidegate_core::shed::suppression::{self, Estimator, Report};
+use tidegate_core::shed::suppression::{self, Estimator};
 use tidegate_core::shed::utilization::{self, Class, Thresholds, Timing};
 use tidegate_core::shed::{Draw, Share, penalty};
 use tidegate_core::window::log::{self, Denied};
@@ -77,11 +77,8 @@ fn suppression(criterion: &mut Criterion) {
     let config = black_box(config.expect("a suppression"));
     for (case, step) in CASES {
         let mut state = suppression::State::default();
-        beside_governor(criterion, &format!("suppression_{case}"), step, |offered_at| {
-            let suppressed = config.factor(&state, offered_at).happens(black_box(Draw(0)));
-            let (admitted, suppressed) = if suppressed { (0, 1) } else { (1, 0) };
-            config.report(&mut state, offered_at, Report { offered_at, admitted, suppressed });
-            suppressed
+        beside_governor(criterion, &format!("suppression_{case}"), step, |now| {
+            config.decide(&mut state, now, black_box(1), black_box(Draw(0)))
         });
     }
 }

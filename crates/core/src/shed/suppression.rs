@@ -56,7 +56,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::Probability;
+use super::{Draw, Probability};
 use crate::decision::InvalidState;
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
 use crate::time::{Micros, Timestamp};
@@ -97,6 +97,8 @@ pub enum Estimator {
 pub struct Config {
     limit: Rate,
     estimator: Estimator,
+    /// ⌊6 s · L⌋: what a part may have.
+    in_a_part: u64,
 }
 
 /// What one reporter counted of one part since its last report.
@@ -137,6 +139,10 @@ struct Measured {
     span: Micros,
 }
 
+/// The least span that one, three and four parts go into: rates over them are then compared by
+/// their units alone.
+const COMMON: Micros = Micros(72_000_000);
+
 impl State {
     /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
     /// be one of that configuration.
@@ -173,6 +179,15 @@ impl State {
     pub const fn newest(&self) -> Timestamp {
         self.newest
     }
+
+    /// At most [`PARTS`].
+    #[cold]
+    fn age_by(&mut self, parts: usize) {
+        self.parts.copy_within(..PARTS.saturating_sub(parts), parts);
+        for opened in self.parts.iter_mut().take(parts) {
+            *opened = Part::default();
+        }
+    }
 }
 
 impl Config {
@@ -184,7 +199,10 @@ impl Config {
         if let Estimator::LinearAdmitted { ramp } = estimator {
             in_range("ramp", u64::from(ramp))?;
         }
-        Ok(Self { limit, estimator })
+        let in_a_part = u128::from(limit.units()).saturating_mul(u128::from(PART.0));
+        let in_a_part = in_a_part.checked_div(u128::from(limit.period().0)).unwrap_or(0);
+        let in_a_part = u64::try_from(in_a_part).unwrap_or(u64::MAX);
+        Ok(Self { limit, estimator, in_a_part })
     }
 
     /// The rate that an account may have.
@@ -196,9 +214,7 @@ impl Config {
     /// The whole units of a part within the limit: at least 1, at most [`MAX_QUANTITY`].
     #[must_use]
     pub fn units_per_part(&self) -> u64 {
-        let in_a_part = u128::from(self.limit.units()).saturating_mul(u128::from(PART.0));
-        let floor = in_a_part.checked_div(u128::from(self.limit.period().0)).unwrap_or(0);
-        u64::try_from(floor).unwrap_or(MAX_QUANTITY).clamp(1, MAX_QUANTITY)
+        self.in_a_part.clamp(1, MAX_QUANTITY)
     }
 
     /// How its rate is estimated.
@@ -221,9 +237,20 @@ impl Config {
         let Some(part) = usize::try_from(age).ok().and_then(|age| state.parts.get_mut(age)) else {
             return;
         };
-        let plus = |count: u64, more: u64| count.saturating_add(more).min(MAX_QUANTITY);
         part.admitted = plus(part.admitted, report.admitted);
         part.suppressed = plus(part.suppressed, report.suppressed);
+    }
+
+    /// Whether `cost` units that are offered at `now` pass, for who is a reporter and the master in
+    /// one: by the factor as it was before them. They count in any case.
+    #[inline]
+    pub fn decide(&self, state: &mut State, now: Timestamp, cost: u64, draw: Draw) -> bool {
+        self.advance(state, now);
+        let passes = !self.factor_now(state).happens(draw);
+        let [part, ..] = &mut state.parts;
+        let count = if passes { &mut part.admitted } else { &mut part.suppressed };
+        *count = plus(*count, cost);
+        passes
     }
 
     /// The fraction of the load to refuse from `now` on; changes nothing.
@@ -231,23 +258,31 @@ impl Config {
     pub fn factor(&self, state: &State, now: Timestamp) -> Probability {
         let mut settled = *state;
         self.advance(&mut settled, now);
+        self.factor_now(&settled)
+    }
+
+    /// At the newest time.
+    #[inline]
+    fn factor_now(&self, state: &State) -> Probability {
+        if state.parts.iter().all(|part| part.offered() <= self.in_a_part) {
+            return Probability::NEVER; // as promised, and as all estimators say
+        }
         match self.estimator {
-            Estimator::LinearAdmitted { ramp } => self.linear(&settled, ramp),
-            Estimator::ModifiedMean => self.down_to_limit(modified_mean(&settled)),
-            Estimator::NewestPart => self.down_to_limit(self.highest(&settled)),
+            Estimator::LinearAdmitted { ramp } => self.linear(state, ramp),
+            Estimator::ModifiedMean => self.down_to_limit(modified_mean(state)),
+            Estimator::NewestPart => self.down_to_limit(self.highest(state)),
         }
     }
 
     /// Moves the state to `now`, as a report does first: parts age, nothing is counted.
+    #[inline]
     pub fn advance(&self, state: &mut State, now: Timestamp) {
         let taken = now.taken_after(state.newest, PERIOD);
         // after a return from a jump ahead the parts keep their ages
         let aged = part_of(taken).saturating_sub(part_of(state.newest));
-        let aged = usize::try_from(aged).unwrap_or(PARTS).min(PARTS);
         state.newest = taken;
-        state.parts.copy_within(..PARTS.saturating_sub(aged), aged);
-        for opened in state.parts.iter_mut().take(aged) {
-            *opened = Part::default();
+        if aged > 0 {
+            state.age_by(usize::try_from(aged).unwrap_or(PARTS).min(PARTS));
         }
     }
 
@@ -281,17 +316,14 @@ impl Config {
     fn highest(&self, state: &State) -> Measured {
         let [in_progress, newest, before, _] = state.parts.map(Part::offered);
         let elapsed = since_start(state.newest);
-        let mut highest = modified_mean(state).max(Measured { units: newest, span: PART });
-        if elapsed < REPORT_EVERY {
-            // of the newest complete part some reports are still to come
-            highest = highest.max(Measured { units: before, span: PART });
+        // of the newest complete part some reports are still to come at first
+        let newest = if elapsed < REPORT_EVERY { newest.max(before) } else { newest };
+        let highest = modified_mean(state).max(Measured::of_a_part(newest));
+        if in_progress <= self.in_a_part {
+            return highest;
         }
-        let in_progress = Measured { units: in_progress, span: PART };
-        if self.exceeds(in_progress) {
-            // it has broken its limit: the promise holds no longer, and the rate so far counts
-            highest = highest.max(Measured { span: elapsed.max(REPORT_EVERY), ..in_progress });
-        }
-        highest
+        // it has broken its limit: the promise holds no longer, and the rate so far counts
+        highest.max(Measured { units: in_progress, span: elapsed.max(REPORT_EVERY) })
     }
 
     /// 1 − L/x = (x − L)/x
@@ -313,12 +345,7 @@ impl Config {
         }
     }
 
-    fn exceeds(&self, measured: Measured) -> bool {
-        let (units, limit) = self.scaled(measured);
-        units > limit
-    }
-
-    /// x and L on one scale: below 2^109 and 2^78, for counts are of 53 bits and spans of 25.
+    /// x and L on one scale: below 2^111 and 2^80, for counts are of 58 bits and spans of 27.
     fn scaled(&self, measured: Measured) -> (u128, u128) {
         let per_limit = |a: u64, b: u64| u128::from(a).saturating_mul(u128::from(b));
         let Measured { units, span } = measured;
@@ -327,20 +354,31 @@ impl Config {
 }
 
 impl Measured {
+    fn of_a_part(units: u64) -> Self {
+        Self { units: units.saturating_mul(COMMON.0 / PART.0), span: COMMON }
+    }
+
     /// The higher rate, by cross-multiplication.
     fn max(self, other: Self) -> Self {
+        if self.span == other.span {
+            return Self { units: self.units.max(other.units), ..self };
+        }
         let times = |a: u64, b: Micros| u128::from(a).saturating_mul(u128::from(b.0));
         if times(other.units, self.span) > times(self.units, other.span) { other } else { self }
     }
 }
 
-/// x of [`Estimator::ModifiedMean`].
+/// x of [`Estimator::ModifiedMean`]: adding a part to a mean raises it iff the part is above it.
 fn modified_mean(state: &State) -> Measured {
     let [in_progress, complete @ ..] = state.parts.map(Part::offered);
-    let units = complete.iter().fold(0_u64, |sum, &part| sum.saturating_add(part));
-    let of_three = Measured { units, span: Micros(PERIOD.0.saturating_sub(PART.0)) };
-    // adding a part to a mean raises it iff the part is above it
-    of_three.max(Measured { units: units.saturating_add(in_progress), span: PERIOD })
+    let of_three = complete.iter().fold(0_u64, |sum, &part| sum.saturating_add(part));
+    let of_four = of_three.saturating_add(in_progress);
+    Measured { units: of_three.saturating_mul(4).max(of_four.saturating_mul(3)), span: COMMON }
+}
+
+const fn plus(count: u64, more: u64) -> u64 {
+    let sum = count.saturating_add(more);
+    if sum < MAX_QUANTITY { sum } else { MAX_QUANTITY }
 }
 
 pub(super) const fn part_of(time: Timestamp) -> u64 {

@@ -138,21 +138,17 @@ fn suppress(
     now: Timestamp,
     request: &Request,
 ) -> Decision {
-    config.advance(state, now);
-    let now = state.newest();
-    let suppressed = request.cost > 0 && config.factor(state, now).happens(request.draw);
-    count(config, state, if suppressed { (0, request.cost) } else { (request.cost, 0) });
+    let passes = config.decide(state, now, request.cost, request.draw) || request.cost == 0;
     let [_, passed, refused, ..] = state.to_words(); // of the part in progress
     let limit = config.units_per_part();
     let remaining = limit.saturating_sub(passed.saturating_add(refused));
     let reset_after = config.reset_after(state);
-    if suppressed {
-        let into = now.0.checked_rem(PART.0).unwrap_or(0);
-        let retry_after = Micros(PART.0.saturating_sub(into));
-        Decision::Deny { limit, remaining, retry_after, reset_after }
-    } else {
-        Decision::Allow { limit, remaining, reset_after }
+    if passes {
+        return Decision::Allow { limit, remaining, reset_after };
     }
+    let into = state.newest().0.checked_rem(PART.0).unwrap_or(0);
+    let retry_after = Micros(PART.0.saturating_sub(into));
+    Decision::Deny { limit, remaining, retry_after, reset_after }
 }
 
 /// Units that pass and units that do not, at the newest time.

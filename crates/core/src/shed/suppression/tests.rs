@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tidegate_reference::shed::suppression::{Oracle, Profile, Rule};
 
 use super::{Config, Estimator, PART, Report, State};
-use crate::shed::Probability;
+use crate::shed::{Draw, Probability};
 use crate::{MAX_QUANTITY, Micros, Rate, Timestamp};
 
 const SECOND: u64 = 1_000_000;
@@ -264,6 +264,28 @@ proptest! {
             }
             prop_assert_eq!(state.newest().0, oracle.newest());
             prop_assert!(config.accepts(&state).is_ok());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn who_is_reporter_and_master_in_one_decides_by_the_factor_and_reports(
+        config in configs(), calls in calls(), draws in proptest::array::uniform32(0..u32::MAX),
+    ) {
+        let (mut state, mut now) = (State::default(), START);
+        for (call, draw) in calls.iter().zip(draws) {
+            now = call.now(now);
+            let cost = call.report(config, now).admitted;
+            let mut told = state;
+            config.advance(&mut told, Timestamp(now));
+            let offered_at = told.newest();
+            let suppressed = config.factor(&told, offered_at).happens(Draw(draw));
+            let (admitted, suppressed) = if suppressed { (0, cost) } else { (cost, 0) };
+            config.report(&mut told, offered_at, Report { offered_at, admitted, suppressed });
+            let passes = config.decide(&mut state, Timestamp(now), cost, Draw(draw));
+            prop_assert_eq!(state, told);
+            prop_assert!(cost == 0 || passes == (admitted > 0));
         }
     }
 }
