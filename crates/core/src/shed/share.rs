@@ -46,33 +46,53 @@ impl Probability {
     pub fn happens(self, draw: Draw) -> bool {
         u64::from(draw.0) < self.0
     }
+}
 
-    /// part / whole, down to 2^-32; certain from `part` = `whole` on. `whole` is below 2^127.
-    #[inline]
-    pub(crate) fn floor(part: u128, whole: u128) -> Self {
+/// part / whole, of which no more than the whole counts. `whole` is above 0 and below 2^127.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fraction {
+    pub(crate) part: u128,
+    pub(crate) whole: u128,
+}
+
+impl Fraction {
+    /// As a probability, down to 2^-32.
+    pub(crate) fn floor(self) -> Probability {
+        let Self { part, whole } = self;
         if part >= whole {
-            return Self::CERTAIN;
+            return Probability::CERTAIN;
         }
         if let Some(shifted) = part.checked_mul(1 << 32) {
             let units = shifted.checked_div(whole).unwrap_or(0);
-            return Self(u64::try_from(units).unwrap_or(0)); // below 2^32
+            return Probability(u64::try_from(units).unwrap_or(0)); // below 2^32
         }
-        Self::floor_by_bits(part, whole)
+        self.floor_by_bits()
+    }
+
+    /// Whether an event of [this probability](Self::floor) happens at this draw. Without dividing
+    /// where it can be: d < ⌊2^32·part/whole⌋ iff (d + 1)·whole ≤ 2^32·part.
+    #[inline]
+    pub(crate) fn happens(self, draw: Draw) -> bool {
+        let (Ok(part), Ok(whole)) = (u64::try_from(self.part), u64::try_from(self.whole)) else {
+            return self.floor().happens(draw);
+        };
+        let above = u128::from(draw.0).saturating_add(1);
+        above.saturating_mul(whole.into()) <= u128::from(part) << 32
     }
 
     /// Long division, a bit at a time, where part · 2^32 does not fit 128 bits.
     #[cold]
-    fn floor_by_bits(part: u128, whole: u128) -> Self {
-        let (mut rest, mut units) = (part, 0_u64);
+    fn floor_by_bits(self) -> Probability {
+        let (mut rest, mut units) = (self.part, 0_u64);
         for _ in 0..32 {
             rest = rest.saturating_mul(2); // rest < whole < 2^127
             units = units.saturating_mul(2);
-            if let Some(less) = rest.checked_sub(whole) {
+            if let Some(less) = rest.checked_sub(self.whole) {
                 rest = less;
                 units = units.saturating_add(1);
             }
         }
-        Self(units)
+        Probability(units)
     }
 }
 
@@ -115,7 +135,7 @@ impl Share {
 
 #[cfg(test)]
 mod tests {
-    use super::{Draw, Probability, Share};
+    use super::{Draw, Fraction, Probability, Share};
     use proptest::prelude::*;
 
     #[test]
@@ -158,10 +178,23 @@ mod tests {
         #[test]
         fn a_fraction_is_rounded_down(whole in 1..1_u128 << 95, part in 0..1_u128 << 95) {
             let expected = ((part << 32) / whole).min(1 << 32);
-            prop_assert_eq!(u128::from(Probability::floor(part, whole).units()), expected);
+            let fraction = Fraction { part, whole };
+            prop_assert_eq!(u128::from(fraction.floor().units()), expected);
             if part < whole {
-                let by_bits = Probability::floor_by_bits(part, whole).units();
-                prop_assert_eq!(u128::from(by_bits), expected);
+                prop_assert_eq!(u128::from(fraction.floor_by_bits().units()), expected);
+            }
+        }
+
+        #[test]
+        fn a_fraction_happens_as_its_probability_does(
+            whole in prop_oneof![1..200_u128, 1..1_u128 << 70], per_mille in 0..1_100_u128,
+            off in 0..3_u32, draw: u32,
+        ) {
+            let fraction = Fraction { part: whole * per_mille / 1_000, whole };
+            let probability = fraction.floor();
+            let near = u32::try_from(probability.units()).unwrap_or(u32::MAX);
+            for draw in [draw, near.saturating_sub(off), near.saturating_add(off)].map(Draw) {
+                prop_assert_eq!(fraction.happens(draw), probability.happens(draw), "{:?}", draw);
             }
         }
     }

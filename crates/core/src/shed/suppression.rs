@@ -56,6 +56,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::share::Fraction;
 use super::{Draw, Probability};
 use crate::decision::InvalidState;
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
@@ -246,7 +247,7 @@ impl Config {
     #[inline]
     pub fn decide(&self, state: &mut State, now: Timestamp, cost: u64, draw: Draw) -> bool {
         self.advance(state, now);
-        let passes = !self.factor_now(state).happens(draw);
+        let passes = !self.factor_now(state).is_some_and(|factor| factor.happens(draw));
         let [part, ..] = &mut state.parts;
         let count = if passes { &mut part.admitted } else { &mut part.suppressed };
         *count = plus(*count, cost);
@@ -258,14 +259,14 @@ impl Config {
     pub fn factor(&self, state: &State, now: Timestamp) -> Probability {
         let mut settled = *state;
         self.advance(&mut settled, now);
-        self.factor_now(&settled)
+        self.factor_now(&settled).map_or(Probability::NEVER, Fraction::floor)
     }
 
-    /// At the newest time.
+    /// At the newest time; `None` if all may pass.
     #[inline]
-    fn factor_now(&self, state: &State) -> Probability {
+    fn factor_now(&self, state: &State) -> Option<Fraction> {
         if state.parts.iter().all(|part| part.offered() <= self.in_a_part) {
-            return Probability::NEVER; // as promised, and as all estimators say
+            return None; // as promised, and as all estimators say
         }
         match self.estimator {
             Estimator::LinearAdmitted { ramp } => self.linear(state, ramp),
@@ -327,22 +328,17 @@ impl Config {
     }
 
     /// 1 − L/x = (x − L)/x
-    fn down_to_limit(&self, estimate: Measured) -> Probability {
+    fn down_to_limit(&self, estimate: Measured) -> Option<Fraction> {
         let (offered, limit) = self.scaled(estimate);
-        match offered.saturating_sub(limit) {
-            0 => Probability::NEVER,
-            excess => Probability::floor(excess, offered),
-        }
+        Some(Fraction { part: offered.checked_sub(limit)?, whole: offered })
     }
 
     /// (x/L − 1)/ramp = (x − L)/(L·ramp)
-    fn linear(&self, state: &State, ramp: u16) -> Probability {
+    fn linear(&self, state: &State, ramp: u16) -> Option<Fraction> {
         let units = state.parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.admitted));
         let (admitted, limit) = self.scaled(Measured { units, span: PERIOD });
-        match admitted.saturating_sub(limit) {
-            0 => Probability::NEVER,
-            excess => Probability::floor(excess, limit.saturating_mul(u128::from(ramp))),
-        }
+        let whole = limit.saturating_mul(u128::from(ramp));
+        Some(Fraction { part: admitted.checked_sub(limit)?, whole })
     }
 
     /// x and L on one scale: below 2^111 and 2^80, for counts are of 58 bits and spans of 27.

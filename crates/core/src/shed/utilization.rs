@@ -67,6 +67,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::share::Fraction;
 use super::{Draw, Probability, Share};
 use crate::decision::InvalidState;
 use crate::quantity::{ConfigError, MAX_QUANTITY, gcd, in_range};
@@ -315,7 +316,7 @@ impl Config {
     pub fn drop_probability(&self, state: &State, class: Class) -> Probability {
         match self.excess(state, class) {
             0 => Probability::NEVER,
-            excess => Probability::floor(excess, u128::from(self.span)),
+            excess => Fraction { part: excess, whole: u128::from(self.span) }.floor(),
         }
     }
 
