@@ -72,7 +72,7 @@ impl Fraction {
     /// Whether an event of [this probability](Self::floor) happens at this draw. Without dividing
     /// where it can be: d < ⌊2^32·part/whole⌋ iff (d + 1)·whole ≤ 2^32·part.
     #[inline]
-    pub(crate) fn happens(self, draw: Draw) -> bool {
+    pub(crate) fn happens(&self, draw: Draw) -> bool {
         let (Ok(part), Ok(whole)) = (u64::try_from(self.part), u64::try_from(self.whole)) else {
             return self.floor().happens(draw);
         };

@@ -133,13 +133,6 @@ impl Part {
     }
 }
 
-/// A rate: so many units in so many microseconds.
-#[derive(Clone, Copy)]
-struct Measured {
-    units: u64,
-    span: Micros,
-}
-
 /// The least span that one, three and four parts go into: rates over them are then compared by
 /// their units alone.
 const COMMON: Micros = Micros(72_000_000);
@@ -247,7 +240,7 @@ impl Config {
     #[inline]
     pub fn decide(&self, state: &mut State, now: Timestamp, cost: u64, draw: Draw) -> bool {
         self.advance(state, now);
-        let passes = !self.factor_now(state).is_some_and(|factor| factor.happens(draw));
+        let passes = !self.factors(state).iter().flatten().any(|factor| factor.happens(draw));
         let [part, ..] = &mut state.parts;
         let count = if passes { &mut part.admitted } else { &mut part.suppressed };
         *count = plus(*count, cost);
@@ -259,19 +252,21 @@ impl Config {
     pub fn factor(&self, state: &State, now: Timestamp) -> Probability {
         let mut settled = *state;
         self.advance(&mut settled, now);
-        self.factor_now(&settled).map_or(Probability::NEVER, Fraction::floor)
+        let factors = self.factors(&settled).into_iter().flatten();
+        factors.map(Fraction::floor).max().unwrap_or_default()
     }
 
-    /// At the newest time; `None` if all may pass.
+    /// At the newest time: the largest of these, or nothing.
     #[inline]
-    fn factor_now(&self, state: &State) -> Option<Fraction> {
-        if state.parts.iter().all(|part| part.offered() <= self.in_a_part) {
-            return None; // as promised, and as all estimators say
+    fn factors(&self, state: &State) -> [Option<Fraction>; 2] {
+        let parts = state.parts.map(Part::offered);
+        if parts.iter().all(|offered| *offered <= self.in_a_part) {
+            return [None; 2]; // as promised, and as all estimators say
         }
         match self.estimator {
-            Estimator::LinearAdmitted { ramp } => self.linear(state, ramp),
-            Estimator::ModifiedMean => self.down_to_limit(modified_mean(state)),
-            Estimator::NewestPart => self.down_to_limit(self.highest(state)),
+            Estimator::LinearAdmitted { ramp } => [self.linear(state, ramp), None],
+            Estimator::ModifiedMean => [self.down_to_limit(modified_mean(parts), COMMON), None],
+            Estimator::NewestPart => self.newest_part(parts, since_start(state.newest)),
         }
     }
 
@@ -313,63 +308,47 @@ impl Config {
         Ok(())
     }
 
-    /// x of [`Estimator::NewestPart`].
-    fn highest(&self, state: &State) -> Measured {
-        let [in_progress, newest, before, _] = state.parts.map(Part::offered);
-        let elapsed = since_start(state.newest);
+    /// f of [`Estimator::NewestPart`]: by the complete parts, and by the one in progress.
+    fn newest_part(&self, parts: [u64; PARTS], elapsed: Micros) -> [Option<Fraction>; 2] {
+        let [in_progress, newest, before, _] = parts;
         // of the newest complete part some reports are still to come at first
         let newest = if elapsed < REPORT_EVERY { newest.max(before) } else { newest };
-        let highest = modified_mean(state).max(Measured::of_a_part(newest));
+        let newest = newest.saturating_mul(COMMON.0 / PART.0);
+        let complete = self.down_to_limit(modified_mean(parts).max(newest), COMMON);
         if in_progress <= self.in_a_part {
-            return highest;
+            return [complete, None];
         }
         // it has broken its limit: the promise holds no longer, and the rate so far counts
-        highest.max(Measured { units: in_progress, span: elapsed.max(REPORT_EVERY) })
+        [complete, self.down_to_limit(in_progress, elapsed.max(REPORT_EVERY))]
     }
 
-    /// 1 − L/x = (x − L)/x
-    fn down_to_limit(&self, estimate: Measured) -> Option<Fraction> {
-        let (offered, limit) = self.scaled(estimate);
+    /// 1 − L/x = (x − L)/x for so many units offered in a span.
+    fn down_to_limit(&self, units: u64, span: Micros) -> Option<Fraction> {
+        let (offered, limit) = self.scaled(units, span);
         Some(Fraction { part: offered.checked_sub(limit)?, whole: offered })
     }
 
     /// (x/L − 1)/ramp = (x − L)/(L·ramp)
     fn linear(&self, state: &State, ramp: u16) -> Option<Fraction> {
         let units = state.parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.admitted));
-        let (admitted, limit) = self.scaled(Measured { units, span: PERIOD });
+        let (admitted, limit) = self.scaled(units, PERIOD);
         let whole = limit.saturating_mul(u128::from(ramp));
         Some(Fraction { part: admitted.checked_sub(limit)?, whole })
     }
 
     /// x and L on one scale: below 2^111 and 2^80, for counts are of 58 bits and spans of 27.
-    fn scaled(&self, measured: Measured) -> (u128, u128) {
+    fn scaled(&self, units: u64, span: Micros) -> (u128, u128) {
         let per_limit = |a: u64, b: u64| u128::from(a).saturating_mul(u128::from(b));
-        let Measured { units, span } = measured;
         (per_limit(units, self.limit.period().0), per_limit(self.limit.units(), span.0))
     }
 }
 
-impl Measured {
-    fn of_a_part(units: u64) -> Self {
-        Self { units: units.saturating_mul(COMMON.0 / PART.0), span: COMMON }
-    }
-
-    /// The higher rate, by cross-multiplication.
-    fn max(self, other: Self) -> Self {
-        if self.span == other.span {
-            return Self { units: self.units.max(other.units), ..self };
-        }
-        let times = |a: u64, b: Micros| u128::from(a).saturating_mul(u128::from(b.0));
-        if times(other.units, self.span) > times(self.units, other.span) { other } else { self }
-    }
-}
-
-/// x of [`Estimator::ModifiedMean`]: adding a part to a mean raises it iff the part is above it.
-fn modified_mean(state: &State) -> Measured {
-    let [in_progress, complete @ ..] = state.parts.map(Part::offered);
+/// x of [`Estimator::ModifiedMean`], as units in the common span. Adding a part to a mean raises it
+/// iff the part is above it.
+fn modified_mean([in_progress, complete @ ..]: [u64; PARTS]) -> u64 {
     let of_three = complete.iter().fold(0_u64, |sum, &part| sum.saturating_add(part));
     let of_four = of_three.saturating_add(in_progress);
-    Measured { units: of_three.saturating_mul(4).max(of_four.saturating_mul(3)), span: COMMON }
+    of_three.saturating_mul(4).max(of_four.saturating_mul(3))
 }
 
 const fn plus(count: u64, more: u64) -> u64 {
