@@ -100,6 +100,8 @@ pub struct Config {
     estimator: Estimator,
     /// ⌊6 s · L⌋: what a part may have.
     in_a_part: u64,
+    /// ⌈2^32 · 72 s · L⌉
+    common: u128,
 }
 
 /// What one reporter counted of one part since its last report.
@@ -174,13 +176,18 @@ impl State {
         self.newest
     }
 
-    /// At most [`PARTS`].
+    /// A time in another part.
     #[cold]
-    fn age_by(&mut self, parts: usize) {
-        self.parts.copy_within(..PARTS.saturating_sub(parts), parts);
-        for opened in self.parts.iter_mut().take(parts) {
+    fn turn_to(&mut self, taken: Timestamp) -> Micros {
+        // after a return from a jump ahead the parts keep their ages
+        let aged = part_of(taken).saturating_sub(part_of(self.newest));
+        let aged = usize::try_from(aged).unwrap_or(PARTS).min(PARTS);
+        self.newest = taken;
+        self.parts.copy_within(..PARTS.saturating_sub(aged), aged);
+        for opened in self.parts.iter_mut().take(aged) {
             *opened = Part::default();
         }
+        since_start(taken)
     }
 }
 
@@ -193,10 +200,12 @@ impl Config {
         if let Estimator::LinearAdmitted { ramp } = estimator {
             in_range("ramp", u64::from(ramp))?;
         }
-        let in_a_part = u128::from(limit.units()).saturating_mul(u128::from(PART.0));
-        let in_a_part = in_a_part.checked_div(u128::from(limit.period().0)).unwrap_or(0);
+        let in_a_span = |span: Micros| u128::from(limit.units()).saturating_mul(span.0.into());
+        let period = u128::from(limit.period().0);
+        let in_a_part = in_a_span(PART).checked_div(period).unwrap_or(0);
         let in_a_part = u64::try_from(in_a_part).unwrap_or(u64::MAX);
-        Ok(Self { limit, estimator, in_a_part })
+        let common = in_a_span(COMMON).saturating_mul(1 << 32).div_ceil(period);
+        Ok(Self { limit, estimator, in_a_part, common })
     }
 
     /// The rate that an account may have.
@@ -239,8 +248,8 @@ impl Config {
     /// one: by the factor as it was before them. They count in any case.
     #[inline]
     pub fn decide(&self, state: &mut State, now: Timestamp, cost: u64, draw: Draw) -> bool {
-        self.advance(state, now);
-        let passes = !self.factors(state).iter().flatten().any(|factor| factor.happens(draw));
+        let elapsed = self.elapsed(state, now);
+        let passes = !self.suppresses(state, elapsed, draw);
         let [part, ..] = &mut state.parts;
         let count = if passes { &mut part.admitted } else { &mut part.suppressed };
         *count = plus(*count, cost);
@@ -251,34 +260,63 @@ impl Config {
     #[must_use]
     pub fn factor(&self, state: &State, now: Timestamp) -> Probability {
         let mut settled = *state;
-        self.advance(&mut settled, now);
-        let factors = self.factors(&settled).into_iter().flatten();
-        factors.map(Fraction::floor).max().unwrap_or_default()
+        let elapsed = self.elapsed(&mut settled, now);
+        let factors = match self.estimator {
+            _ if !self.may_suppress(&settled) => [None; 2],
+            Estimator::LinearAdmitted { ramp } => [self.linear(&settled, ramp), None],
+            Estimator::ModifiedMean => [self.down_to_limit(modified_mean(&settled), COMMON), None],
+            Estimator::NewestPart => [
+                self.down_to_limit(highest(&settled, elapsed), COMMON),
+                self.in_progress(&settled, elapsed),
+            ],
+        };
+        factors.into_iter().flatten().map(Fraction::floor).max().unwrap_or_default()
     }
 
-    /// At the newest time: the largest of these, or nothing.
+    /// Whether the factor at the newest time turns away at this draw.
     #[inline]
-    fn factors(&self, state: &State) -> [Option<Fraction>; 2] {
-        let parts = state.parts.map(Part::offered);
-        if parts.iter().all(|offered| *offered <= self.in_a_part) {
-            return [None; 2]; // as promised, and as all estimators say
-        }
-        match self.estimator {
-            Estimator::LinearAdmitted { ramp } => [self.linear(state, ramp), None],
-            Estimator::ModifiedMean => [self.down_to_limit(modified_mean(parts), COMMON), None],
-            Estimator::NewestPart => self.newest_part(parts, since_start(state.newest)),
-        }
+    fn suppresses(&self, state: &State, elapsed: Micros, draw: Draw) -> bool {
+        let happens = |factor: Fraction| factor.happens(draw);
+        self.may_suppress(state)
+            && match self.estimator {
+                Estimator::LinearAdmitted { ramp } => self.linear(state, ramp).is_some_and(happens),
+                Estimator::ModifiedMean => self.exceeds(modified_mean(state), draw),
+                Estimator::NewestPart => {
+                    self.exceeds(highest(state, elapsed), draw)
+                        || self.in_progress(state, elapsed).is_some_and(happens)
+                }
+            }
+    }
+
+    /// While all parts are within the limit none of the estimators says that the rate is above it.
+    #[inline]
+    fn may_suppress(&self, state: &State) -> bool {
+        state.parts.iter().any(|part| part.offered() > self.in_a_part)
+    }
+
+    /// Whether f of so many units in the common span turns away at draw d, without dividing:
+    /// d < ⌊2^32·(x − L)/x⌋ iff (2^32 − 1 − d)·x ≥ 2^32·L.
+    #[inline]
+    fn exceeds(&self, units: u64, draw: Draw) -> bool {
+        u128::from(units).saturating_mul(u128::from(!draw.0)) >= self.common
     }
 
     /// Moves the state to `now`, as a report does first: parts age, nothing is counted.
-    #[inline]
     pub fn advance(&self, state: &mut State, now: Timestamp) {
+        self.elapsed(state, now);
+    }
+
+    /// The same, and how much of the part in progress is over.
+    #[inline]
+    fn elapsed(&self, state: &mut State, now: Timestamp) -> Micros {
         let taken = now.taken_after(state.newest, PERIOD);
-        // after a return from a jump ahead the parts keep their ages
-        let aged = part_of(taken).saturating_sub(part_of(state.newest));
-        state.newest = taken;
-        if aged > 0 {
-            state.age_by(usize::try_from(aged).unwrap_or(PARTS).min(PARTS));
+        let start = state.newest.0.saturating_sub(since_start(state.newest).0);
+        match taken.0.checked_sub(start) {
+            Some(elapsed) if elapsed < PART.0 => {
+                state.newest = taken;
+                Micros(elapsed)
+            }
+            _ => state.turn_to(taken),
         }
     }
 
@@ -308,18 +346,14 @@ impl Config {
         Ok(())
     }
 
-    /// f of [`Estimator::NewestPart`]: by the complete parts, and by the one in progress.
-    fn newest_part(&self, parts: [u64; PARTS], elapsed: Micros) -> [Option<Fraction>; 2] {
-        let [in_progress, newest, before, _] = parts;
-        // of the newest complete part some reports are still to come at first
-        let newest = if elapsed < REPORT_EVERY { newest.max(before) } else { newest };
-        let newest = newest.saturating_mul(COMMON.0 / PART.0);
-        let complete = self.down_to_limit(modified_mean(parts).max(newest), COMMON);
-        if in_progress <= self.in_a_part {
-            return [complete, None];
+    /// f by what the part in progress has had so far, if it has broken its limit: the promise then
+    /// holds no longer.
+    fn in_progress(&self, state: &State, elapsed: Micros) -> Option<Fraction> {
+        let [units, ..] = state.parts.map(Part::offered);
+        if units <= self.in_a_part {
+            return None;
         }
-        // it has broken its limit: the promise holds no longer, and the rate so far counts
-        [complete, self.down_to_limit(in_progress, elapsed.max(REPORT_EVERY))]
+        self.down_to_limit(units, elapsed.max(REPORT_EVERY))
     }
 
     /// 1 − L/x = (x − L)/x for so many units offered in a span.
@@ -345,10 +379,21 @@ impl Config {
 
 /// x of [`Estimator::ModifiedMean`], as units in the common span. Adding a part to a mean raises it
 /// iff the part is above it.
-fn modified_mean([in_progress, complete @ ..]: [u64; PARTS]) -> u64 {
+#[inline]
+fn modified_mean(state: &State) -> u64 {
+    let [in_progress, complete @ ..] = state.parts.map(Part::offered);
     let of_three = complete.iter().fold(0_u64, |sum, &part| sum.saturating_add(part));
     let of_four = of_three.saturating_add(in_progress);
     of_three.saturating_mul(4).max(of_four.saturating_mul(3))
+}
+
+/// x of [`Estimator::NewestPart`] but for the part in progress, as units in the common span.
+#[inline]
+fn highest(state: &State, elapsed: Micros) -> u64 {
+    let [_, newest, before, _] = state.parts.map(Part::offered);
+    // of the newest complete part some reports are still to come at first
+    let newest = if elapsed < REPORT_EVERY { newest.max(before) } else { newest };
+    modified_mean(state).max(newest.saturating_mul(COMMON.0 / PART.0))
 }
 
 const fn plus(count: u64, more: u64) -> u64 {
