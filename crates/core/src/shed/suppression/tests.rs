@@ -70,6 +70,24 @@ fn factors_as_worked_out_by_hand() {
     }
 }
 
+/// At the last draw that is turned away and at the first that is not.
+#[test]
+fn a_draw_is_compared_with_a_factor_that_is_rounded_down() {
+    for (period, units, factor) in [
+        (SECOND, 48, 1 << 31), // twice the limit: exactly a half
+        (360 * SECOND, 1, (14_u64 << 32).div_euclid(15)), // 1 in 24 s at 1 in 360 s
+    ] {
+        let config = config(1, period, Estimator::ModifiedMean);
+        let mut state = State::default();
+        let now = Timestamp(START);
+        config.report(&mut state, now, Report { offered_at: now, admitted: units, suppressed: 0 });
+        assert_eq!(config.factor(&state, now).units(), factor);
+        let passes = |draw| config.decide(&mut { state }, now, 1, Draw(draw));
+        let factor = u32::try_from(factor).unwrap();
+        assert_eq!([passes(factor - 1), passes(factor)], [false, true]);
+    }
+}
+
 #[test]
 fn a_linear_profile_ends_at_its_ramp() {
     for (ramp, admitted, expected) in
@@ -271,21 +289,25 @@ proptest! {
 proptest! {
     #[test]
     fn who_is_reporter_and_master_in_one_decides_by_the_factor_and_reports(
-        config in configs(), calls in calls(), draws in proptest::array::uniform32(0..u32::MAX),
+        config in configs(), calls in calls(), above in proptest::array::uniform32(0..4_u32),
     ) {
         let (mut state, mut now) = (State::default(), START);
-        for (call, draw) in calls.iter().zip(draws) {
+        for (call, above) in calls.iter().zip(above) {
             now = call.now(now);
             let cost = call.report(config, now).admitted;
             let mut told = state;
             config.advance(&mut told, Timestamp(now));
             let offered_at = told.newest();
-            let suppressed = config.factor(&told, offered_at).happens(Draw(draw));
+            let factor = config.factor(&told, offered_at);
+            // the last that is turned away and the first that is not
+            let draw = u32::try_from(factor.units()).unwrap_or(u32::MAX);
+            let draw = Draw(draw.saturating_add(above).saturating_sub(2));
+            let suppressed = factor.happens(draw);
             let (admitted, suppressed) = if suppressed { (0, cost) } else { (cost, 0) };
             config.report(&mut told, offered_at, Report { offered_at, admitted, suppressed });
-            let passes = config.decide(&mut state, Timestamp(now), cost, Draw(draw));
+            let passes = config.decide(&mut state, Timestamp(now), cost, draw);
+            prop_assert_eq!(passes, !factor.happens(draw));
             prop_assert_eq!(state, told);
-            prop_assert!(cost == 0 || passes == (admitted > 0));
         }
     }
 }
