@@ -49,6 +49,9 @@ limits = [{ algorithm = "suppression", rate = "1/6s" }]
 classes = ["batch", "default", "critical"]
 limits = [{ algorithm = "utilization", delay = "2s", full = "1us" }]
 
+[policies.warming]
+limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/d", start = "empty" }]
+
 [policies.tree]
 limits = [
   { algorithm = "token_bucket", name = "user", capacity = 2, rate = "1/d" },

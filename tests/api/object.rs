@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::tempdir;
 use tidegate::local::{Workerd, WorkerdOptions, workspace};
-use tidegate_tests::Api;
+use tidegate_tests::{Api, Reply};
 
 use crate::{POLICIES, TOKEN, worker, worker_options};
 
@@ -73,6 +73,31 @@ fn what_is_held_outlives_a_restart_of_the_runtime() {
     let back = json!({ "lease": "node", "wants": 0, "granted_at_us": granted_at, "left": 15 });
     let back = served.api.post("/v1/budget", about("spread", back));
     assert_eq!((back.get("live"), &back.get("limits")[0]["remaining"]), (json!(true), &json!(75)));
+}
+
+#[test]
+fn a_bucket_that_starts_empty_fills_from_its_first_refusal_on() {
+    let storage = tempdir().unwrap();
+    let start =
+        || worker(WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() });
+    let refused = start().api.check("warming", "k", 1, None);
+    assert_eq!(refused.get("allowed"), false);
+    let wait = |refused: &Reply| refused.get("retry_after_us").as_u64().unwrap();
+    let again = start().api.check("warming", "k", 1, None);
+    assert!(wait(&again) < wait(&refused), "it starts over: {again:?}");
+}
+
+#[test]
+fn a_time_that_is_given_outlives_a_restart_of_the_runtime() {
+    let storage = tempdir().unwrap();
+    let check = |now| {
+        let storage = Some(storage.path().to_owned());
+        let options = WorkerdOptions { storage, trust_caller_time: true, ..worker_options() };
+        worker(options).api.check("open", "k", 5, Some(now))
+    };
+    assert_eq!(check(7).get("allowed"), true);
+    assert_eq!(check(1_007).get("allowed"), false);
+    assert_eq!(check(7).get("at_us"), 1_007, "the refusal moved the key's clock");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! A decision is made in memory and a grant is written before its response leaves (the output gate
 //! holds the response until the write is durable), so an object that is evicted or restarted never
-//! grants twice. A refusal writes nothing: what it leaves in memory is only the newest time seen.
-//! The alarm deletes what has expired.
+//! grants twice. A refusal writes nothing if all that it leaves in memory is the newest time seen:
+//! the object's own clock will be past that. The alarm deletes what has expired.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -131,18 +131,21 @@ impl Keys {
         };
         let name = |part: &Part| blob::name(policy, part, &key);
         let mut words = self.gather(policy, limits, &name)?;
+        let before = words.clone();
         let verdict =
             limits.operate(&mut words, now, &operation).map_err(|error| error.to_string())?;
         let changed = !operation.is_peek();
         let grant = verdict.decision.is_allowed() && changed;
         let mut idle_after = None;
         let mut cache = self.words.borrow_mut();
-        for (part, words) in limits.split(&words) {
+        for ((part, words), (_, before)) in limits.split(&words).zip(limits.split(&before)) {
             let name = name(part);
-            // a refusal that a limit remembers must survive a restart like a grant
+            let time_to_live = part.time_to_live(words, now);
+            // a refusal that a limit remembers must survive a restart like a grant, and so must one
+            // from which on a bucket fills that starts empty, or a time that is not the object's own
             let remembered = part.limits().iter().any(|each| each.limit.remembers_refusals());
-            if grant || (remembered && changed) {
-                let time_to_live = part.time_to_live(words, now);
+            let begins = before.iter().all(|word| *word == 0) && time_to_live > Micros::ZERO;
+            if grant || (changed && (remembered || begins || question.now_us.is_some())) {
                 let written =
                     self.write(&name, &blob::encode(policy, part, words), now, time_to_live);
                 if let Err(error) = written {
