@@ -59,9 +59,19 @@ impl Limits {
         now: Timestamp,
         request: &Request,
     ) -> Result<Decision, CostExceedsCapacity> {
-        if let Some(only) = self.only() {
-            return only.decide(words, now, request);
+        match self.only() {
+            Some(only) => only.decide(words, now, request),
+            None => self.decide_together(words, now, request),
         }
+    }
+
+    #[inline(never)]
+    fn decide_together(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Decision, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
         if request.cost == 0 {
             return self.combined(words, now, request);

@@ -196,10 +196,16 @@ fn network_of(text: &str) -> Option<IpNet> {
 /// with a prefix of so many bits, since who has one such address has all of them. Any other key
 /// stays as it is.
 #[must_use]
+#[inline]
 pub fn canonical(key: &str, ipv6_prefix: u8) -> Cow<'_, str> {
-    let Some(Ok(address)) = key.strip_prefix("ip:").map(str::parse::<IpAddr>) else {
-        return Cow::Borrowed(key);
-    };
+    match key.strip_prefix("ip:") {
+        Some(address) => canonical_address(key, address, ipv6_prefix),
+        None => Cow::Borrowed(key),
+    }
+}
+
+fn canonical_address<'a>(key: &'a str, address: &str, ipv6_prefix: u8) -> Cow<'a, str> {
+    let Ok(address) = address.parse::<IpAddr>() else { return Cow::Borrowed(key) };
     match address.to_canonical() {
         IpAddr::V4(_) if address.is_ipv4() => Cow::Borrowed(key), // there is one way to write it
         IpAddr::V4(address) => Cow::Owned(alloc::format!("ip:{address}")),

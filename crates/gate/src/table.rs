@@ -33,16 +33,19 @@ pub struct Table {
     swept: Timestamp,
 }
 
+/// A cache line: a look at a key then misses one, and no more while key and words are inline.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Entry {
-    /// The part of the key that these words are counted by. Inline up to 24 bytes, as the words
-    /// are: a look at a key then misses one cache line less.
+    /// The part of the key that these words are counted by. Inline up to 24 bytes.
     key: CompactString,
     /// Of the limits: by different parts of keys, or overridden, they share no state.
     fingerprint: u64,
-    /// Inline for the limiters whose state is two words.
-    words: SmallVec<[u64; 2]>,
+    /// Inline for the limiters whose state is up to three words.
+    words: SmallVec<[u64; 3]>,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64);
 
 /// How a table hashes keys.
 #[derive(Clone, Debug)]
@@ -131,7 +134,7 @@ impl Table {
             Rule::Listed(decision) => Ok(decision),
             Rule::Limited(limits, key) => {
                 let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| limits.decide(words, now, &request);
+                let decide = |words: &mut [u64]| Ok(limits.decide(words, now, &request)?);
                 self.with_state(policy, limits, (hash, &key), now, decide)
             }
         }
@@ -153,7 +156,7 @@ impl Table {
             Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => {
                 let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| limits.operate(words, now, &operation);
+                let decide = |words: &mut [u64]| Ok(limits.operate(words, now, &operation)?);
                 self.with_state(policy, limits, (hash, &key), now, decide)
             }
         }
@@ -171,24 +174,24 @@ impl Table {
         limits: &Limits,
         (hash, key): (u64, &str),
         now: Timestamp,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
+        decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
         if let [part] = limits.parts()
             && let Some(words) = self.find(part, hash, part.depth().of(key))
         {
-            return Ok(decide(words)?);
+            return decide(words);
         }
         self.with_scattered_state(policy, limits, key, now, decide)
     }
 
     /// The words of a canonical key, if it is in use.
     #[must_use]
-    pub fn words(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 2]>> {
+    pub fn words(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
         Some(self.gather(limits, key)).filter(|words| words.iter().any(|word| *word != 0))
     }
 
     /// The words of all parts of a canonical key: of those that are not in use, zeros.
-    fn gather(&self, limits: &Limits, key: &str) -> SmallVec<[u64; 2]> {
+    fn gather(&self, limits: &Limits, key: &str) -> SmallVec<[u64; 3]> {
         let mut words = SmallVec::with_capacity(limits.words());
         for part in limits.parts() {
             let key = part.depth().of(key);
@@ -227,7 +230,7 @@ impl Table {
         limits: &Limits,
         key: &str,
         now: Timestamp,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
+        decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
         let mut words = self.gather(limits, key);
         let decided = decide(&mut words)?;

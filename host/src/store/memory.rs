@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use spin::Mutex;
 use tidegate_gate::{
-    CostExceedsCapacity, Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table,
-    TableError, Timestamp, Verdict,
+    Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table, TableError, Timestamp,
+    Verdict,
 };
 
 /// Enough for threads on two sockets to meet rarely.
@@ -74,7 +74,7 @@ impl Memory {
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(decision),
             Rule::Limited(limits, key) => {
-                self.with_state(limits, &key, now, |words| limits.decide(words, now, &request))
+                self.with_state(limits, &key, now, |words| Ok(limits.decide(words, now, &request)?))
             }
         }
     }
@@ -92,9 +92,8 @@ impl Memory {
         let operation = operation.into();
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => {
-                self.with_state(limits, &key, now, |words| limits.operate(words, now, &operation))
-            }
+            Rule::Limited(limits, key) => self
+                .with_state(limits, &key, now, |words| Ok(limits.operate(words, now, &operation)?)),
         }
     }
 
@@ -119,7 +118,7 @@ impl Memory {
         limits: &Limits,
         key: &str,
         now: Timestamp,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, CostExceedsCapacity>,
+        decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
         let (hash, shard) = self.hash_and_shard(key);
         shard.lock().with_state(&self.policy, limits, (hash, key), now, decide)

@@ -167,12 +167,14 @@ impl Config {
         now: Timestamp,
         cost: u64,
     ) -> Result<Decision, CostExceedsCapacity> {
-        if cost == 0 {
-            return self.peek(state, now, 0);
-        }
         CostExceedsCapacity::check(cost, self.capacity)?;
-        self.advance(state, now);
-        Ok(self.take(state, cost))
+        let mut next = *state;
+        self.advance(&mut next, now);
+        let decision = self.take(&mut next, cost);
+        if cost > 0 {
+            *state = next;
+        }
+        Ok(decision)
     }
 
     /// What [`decide`](Self::decide) would answer; changes nothing.

@@ -6,7 +6,7 @@ mod parameters;
 mod rate;
 mod shed;
 
-use limiter::Limiter;
+use limiter::{Answer, Limiter};
 pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{self, Held, Id, budget, concurrency, connections};
@@ -112,6 +112,17 @@ impl Limit {
         now: Timestamp,
         request: &Request,
     ) -> Result<Decision, CostExceedsCapacity> {
+        // the most frequent one, and so short that a call would cost as much again
+        if let Self::TokenBucket(bucket) = self
+            && let Some(answer) = Limiter::decide(bucket, words, now, request)
+        {
+            return answer;
+        }
+        self.decide_by_whichever(words, now, request)
+    }
+
+    #[inline(never)]
+    fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Answer {
         ask!(self, |limiter| Limiter::decide(limiter, words, now, request))
             .unwrap_or(Err(CostExceedsCapacity { cost: request.cost, capacity: 0 }))
     }
