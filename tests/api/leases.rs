@@ -1,9 +1,7 @@
 //! What is held and given back: leases, connections, reserved units, budgets.
 
 use serde_json::{Value, json};
-use tidegate_tests::Reply;
-
-use crate::Served;
+use tidegate_tests::{Reply, Served};
 
 const DAY: u64 = 86_400_000_000;
 

@@ -6,14 +6,7 @@ mod object;
 mod policies;
 mod surface;
 
-use tidegate::gate::Policies;
-use tidegate::gate::http::Access;
-use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
-use tidegate::serve::{Service, serve};
-use tidegate::store::{Redis, RedisOptions, Store};
-use tidegate_tests::Api;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tidegate_tests::on_every_server;
 
 /// Long periods, so that no test depends on how fast it runs.
 pub const POLICIES: &str = r#"
@@ -78,75 +71,8 @@ limits = [
 ]
 "#;
 
-pub const TOKEN: &str = "token of the tests";
-
-/// A served API, and what must live as long.
-pub struct Served {
-    pub api: Api,
-    pub url: String,
-    _worker: Option<Workerd>,
-    _redis: Option<RedisServer>,
-    _host: Option<oneshot::Sender<()>>,
-}
-
-pub fn host(store: impl FnOnce(&Policies) -> Store, redis: Option<RedisServer>) -> Served {
-    let policies = Policies::parse(POLICIES).unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let (ready, listening) = std::sync::mpsc::channel();
-    let service =
-        Service { store: store(&policies), policies, access: Access::Token(TOKEN.to_owned()) };
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            ready.send(listener.local_addr().unwrap()).unwrap();
-            let stopped = async { drop(stopped.await) };
-            serve(service, listener, stopped).await.unwrap();
-        });
-    });
-    let url = format!("http://{}", listening.recv().unwrap());
-    let api = Api::new(&url, Some(TOKEN));
-    Served { api, url, _worker: None, _redis: redis, _host: Some(stop) }
-}
-
-pub fn memory() -> Served {
-    host(|policies| Store::memory(policies, 1_000), None)
-}
-
-pub fn redis() -> Served {
-    let server = RedisServer::start().unwrap();
-    let store = Redis::new(server.url(), RedisOptions::default()).unwrap();
-    host(|_| Store::Redis(Box::new(store)), Some(server))
-}
-
-pub fn worker(options: WorkerdOptions) -> Served {
-    let token = options.token.clone();
-    let worker = Workerd::start(&options).unwrap();
-    let url = worker.url().to_owned();
-    let api = Api::new(&url, token.as_deref());
-    Served { api, url, _worker: Some(worker), _redis: None, _host: None }
-}
-
-pub fn worker_options() -> WorkerdOptions {
-    WorkerdOptions {
-        policies: POLICIES.to_owned(),
-        token: Some(TOKEN.to_owned()),
-        ..WorkerdOptions::default()
-    }
-}
-
-/// Stamps the suite on every server.
-macro_rules! on_every_server {
-    ($($module:ident: $($test:ident),* ;)*) => {
-        mod on_memory { $($(#[test] fn $test() { crate::$module::$test(&crate::memory()); })*)* }
-        mod on_redis { $($(#[test] fn $test() { crate::$module::$test(&crate::redis()); })*)* }
-        mod on_the_worker {
-            $($(#[test] fn $test() { crate::$module::$test(&crate::worker(crate::worker_options())); })*)*
-        }
-    };
-}
-
 on_every_server!(
+    crate::POLICIES;
     surface:
         grants_until_the_limit_and_says_when,
         a_gate_answers_204_or_429,

@@ -7,9 +7,13 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::tempdir;
 use tidegate::local::{Workerd, WorkerdOptions, workspace};
-use tidegate_tests::{Api, Reply};
+use tidegate_tests::{Api, Reply, TOKEN, worker};
 
-use crate::{POLICIES, TOKEN, worker, worker_options};
+use crate::POLICIES;
+
+fn worker_options() -> WorkerdOptions {
+    tidegate_tests::worker_options(POLICIES)
+}
 
 #[test]
 fn a_restart_of_the_runtime_grants_nothing_twice() {

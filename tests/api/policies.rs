@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidegate_tests::Reply;
-
-use crate::Served;
+use tidegate_tests::{Reply, Served};
 
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 

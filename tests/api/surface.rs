@@ -1,9 +1,7 @@
 //! What every server must do.
 
 use serde_json::json;
-use tidegate_tests::Api;
-
-use crate::Served;
+use tidegate_tests::{Api, Served};
 
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;

@@ -12,7 +12,6 @@
 mod sliding;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -20,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
-use tidegate_tests::{command, file, rows};
+use tidegate_tests::{blocks, command, file, rows};
 
 const DOCUMENTS: [&str; 8] = [
     "README.md",
@@ -252,38 +251,6 @@ impl Drop for Server {
         let _ = self.process.kill(); // it may have ended by itself
         let _ = self.process.wait();
     }
-}
-
-/// A fenced block.
-struct Block {
-    /// From 1.
-    line: usize,
-    /// The comment above it; empty if there is none.
-    mark: String,
-    text: String,
-}
-
-fn blocks(document: &str) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let (mut above, mut inside) = ("", false);
-    for (number, line) in (1..).zip(document.lines()) {
-        match (line.starts_with("```"), inside) {
-            (true, false) => {
-                let mark = above.strip_prefix("<!-- ").and_then(|mark| mark.strip_suffix(" -->"));
-                let mark = mark.unwrap_or_default().to_owned();
-                blocks.push(Block { line: number, mark, text: String::new() });
-                inside = true;
-            }
-            (true, true) => inside = false,
-            (false, true) => {
-                let _ = writeln!(blocks.last_mut().unwrap().text, "{line}");
-            }
-            (false, false) => {}
-        }
-        above = line;
-    }
-    assert!(!inside, "a block has no end");
-    blocks
 }
 
 fn lines_match(expected: &[&str], found: &[&str]) -> bool {

@@ -1,10 +1,14 @@
 //! Shared by the tests of what runs on every backend.
 
 mod api;
+mod document;
+mod served;
 mod trace;
 pub mod vectors;
 
 pub use api::{Api, Reply};
+pub use document::{Block, blocks, rows};
+pub use served::{Served, TOKEN, memory, redis, worker, worker_options};
 pub use trace::generate;
 
 use std::path::{Path, PathBuf};
@@ -22,16 +26,4 @@ pub fn command() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a program");
     let folder = test.ancestors().nth(2).expect("it lies in target/PROFILE/deps");
     folder.join("tidegate")
-}
-
-/// The cells of the table after a mark in a document, without its head and without the marks of code.
-pub fn rows(document: &str, mark: &str) -> Vec<Vec<String>> {
-    let (_, table) = document.split_once(mark).expect("a document with that mark");
-    let lines = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));
-    lines
-        .map(|line| {
-            let cells = line.trim_matches('|').split(" | ");
-            cells.map(|cell| cell.trim().trim_matches('`').trim().to_owned()).collect()
-        })
-        .collect()
 }

@@ -1,0 +1,106 @@
+//! The decision API as it is really served: by `tidegate serve` in memory and on Redis, and by the
+//! built Worker in workerd.
+
+use std::time::Duration;
+
+use tidegate::gate::Policies;
+use tidegate::gate::http::Access;
+use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
+use tidegate::serve::{Service, serve};
+use tidegate::store::{self, RedisOptions, Store};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::Api;
+
+/// What callers must bring.
+pub const TOKEN: &str = "token of the tests";
+
+/// A served API, and what must live as long.
+pub struct Served {
+    pub api: Api,
+    pub url: String,
+    _worker: Option<Workerd>,
+    redis: Option<RedisServer>,
+    _host: Option<oneshot::Sender<()>>,
+}
+
+impl Served {
+    /// Ends the Redis behind it.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn stop_redis(&mut self) {
+        self.redis.as_mut().expect("a Redis").stop();
+    }
+}
+
+fn host(policies: &str, store: impl FnOnce(&Policies) -> Store) -> Served {
+    let policies = Policies::parse(policies).expect("valid policies");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (ready, listening) = std::sync::mpsc::channel();
+    let service =
+        Service { store: store(&policies), policies, access: Access::Token(TOKEN.to_owned()) };
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            ready.send(listener.local_addr().unwrap()).unwrap();
+            let stopped = async { drop(stopped.await) };
+            serve(service, listener, stopped).await.unwrap();
+        });
+    });
+    let url = format!("http://{}", listening.recv().expect("it listens"));
+    let api = Api::new(&url, Some(TOKEN));
+    Served { api, url, _worker: None, redis: None, _host: Some(stop) }
+}
+
+/// The host with states in its memory.
+pub fn memory(policies: &str) -> Served {
+    host(policies, |policies| Store::memory(policies, 1_000))
+}
+
+/// The host with states in a Redis of its own, which is waited for however slow the machine is.
+pub fn redis(policies: &str) -> Served {
+    let server = RedisServer::start().expect("a Redis");
+    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
+    let store = store::Redis::new(server.url(), options).expect("its address");
+    let served = host(policies, |_| Store::Redis(Box::new(store)));
+    Served { redis: Some(server), ..served }
+}
+
+/// The built Worker.
+pub fn worker(options: WorkerdOptions) -> Served {
+    let token = options.token.clone();
+    let worker = Workerd::start(&options).expect("a built Worker");
+    let url = worker.url().to_owned();
+    let api = Api::new(&url, token.as_deref());
+    Served { api, url, _worker: Some(worker), redis: None, _host: None }
+}
+
+/// The Worker under these policies, as the other servers are: with the token, at its own time.
+pub fn worker_options(policies: &str) -> WorkerdOptions {
+    WorkerdOptions {
+        policies: policies.to_owned(),
+        token: Some(TOKEN.to_owned()),
+        ..WorkerdOptions::default()
+    }
+}
+
+/// Stamps a suite on every server, under the same policies.
+#[macro_export]
+macro_rules! on_every_server {
+    ($policies:expr; $($module:ident: $($test:ident),* ;)*) => {
+        mod on_memory {
+            $($(#[test] fn $test() { super::$module::$test(&$crate::memory($policies)); })*)*
+        }
+        mod on_redis {
+            $($(#[test] fn $test() { super::$module::$test(&$crate::redis($policies)); })*)*
+        }
+        mod on_the_worker {
+            $($(#[test] fn $test() {
+                super::$module::$test(&$crate::worker($crate::worker_options($policies)));
+            })*)*
+        }
+    };
+}
