@@ -1,0 +1,163 @@
+//! Five published systems, rebuilt out of the very policy file that `docs/policies.md` shows, and
+//! driven as their sources tell it: Replit, Ably, senderista, ClassDojo, Stripe.
+//!
+//! Each module is one system. It names its source, what that claims and what its author was
+//! missing, and asserts both: what the source has, with its constants, and what is better here.
+//!
+//! - Stories in time run in the gate of this process: times, draws and names are given.
+//! - Stories over HTTP run on every server, at the server's own time. What they assert holds however
+//!   slow the machine is: of what depends on time they go by the `at_us` of the answers.
+
+mod ably;
+mod classdojo;
+mod replit;
+mod senderista;
+mod stripe;
+mod stripe_shedders;
+
+use std::fs;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+use tidegate_gate::{KeyHasher, Operation, Policies, Policy, Request, Table, Timestamp, Verdict};
+use tidegate_tests::{Reply, Served, blocks, file, on_every_server};
+
+const SECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60 * SECOND;
+
+/// Where stories begin: seconds, minutes and the parts of 6 s of a suppression begin here too.
+const START: u64 = 1_700_000_040 * SECOND;
+
+/// The file in `docs/policies.md`: there is no other copy.
+static POLICIES: LazyLock<String> = LazyLock::new(|| {
+    let document = fs::read_to_string(file("../docs/policies.md")).unwrap();
+    let (_, section) = document.split_once("## Five systems that were published").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let published: Vec<_> =
+        blocks(section).into_iter().filter(|block| block.mark == "accepted").collect();
+    let [only] = published.as_slice() else { panic!("{} policy files", published.len()) };
+    only.text.clone()
+});
+
+/// A time of a story, by the microseconds since it began.
+fn at(since_start_us: u64) -> Timestamp {
+    Timestamp(START + since_start_us)
+}
+
+/// One of the policies and the states of its keys, at times that a story gives.
+#[derive(Clone)]
+struct System {
+    policy: Policy,
+    table: Table,
+}
+
+impl System {
+    /// As it stands in the file.
+    fn of(policy: &str) -> Self {
+        Self::parse(policy, &POLICIES)
+    }
+
+    /// With this text of the file replaced.
+    fn edited(policy: &str, from: &str, to: &str) -> Self {
+        assert_eq!(POLICIES.matches(from).count(), 1, "{from}");
+        Self::parse(policy, &POLICIES.replace(from, to))
+    }
+
+    fn parse(policy: &str, file: &str) -> Self {
+        let policies = Policies::parse(file).unwrap();
+        let policy = policies.get(policy).unwrap_or_else(|| panic!("no policy {policy}"));
+        Self { policy: policy.clone(), table: Table::new(100, KeyHasher::new(1)) }
+    }
+
+    fn operate(&mut self, key: &str, now: Timestamp, operation: impl Into<Operation>) -> Verdict {
+        self.table.operate(&self.policy, key, now, operation).unwrap()
+    }
+
+    /// Whether a request that brings nothing but its cost passes.
+    fn passes(&mut self, key: &str, now: Timestamp, cost: u64) -> bool {
+        self.operate(key, now, cost).decision.is_allowed()
+    }
+
+    /// Asks for a lease, or opens a connection of this owner.
+    fn acquire(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
+        let request = Request { id: self.policy.lease_id(key, lease), ..Request::of(1) };
+        self.operate(key, now, request)
+    }
+
+    fn renew(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
+        let id = self.policy.lease_id(key, lease);
+        self.operate(key, now, Operation::Heartbeat(id))
+    }
+
+    fn count(&mut self, key: &str, now: Timestamp, lease: &str, count: u64) -> Verdict {
+        let id = self.policy.lease_id(key, lease);
+        self.operate(key, now, Operation::Count(id, count))
+    }
+
+    fn release(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
+        let id = self.policy.lease_id(key, lease);
+        self.operate(key, now, Operation::Release(id))
+    }
+
+    /// How many states there are.
+    fn states(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many are left when those that have expired are forgotten.
+    fn states_left(&mut self, now: Timestamp) -> usize {
+        self.table.sweep(&self.policy, now);
+        self.table.len()
+    }
+}
+
+/// The decisions of a batch, in their order: on one key they are all taken at one time.
+fn batch(served: &Served, checks: &[Value]) -> Vec<Value> {
+    let reply = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.get("decisions").as_array().unwrap().clone()
+}
+
+/// A whole number of an answer.
+fn number(answer: &Value, field: &str) -> u64 {
+    answer[field].as_u64().unwrap_or_else(|| panic!("no {field} in {answer}"))
+}
+
+/// The same of a reply, which must be one to a call that decides.
+fn number_of(reply: &Reply, field: &str) -> u64 {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    number(&reply.json(), field)
+}
+
+/// A refusal at the gate says the same in all its places: how long to wait, and who refuses.
+fn assert_refused_by(reply: &Reply, status: u16, problem: &str, limit: &str) {
+    assert_eq!(reply.status, status, "{reply:?}");
+    let types = "https://iana.org/assignments/http-problem-types#";
+    assert_eq!(reply.get("type"), format!("{types}{problem}"));
+    assert_eq!(reply.get("violated-policies"), json!([limit]));
+    let wait = reply.get("retry_after_us").as_u64().unwrap();
+    assert!(wait > 0, "{reply:?}");
+    assert_eq!(reply.header("retry-after"), Some(wait.div_ceil(SECOND).to_string().as_str()));
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+}
+
+on_every_server!(
+    &crate::POLICIES;
+    replit:
+        ten_runs_pass_over_http,
+        five_connections_are_open_over_http,
+        servers_that_open_at_once_share_the_five;
+    ably:
+        reporters_are_told_the_factor_over_http;
+    senderista:
+        a_thousand_pass_in_a_minute_over_http,
+        clients_share_one_window;
+    classdojo:
+        every_attempt_counts_over_http;
+    stripe:
+        requests_are_limited_over_http,
+        an_expensive_request_is_settled_over_http;
+    stripe_shedders:
+        a_fifth_of_the_fleet_is_reserved_over_http,
+        the_first_call_under_load_sheds_nothing_over_http;
+);
