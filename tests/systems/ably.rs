@@ -214,7 +214,8 @@ pub fn reporters_are_told_the_factor_over_http(served: &Served) {
         let within = report("within", LIMIT_OF_A_PART / 3, 0);
         assert_eq!(number_of(&within, "factor"), 0, "{within:?}");
     }
-    assert_eq!(served.api.check("account", "within", 0, None).get("allowed"), true);
+    assert_eq!(number_of(&report("edge", LIMIT_OF_A_PART, 0), "factor"), 0);
+    assert!(number_of(&report("beyond", LIMIT_OF_A_PART, 1), "factor") > 0);
 
     // each reports ten times the limit of a part, so at least nine tenths are too many
     for _ in 0..3 {
