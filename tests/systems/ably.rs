@@ -14,7 +14,7 @@
 
 use serde_json::json;
 use tidegate_core::shed::reporter::{self, LocalCap};
-use tidegate_gate::{Draw, Limit, Offered, Operation, Probability};
+use tidegate_gate::{Draw, Limit, Offered, Operation, Probability, Request};
 use tidegate_tests::Served;
 
 use crate::{SECOND, System, assert_refused_by, at, number_of};
@@ -188,6 +188,18 @@ fn the_factor_brings_what_is_offered_down_to_the_limit() {
         let mut master = System::of("account");
         report(&mut master, PART - 1, admitted, suppressed);
         assert_eq!(report(&mut master, PART + 2 * SECOND, 0, 0), (9 << 32) / 10);
+    }
+}
+
+#[test]
+fn each_publish_is_refused_with_that_probability() {
+    let mut master = System::of("account");
+    report(&mut master, PART - 1, 2 * LIMIT_OF_A_PART, 0);
+    let half = 1 << 31;
+    for (draw, passes) in [(0, false), (half - 1, false), (half, true), (u32::MAX, true)] {
+        let publish = Request { draw: Draw(draw), ..Request::of(PUBLISH) };
+        let verdict = master.clone().operate(ACCOUNT, at(PART + 2 * SECOND), publish);
+        assert_eq!(verdict.decision.is_allowed(), passes, "{draw}");
     }
 }
 

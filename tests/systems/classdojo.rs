@@ -121,6 +121,15 @@ fn two_at_one_microsecond_are_two() {
     assert_eq!((0..workers).filter(passes).count(), 2);
 }
 
+/// The example of their module: ten in a second, and 100 ms between two.
+#[test]
+fn their_example_limits_logins_by_the_second() {
+    let rates = "rates = [\"10/m\", \"2/3s\"], min_gap = \"200ms\"";
+    let mut logins = System::edited("push", rates, "rates = [\"10/s\"], min_gap = \"100ms\"");
+    assert_eq!(passed(&mut logins.clone(), 100 * MILLISECOND, MINUTE).len(), 600, "at the rate");
+    assert_eq!(passed(&mut logins, 99 * MILLISECOND, MINUTE).len(), 1, "just above it");
+}
+
 #[test]
 fn a_state_is_forgotten_a_minute_after_the_last_attempt() {
     let mut push = System::of("push");
@@ -138,6 +147,21 @@ fn a_state_is_forgotten_a_minute_after_the_last_attempt() {
 fn may_pass(attempts: &[u64], now: u64) -> bool {
     let within = |span| attempts.iter().filter(|attempt| now - **attempt < span).count();
     within(MINUTE) < 10 && within(3 * SECOND) < 2 && within(200 * MILLISECOND) < 1
+}
+
+/// What a look at the state and a later change of it would let through.
+pub fn dozens_of_workers_share_one_log_over_http(served: &Served) {
+    let ask = || {
+        let reply = served.api.check("push", TEACHER, 1, None);
+        (reply.get("allowed") == true).then(|| number_of(&reply, "at_us"))
+    };
+    let mut granted: Vec<u64> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..24).map(|_| scope.spawn(ask)).collect();
+        workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect()
+    });
+    granted.sort_unstable();
+    assert!(!granted.is_empty(), "the first passes");
+    assert_within_the_rates(&granted);
 }
 
 pub fn every_attempt_counts_over_http(served: &Served) {

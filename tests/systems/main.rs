@@ -153,7 +153,8 @@ on_every_server!(
         a_thousand_pass_in_a_minute_over_http,
         clients_share_one_window;
     classdojo:
-        every_attempt_counts_over_http;
+        every_attempt_counts_over_http,
+        dozens_of_workers_share_one_log_over_http;
     stripe:
         requests_are_limited_over_http,
         an_expensive_request_is_settled_over_http;

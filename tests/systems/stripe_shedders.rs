@@ -11,7 +11,7 @@
 //! What the author was missing: the classes are told and not programmed. The first call of all
 //! counts as 28 s after the one before it: under load it sheds 23 % at once. At rest the amount is
 //! the quotient of two whole numbers, -28 / 120, which in Ruby is -1: after one rest shedding begins
-//! 120 s late instead of 28 s. A request that fails never gives its place in the fleet back.
+//! 120 s late instead of 28 s. What takes longer than 60 s is counted in the fleet no more.
 
 use serde_json::{Value, json};
 use tidegate::local::WorkerdOptions;
