@@ -218,7 +218,9 @@ fn what_alone_exceeds_the_limit_is_capped_without_a_round_trip() {
 
 pub fn reporters_are_told_the_factor_over_http(served: &Served) {
     let report = |key: &str, admitted: u64, suppressed: u64| {
-        let body = json!({ "policy": "account", "key": key, "admitted": admitted, "suppressed": suppressed });
+        let body = json!({
+            "policy": "account", "key": key, "admitted": admitted, "suppressed": suppressed,
+        });
         served.api.post("/v1/report", body.to_string())
     };
     // all three report less than the part's limit together: whenever they do, nothing is refused

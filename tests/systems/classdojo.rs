@@ -53,7 +53,7 @@ fn not_ten_before_the_minute_and_ten_after_it() {
     }
     let refused = push.operate(TEACHER, at(61 * SECOND), 1).decision;
     assert!(!refused.is_allowed());
-    // of the ten and this one, nine must be less than a minute old: until then the first two leave
+    // it counts: of the eleven the first two must be a minute old
     let passes = 47 * SECOND + MINUTE;
     assert_eq!(refused.retry_after(), Micros(passes - 61 * SECOND));
     assert!(push.passes(TEACHER, at(passes), 1));

@@ -5,8 +5,8 @@
 //! missing, and asserts both: what the source has, with its constants, and what is better here.
 //!
 //! - Stories in time run in the gate of this process: times, draws and names are given.
-//! - Stories over HTTP run on every server, at the server's own time. What they assert holds however
-//!   slow the machine is: of what depends on time they go by the `at_us` of the answers.
+//! - Stories over HTTP run on every server, at the server's own time. What depends on that goes by
+//!   the `at_us` of the answers; beyond it a story needs its few calls answered within a minute.
 
 mod ably;
 mod classdojo;
