@@ -184,7 +184,9 @@ impl Limits {
         });
         if let Some(refundable) = &refundable {
             for (limit, words) in split_mut(self, words) {
-                limit.refund(words, now, refundable);
+                if limit.kind() == Kind::Rate {
+                    limit.refund(words, now, refundable);
+                }
             }
         }
         let under_penalty = split(self, words).any(|(limit, words)| {

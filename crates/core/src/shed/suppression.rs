@@ -61,6 +61,7 @@ use super::{Draw, Probability};
 use crate::decision::InvalidState;
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
 use crate::time::{Micros, Timestamp};
+use crate::window::Refund;
 
 /// The length of a part.
 pub const PART: Micros = Micros(6_000_000);
@@ -254,6 +255,15 @@ impl Config {
         let count = if passes { &mut part.admitted } else { &mut part.suppressed };
         *count = plus(*count, cost);
         passes
+    }
+
+    /// Takes units out of the part in which they passed, as if they had never been offered: at most
+    /// those that passed in it, and none once it has left the four.
+    pub fn refund(&self, state: &mut State, refund: Refund) {
+        let age = part_of(state.newest).saturating_sub(part_of(refund.granted_at));
+        if let Some(part) = usize::try_from(age).ok().and_then(|age| state.parts.get_mut(age)) {
+            part.admitted = part.admitted.saturating_sub(refund.cost);
+        }
     }
 
     /// The fraction of the load to refuse from `now` on; changes nothing.

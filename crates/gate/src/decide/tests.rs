@@ -8,7 +8,7 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::limits::Limits;
 use crate::policy::Policy;
-use crate::request::{Budget, Offered, Operation, Request};
+use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 
 const THREE: &str = r#"
 limits = [
@@ -229,6 +229,35 @@ fn a_report_from_ahead_counts_now_and_moves_no_clock() {
     assert_eq!(report(Some(59_000_000)), (60_000_000, [1, 1]));
     assert_eq!(report(Some(61_000_000)), (60_000_000, [2, 1]));
     assert_eq!(report(Some(u64::MAX)), (60_000_000, [3, 1]));
+}
+
+#[test]
+fn suppression_counts_what_a_request_came_to_and_nothing_of_budgets() {
+    let policy = "limits = [
+        { algorithm = 'suppression', rate = '10/s' },
+        { algorithm = 'fixed_window', limit = 50, period = '1h' },
+        { algorithm = 'budget', most = 20, time = '1m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    // what passed in the part in progress, and in the one before
+    let mut passed = |seconds: u64, asked: Operation| {
+        limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap();
+        assert!(accepts(&limits, &words), "{words:?}");
+        [words[1], words[3]]
+    };
+    let settle = |reserved, actual| {
+        let granted_at = Timestamp(60_000_000);
+        Operation::Settle(Settlement { granted_at, reserved, actual })
+    };
+    assert_eq!(passed(60, 20_u64.into()), [20, 0]);
+    assert_eq!(passed(61, settle(20, 5)), [5, 0]);
+    assert_eq!(passed(66, settle(5, 3)), [0, 3]);
+    assert_eq!(passed(67, settle(3, 7)), [4, 3], "what was needed beyond counts now");
+    let budget = |unspent| Operation::Budget(Budget { holder: Id([1, 0]), wants: 9, unspent });
+    assert_eq!(passed(68, budget(None)), [4, 3]);
+    let unspent = Some(Unspent { granted_at: Timestamp(68_000_000), left: 9 });
+    assert_eq!(passed(69, budget(unspent)), [4, 3]);
 }
 
 #[test]

@@ -6,19 +6,12 @@ use tidegate_core::shed::fleet::Priority;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, InvalidState, Micros, Timestamp};
 
-use super::limiter::{Answer, Limiter};
+use super::limiter::{Answer, Limiter, with_borrowed_words};
 use crate::request::{Operation, Request};
 
 impl Limiter for concurrency::Config {
-    fn words(&self) -> usize {
-        self.words()
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_borrowed_words!();
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.acquire(&mut self.state(words).ok()?, now, request.id, request.places()))
     }
@@ -29,10 +22,6 @@ impl Limiter for concurrency::Config {
         }
         Some(self.peek(&state, now, request.places()))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        self.advance(&mut self.state(words).ok()?, now);
-        Some(())
-    }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
         match *operation {
@@ -41,34 +30,16 @@ impl Limiter for concurrency::Config {
             _ => None,
         }
     }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = self.state(words).ok()?;
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&self.state(words).ok()?))
-    }
 }
 
 impl Limiter for connections::Config {
-    fn words(&self) -> usize {
-        self.words()
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_borrowed_words!();
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.open(&mut self.state(words).ok()?, now, request.id, request.places()))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.peek(&self.state(words).ok()?, now, request.id, request.places()))
-    }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        self.advance(&mut self.state(words).ok()?, now);
-        Some(())
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -82,26 +53,12 @@ impl Limiter for connections::Config {
             _ => None,
         }
     }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = self.state(words).ok()?;
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&self.state(words).ok()?))
-    }
 }
 
 /// It refuses nobody: units are taken out of the rates when they are granted.
 impl Limiter for budget::Config {
-    fn words(&self) -> usize {
-        self.words()
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_borrowed_words!();
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         if request.cost > 0 {
             self.advance(&mut self.state(&mut *words).ok()?, now);
@@ -116,29 +73,11 @@ impl Limiter for budget::Config {
         let (limit, remaining) = (self.most(), self.most());
         Some(Ok(Decision::Allow { limit, remaining, reset_after }))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        self.advance(&mut self.state(words).ok()?, now);
-        Some(())
-    }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = self.state(words).ok()?;
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&self.state(words).ok()?))
-    }
 }
 
 impl Limiter for fleet::Config {
-    fn words(&self) -> usize {
-        self.words()
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_borrowed_words!();
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (mut state, priority) = (self.state(words).ok()?, priority(request.class));
         if request.cost > 0 {
@@ -154,10 +93,6 @@ impl Limiter for fleet::Config {
         }
         Some(self.peek(&state, now, priority, request.places()))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        self.advance(&mut self.state(words).ok()?, now);
-        Some(())
-    }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
         match *operation {
@@ -165,13 +100,6 @@ impl Limiter for fleet::Config {
             Operation::Release(id) => Some(self.release(&mut state, now, id)),
             _ => None,
         }
-    }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = self.state(words).ok()?;
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&self.state(words).ok()?))
     }
 }
 

@@ -4,95 +4,56 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{Decision, InvalidState, Micros, Timestamp, bucket};
 
-use super::limiter::{Answer, Limiter};
+use super::limiter::{Answer, Limiter, on_words, with_borrowed_words, with_words};
 use crate::request::Request;
 
-/// Runs `$body` on a state of two words, and writes it back.
-macro_rules! with_two {
-    ($state:ident = $type:ty, $words:expr, $body:expr) => {{
-        let words = $words.as_mut_array()?;
-        let $state = &mut <$type>::from_words(*words);
-        let result = $body;
-        *words = $state.to_words();
-        Some(result)
-    }};
-}
-
 impl Limiter for bucket::Config {
-    fn words(&self) -> usize {
-        2
-    }
+    with_words!(2, bucket::State);
+
     fn capacity(&self) -> u64 {
         self.capacity()
     }
-    fn period(&self) -> Micros {
-        self.period()
-    }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        with_two!(state = bucket::State, words, self.decide(state, now, request.cost))
+        on_words!(state = bucket::State, words, self.decide(state, now, request.cost))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = bucket::State::from_words(*words.as_array()?);
         Some(self.peek(&state, now, request.cost))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        with_two!(state = bucket::State, words, self.advance(state, now))
-    }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
-        with_two!(state = bucket::State, words, self.charge(state, now, cost))
+        on_words!(state = bucket::State, words, self.charge(state, now, cost))
     }
     fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
-        with_two!(state = bucket::State, words, {
+        on_words!(state = bucket::State, words, {
             self.advance(state, now);
             self.refund(state, unused.to_bucket(self));
         })
     }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = bucket::State::from_words(*words.as_array()?);
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&bucket::State::from_words(*words.as_array()?)))
-    }
 }
 
 impl Limiter for fixed::Config {
-    fn words(&self) -> usize {
-        2
-    }
+    with_words!(2, fixed::State);
+
     fn capacity(&self) -> u64 {
         self.limit()
     }
-    fn period(&self) -> Micros {
-        self.period()
-    }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        with_two!(state = fixed::State, words, self.decide(state, now, request.cost))
+        on_words!(state = fixed::State, words, self.decide(state, now, request.cost))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = fixed::State::from_words(*words.as_array()?);
         Some(self.peek(&state, now, request.cost))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        with_two!(state = fixed::State, words, self.advance(state, now))
-    }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
-        with_two!(state = fixed::State, words, self.charge(state, now, cost))
+        on_words!(state = fixed::State, words, self.charge(state, now, cost))
     }
     fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
-        with_two!(state = fixed::State, words, {
+        on_words!(state = fixed::State, words, {
             self.advance(state, now);
             self.refund(state, unused.to_window());
         })
-    }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = fixed::State::from_words(*words.as_array()?);
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&fixed::State::from_words(*words.as_array()?)))
     }
 }
 
@@ -149,14 +110,10 @@ impl Limiter for sliding::Config {
 }
 
 impl Limiter for log::Config {
-    fn words(&self) -> usize {
-        self.words()
-    }
+    with_borrowed_words!();
+
     fn capacity(&self) -> u64 {
         self.limit()
-    }
-    fn period(&self) -> Micros {
-        self.period()
     }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
@@ -164,10 +121,6 @@ impl Limiter for log::Config {
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         Some(self.peek(&self.state(words).ok()?, now, request.cost))
-    }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        self.advance(&mut self.state(words).ok()?, now);
-        Some(())
     }
     /// It remembers what it refuses itself, if it is told to: not what others do.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
@@ -187,12 +140,5 @@ impl Limiter for log::Config {
         self.advance(&mut state, now);
         self.refund(&mut state, unused.to_window());
         Some(())
-    }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = self.state(words).ok()?;
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&self.state(words).ok()?))
     }
 }

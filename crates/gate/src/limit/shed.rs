@@ -1,32 +1,25 @@
 //! How the limiters that turn away answer.
 
+use tidegate_core::lease::budget::Refundable;
 use tidegate_core::shed::suppression::{PART, Report};
 use tidegate_core::shed::{penalty, suppression, utilization};
 use tidegate_core::{Decision, InvalidState, Micros, Timestamp};
 
-use super::limiter::{Answer, Limiter};
+use super::limiter::{Answer, Limiter, on_words, with_borrowed_words, with_words};
 use crate::request::Request;
 
 /// Whatever a request costs, it is of one class and is shed or not: 1 of 1. `retry_after` is a hint.
 impl Limiter for utilization::Config {
-    fn words(&self) -> usize {
-        3
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_words!(3, utilization::State);
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         if request.cost == 0 {
             return Limiter::peek(self, words, now, request);
         }
-        let words = words.as_mut_array()?;
-        let mut state = utilization::State::from_words(*words);
-        let verdict = self.decide(&mut state, now, request.signal, request.class, request.draw);
-        *words = state.to_words();
-        Some(Ok(told(self, &state, verdict)))
+        on_words!(state = utilization::State, words, {
+            let verdict = self.decide(state, now, request.signal, request.class, request.draw);
+            Ok(told(self, state, verdict))
+        })
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let mut state = utilization::State::from_words(*words.as_array()?);
@@ -36,23 +29,9 @@ impl Limiter for utilization::Config {
             decision => decision,
         }))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        let words = words.as_mut_array()?;
-        let mut state = utilization::State::from_words(*words);
-        self.advance(&mut state, now);
-        *words = state.to_words();
-        Some(())
-    }
     /// The signal counts, whoever refused.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
         Limiter::decide(self, words, now, request).map(drop)
-    }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = utilization::State::from_words(*words.as_array()?);
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&utilization::State::from_words(*words.as_array()?)))
     }
 }
 
@@ -76,59 +55,30 @@ fn told(
 /// part of 6 s, `remaining` what the one in progress has left of it, and `retry_after`, a hint,
 /// its end.
 impl Limiter for suppression::Config {
-    fn words(&self) -> usize {
-        9
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_words!(9, suppression::State);
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         if request.cost == 0 {
             return Limiter::peek(self, words, now, request);
         }
-        let words = words.as_mut_array()?;
-        let mut state = suppression::State::from_words(*words);
-        let decision = suppress(self, &mut state, now, request);
-        *words = state.to_words();
-        Some(Ok(decision))
+        on_words!(state = suppression::State, words, Ok(suppress(self, state, now, request)))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let mut state = suppression::State::from_words(*words.as_array()?);
         Some(Ok(suppress(self, &mut state, now, request)))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        let words = words.as_mut_array()?;
-        let mut state = suppression::State::from_words(*words);
-        self.advance(&mut state, now);
-        *words = state.to_words();
-        Some(())
-    }
     /// It was offered, whoever refused.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
-        let words = words.as_mut_array()?;
-        let mut state = suppression::State::from_words(*words);
-        self.advance(&mut state, now);
-        count(self, &mut state, (0, request.cost));
-        *words = state.to_words();
-        Some(())
+        on_words!(state = suppression::State, words, count(self, state, now, (0, request.cost)))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
-        let words = words.as_mut_array()?;
-        let mut state = suppression::State::from_words(*words);
-        self.advance(&mut state, now);
-        count(self, &mut state, (cost, 0));
-        *words = state.to_words();
-        Some(())
+        on_words!(state = suppression::State, words, count(self, state, now, (cost, 0)))
     }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = suppression::State::from_words(*words.as_array()?);
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&suppression::State::from_words(*words.as_array()?)))
+    fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) -> Option<()> {
+        on_words!(state = suppression::State, words, {
+            self.advance(state, now);
+            self.refund(state, unused.to_window());
+        })
     }
 }
 
@@ -155,25 +105,18 @@ fn suppress(
 fn count(
     config: &suppression::Config,
     state: &mut suppression::State,
+    now: Timestamp,
     (admitted, suppressed): (u64, u64),
 ) {
-    if admitted > 0 || suppressed > 0 {
-        let offered_at = state.newest();
-        config.report(state, offered_at, Report { offered_at, admitted, suppressed });
-    }
+    config.advance(state, now);
+    let offered_at = state.newest();
+    config.report(state, offered_at, Report { offered_at, admitted, suppressed });
 }
 
 /// Whatever a request costs, a penalty lets it through or not.
 impl Limiter for penalty::Config {
-    fn words(&self) -> usize {
-        self.words()
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn period(&self) -> Micros {
-        self.period()
-    }
+    with_borrowed_words!();
+
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         if request.cost == 0 {
             return Limiter::peek(self, words, now, request);
@@ -186,20 +129,9 @@ impl Limiter for penalty::Config {
             decision => decision,
         }))
     }
-    fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
-        self.advance(&mut self.state(words).ok()?, now);
-        Some(())
-    }
     fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
         self.refused(&mut self.state(words).ok()?, now);
         Some(())
-    }
-    fn newest_and_reset(&self, words: &[u64]) -> Option<(Timestamp, Micros)> {
-        let state = self.state(words).ok()?;
-        Some((state.newest(), self.reset_after(&state)))
-    }
-    fn accepts(&self, words: &[u64]) -> Option<Result<(), InvalidState>> {
-        Some(self.accepts(&self.state(words).ok()?))
     }
 }
 

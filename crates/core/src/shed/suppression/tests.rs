@@ -5,6 +5,7 @@ use tidegate_reference::shed::suppression::{Oracle, Profile, Rule};
 
 use super::{Config, Estimator, PART, Report, State};
 use crate::shed::{Draw, Probability};
+use crate::window::Refund;
 use crate::{MAX_QUANTITY, Micros, Rate, Timestamp};
 
 const SECOND: u64 = 1_000_000;
@@ -309,6 +310,37 @@ proptest! {
             prop_assert_eq!(passes, !factor.happens(draw));
             prop_assert_eq!(state, told);
         }
+    }
+}
+
+proptest! {
+    /// Before and after the part turned, and after it has left.
+    #[test]
+    fn what_is_refunded_was_never_offered(
+        config in configs(), calls in calls(), units in [0..900_u64, 0..900_u64],
+        later in 0..30 * SECOND, more in 0..900_u64,
+    ) {
+        let mut state = State::default();
+        let mut now = START;
+        for call in &calls {
+            now += call.clock.1 % (10 * SECOND);
+            config.report(&mut state, Timestamp(now), call.report(config, now));
+        }
+        let [kept, refunded] = units;
+        let at = state.newest();
+        let refund = |state: &mut State, cost| {
+            config.advance(state, at.saturating_add(Micros(later)));
+            config.refund(state, Refund { granted_at: at, cost });
+        };
+        let report = |admitted| Report { offered_at: at, admitted, suppressed: 0 };
+        let (mut whole, mut part) = (state, state);
+        config.report(&mut whole, at, report(kept + refunded));
+        config.report(&mut part, at, report(kept));
+        refund(&mut whole, refunded);
+        refund(&mut part, 0);
+        prop_assert_eq!(whole, part);
+        refund(&mut whole, MAX_QUANTITY - more);
+        prop_assert!(config.accepts(&whole).is_ok());
     }
 }
 
