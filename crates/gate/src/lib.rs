@@ -24,6 +24,7 @@ pub mod http;
 mod key;
 mod limit;
 mod limits;
+mod object;
 mod policy;
 mod request;
 mod table;

@@ -11,6 +11,7 @@ use tidegate_core::shed::Draw;
 use super::operation::{OperationForm, Wanted, needs_leases, request};
 use super::problem::Problem;
 use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
+use crate::object::Object;
 use crate::policy::{Policies, Whole};
 use crate::request::Operation;
 
@@ -47,7 +48,7 @@ pub(super) fn checks(
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
     let invalid = |detail: String| Problem::InvalidRequest.response(detail);
     let mut json = serde_json::Deserializer::from_slice(body);
-    let form = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let (path, error) = (error.path().to_string(), error.into_inner());
         invalid(if path == "." { error.to_string() } else { alloc::format!("{path}: {error}") })
     })?;
@@ -99,7 +100,7 @@ struct BodyForm {
     signal_ppm: Option<u32>,
     now_us: Option<Whole<0>>,
     draw: Option<u32>,
-    checks: Option<Vec<CheckForm>>,
+    checks: Option<Vec<Object<CheckForm>>>,
 }
 
 fn batch(
@@ -124,7 +125,7 @@ fn batch(
                     "checks: found {found}, allowed are 1 to {MAX_CHECKS}"
                 )));
             }
-            let checks = checks.into_iter().enumerate().map(|(place, form)| {
+            let checks = checks.into_iter().enumerate().map(|(place, Object(form))| {
                 form.check(policies, chance, &|| alloc::format!("checks[{place}]: "))
             });
             Ok((Form::Batch, checks.collect::<Result<_, _>>()?))

@@ -23,6 +23,7 @@ use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
 use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Part};
+use crate::object::{Object, object};
 
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
@@ -151,7 +152,7 @@ pub(super) struct PolicyForm {
     description: Option<String>,
     limits: Vec<LimitEntry>,
     #[serde(default, deserialize_with = "no_two_alike")]
-    overrides: BTreeMap<Pattern, LimitForm>,
+    overrides: BTreeMap<Pattern, Object<LimitForm>>,
     #[serde(default)]
     deny: Vec<Pattern>,
     #[serde(default)]
@@ -225,17 +226,21 @@ fn by_ip() -> Vec<KeySource> {
     [KeySource::Ip].into()
 }
 
-impl TryFrom<PolicyForm> for Policy {
-    type Error = String;
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        object(deserializer, "a policy, which is a table with `limits`", Self::new)
+    }
+}
 
-    fn try_from(form: PolicyForm) -> Result<Self, String> {
+impl Policy {
+    fn new(form: PolicyForm) -> Result<Self, String> {
         if form.key.is_empty() {
             return Err(
                 "`key`: found none, allowed is at least one of \"ip\", \"header:NAME\"".to_owned()
             );
         }
         let mut overrides = Vec::new();
-        for (pattern, own) in form.overrides {
+        for (pattern, Object(own)) in form.overrides {
             let own = LimitEntry::overridden(&form.limits, own)
                 .and_then(|own| limits(own, &form.cost, &form.classes))
                 .map_err(|error| format!("`overrides`: {pattern}: {error}"))?;
@@ -264,9 +269,7 @@ impl TryFrom<PolicyForm> for Policy {
             placement: form.placement,
         })
     }
-}
 
-impl Policy {
     /// A policy of limits in numbers: of each how many follow, and its
     /// [`parameters`](Limit::parameters).
     ///

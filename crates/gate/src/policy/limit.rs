@@ -4,16 +4,14 @@ mod build;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
 
 use super::file::Name;
 use super::units::{Percent, RateForm, Span, Whole, WindowForm};
 use crate::key::Depth;
 use crate::limits::NamedLimit;
+use crate::object::object;
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,23 +124,9 @@ pub(super) struct LimitEntry {
 
 impl<'de> Deserialize<'de> for LimitEntry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(LimitVisitor)
-    }
-}
-
-/// Checks while the table is being visited, so that an error still knows which table it was.
-struct LimitVisitor;
-
-impl<'de> Visitor<'de> for LimitVisitor {
-    type Value = LimitEntry;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LimitEntry, A::Error> {
-        let form = LimitForm::deserialize(MapAccessDeserializer::new(map))?;
-        LimitEntry::new(form).map_err(A::Error::custom)
+        let example =
+            "a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }";
+        object(deserializer, example, Self::new)
     }
 }
 

@@ -21,6 +21,7 @@ use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 use crate::fnv::fnv1a;
 use crate::key::{Depth, KeySource, Pattern, canonical, lease_id};
 use crate::limits::{Limits, Part};
+use crate::object::Object;
 pub use error::PolicyError;
 pub(crate) use units::Whole;
 
@@ -50,7 +51,8 @@ impl Policies {
     /// assert_eq!((error.line, error.path.as_str()), (1, "policies.api"));
     /// ```
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
-        file::parse::<file::File>(text).map(Self::from)
+        let Object(file): Object<file::File> = file::parse(text)?;
+        Ok(file.into())
     }
 
     fn from_named(policies: BTreeMap<file::Name, Policy>, needs_token: bool) -> Self {
@@ -84,8 +86,7 @@ impl Policies {
 }
 
 /// A validated policy.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "file::PolicyForm")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     name: String,
     description: Option<String>,

@@ -218,6 +218,30 @@ fn errors_in_json_have_their_place() {
 }
 
 #[test]
+fn a_list_is_no_table_however_well_its_fields_are_ordered() {
+    let limit = "{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}";
+    let limits = std::format!("\"limits\":[{limit}]");
+    let file = |policies: &str| std::format!("{{\"policies\":{policies}}}");
+    for (text, path) in [
+        (file(&std::format!("{{\"a\":[null,[{limit}]]}}")), "policies.a"),
+        (file("{\"a\":[]}"), "policies.a"),
+        (file("{\"a\":{\"limits\":[[\"fixed_window\"]]}}"), "policies.a.limits[0]"),
+        (
+            file(&std::format!("{{\"a\":{{{limits},\"overrides\":{{\"k\":[null,null]}}}}}}")),
+            "policies.a.overrides.k",
+        ),
+        (file(&std::format!("{{\"a\":{{{limits},\"cost\":[\"x-cost\"]}}}}")), "policies.a.cost"),
+        ("policies = []".into(), "policies"),
+        ("[policies]\na = ['d', []]".into(), "policies.a"),
+    ] {
+        let error = Policies::parse(&text).expect_err(&text);
+        assert_eq!(error.path, path, "{error}");
+        assert!(error.message.starts_with("invalid type: sequence, expected a"), "{error}");
+        assert!(!error.message.contains("struct"), "{error}");
+    }
+}
+
+#[test]
 fn two_policies_of_one_name_are_an_error() {
     let limits = "{\"limits\":[{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}]}";
     let text = std::format!("{{\"policies\":{{\"a\":{limits},\"a\":{limits}}}}}");

@@ -26,7 +26,8 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     refused("", 400, invalid, "EOF");
     refused("no json", 400, invalid, "line 1 column");
     refused([0xff, 0xfe], 400, invalid, "line 1 column");
-    refused("[]", 400, invalid, "");
+    refused("[]", 400, invalid, "invalid type: sequence, expected an object");
+    refused("7", 400, invalid, "invalid type: integer `7`, expected an object");
     refused("{}", 400, invalid, "or `checks` alone");
     refused("{\"policy\":\"api\"}", 400, invalid, "allowed are");
     refused(body(",\"colour\":1"), 400, invalid, "unknown field `colour`, expected one of");
@@ -59,6 +60,37 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     refused("[".repeat(200_000), 400, invalid, "");
     let batch = std::format!("{{\"checks\":[{},{}]}}", key("k"), key(""));
     refused(batch, 400, "urn:tidegate:invalid-key", "checks[1]: `key`: found 0 bytes");
+}
+
+#[test]
+fn a_list_is_no_object_however_well_its_fields_are_ordered() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [
+  { algorithm = 'fixed_window', limit = 5, period = '1m' },
+  { algorithm = 'budget', most = 5, time = '1m' },
+  { algorithm = 'concurrency', capacity = 5, time_to_live = '1m' },
+  { algorithm = 'suppression', rate = '1/s' },
+]",
+    );
+    for (method, path, fields) in [
+        ("POST", "/v1/check", "null,null,null,null,null,null"),
+        ("POST", "/v1/leases", "null,null,null,null,null,null"),
+        ("PUT", "/v1/leases/a", "null,null"),
+        ("POST", "/v1/settle", "1,1,1,null"),
+        ("POST", "/v1/budget", "\"n\",1,null,null,null"),
+        ("POST", "/v1/report", "null,1,1,null"),
+    ] {
+        for body in [std::format!("[\"p\",\"k\",{fields}]"), "[\"p\"]".into(), "[]".into()] {
+            let expected = "invalid type: sequence, expected an object";
+            server.refuses((method, path), &body, expected);
+        }
+    }
+    let batch = "{\"checks\":[[\"p\",\"k\",null,null,null,null,null,null]]}";
+    let expected = "checks[0]: invalid type: sequence, expected an object";
+    server.refuses(("POST", "/v1/check"), batch, expected);
+    assert_eq!(server.post("/v1/check", &about(",\"cost\":0"))["limits"][0]["remaining"], 5);
 }
 
 #[test]
