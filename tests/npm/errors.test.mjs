@@ -60,6 +60,10 @@ test("a key must be a string of 1 to 512 bytes of UTF-8", () => {
       const message = `\`key\`: found ${bytes} bytes, allowed are 1 to 512`;
       refuses((limiter) => call(limiter, key), { name: "RangeError", code, message });
     }
+    for (const key of ["ip:", "ip:banana", "ip:192.0.2.05", "ip:fe80::1%eth0", "ip:2001:DB8::/64"]) {
+      const message = new RegExp(`^\`key\`: found "${key}", allowed behind \`ip:\` is an address, or a network`);
+      refuses((limiter) => call(limiter, key), { name: "RangeError", code, message });
+    }
     for (const key of ["\ud800", "a\udc00b", `\udc00\ud800`]) {
       refuses((limiter) => call(limiter, key), { name: "RangeError", code, message: /lone surrogate/ });
     }

@@ -33,25 +33,53 @@ pub fn lease_id(key: &str, name: &str) -> Id {
 }
 
 /// A key that cannot be counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidKey {
-    /// Its length in bytes.
-    pub bytes: usize,
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidKey {
+    /// It is empty or longer than [`MAX_KEY_BYTES`]: it has so many bytes.
+    Length(usize),
+    /// This begins with `ip:`, and what follows is no address: no list of addresses would know it.
+    NoAddress(String),
 }
 
 impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`key`: found {} bytes, allowed are 1 to {MAX_KEY_BYTES}", self.bytes)
+        match self {
+            Self::Length(bytes) => {
+                write!(f, "`key`: found {bytes} bytes, allowed are 1 to {MAX_KEY_BYTES}")
+            }
+            Self::NoAddress(key) => write!(
+                f,
+                "`key`: found {key:?}, allowed behind `ip:` is an address, or a network in its \
+                 shortest form such as 2001:db8::/64"
+            ),
+        }
     }
 }
 
 impl core::error::Error for InvalidKey {}
 
 /// # Errors
-/// [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`].
-pub const fn check_key(key: &str) -> Result<(), InvalidKey> {
-    let bytes = key.len();
-    if bytes == 0 || bytes > MAX_KEY_BYTES { Err(InvalidKey { bytes }) } else { Ok(()) }
+/// [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`], or begins with `ip:` and is
+/// neither an address nor a network as a [`canonical`] key is one.
+pub fn check_key(key: &str) -> Result<(), InvalidKey> {
+    if !has_key_length(key) {
+        return Err(InvalidKey::Length(key.len()));
+    }
+    match key.strip_prefix("ip:") {
+        Some(address) if !is_address(address) => Err(InvalidKey::NoAddress(key.into())),
+        _ => Ok(()),
+    }
+}
+
+fn has_key_length(key: &str) -> bool {
+    (1..=MAX_KEY_BYTES).contains(&key.len())
+}
+
+/// Of an address any form will do, for [`canonical`] knows them all.
+fn is_address(text: &str) -> bool {
+    let shortest = |network: IpNet| alloc::format!("{network}") == text;
+    text.parse::<IpAddr>().is_ok() || network_of(text).is_some_and(shortest)
 }
 
 /// How much of a key a limit counts by.
@@ -126,7 +154,7 @@ impl TryFrom<String> for Pattern {
         if network_of(&text).is_some() {
             return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24"));
         }
-        if check_key(&text).is_err() {
+        if !has_key_length(&text) {
             return Err(invalid("a key of 1 to 512 bytes, or with one `*` for any characters"));
         }
         match text.split_once('*') {

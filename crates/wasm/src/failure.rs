@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     UnknownPolicy(String),
     /// A number is no whole number in its range.
     Number { field: &'static str, code: &'static str, found: f64, least: u64, most: u64 },
-    /// The key is too short or too long.
+    /// The key is too short or too long, or no address where it must be one.
     Key(InvalidKey),
     /// The key's bytes are no UTF-8.
     KeyEncoding,

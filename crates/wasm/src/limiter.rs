@@ -4,7 +4,7 @@ use std::iter;
 
 use tidegate_gate::{
     Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Part, Policy,
-    Request, Table, Timestamp, http,
+    Request, Table, Timestamp, check_key, http,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -210,10 +210,11 @@ impl Limiter {
 
 /// The key of so many bytes.
 fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
-    match bytes.get(..key_bytes) {
-        None | Some([]) => Err(Failure::Key(InvalidKey { bytes: key_bytes })),
-        Some(key) => str::from_utf8(key).map_err(|_| Failure::KeyEncoding),
-    }
+    // of one that is too long there is no more than its length
+    let key = bytes.get(..key_bytes).ok_or(Failure::Key(InvalidKey::Length(key_bytes)))?;
+    let key = str::from_utf8(key).map_err(|_| Failure::KeyEncoding)?;
+    check_key(key).map_err(Failure::Key)?;
+    Ok(key)
 }
 
 /// Whether a limit of this kind holds for the key.

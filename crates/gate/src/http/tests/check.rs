@@ -1,3 +1,4 @@
+use std::string::String;
 use std::vec::Vec;
 
 use serde_json::{Value, json};
@@ -91,6 +92,67 @@ limits = [
     let expected = "checks[0]: invalid type: sequence, expected an object";
     server.refuses(("POST", "/v1/check"), batch, expected);
     assert_eq!(server.post("/v1/check", &about(",\"cost\":0"))["limits"][0]["remaining"], 5);
+}
+
+#[test]
+fn what_stands_behind_ip_is_an_address_or_no_key() {
+    let mut server = Server::new(
+        "
+[policies.p]
+deny = ['ip:192.0.2.5', 'ip:fe80::/10']
+limits = [
+  { algorithm = 'fixed_window', limit = 5, period = '1m' },
+  { algorithm = 'connections', limit = 5 },
+]
+[policies.account]
+limits = [{ algorithm = 'suppression', rate = '1/s' }]",
+    );
+    for key in [
+        "ip:",
+        "ip:banana",
+        "ip:192.0.2.05",
+        "ip: 192.0.2.5",
+        "ip:192.0.2.5:80",
+        "ip:192.0.2.5/alice",
+        "ip:fe80::1%eth0",
+        "ip:[fe80::1]",
+        "ip:192.0.2.5/24",
+        "ip:2001:DB8::/64",
+        "ip:::ffff:192.0.2.0/120",
+    ] {
+        let about = |policy: &str, rest: &str| {
+            std::format!("{{\"policy\":\"{policy}\",\"key\":\"{key}\"{rest}}}")
+        };
+        let in_query = form_urlencoded::byte_serialize(key.as_bytes()).collect::<String>();
+        let good = "{\"policy\":\"p\",\"key\":\"k\",\"lease\":\"a\"}";
+        for (method, target, body) in [
+            ("POST", "/v1/check", about("p", "")),
+            ("POST", "/v1/check", std::format!("{{\"checks\":[{good},{}]}}", about("p", ""))),
+            ("POST", "/v1/leases", about("p", "")),
+            ("PUT", "/v1/leases/a", about("p", ",\"count\":1")),
+            ("DELETE", &std::format!("/v1/leases/a?policy=p&key={in_query}"), String::new()),
+            ("POST", "/v1/settle", about("p", ",\"granted_at_us\":1,\"reserved\":1,\"actual\":1")),
+            ("POST", "/v1/report", about("account", ",\"admitted\":1,\"suppressed\":0")),
+            ("GET", &std::format!("/v1/gate?policy=account&key={in_query}"), String::new()),
+        ] {
+            let response = server.call(method, target, &body);
+            let problem = super::json(&response);
+            assert_eq!(
+                (response.status, &problem["type"]),
+                (400, &json!("urn:tidegate:invalid-key")),
+                "{method} {target} {body}"
+            );
+            let detail = std::format!("`key`: found \"{key}\", allowed behind `ip:` is an address");
+            assert!(problem["detail"].as_str().unwrap().contains(&detail), "{problem}");
+        }
+    }
+    assert!(server.table.is_empty(), "nothing was consumed");
+    for key in
+        ["ip:::ffff:192.0.2.6", "ip:2001:DB8::1", "ip:2001:db8::/64", "ip:192.0.2.0/24", "IP:x"]
+    {
+        let body = std::format!("{{\"policy\":\"account\",\"key\":\"{key}\"}}");
+        assert_eq!(server.post("/v1/check", &body)["allowed"], true, "{key}");
+    }
 }
 
 #[test]
