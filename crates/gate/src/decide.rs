@@ -189,14 +189,7 @@ impl Limits {
                 }
             }
         }
-        let under_penalty = split(self, words).any(|(limit, words)| {
-            let asked = limit.peek(words, now, &Request::of(1));
-            matches!((limit, asked), (Limit::Penalty(_), Ok(Decision::Deny { .. })))
-        });
-        let available = match self.combined(words, now, &Request::of(0))? {
-            _ if under_penalty => 0,
-            looked => looked.remaining(),
-        };
+        let available = self.combined(words, now, &Request::of(0))?.remaining();
         let allowance = split_mut(self, words)
             .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
@@ -265,12 +258,17 @@ impl Limits {
         let matters = |limit: &Limit| Some(limit.kind()) == least_kind;
         let (mut limit, mut remaining) = (0, u64::MAX);
         let mut reset_after = Micros::ZERO;
+        let mut under_penalty = false;
         for (each, words) in split(self, words) {
             let decision = each.peek(words, now, &taken)?;
             if matters(each) && decision.remaining() < remaining {
                 (limit, remaining) = (decision.limit(), decision.remaining());
             }
+            under_penalty |= matches!(each, Limit::Penalty(_)) && decision.remaining() == 0;
             reset_after = reset_after.max(decision.reset_after());
+        }
+        if under_penalty {
+            remaining = 0; // whatever the others have left
         }
         Ok(if allowed {
             Decision::Allow { limit, remaining, reset_after }

@@ -297,6 +297,27 @@ fn who_is_never_refused_moves_the_clock_of_a_fleet_too() {
 }
 
 #[test]
+fn while_a_penalty_lasts_nothing_remains() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 2, period = '1s' },
+        { algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut remains = |seconds: u64, cost: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let verdict = limits.operate(&mut words, now, &cost.into()).unwrap();
+        let (decision, window) = (verdict.decision, verdict.limits[0]);
+        (decision.is_allowed(), decision.limit(), decision.remaining(), window.remaining())
+    };
+    assert_eq!(remains(0, 1), (true, 2, 1, 1));
+    assert_eq!(remains(0, 2), (false, 2, 0, 1), "this one begins it");
+    assert_eq!(remains(9, 1), (false, 2, 0, 2));
+    assert_eq!(remains(9, 0), (true, 2, 0, 2), "to look is free");
+    assert_eq!(remains(300, 0), (true, 2, 2, 2));
+}
+
+#[test]
 fn who_is_under_a_penalty_is_granted_no_budget() {
     let policy = "limits = [
         { algorithm = 'fixed_window', limit = 9, period = '1s' },
