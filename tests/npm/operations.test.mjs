@@ -99,6 +99,17 @@ test("in shadow all pass, and it is said what would have been", () => {
   const denied = limiter.check("bad", 1, NOW);
   assert.deepEqual([denied.allowed, denied.wouldAllow], [true, false]);
   assert.equal("wouldAllow" in of(bucket).check("a", 1, NOW), false);
+  const never = { ...refused, retryAfterUs: Number.MAX_SAFE_INTEGER };
+  assert.deepEqual(limiter.check("a", 2, NOW), never, "more than can ever be granted");
+  const { atUs, limits, ...answer } = decided.decide("a", { cost: 2 }, NOW);
+  assert.deepEqual(answer, never);
+});
+
+test("in shadow reporters are told to refuse nothing", () => {
+  const limiter = new Limiter({ limits: [{ algorithm: "suppression", rate: "100/s" }], shadow: true });
+  const { factor, wouldFactor } = limiter.report("a", { admitted: 1_000_000, suppressed: 0 }, NOW);
+  assert.equal(factor, 0);
+  assert.ok(wouldFactor > 0.9, `${wouldFactor}`);
 });
 
 test("a lease holds a place until it is released, or nobody has renewed it", () => {

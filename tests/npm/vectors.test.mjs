@@ -63,13 +63,14 @@ function checkAlike(limiter, { at_us, key, operation, answer }, where) {
     replay(limiter, { at_us, key, operation });
     return;
   }
-  const { at_us: _, limits, factor, ...expected } = answer; // not said by check
+  const { at_us: _, limits, factor, would_factor, ...expected } = answer; // not said by check
   assert.deepEqual(snake(limiter.check(key, cost, at_us)), expected, `${where}, by check`);
 }
 
-function onWire({ limits, factor, budget, ...answer }) {
+function onWire({ limits, factor, wouldFactor, budget, ...answer }) {
   const wire = { ...snake(answer), limits: limits.map(snake) };
   if (factor !== undefined) wire.factor = factor * 2 ** 32;
+  if (wouldFactor !== undefined) wire.would_factor = wouldFactor * 2 ** 32;
   if (budget !== undefined) wire.budget = snake(budget);
   return wire;
 }

@@ -111,12 +111,22 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, CostExceedsCapacity> {
         let now = self.taken_at(words, now);
-        if !matches!(operation, Operation::Decide(_)) {
+        if !matches!(operation, Operation::Decide(_) | Operation::Unaffordable(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
         }
         match operation {
             Operation::Decide(request) => self.decide_and_explain(words, now, request),
+            Operation::Unaffordable(cost) => {
+                let looked = self.decide_and_explain(words, now, &Request::of(0))?;
+                let each = self.iter().zip(looked.limits);
+                let limits = each.map(|(each, decision)| match each.limit.capacity() < *cost {
+                    true => for_ever(decision),
+                    false => decision,
+                });
+                let (decision, limits) = (for_ever(looked.decision), limits.collect());
+                Ok(Verdict { decision, limits, ..looked })
+            }
             Operation::Settle(settlement) => {
                 self.settle(words, now, settlement);
                 self.decide_and_explain(words, now, &Request::of(0))
@@ -276,6 +286,13 @@ impl Limits {
             Decision::Deny { limit, remaining, retry_after, reset_after }
         })
     }
+}
+
+/// The same as a refusal that no waiting ends.
+const fn for_ever(looked: Decision) -> Decision {
+    let (limit, remaining) = (looked.limit(), looked.remaining());
+    let (retry_after, reset_after) = (Micros::MAX, looked.reset_after());
+    Decision::Deny { limit, remaining, retry_after, reset_after }
 }
 
 /// Each limit with its own words.

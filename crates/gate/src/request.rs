@@ -13,6 +13,9 @@ use tidegate_core::shed::{Draw, Share};
 pub enum Operation {
     /// May this pass?
     Decide(Request),
+    /// This passes though its cost can never be granted, as the policy is in shadow: what is to be
+    /// said of it? Changes nothing.
+    Unaffordable(u64),
     /// This passed on an estimate: here is what it really cost.
     Settle(Settlement),
     /// The holder of this lease, or owner of these connections, is alive.
@@ -94,7 +97,7 @@ impl Operation {
     /// Whether it only looks.
     #[must_use]
     pub const fn is_peek(&self) -> bool {
-        matches!(self, Self::Decide(Request { cost: 0, .. }))
+        matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Unaffordable(_))
     }
 
     /// In numbers, for who passes it on: first which operation it is.
@@ -121,6 +124,7 @@ impl Operation {
             Self::Report(Offered { at: None, admitted, suppressed }) => {
                 [6, admitted, suppressed].into()
             }
+            Self::Unaffordable(cost) => [8, cost].into(),
         }
     }
 
@@ -157,6 +161,7 @@ impl Operation {
                 };
                 Self::Budget(Budget { holder: Id([high, low]), wants, unspent })
             }
+            [8, cost] => Self::Unaffordable(cost),
             _ => return None,
         })
     }

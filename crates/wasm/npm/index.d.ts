@@ -121,6 +121,8 @@ export interface Answer extends Decision {
    * multiple of 2^-32, which a number holds exactly. Absent for a key on a list.
    */
   readonly factor?: number;
+  /** Under a policy in shadow alone, where `factor` is 0: what it would be without it. */
+  readonly wouldFactor?: number;
   /** In the answer to `budget` alone: what was granted. Absent for a key on a list. */
   readonly budget?: Budget;
 }

@@ -142,11 +142,12 @@ export class Limiter {
   }
 }
 
-function readAnswer({ at_us, live, lease, factor, budget, would_allow, limits, ...decision }) {
+function readAnswer({ at_us, live, lease, factor, would_factor, budget, would_allow, limits, ...decision }) {
   const answer = { ...readDecision(decision), atUs: at_us };
   if (lease !== undefined) answer.lease = lease;
   if (live !== undefined) answer.live = live;
   if (factor !== undefined) answer.factor = factor / 2 ** 32; // exact
+  if (would_factor !== undefined) answer.wouldFactor = would_factor / 2 ** 32;
   if (budget !== undefined) answer.budget = readBudget(budget);
   if (would_allow !== undefined) answer.wouldAllow = would_allow;
   answer.limits = Object.freeze(

@@ -3,8 +3,8 @@
 use std::iter;
 
 use tidegate_gate::{
-    Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Part, Policy,
-    Request, Table, Timestamp, check_key, http,
+    Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Operation,
+    Part, Policy, Request, Table, TableError, Timestamp, check_key, http,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -182,7 +182,13 @@ impl Limiter {
                 request.draw = self.chance.draw();
             }
         }
-        self.table.decide(&self.policy, key, now, request).map_err(Failure::Table)
+        let decided = self.table.decide(&self.policy, key, now, request);
+        if matches!(decided, Err(TableError::Cost(_))) && self.policy.is_shadow() {
+            let asked = Operation::Unaffordable(cost);
+            let verdict = self.table.operate(&self.policy, key, now, asked);
+            return Ok(verdict.map_err(Failure::Table)?.decision);
+        }
+        decided.map_err(Failure::Table)
     }
 
     fn answer(

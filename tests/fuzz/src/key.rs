@@ -90,6 +90,9 @@ impl Key {
         assert_eq!(verdict.at, at);
         match operation {
             Operation::Decide(request) => self.decided(&before, at, request, &verdict),
+            Operation::Unaffordable(_) => {
+                assert_eq!(verdict.decision.retry_after(), Micros::MAX, "it is refused for ever");
+            }
             _ => assert!(verdict.decision.is_allowed(), "nothing was asked for"),
         }
         match operation {
@@ -350,6 +353,7 @@ impl Key {
     fn operation(&self, what: &What) -> Operation {
         match *what {
             What::Decide(ask) => Operation::Decide(self.request(&ask)),
+            What::Unaffordable(cost) => Operation::Unaffordable(cost.value()),
             What::Settle(granted, [reserved, actual]) => Operation::Settle(Settlement {
                 granted_at: self.named(granted),
                 reserved: reserved.value(),

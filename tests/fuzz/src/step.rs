@@ -36,6 +36,7 @@ pub enum Time {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum What {
     Decide(Ask),
+    Unaffordable(Amount),
     Settle(Granted, [Amount; 2]),
     Heartbeat(Who),
     Count(Who, Amount),

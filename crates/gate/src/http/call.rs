@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
 use crate::object::Object;
 use crate::policy::{Policies, Whole};
-use crate::request::Operation;
+use crate::request::{Operation, Request};
 
 /// The checks of a body.
 pub(super) fn checks(
@@ -30,7 +30,7 @@ pub(super) fn checks(
             let check = form.check(policies, chance, &at)?;
             let policy = policies.all().get(check.policy);
             policy.map_or(Ok(()), |policy| needs_leases(policy, &check.key, &at))?;
-            if check.operation.is_peek() {
+            if matches!(check.operation, Operation::Decide(Request { cost: 0, .. })) {
                 let detail =
                     "cost: found 0, allowed is what is above: who only looks gets no lease";
                 return Err(Problem::InvalidRequest.response(detail.to_string()));

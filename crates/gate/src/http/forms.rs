@@ -132,6 +132,9 @@ enum AnswerForm<'a> {
         /// The fraction to refuse, in units of 2^-32.
         #[serde(skip_serializing_if = "Option::is_none")]
         factor: Option<u64>,
+        /// In shadow mode: what `factor` would be without it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        would_factor: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         budget: Option<AllowanceForm>,
         /// In shadow mode: what `allowed` would be without it.
@@ -161,15 +164,18 @@ impl<'a> From<&Answer<'a>> for AnswerForm<'a> {
             Outcome::Decided(verdict) => {
                 let decision = DecisionForm { allowed, ..verdict.decision.into() };
                 let limits = answer.limits.iter().zip(&verdict.limits);
+                let (factor, shadow) =
+                    (verdict.factor.map(Probability::units), answer.policy.is_shadow());
                 Self::Decided {
                     policy,
                     decision,
                     at_us: verdict.at.0,
                     lease: answer.lease,
                     live: verdict.live,
-                    factor: verdict.factor.map(Probability::units),
+                    factor: factor.map(|units| if shadow { 0 } else { units }),
+                    would_factor: factor.filter(|_| shadow),
                     budget: verdict.allowance.map(AllowanceForm::from),
-                    would_allow: answer.policy.is_shadow().then(|| verdict.decision.is_allowed()),
+                    would_allow: shadow.then(|| verdict.decision.is_allowed()),
                     limits: limits
                         .map(|(limit, &decision)| LimitAnswer {
                             name: &limit.name,

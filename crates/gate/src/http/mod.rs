@@ -114,7 +114,7 @@ pub struct Check {
     pub policy: usize,
     /// What it is counted by.
     pub key: String,
-    /// What is asked. A request costs at most
+    /// What is asked. A request for a decision costs at most
     /// [`Limits::most_at_once`](crate::Limits::most_at_once).
     pub operation: Operation,
     /// The lease that it is about, as the caller or chance named it.
@@ -236,7 +236,7 @@ fn find<'a>(
     })
 }
 
-/// The key and the cost are within bounds.
+/// The key and the cost are within bounds. In shadow a cost that is not is asked about as such.
 fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<Check, Response> {
     if let Err(error) = check_key(&check.key) {
         return Err(Problem::InvalidKey.response(alloc::format!("{}{error}", at())));
@@ -251,6 +251,13 @@ fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<C
         && let capacity = limits.most_at_once()
         && cost > capacity
     {
+        if policy.is_shadow() {
+            let operation = match check.operation {
+                Operation::Decide(_) => Operation::Unaffordable(cost),
+                _ => Operation::from(0), // nothing was taken that could come back
+            };
+            return Ok(Check { operation, ..check });
+        }
         let error = tidegate_core::CostExceedsCapacity { cost, capacity };
         return Err(Problem::CostExceedsCapacity.response(alloc::format!("{}{error}", at())));
     }

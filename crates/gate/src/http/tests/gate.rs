@@ -247,6 +247,53 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
 }
 
 #[test]
+fn in_shadow_a_cost_that_can_never_be_granted_is_refused_for_ever_and_passes() {
+    let mut server = Server::new(
+        "
+[policies.p]
+shadow = true
+limits = [
+  { algorithm = 'fixed_window', name = 'minute', limit = 2, period = '1m' },
+  { algorithm = 'fixed_window', name = 'hour', limit = 9, period = '1h' },
+]
+[policies.leases]
+shadow = true
+limits = [
+  { algorithm = 'fixed_window', name = 'minute', limit = 2, period = '1m' },
+  { algorithm = 'concurrency', name = 'jobs', capacity = 3, time_to_live = '1h' },
+]",
+    );
+    let never = 9_007_199_254_740_991_u64;
+    for cost in [3, never] {
+        let body = about(&std::format!(",\"cost\":{cost}"));
+        let response = server.call("POST", "/v1/check", &body);
+        let answer = super::json(&response);
+        assert_eq!(
+            (&answer["allowed"], &answer["would_allow"], &answer["retry_after_us"]),
+            (&json!(true), &json!(false), &json!(never))
+        );
+        assert_eq!((&answer["limit"], &answer["remaining"]), (&json!(2), &json!(2)));
+        assert_eq!(answer["limits"][0]["allowed"], false, "{answer}");
+        assert_eq!(answer["limits"][1]["allowed"], cost == 3, "{answer}");
+        assert_eq!(header(&response, "retry-after"), None);
+        let batch = std::format!("{{\"checks\":[{body}]}}");
+        assert_eq!(server.post("/v1/check", &batch)["decisions"][0], answer);
+        let gate = std::format!("/v1/gate?policy=p&key=k&cost={cost}");
+        assert_eq!(server.call("GET", &gate, "").status, 204);
+    }
+    // nothing of it was taken, so nothing of it comes back
+    server.post("/v1/check", &about(",\"cost\":2"));
+    let settled = ",\"granted_at_us\":600000000,\"reserved\":3,\"actual\":1";
+    assert_eq!(server.post("/v1/settle", &about(settled))["remaining"], 0);
+
+    let leases = |rest: &str| std::format!("{{\"policy\":\"leases\",\"key\":\"k\"{rest}}}");
+    let passed = server.post("/v1/leases", &leases(",\"cost\":3,\"lease\":\"a\""));
+    assert_eq!((&passed["allowed"], &passed["would_allow"]), (&json!(true), &json!(false)));
+    assert_eq!(server.json("PUT", "/v1/leases/a", &leases(""))["live"], false);
+    server.refuses(("POST", "/v1/leases"), &leases(",\"cost\":0"), "cost: found 0");
+}
+
+#[test]
 fn who_is_listed_is_told_no_quota() {
     let mut server = Server::new(
         "

@@ -136,6 +136,26 @@ fn a_report_is_answered_with_the_factor_that_now_holds() {
 }
 
 #[test]
+fn in_shadow_reporters_are_told_to_refuse_nothing() {
+    let mut server = Server::new(
+        "[policies.account]
+shadow = true
+limits = [{ algorithm = 'suppression', rate = '100/s' }]",
+    );
+    server.wait(2);
+    let report = on("account", ",\"admitted\":800,\"suppressed\":0");
+    for answer in [
+        server.post("/v1/report", &report),
+        server.post("/v1/check", &on("account", ",\"cost\":0")),
+    ] {
+        assert_eq!((&answer["factor"], &answer["would_factor"]), (&json!(0), &json!(3_u64 << 30)));
+    }
+    let mut refusing = Server::new(UNITS);
+    let answer = refusing.post("/v1/check", &on("account", ",\"cost\":0"));
+    assert_eq!(answer.get("would_factor"), None);
+}
+
+#[test]
 fn bad_reports_are_refused() {
     let mut server = Server::new(UNITS);
     for (body, detail) in [
