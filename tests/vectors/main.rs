@@ -11,7 +11,7 @@ use tidegate_tests::vectors::{Backend, Native, Vectors};
 
 /// So that a file which is not found is missed. To be raised with the files.
 const FILES: usize = 26;
-const STEPS: usize = 940;
+const STEPS: usize = 941;
 
 fn replay<B: Backend>(mut start: impl FnMut(&[Vectors]) -> B) {
     let all = Vectors::all();

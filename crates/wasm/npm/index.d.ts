@@ -266,7 +266,7 @@ export class Limiter {
    * The holder of a lease is alive. If it was no longer `live`, there is nothing left to renew:
    * acquire anew.
    *
-   * @param options `count`: how many connections the owner has, whatever was counted
+   * @param options `count`: how many connections the owner has, whatever was counted; less than 2^32
    */
   renew(key: string, lease: string, options?: { count?: number }, now?: number): Answer & { readonly lease: string };
 

@@ -69,7 +69,7 @@ export const ACQUISITION = fieldList({ ...CHECK, cost: { ...CHECK.cost, least: 1
 /** The fields of `settle`. */
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
 /** The fields of `renew` beside the lease. */
-export const RENEWAL = fieldList({ count: QUANTITY });
+export const RENEWAL = fieldList({ count: { type: "number", most: 0xffff_ffff } });
 /** The fields of `budget` beside the lease. */
 export const BUDGET = fieldList({ wants: NEEDED, grantedAtUs: QUANTITY, left: QUANTITY });
 /** Those of `release`: none. */

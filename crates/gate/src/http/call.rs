@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
 
-use super::operation::{OperationForm, Wanted, needs_leases, request};
+use super::operation::{Count, OperationForm, Wanted, needs_leases, request};
 use super::problem::Problem;
 use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
 use crate::object::Object;
@@ -149,7 +149,7 @@ struct RenewForm {
     policy: String,
     key: String,
     /// Of an owner of connections: how many it has.
-    count: Option<Whole<0>>,
+    count: Option<Count>,
     now_us: Option<Whole<0>>,
 }
 

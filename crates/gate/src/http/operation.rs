@@ -3,10 +3,10 @@
 use alloc::string::String;
 
 use serde::Deserialize;
-use tidegate_core::Timestamp;
-use tidegate_core::lease::Id;
+use tidegate_core::lease::{Id, MAX_ENTRIES};
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
+use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::call::parse;
 use super::problem::Problem;
@@ -15,6 +15,14 @@ use crate::key::MAX_LEASE_BYTES;
 use crate::limit::{Kind, Limit};
 use crate::policy::{Cost, Policies, Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
+
+/// How many connections an owner has. Not at most the limit, for they exist, and the limit may have been
+/// more; but so few that those of all owners that there can be are no more than any quantity may be.
+/// Otherwise one owner's count would keep the others' from being recorded.
+pub(super) type Count = Whole<0, MAX_COUNT>;
+
+const MAX_COUNT: u64 = (1 << 32) - 1;
+const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "of all owners");
 
 /// What is asked of a key of a policy, as [`operation`] reads it and the calls mean it.
 #[derive(Deserialize)]
@@ -35,7 +43,7 @@ pub(super) enum OperationForm {
     Renew {
         lease: String,
         /// Of an owner of connections: how many it has.
-        count: Option<Whole<0>>,
+        count: Option<Count>,
     },
     Release {
         lease: String,

@@ -10,22 +10,22 @@ use tidegate_core::shed::Share;
 use tidegate_core::window::log;
 use tidegate_core::{MAX_QUANTITY, Micros, Rate};
 
-/// A whole number from `LEAST` to 2^53 − 1.
+/// A whole number from `LEAST` to `MOST`, which is 2^53 − 1 unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whole<const LEAST: u64>(pub(crate) u64);
+pub(crate) struct Whole<const LEAST: u64, const MOST: u64 = MAX_QUANTITY>(pub(crate) u64);
 
-impl<'de, const LEAST: u64> Deserialize<'de> for Whole<LEAST> {
+impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct WholeVisitor<const LEAST: u64>;
-        impl<const LEAST: u64> Visitor<'_> for WholeVisitor<LEAST> {
+        struct WholeVisitor<const LEAST: u64, const MOST: u64>;
+        impl<const LEAST: u64, const MOST: u64> Visitor<'_> for WholeVisitor<LEAST, MOST> {
             type Value = u64;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a whole number from {LEAST} to {MAX_QUANTITY}")
+                write!(f, "a whole number from {LEAST} to {MOST}")
             }
 
             fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
-                if (LEAST..=MAX_QUANTITY).contains(&value) {
+                if (LEAST..=MOST).contains(&value) {
                     Ok(value)
                 } else {
                     Err(E::invalid_value(Unexpected::Unsigned(value), &self))
@@ -39,7 +39,7 @@ impl<'de, const LEAST: u64> Deserialize<'de> for Whole<LEAST> {
                 }
             }
         }
-        deserializer.deserialize_u64(WholeVisitor::<LEAST>).map(Self)
+        deserializer.deserialize_u64(WholeVisitor::<LEAST, MOST>).map(Self)
     }
 }
 

@@ -122,6 +122,17 @@ fn connections_are_counted_by_their_owner() {
     assert_eq!(server.post("/v1/leases", &open)["allowed"], false);
     assert_eq!(server.json("PUT", "/v1/leases/node-1", &body(""))["live"], true);
     assert_eq!(server.json("PUT", "/v1/leases/node-3", &body(""))["live"], false);
+    // 4096 owners of that many are still less than 2^53: none keeps another from being counted
+    let most = server.json("PUT", "/v1/leases/node-2", &body(",\"count\":4294967295"));
+    assert_eq!((&most["live"], &most["remaining"]), (&json!(true), &json!(0)));
+    assert_eq!(server.json("PUT", "/v1/leases/node-1", &body(",\"count\":2"))["live"], true);
+    for count in ["4294967296", "9007199254740991"] {
+        let detail = std::format!(
+            "count: invalid value: integer `{count}`, expected a whole number from 0 to 4294967295"
+        );
+        let body = body(&std::format!(",\"count\":{count}"));
+        server.refuses(("PUT", "/v1/leases/node-1"), &body, &detail);
+    }
     let none = server.json("PUT", "/v1/leases/node-2", &body(",\"count\":0"));
     assert_eq!(none["remaining"], 1);
     let close = "/v1/leases/node-1?policy=sockets&key=k";
