@@ -97,14 +97,14 @@ async fn handle(
     response
 }
 
-/// `None` if it is longer than allowed: not more than that is ever held. One that breaks off
+/// Its length if it is longer than allowed: not more than that is ever held. One that breaks off
 /// is none: nothing is decided on half a request.
-async fn read_body(body: Body) -> Option<Vec<u8>> {
+async fn read_body(body: Body) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::new();
     let mut length = 0_usize;
     let mut stream = body.into_data_stream();
     while let Some(chunk) = stream.next().await {
-        let Ok(chunk) = chunk else { return Some(Vec::new()) };
+        let Ok(chunk) = chunk else { return Ok(Vec::new()) };
         length = length.saturating_add(chunk.len());
         if length > MAX_DRAINED_BYTES {
             break;
@@ -113,7 +113,7 @@ async fn read_body(body: Body) -> Option<Vec<u8>> {
             bytes.extend_from_slice(&chunk);
         }
     }
-    (length <= MAX_BODY_BYTES).then_some(bytes)
+    if length <= MAX_BODY_BYTES { Ok(bytes) } else { Err(length) }
 }
 
 /// A random number that nobody can guess: it may become the name of a lease.
@@ -128,7 +128,10 @@ impl Service {
             Step::Answer(response) => return response,
             Step::Decide(plan) => plan,
             Step::ReadBody(call) => {
-                let Some(body) = read_body(body).await else { return http::body_too_large() };
+                let body = match read_body(body).await {
+                    Ok(body) => body,
+                    Err(length) => return http::body_too_large(length),
+                };
                 match http::read(&self.policies, &call, &body, &mut chance) {
                     Ok(plan) => plan,
                     Err(response) => return response,

@@ -22,7 +22,10 @@ async fn respond(policies: &Policies, request: &mut Request, env: &Env) -> Resul
         Step::Answer(response) => return Ok(response),
         Step::Decide(plan) => plan,
         Step::ReadBody(call) => {
-            let Some(body) = read_body(request).await? else { return Ok(http::body_too_large()) };
+            let body = match read_body(request).await? {
+                Ok(body) => body,
+                Err(length) => return Ok(http::body_too_large(length)),
+            };
             match http::read(policies, &call, &body, &mut chance) {
                 Ok(plan) => plan,
                 Err(response) => return Ok(response),
@@ -56,11 +59,11 @@ fn path_and_query(url: &str) -> (&str, &str) {
     (path, query)
 }
 
-/// `None` if it is longer than allowed: not more than that is ever held.
-async fn read_body(request: &mut Request) -> Result<Option<Vec<u8>>> {
+/// Its length if it is longer than allowed: not more than that is ever held.
+async fn read_body(request: &mut Request) -> Result<std::result::Result<Vec<u8>, usize>> {
     let mut body = Vec::new();
     if request.inner().body().is_none() {
-        return Ok(Some(body));
+        return Ok(Ok(body));
     }
     let mut length = 0_usize;
     let mut stream = request.stream()?;
@@ -74,7 +77,7 @@ async fn read_body(request: &mut Request) -> Result<Option<Vec<u8>>> {
             body.extend_from_slice(&chunk);
         }
     }
-    Ok((length <= MAX_BODY_BYTES).then_some(body))
+    Ok(if length <= MAX_BODY_BYTES { Ok(body) } else { Err(length) })
 }
 
 fn send(answer: http::Response) -> Result<Response> {

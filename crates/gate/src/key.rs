@@ -122,10 +122,8 @@ impl Depth {
 
 impl<'de> Deserialize<'de> for Depth {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Whole::<0>(parts) = Whole::deserialize(deserializer)?;
-        u8::try_from(parts).map(Self::Parts).map_err(|_| {
-            serde::de::Error::custom(alloc::format!("found {parts}, allowed are 0 to {}", u8::MAX))
-        })
+        let Whole::<0, 255>(parts) = Whole::deserialize(deserializer)?;
+        Ok(Self::Parts(u8::try_from(parts).unwrap_or(u8::MAX))) // it is at most that
     }
 }
 

@@ -1,12 +1,13 @@
 //! Objects of JSON and tables of TOML, which are the same to serde.
 
 use alloc::string::String;
-use core::fmt;
+use core::fmt::{self, Write};
 use core::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_path_to_error::{Path, Segment};
 
 /// What stands for itself as an object and as nothing else: serde by itself would also take a list,
 /// for the fields in their order.
@@ -54,4 +55,15 @@ where
         let form = F::deserialize(MapAccessDeserializer::new(map))?;
         (self.make)(form).map_err(A::Error::custom)
     }
+}
+
+/// Such as `policies.api.limits[0]`, as far as it is known: where a field or what follows it cannot be
+/// read, that is where its object is.
+pub(crate) fn known_path(path: &Path) -> String {
+    let mut text = String::new();
+    for segment in path.iter().take_while(|segment| !matches!(segment, Segment::Unknown)) {
+        let dot = if text.is_empty() || matches!(segment, Segment::Seq { .. }) { "" } else { "." };
+        let _ = write!(text, "{dot}{segment}"); // to a string it cannot fail
+    }
+    text
 }

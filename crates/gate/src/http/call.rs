@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tidegate_core::Timestamp;
-use tidegate_core::shed::Draw;
 
-use super::operation::{Count, OperationForm, Wanted, needs_leases, request};
+use super::operation::{
+    Count, DrawForm, OperationForm, Ppm, Wanted, draw_of, needs_leases, request,
+};
 use super::problem::Problem;
 use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
-use crate::object::Object;
+use crate::object::{Object, known_path};
 use crate::policy::{Policies, Whole};
 use crate::request::{Operation, Request};
 
@@ -49,8 +50,8 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
     let invalid = |detail: String| Problem::InvalidRequest.response(detail);
     let mut json = serde_json::Deserializer::from_slice(body);
     let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let (path, error) = (error.path().to_string(), error.into_inner());
-        invalid(if path == "." { error.to_string() } else { alloc::format!("{path}: {error}") })
+        let (path, error) = (known_path(error.path()), error.into_inner());
+        invalid(if path.is_empty() { error.to_string() } else { alloc::format!("{path}: {error}") })
     })?;
     json.end().map_err(|error| invalid(error.to_string()))?;
     Ok(form)
@@ -65,9 +66,9 @@ struct CheckForm {
     cost: Option<Whole<0>>,
     class: Option<String>,
     lease: Option<String>,
-    signal_ppm: Option<u32>,
+    signal_ppm: Option<Ppm>,
     now_us: Option<Whole<0>>,
-    draw: Option<u32>,
+    draw: Option<DrawForm>,
 }
 
 impl CheckForm {
@@ -82,7 +83,7 @@ impl CheckForm {
         let cost = cost.map(|cost| cost.0);
         let wanted = Wanted { cost, class, lease, signal_ppm };
         let (request, lease) = request(policy, &key, wanted, chance, at)?;
-        let (operation, draw) = (Operation::Decide(request), draw.map(Draw));
+        let (operation, draw) = (Operation::Decide(request), draw.map(draw_of));
         let now = now_us.map(|now| Timestamp(now.0));
         validated(policy, Check { policy: index, key, operation, lease, now, draw }, at)
     }
@@ -97,9 +98,9 @@ struct BodyForm {
     cost: Option<Whole<0>>,
     class: Option<String>,
     lease: Option<String>,
-    signal_ppm: Option<u32>,
+    signal_ppm: Option<Ppm>,
     now_us: Option<Whole<0>>,
-    draw: Option<u32>,
+    draw: Option<DrawForm>,
     checks: Option<Vec<Object<CheckForm>>>,
 }
 

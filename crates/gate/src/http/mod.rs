@@ -194,10 +194,15 @@ pub fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chanc
     planned.map_or_else(Step::Answer, Step::Decide)
 }
 
-/// The response to a body of more than [`MAX_BODY_BYTES`].
+/// The response to a body of more than [`MAX_BODY_BYTES`]: so many as were read.
 #[must_use]
-pub fn body_too_large() -> Response {
-    Problem::BodyTooLarge.response(alloc::format!("allowed are {MAX_BODY_BYTES} bytes"))
+pub fn body_too_large(bytes: usize) -> Response {
+    let found = match bytes > MAX_DRAINED_BYTES {
+        true => alloc::format!("more than {MAX_DRAINED_BYTES}"),
+        false => bytes.to_string(),
+    };
+    let detail = alloc::format!("found {found} bytes, allowed are {MAX_BODY_BYTES}");
+    Problem::BodyTooLarge.response(detail)
 }
 
 /// The response to a request that the adapter itself could not handle.
@@ -217,7 +222,7 @@ pub fn read(
     chance: Chance<'_>,
 ) -> Result<Plan, Response> {
     if body.len() > MAX_BODY_BYTES {
-        return Err(body_too_large());
+        return Err(body_too_large(body.len()));
     }
     let (form, checks) = call::checks(policies, call, body, chance)?;
     Ok(Plan { checks, form })

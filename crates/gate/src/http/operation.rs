@@ -21,6 +21,16 @@ use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 /// Otherwise one owner's count would keep the others' from being recorded.
 pub(super) type Count = Whole<0, MAX_COUNT>;
 
+/// A signal, in parts per million.
+pub(super) type Ppm = Whole<0, 1_000_000>;
+
+/// What a request draws: 32 bits.
+pub(super) type DrawForm = Whole<0, 0xffff_ffff>;
+
+pub(super) fn draw_of(Whole(bits): DrawForm) -> Draw {
+    Draw(bits.try_into().unwrap_or_default()) // they are no more
+}
+
 const MAX_COUNT: u64 = (1 << 32) - 1;
 const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "of all owners");
 
@@ -32,8 +42,8 @@ pub(super) enum OperationForm {
         cost: Option<Whole<0>>,
         class: Option<String>,
         lease: Option<String>,
-        signal_ppm: Option<u32>,
-        draw: Option<u32>,
+        signal_ppm: Option<Ppm>,
+        draw: Option<DrawForm>,
     },
     Settle {
         granted_at_us: Whole<0>,
@@ -91,7 +101,7 @@ impl OperationForm {
             Self::Check { cost, class, lease, signal_ppm, draw } => {
                 let wanted = Wanted { cost: cost.map(|cost| cost.0), class, lease, signal_ppm };
                 let (mut request, lease) = request(policy, key, wanted, chance, &at)?;
-                request.draw = draw.map_or(request.draw, Draw);
+                request.draw = draw.map_or(request.draw, draw_of);
                 (Operation::Decide(request), lease)
             }
             Self::Settle { granted_at_us, reserved, actual } => {
@@ -181,7 +191,7 @@ pub(super) struct Wanted {
     pub(super) cost: Option<u64>,
     pub(super) class: Option<String>,
     pub(super) lease: Option<String>,
-    pub(super) signal_ppm: Option<u32>,
+    pub(super) signal_ppm: Option<Ppm>,
 }
 
 /// The request, and the name of the lease that it wants: if it gives none, a random one.
@@ -202,11 +212,7 @@ pub(super) fn request(
             invalid(alloc::format!("class: found {name:?}, there are: {allowed}"))
         })?,
     };
-    let signal = wanted.signal_ppm.map(|ppm| {
-        Share::from_ppm(ppm).ok_or_else(|| {
-            invalid(alloc::format!("signal_ppm: found {ppm}, allowed are 0 to 1000000"))
-        })
-    });
+    let signal = wanted.signal_ppm.and_then(|Whole(ppm)| Share::from_ppm(ppm.try_into().ok()?));
     let lease = match wanted.lease {
         Some(name) => {
             needs_leases(policy, key, at)?;
@@ -227,8 +233,8 @@ pub(super) fn request(
         cost,
         id: lease.as_deref().map_or(Id::default(), |lease| policy.lease_id(key, lease)),
         class,
-        signal: signal.transpose()?,
-        draw: Draw(draw.try_into().unwrap_or_default()), // 32 bits
+        signal,
+        draw: draw_of(Whole(draw)),
     };
     Ok((request, lease.filter(|_| cost > 0))) // who only looks gets none
 }

@@ -23,28 +23,25 @@ use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{Depth, KeySource, Pattern, is_header_name};
 use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Part};
-use crate::object::{Object, object};
+use crate::object::{Object, known_path, object};
 
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
 const MAX_CLASSES: usize = 16;
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, PolicyError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
     if text.trim_start().starts_with('{') {
         let mut json = serde_json::Deserializer::from_str(text);
         let parsed = serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| PolicyError::from_json(path(error.path()), error.inner()))?;
+            .map_err(|error| PolicyError::from_json(known_path(error.path()), error.inner()))?;
         json.end().map_err(|error| PolicyError::from_json(String::new(), &error))?;
         return Ok(parsed);
     }
     let toml = toml::Deserializer::parse(text)
         .map_err(|error| PolicyError::from_toml(text, String::new(), &error))?;
     serde_path_to_error::deserialize(toml)
-        .map_err(|error| PolicyError::from_toml(text, path(error.path()), error.inner()))
-}
-
-fn path(path: &serde_path_to_error::Path) -> String {
-    if path.iter().next().is_none() { String::new() } else { path.to_string() }
+        .map_err(|error| PolicyError::from_toml(text, known_path(error.path()), error.inner()))
 }
 
 #[derive(Deserialize)]
@@ -69,7 +66,7 @@ fn at_least_one<'de, D: serde::Deserializer<'de>>(
 /// TOML refuses a second field of a name by itself; JSON would let the last one win.
 fn no_two_alike<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
-    K: Deserialize<'de> + Ord + fmt::Debug,
+    K: Deserialize<'de> + Ord + fmt::Display,
     V: Deserialize<'de>,
     D: serde::Deserializer<'de>,
 {
@@ -77,7 +74,7 @@ where
 
     impl<'de, K, V> Visitor<'de> for UniqueVisitor<K, V>
     where
-        K: Deserialize<'de> + Ord + fmt::Debug,
+        K: Deserialize<'de> + Ord + fmt::Display,
         V: Deserialize<'de>,
     {
         type Value = BTreeMap<K, V>;
@@ -90,7 +87,7 @@ where
             let mut all = BTreeMap::new();
             while let Some((name, value)) = map.next_entry::<K, V>()? {
                 if all.contains_key(&name) {
-                    return Err(A::Error::custom(format!("found a second {name:?}")));
+                    return Err(A::Error::custom(format!("found a second {name}")));
                 }
                 all.insert(name, value);
             }
@@ -116,13 +113,13 @@ enum Auth {
 }
 
 /// The name of a policy or a limit: it stands in headers, URLs and the names of stored states.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
 
-impl fmt::Debug for Name {
+impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        fmt::Debug::fmt(&self.0, f) // in quotes
     }
 }
 
@@ -177,7 +174,7 @@ pub(super) struct PolicyForm {
 
 /// How many bits of an IPv6 address are counted by: a provider gives each customer a network of 64.
 #[derive(Deserialize)]
-#[serde(try_from = "Whole<1>")]
+#[serde(from = "Whole<1, 128>")]
 struct Ipv6Prefix(u8);
 
 impl Default for Ipv6Prefix {
@@ -186,12 +183,9 @@ impl Default for Ipv6Prefix {
     }
 }
 
-impl TryFrom<Whole<1>> for Ipv6Prefix {
-    type Error = String;
-
-    fn try_from(Whole(bits): Whole<1>) -> Result<Self, String> {
-        let allowed = u8::try_from(bits).ok().filter(|bits| *bits <= 128);
-        allowed.map(Self).ok_or_else(|| format!("found {bits}, allowed are 1 to 128"))
+impl From<Whole<1, 128>> for Ipv6Prefix {
+    fn from(Whole(bits): Whole<1, 128>) -> Self {
+        Self(u8::try_from(bits).unwrap_or(128)) // it is at most that
     }
 }
 
@@ -216,7 +210,7 @@ impl TryFrom<Vec<Name>> for Classes {
         let mut sorted: Vec<&Name> = names.iter().collect();
         sorted.sort_unstable();
         match sorted.array_windows().find(|[one, next]| one == next) {
-            Some([name, _]) => Err(format!("found {name:?} twice")),
+            Some([name, _]) => Err(format!("found {name} twice")),
             None => Ok(Self(names.into_iter().map(String::from).collect())),
         }
     }

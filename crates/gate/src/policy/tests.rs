@@ -132,7 +132,30 @@ fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
         ),
         (
             "algorithm = 'sliding_window', limit = 5, period = '1s', segments = 7",
-            "the nearest period that they do divide is 999999 µs",
+            "`segments`: 7 do not divide a period of 1s into whole microseconds; the nearest period \
+             that they do divide is 999999us",
+        ),
+        (
+            "algorithm = 'fleet_usage', capacity = 10, reserve = '95%', time_to_live = '1m'",
+            "`reserve`: found 95%, allowed are 0.0001% to 90%",
+        ),
+        (
+            "algorithm = 'utilization', good = '80.5%', bad = '70%'",
+            "`good`: found 80.5% beside `bad` 70%, must be 0% < good ≤ bad < 100%",
+        ),
+        (
+            "algorithm = 'utilization', delay = '9000000000s', full = '9000000000s'",
+            "which exact 64-bit arithmetic cannot hold beside the other values; the largest that fits is",
+        ),
+        (
+            "algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m', max = '90s'",
+            "`max`: found 90s, allowed are 5m to 285 years",
+        ),
+        (
+            "algorithm = 'penalty', refusals = 1, within = '1m', duration = '100000d', \
+             forgive_after = '100000d'",
+            "`forgive_after`: found 100000d, which exact 64-bit arithmetic cannot hold beside the \
+             other values; the largest that fits is 367199254740991us",
         ),
         (
             "algorithm = 'token_bucket', capacity = 9_007_199_254_740_991, rate = '7/d'",
@@ -159,6 +182,65 @@ fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
         (3, "policies.api.limits[0].name"),
         "found the name \"a b\"",
     );
+    for depth in ["-1", "256", "1.5"] {
+        check(
+            &std::format!("algorithm = 'fixed_window', limit = 5, period = '1s', depth = {depth}"),
+            (3, "policies.api.limits[0].depth"),
+            "expected a whole number from 0 to 255",
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_policy_as_a_whole_is_on_the_line_where_it_begins() {
+    let limit = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+    let alone =
+        "limits = [{ algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' }]";
+    for (text, message) in [
+        (alone.to_string(), "`limits`: found nothing but `penalty`"),
+        (
+            std::format!("{limit}\noverrides = {{ a = {{ capacity = 1 }} }}"),
+            "`overrides`: \"a\": found `capacity`",
+        ),
+    ] {
+        let error = Policies::parse(&std::format!("# api\n\n[policies.api]\n{text}")).unwrap_err();
+        assert_eq!((error.line, error.column, error.path.as_str()), (3, 1, "policies.api"));
+        assert!(error.message.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn two_overrides_of_one_network_are_named_as_they_are_written() {
+    let error = Policies::parse(
+        "[policies.api]
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
+[policies.api.overrides]
+'ip:192.0.2.1' = { limit = 3 }
+'ip:::ffff:192.0.2.1' = { limit = 4 }",
+    );
+    assert_eq!(error.unwrap_err().message, "found a second \"ip:192.0.2.1/32\"");
+}
+
+#[test]
+fn a_mark_of_the_byte_order_is_no_part_of_the_file() {
+    for text in [TOML, JSON] {
+        let marked = std::format!("\u{feff}{text}");
+        assert_eq!(Policies::parse(&marked).unwrap(), Policies::parse(text).unwrap());
+    }
+    let error = Policies::parse("\u{feff}[policies.a]\nlimits = []").unwrap_err();
+    assert_eq!((error.line, error.column), (1, 1));
+}
+
+#[test]
+fn what_is_no_json_has_the_path_that_led_there() {
+    for (text, path) in [
+        ("{", ""),
+        ("{\"policies\":{\"a\":{\"limits\":[{\"algorithm\" x", "policies.a.limits[0]"),
+        ("{\"policies\":{\"a\" x", "policies"),
+    ] {
+        let error = Policies::parse(text).unwrap_err();
+        assert_eq!(error.path, path, "{error}");
+    }
 }
 
 #[test]
@@ -175,7 +257,8 @@ fn errors_in_the_rest_of_a_policy_name_their_place_too() {
         ("on_error = 'ignore'", "policies.api.on_error", "expected `open` or `closed`"),
         ("placement = 'shard:0'", "policies.api.placement", "with N from 1 to 65536"),
         ("shadow = 1", "policies.api.shadow", "expected a boolean"),
-        ("ipv6_prefix = 129", "policies.api.ipv6_prefix", "found 129, allowed are 1 to 128"),
+        ("ipv6_prefix = 129", "policies.api.ipv6_prefix", "a whole number from 1 to 128"),
+        ("ipv6_prefix = 0", "policies.api.ipv6_prefix", "a whole number from 1 to 128"),
         ("deny = ['ip:1.2.3']", "policies.api.deny[0]", "`ip:` and an address or a network"),
         ("deny = ['10.9.0.0/16']", "policies.api.deny[0]", "an address with `ip:` before it"),
         ("allow = ['a*b*']", "policies.api.allow[0]", "one `*` at most"),

@@ -43,12 +43,13 @@ impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, M
     }
 }
 
+/// The largest last, and of two of a size the one to be shown.
 const UNITS: [(&str, u64); 7] = [
     ("us", 1),
     ("ms", 1_000),
     ("s", 1_000_000),
-    ("m", 60_000_000),
     ("min", 60_000_000),
+    ("m", 60_000_000),
     ("h", 3_600_000_000),
     ("d", 86_400_000_000),
 ];
@@ -61,6 +62,19 @@ const RATE_ALLOWED: &str =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Span(pub(crate) Micros);
+
+/// As it could have been written, in the largest unit that is exact.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.0;
+        if micros == MAX_QUANTITY {
+            return f.write_str("285 years"); // the most there is
+        }
+        let exact = UNITS.iter().rev().find(|(_, unit)| micros.is_multiple_of(*unit));
+        let (name, unit) = exact.unwrap_or(&("us", 1));
+        write!(f, "{}{name}", micros.checked_div(*unit).unwrap_or(micros))
+    }
+}
 
 impl TryFrom<String> for Span {
     type Error = String;
@@ -97,6 +111,16 @@ impl TryFrom<String> for Percent {
                 "found {text:?}, allowed is \"0%\" to \"100%\" with at most four decimals, such as \"80%\" or \"0.5%\""
             )
         })
+    }
+}
+
+/// As it could have been written.
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ppm = self.0.ppm();
+        let (whole, decimals) = (ppm.checked_div(10_000), ppm.checked_rem(10_000));
+        let text = format!("{}.{:04}", whole.unwrap_or(0), decimals.unwrap_or(0));
+        write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 

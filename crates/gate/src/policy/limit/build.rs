@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 use tidegate_core::lease::{self, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Estimator;
 use tidegate_core::shed::utilization::{Thresholds, Timing};
-use tidegate_core::shed::{fleet, penalty, suppression, utilization};
+use tidegate_core::shed::{Share, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{ConfigError, Micros, bucket};
 
 use super::{Algorithm, EstimatorForm, LimitForm, Start};
 use crate::limit::Limit;
+use crate::policy::units::{Percent, Span};
 
 /// How many server processes one key's connections are usually spread over at most.
 const DEFAULT_MAX_OWNERS: u64 = 64;
@@ -176,8 +177,45 @@ impl LimitForm {
     }
 }
 
+/// What is wrong, with quantities as the file has them rather than in µs and millionths.
 fn text(error: ConfigError) -> String {
-    error.to_string()
+    match error {
+        ConfigError::OutOfRange { field, found, least, most } => {
+            let [found, least, most] = [found, least, most].map(|it| as_written(field, it));
+            format!("`{field}`: found {found}, allowed are {least} to {most}")
+        }
+        ConfigError::ScaleTooFine { field, found, nearest } => {
+            let [found, nearest] = [found, nearest].map(|it| as_written(field, it));
+            format!(
+                "`{field}`: found {found}, which exact 64-bit arithmetic cannot hold beside the \
+                 other values; the largest that fits is {nearest}"
+            )
+        }
+        ConfigError::UnevenSegments { period, segments, nearest } => {
+            let [period, nearest] = [period, nearest].map(Span);
+            format!(
+                "`segments`: {segments} do not divide a period of {period} into whole \
+                 microseconds; the nearest period that they do divide is {nearest}"
+            )
+        }
+        ConfigError::UnorderedThresholds { good_ppm, bad_ppm } => {
+            let [good, bad] = [good_ppm, bad_ppm].map(|ppm| as_written("good", ppm.into()));
+            format!("`good`: found {good} beside `bad` {bad}, must be 0% < good ≤ bad < 100%")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn as_written(field: &str, value: u64) -> String {
+    match field {
+        "reserve" | "good" | "bad" => {
+            let share = u32::try_from(value).ok().and_then(Share::from_ppm);
+            share.map_or_else(|| value.to_string(), |share| Percent(share).to_string())
+        }
+        "period" | "min_gap" | "time_to_live" | "expiry" | "time" | "delay" | "full" | "within"
+        | "duration" | "max" | "forgive_after" => Span(Micros(value)).to_string(),
+        _ => value.to_string(),
+    }
 }
 
 fn required<T>(field: &str, value: Option<T>) -> Result<T, String> {
