@@ -1,32 +1,43 @@
 //! The decision API over HTTP: reads requests, asks the store, writes responses.
 
+use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{ConnectInfo, Request, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::response::Response;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
-use tidegate_gate::Policies;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::http::{
     self, Access, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, Plan, Step,
 };
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tidegate_gate::Policies;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::store::Store;
+
+/// How long a client usually may take to send a request.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Expired states are forgotten this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Requests under way when the server is stopped get this long.
 const DRAIN_FOR: Duration = Duration::from_secs(5);
+
+/// Where no connection can be accepted, as when all files are open, it is tried again after this.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// What is served.
 #[derive(Debug)]
@@ -37,54 +48,61 @@ pub struct Service {
     pub store: Store,
     /// Who may ask.
     pub access: Access,
+    /// So long a client may take from its connection, or its last answer, to the end of the head of
+    /// its request, and so long again for the body.
+    pub read_timeout: Duration,
 }
 
 /// Serves until `stop` is there; requests under way are answered before it returns.
-///
-/// # Errors
-/// What the operating system says of the listener.
-pub async fn serve(
-    service: Service,
-    listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let service = Arc::new(service);
-    let sweeper = tokio::spawn(sweep(Arc::clone(&service)));
-    let router = Router::new().fallback(handle).with_state(service);
-    let serving = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>());
-    let (stopping, stopped) = oneshot::channel();
-    let stop = async move {
-        stop.await;
-        let _ = stopping.send(()); // nobody listens if serving has ended by itself
-    };
-    let drained = async {
-        if stopped.await.is_ok() {
-            tokio::time::sleep(DRAIN_FOR).await;
+pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
+    let server = Arc::new(service);
+    let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
+    let connections = GracefulShutdown::new();
+    let mut stop = pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let (server, watcher) = (Arc::clone(&server), connections.watcher());
+                tokio::spawn(talk(server, stream, peer, watcher));
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // it is gone
+            Err(_) => sleep(ACCEPT_AGAIN_AFTER).await,
         }
-    };
-    let result = tokio::select! {
-        result = serving.with_graceful_shutdown(stop) => result,
-        () = drained => Ok(()),
-    };
+    }
+    drop(listener);
+    // whoever is not done by then is left alone
+    let _ = timeout(DRAIN_FOR, connections.shutdown()).await;
     sweeper.abort();
-    result
 }
 
-async fn sweep(service: Arc<Service>) {
+async fn sweep(server: Arc<Service>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        service.store.sweep(clock::now());
+        server.store.sweep(clock::now());
     }
 }
 
-async fn handle(
-    State(service): State<Arc<Service>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
-) -> Response {
-    let answer = service.answer(peer, request).await;
-    let mut response = Response::new(Body::from(answer.body));
+/// All requests of a connection.
+async fn talk(server: Arc<Service>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+    let read_timeout = server.read_timeout;
+    let answer = service_fn(move |request| {
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(response(server.answer(peer, request).await)) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(read_timeout);
+    let connection = builder.serve_connection(TokioIo::new(stream), answer);
+    // a client that breaks off or is too slow has nobody to tell
+    let _ = watcher.watch(connection).await;
+}
+
+fn response(answer: http::Response) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(answer.body));
     match StatusCode::from_u16(answer.status) {
         Ok(status) => *response.status_mut() = status,
         Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
@@ -99,12 +117,12 @@ async fn handle(
 
 /// Its length if it is longer than allowed: not more than that is ever held. One that breaks off
 /// is none: nothing is decided on half a request.
-async fn read_body(body: Body) -> Result<Vec<u8>, usize> {
+async fn read_body(mut body: Incoming) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::new();
     let mut length = 0_usize;
-    let mut stream = body.into_data_stream();
-    while let Some(chunk) = stream.next().await {
-        let Ok(chunk) = chunk else { return Ok(Vec::new()) };
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Ok(Vec::new()) };
+        let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
         if length > MAX_DRAINED_BYTES {
             break;
@@ -122,24 +140,26 @@ fn chance() -> Option<u64> {
 }
 
 impl Service {
-    async fn answer(&self, peer: SocketAddr, request: Request) -> http::Response {
+    async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
+        let Self { policies, read_timeout, .. } = self;
         let (parts, body) = request.into_parts();
         let plan = match self.step(peer, &parts) {
             Step::Answer(response) => return response,
             Step::Decide(plan) => plan,
             Step::ReadBody(call) => {
-                let body = match read_body(body).await {
-                    Ok(body) => body,
-                    Err(length) => return http::body_too_large(length),
+                let body = match timeout(*read_timeout, read_body(body)).await {
+                    Ok(Ok(body)) => body,
+                    Ok(Err(length)) => return http::body_too_large(length),
+                    Err(_) => return http::body_too_late(*read_timeout),
                 };
-                match http::read(&self.policies, &call, &body, &mut chance) {
+                match http::read(policies, &call, &body, &mut chance) {
                     Ok(plan) => plan,
                     Err(response) => return response,
                 }
             }
         };
         let outcomes = self.decide(&plan).await;
-        plan.respond(&self.policies, &outcomes)
+        plan.respond(policies, &outcomes)
     }
 
     fn step(&self, peer: SocketAddr, parts: &Parts) -> Step {
@@ -164,9 +184,10 @@ impl Service {
     /// All at once: a store keeps the order of the checks on one key.
     async fn decide(&self, plan: &Plan) -> Vec<Outcome> {
         let now = clock::now(); // one for the whole request
+        let Self { policies, store, .. } = self;
         join_all(plan.checks.iter().map(async |check| {
             let Check { policy, key, operation, .. } = check; // a caller's time is not honoured
-            match self.store.operate(&self.policies, *policy, key, now, *operation).await {
+            match store.operate(policies, *policy, key, now, *operation).await {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(error) => Outcome::Unavailable(error.to_string()),
             }

@@ -3,6 +3,7 @@
 
 mod leases;
 mod object;
+mod patience;
 mod policies;
 mod surface;
 

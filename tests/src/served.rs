@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate::gate::Policies;
 use tidegate::gate::http::Access;
 use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
-use tidegate::serve::{Service, serve};
+use tidegate::serve::{READ_TIMEOUT, Service, serve};
 use tidegate::store::{self, RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -35,19 +35,23 @@ impl Served {
     }
 }
 
-fn host(policies: &str, store: impl FnOnce(&Policies) -> Store) -> Served {
+fn host(
+    policies: &str,
+    store: impl FnOnce(&Policies) -> Store,
+    read_timeout: Duration,
+) -> Served {
     let policies = Policies::parse(policies).expect("valid policies");
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, listening) = std::sync::mpsc::channel();
-    let service =
-        Service { store: store(&policies), policies, access: Access::Token(TOKEN.to_owned()) };
+    let (store, access) = (store(&policies), Access::Token(TOKEN.to_owned()));
+    let service = Service { store, policies, access, read_timeout };
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             ready.send(listener.local_addr().unwrap()).unwrap();
             let stopped = async { drop(stopped.await) };
-            serve(service, listener, stopped).await.unwrap();
+            serve(service, listener, stopped).await;
         });
     });
     let url = format!("http://{}", listening.recv().expect("it listens"));
@@ -57,7 +61,12 @@ fn host(policies: &str, store: impl FnOnce(&Policies) -> Store) -> Served {
 
 /// The host with states in its memory.
 pub fn memory(policies: &str) -> Served {
-    host(policies, |policies| Store::memory(policies, 1_000))
+    patient_memory(policies, READ_TIMEOUT)
+}
+
+/// The same, which waits for a request for so long.
+pub fn patient_memory(policies: &str, read_timeout: Duration) -> Served {
+    host(policies, |policies| Store::memory(policies, 1_000), read_timeout)
 }
 
 /// The host with states in a Redis of its own, which is waited for however slow the machine is.
@@ -65,7 +74,7 @@ pub fn redis(policies: &str) -> Served {
     let server = RedisServer::start().expect("a Redis");
     let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
     let store = store::Redis::new(server.url(), options).expect("its address");
-    let served = host(policies, |_| Store::Redis(Box::new(store)));
+    let served = host(policies, |_| Store::Redis(Box::new(store)), READ_TIMEOUT);
     Served { redis: Some(server), ..served }
 }
 

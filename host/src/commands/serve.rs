@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tidegate::gate::http::Access;
-use tidegate::serve::{Service, serve};
+use tidegate::serve::{READ_TIMEOUT, Service, serve};
 use tidegate::store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,7 +73,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         redis.map_or("memory".to_owned(), super::without_password),
         names.join(", ")
     ))?;
-    serve(Service { policies, store, access }, listener, stopped()?).await?;
+    let service = Service { policies, store, access, read_timeout: READ_TIMEOUT };
+    serve(service, listener, stopped()?).await;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,6 +19,7 @@ mod tests;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
@@ -203,6 +204,12 @@ pub fn body_too_large(bytes: usize) -> Response {
     };
     let detail = alloc::format!("found {found} bytes, allowed are {MAX_BODY_BYTES}");
     Problem::BodyTooLarge.response(detail)
+}
+
+/// The response to a body of which not all had come after so long.
+#[must_use]
+pub fn body_too_late(after: Duration) -> Response {
+    Problem::BodyTooLate.response(alloc::format!("allowed are {after:?} from the head on"))
 }
 
 /// The response to a request that the adapter itself could not handle.

@@ -20,6 +20,7 @@ pub(super) enum Problem {
     NotFound,
     UnknownPolicy,
     MethodNotAllowed,
+    BodyTooLate,
     BodyTooLarge,
     QuotaExceeded,
     AbnormalUsage,
@@ -54,6 +55,7 @@ impl Problem {
             Self::MethodNotAllowed => {
                 (405, "urn:tidegate:method-not-allowed", "Method not allowed")
             }
+            Self::BodyTooLate => (408, "urn:tidegate:body-too-late", "Body too late"),
             Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
             Self::QuotaExceeded => (
                 429,
