@@ -43,6 +43,9 @@ async fn main() -> ExitCode {
         Command::Parity(arguments) => commands::parity::run(arguments).await,
     };
     result.unwrap_or_else(|error| {
+        if error.is::<commands::OutputClosed>() {
+            return ExitCode::from(141); // as a shell says of who ends by SIGPIPE
+        }
         eprintln!("error: {error:#}");
         ExitCode::from(2)
     })

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -20,12 +21,12 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::http::{
     self, Access, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, Plan, Step,
 };
-use tidegate_gate::Policies;
+use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How long a client usually may take to send a request.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,7 +56,7 @@ pub struct Service {
 
 /// Serves until `stop` is there; requests under way are answered before it returns.
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
-    let server = Arc::new(service);
+    let server = Arc::new(Server { service, failures: Failures::default() });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -79,17 +80,17 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     sweeper.abort();
 }
 
-async fn sweep(server: Arc<Service>) {
+async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.store.sweep(clock::now());
+        server.service.store.sweep(clock::now());
     }
 }
 
 /// All requests of a connection.
-async fn talk(server: Arc<Service>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let read_timeout = server.read_timeout;
+async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+    let read_timeout = server.service.read_timeout;
     let answer = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(response(server.answer(peer, request).await)) }
@@ -139,9 +140,15 @@ fn chance() -> Option<u64> {
     getrandom::u64().ok()
 }
 
-impl Service {
+#[derive(Debug)]
+struct Server {
+    service: Service,
+    failures: Failures,
+}
+
+impl Server {
     async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
-        let Self { policies, read_timeout, .. } = self;
+        let Service { policies, read_timeout, .. } = &self.service;
         let (parts, body) = request.into_parts();
         let plan = match self.step(peer, &parts) {
             Step::Answer(response) => return response,
@@ -178,20 +185,39 @@ impl Service {
             header: &header,
             client_ip: Some(&client_ip),
         };
-        http::step(&self.policies, &self.access, &head, &mut chance)
+        http::step(&self.service.policies, &self.service.access, &head, &mut chance)
     }
 
     /// All at once: a store keeps the order of the checks on one key.
     async fn decide(&self, plan: &Plan) -> Vec<Outcome> {
         let now = clock::now(); // one for the whole request
-        let Self { policies, store, .. } = self;
+        let Service { policies, store, .. } = &self.service;
         join_all(plan.checks.iter().map(async |check| {
             let Check { policy, key, operation, .. } = check; // a caller's time is not honoured
             match store.operate(policies, *policy, key, now, *operation).await {
                 Ok(verdict) => Outcome::Decided(verdict),
-                Err(error) => Outcome::Unavailable(error.to_string()),
+                Err(error) => {
+                    self.failures.log(now, &error);
+                    Outcome::Unavailable(error.summary().to_owned())
+                }
             }
         }))
         .await
+    }
+}
+
+/// What the store does wrong, on standard error: a line a second is enough to see that it does.
+#[derive(Debug, Default)]
+struct Failures {
+    /// The second of the last line.
+    logged: AtomicU64,
+}
+
+impl Failures {
+    fn log(&self, now: Timestamp, error: &StoreError) {
+        let second = now.0 / 1_000_000;
+        if self.logged.swap(second, Ordering::Relaxed) != second {
+            eprintln!("warning: {error}");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The command: what it prints, what it exits with, what it says of bad input.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 use tidegate::local::RedisServer;
@@ -48,6 +48,17 @@ impl Folder {
         (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
     }
 
+    /// A server on a free port, without a token.
+    fn serve(&self, arguments: &[&str]) -> (Child, Api) {
+        let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0"]);
+        serve.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = serve.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
+        (server, Api::new(url, None))
+    }
+
     #[track_caller]
     fn fails(&self, arguments: &[&str], message: &str) {
         let (code, _, error) = self.run(arguments);
@@ -68,6 +79,75 @@ fn every_command_helps_with_examples() {
     ] {
         let (code, help, _) = folder.run(command);
         assert!(code == 0 && help.contains("Example"), "{command:?}");
+    }
+}
+
+#[test]
+fn serve_helps_with_all_its_calls() {
+    let (_, help, _) = Folder::new().run(&["serve", "--help"]);
+    let document = fs::read_to_string(file("../docs/http.md")).unwrap();
+    let (_, calls) = document.split_once("| call | answer |").unwrap();
+    let rows = calls.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let calls: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+    assert_eq!(calls.len(), 9);
+    for call in calls {
+        let (method, path) = call.split_once(' ').unwrap();
+        let path = path.split('?').next().unwrap();
+        let has = |line: &str| {
+            let mut words = line.split_whitespace();
+            words.next() == Some(method)
+                && words.next().and_then(|path| path.split('?').next()) == Some(path)
+        };
+        assert!(help.lines().any(has), "{call}: {help}");
+    }
+}
+
+#[test]
+fn check_says_what_a_state_has_no_room_for() {
+    let folder = Folder::new();
+    folder.write(
+        "tight.toml",
+        "
+[policies.p]
+limits = [
+  { algorithm = 'concurrency', capacity = 10, time_to_live = '1m', max_leases = 3 },
+  { algorithm = 'concurrency', capacity = 5000, time_to_live = '1m' },
+  { algorithm = 'concurrency', capacity = 10, time_to_live = '1m' },
+  { algorithm = 'fleet_usage', capacity = 10, reserve = '20%', time_to_live = '1m', max_leases = 7 },
+]",
+    );
+    let (code, text, _) = folder.run(&["check", "--policies", "tight.toml"]);
+    assert_eq!(code, 0);
+    for (limit, room) in [("limit-1", 3), ("limit-2", 4096), ("limit-4", 7)] {
+        let line = text.lines().find(|line| line.contains(limit)).unwrap();
+        assert!(line.contains(&format!("has room for {room} leases")), "{line}");
+    }
+    let line = text.lines().find(|line| line.contains("limit-3")).unwrap();
+    assert!(!line.contains("room"), "{line}");
+}
+
+#[test]
+fn who_has_read_enough_ends_a_command_quietly() {
+    let folder = Folder::new();
+    folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
+    for arguments in [&["check"][..], &["replay", "t.jsonl"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = folder.command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(141), "as a shell says of SIGPIPE");
+    }
+}
+
+#[test]
+fn a_policy_file_may_begin_with_a_mark_of_the_byte_order() {
+    let folder = Folder::new();
+    let json = "{\"policies\":{\"p\":{\"limits\":\
+                [{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}]}}}";
+    for text in [POLICIES, json] {
+        folder.write("marked", format!("\u{feff}{text}"));
+        let (code, _, error) = folder.run(&["check", "--policies", "marked"]);
+        assert_eq!((code, error.as_str()), (0, ""));
     }
 }
 
@@ -129,6 +209,23 @@ fn what_is_wrong_is_said_with_its_place() {
     folder.fails(&["replay", "t.jsonl", "--policy", "x"], "found \"x\", there are: api, open");
     folder.fails(&["replay", "t.jsonl", "--decisions", "no/where"], "--decisions no/where");
     folder.fails(&["serve", "--listen", "0.0.0.0:0"], "no token is configured");
+    folder.fails(&["serve", "--max-keys", "0"], "0 is not in 1..");
+    for token in [" a", "a ", "a\n", "a\tb", "ä"] {
+        let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let output = serve.env("TIDEGATE_TOKEN", token).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("TIDEGATE_TOKEN"), "{error}");
+        assert!(error.contains("allowed is printable ASCII without spaces around it"), "{error}");
+    }
+    folder.fails(
+        &["replay", "t.jsonl", "--redis", down],
+        "--redis: the replay decides in memory; allowed is it with --backend redis",
+    );
+    folder.fails(
+        &["replay", "t.jsonl", "--backend", "redis", "--worker", "http://127.0.0.1:1"],
+        "--worker: the replay decides in redis; allowed is it with --backend worker",
+    );
     folder.fails(&["serve", "--listen", "nowhere"], "--listen");
     folder.fails(&["serve", "--redis", "nonsense"], "--redis nonsense");
 }
@@ -244,16 +341,7 @@ fn a_broken_gzip_is_an_error() {
 #[test]
 fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let folder = Folder::new();
-    let mut server = folder
-        .command(&["serve", "--listen", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let url = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap();
-    let api = Api::new(url, None);
+    let (mut server, api) = folder.serve(&["--redis", "redis://127.0.0.1:1"]);
     let (closed, open) = (api.check("api", "k", 1, None), api.check("open", "k", 1, None));
     let gates = ["api", "open"]
         .map(|policy| api.get(&format!("/v1/gate?policy={policy}&key=k"), &[]).status);
@@ -261,6 +349,47 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let _ = server.wait();
     assert_eq!((closed.status, closed.get("allowed")), (200, false.into()), "{closed:?}");
     assert_eq!((open.status, open.get("allowed")), (200, true.into()), "{open:?}");
-    assert!(closed.get("degraded").as_str().unwrap().starts_with("redis: "), "{closed:?}");
+    assert_eq!(closed.get("degraded"), "the store cannot be asked");
     assert_eq!(gates, [503, 204]);
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.lines().count() > 1 && log.contains("warning: redis: "), "{log}");
+}
+
+#[test]
+fn callers_do_not_learn_what_redis_calls_a_state() {
+    let folder = Folder::new();
+    let redis = RedisServer::start().unwrap();
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let (mut server, api) = folder.serve(&["--redis", redis.url()]);
+    assert_eq!(api.check("api", "secret", 1, None).get("allowed"), true);
+    let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let [name] = names.as_slice() else { panic!("{names:?}") };
+    let () = redis::cmd("SET").arg(name).arg("foreign").query(&mut connection).unwrap();
+    let reply = api.check("api", "secret", 1, None);
+    let gate = api.get("/v1/gate?policy=api&key=secret", &[]);
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(reply.get("degraded"), "what is stored is no state of this policy");
+    assert_eq!((gate.status, gate.get("detail")), (503, reply.get("degraded")));
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains(name), "{log}");
+}
+
+#[test]
+fn a_full_store_says_how_many_keys_it_may_have() {
+    let folder = Folder::new();
+    let (mut server, api) = folder.serve(&["--max-keys", "1"]);
+    // each of 64 parts has room for one
+    let replies: Vec<_> = (0..65).map(|key| api.check("api", &key.to_string(), 1, None)).collect();
+    let _ = server.kill();
+    let _ = server.wait();
+    let reasons: Vec<_> =
+        replies.iter().map(|reply| reply.get("degraded")).filter(|it| !it.is_null()).collect();
+    assert!(reasons.iter().all(|reason| reason == "the store is full"), "{reasons:?}");
+    assert!(!reasons.is_empty());
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("allowed is 1 for each policy"), "{log}");
 }

@@ -46,7 +46,10 @@ fn step(policies: &Policies, request: &Request, env: &Env) -> Result<Step> {
     let client_ip = header("cf-connecting-ip"); // Cloudflare sets it, whatever the client sent
     let head =
         Head { method: &method, path, query, header: &header, client_ip: client_ip.as_deref() };
-    Ok(http::step(policies, &Access::new(policies, token), &head, &mut chance))
+    Ok(match Access::new(policies, token) {
+        Ok(access) => http::step(policies, &access, &head, &mut chance),
+        Err(error) => Step::Answer(http::internal_error(error.to_string())),
+    })
 }
 
 /// The runtime has parsed and normalized the URL already: cutting it up needs no second parser,

@@ -124,9 +124,10 @@ fn rate(limit: &Limit) -> String {
 fn lease(limit: &Limit) -> String {
     match limit {
         Limit::Concurrency(leases) => format!(
-            "{} at once, each for {} unless renewed",
+            "{} at once, each for {} unless renewed{}",
             leases.capacity(),
-            span(leases.period())
+            span(leases.period()),
+            room(leases.max_leases(), leases.capacity())
         ),
         Limit::Connections(owners) => format!(
             "{} connections of up to {} owners, each forgotten {} after it was last heard of",
@@ -135,10 +136,11 @@ fn lease(limit: &Limit) -> String {
             span(owners.period())
         ),
         Limit::Fleet(fleet) => format!(
-            "{} at once, {} of them for the most important class alone, each for {} unless renewed",
+            "{} at once, {} of them for the most important class alone, each for {} unless renewed{}",
             fleet.capacity(),
             fleet.reserve(),
-            span(fleet.period())
+            span(fleet.period()),
+            room(fleet.max_leases(), fleet.capacity() - fleet.reserve())
         ),
         Limit::Budget(budget) => format!(
             "up to {} units for {}, to up to {} holders who spend them without asking",
@@ -147,6 +149,18 @@ fn lease(limit: &Limit) -> String {
             budget.max_holders()
         ),
         _ => UNKNOWN.to_owned(),
+    }
+}
+
+/// A warning, where leases end before places do.
+fn room(max_leases: usize, places: u64) -> String {
+    match u64::try_from(max_leases) {
+        Ok(leases) if leases < places => {
+            format!(
+                "; but a state has room for {leases} leases (max_leases), and no more are granted"
+            )
+        }
+        _ => String::new(),
     }
 }
 

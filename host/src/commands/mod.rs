@@ -55,10 +55,19 @@ pub(crate) fn store(
     Ok(Store::Redis(Box::new(redis)))
 }
 
-/// A line on standard output. Where that is closed or full the command ends with an error.
+/// A line on standard output. Where that is full the command ends with an error, where it is closed
+/// with [`OutputClosed`].
 pub(crate) fn say(line: &str) -> Result<()> {
-    writeln!(io::stdout().lock(), "{line}").context("standard output")
+    match writeln!(io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
+        written => written.context("standard output"),
+    }
 }
+
+/// Nobody reads what the command would say.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output is closed")]
+pub(crate) struct OutputClosed;
 
 /// A URL as it may be shown: without what stands before the `@`.
 pub(crate) fn without_password(url: &str) -> String {

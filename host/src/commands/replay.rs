@@ -61,12 +61,28 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
+    /// # Errors
+    /// If one is named that this backend has nothing to do with.
+    fn are_asked_by(&self, backend: BackendKind) -> Result<()> {
+        for (option, url, own) in [
+            ("redis", &self.redis, BackendKind::Redis),
+            ("worker", &self.worker, BackendKind::Worker),
+        ] {
+            anyhow::ensure!(
+                url.is_none() || backend == own,
+                "--{option}: the replay decides in {backend}; allowed is it with --backend {own}"
+            );
+        }
+        Ok(())
+    }
+
     pub(crate) fn target(self, policies: String) -> Target {
         Target { policies, redis: self.redis, worker: self.worker, token: self.token }
     }
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+    arguments.servers.are_asked_by(arguments.backend)?;
     let (policies, text) = arguments.policies.read()?;
     let bar = super::progress(
         &arguments.file,

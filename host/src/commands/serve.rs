@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::Access;
 use tidegate::serve::{READ_TIMEOUT, Service, serve};
 use tidegate::store::Store;
@@ -16,7 +17,16 @@ use super::{PolicyFile, say};
 /// Serve the decision API over HTTP
 #[derive(clap::Args)]
 #[command(after_help = "\
-Calls: POST /v1/check, GET /v1/gate?policy=…&key=…, GET /healthz.
+Calls:
+  POST   /v1/check                           a decision, or a batch
+  GET    /v1/gate?policy=…&key=…             204, or 429 or 503: for proxies
+  POST   /v1/leases                          acquire a lease
+  PUT    /v1/leases/{lease}                  renew it
+  DELETE /v1/leases/{lease}?policy=…&key=…   release it
+  POST   /v1/settle                          what a request really cost
+  POST   /v1/budget                          units to spend without asking
+  POST   /v1/report                          which fraction of the load to refuse
+  GET    /healthz                            whether it serves; needs no token
 
 Examples:
   tidegate serve
@@ -35,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     redis_deadline: u64,
     /// How many keys of each policy memory may hold
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_keys: usize,
     /// The bearer token that callers must bring
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
@@ -44,7 +54,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, _) = arguments.policies.read()?;
-    let access = match Access::new(&policies, arguments.token) {
+    let access = match Access::new(&policies, arguments.token)? {
         // only this machine can ask: as safe as the machine
         Access::Shut if arguments.listen.ip().is_loopback() => Access::Open,
         Access::Shut => bail!(

@@ -17,8 +17,13 @@ pub use redis::{Redis, RedisOptions};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Store {
-    /// In this process, one table for each of the policies.
-    Memory(Vec<Memory>),
+    /// In this process.
+    Memory {
+        /// One for each of the policies.
+        tables: Vec<Memory>,
+        /// How many keys each of them may hold.
+        max_keys: usize,
+    },
     /// In Redis or Valkey.
     Redis(Box<Redis>),
 }
@@ -30,7 +35,13 @@ pub enum StoreError {
     /// The cost can never be granted.
     #[error(transparent)]
     Cost(#[from] CostExceedsCapacity),
-    /// The memory store is full.
+    /// The part of the memory store that the key belongs to is full.
+    #[error("the memory store has no room for a key: allowed is {max_keys} for each policy")]
+    Full {
+        /// How many keys of a policy may be in use.
+        max_keys: usize,
+    },
+    /// The memory store did not decide.
     #[error(transparent)]
     Table(TableError),
     /// What is stored under the key's name is not a state of this policy.
@@ -58,11 +69,16 @@ impl From<::redis::RedisError> for StoreError {
     }
 }
 
-impl From<TableError> for StoreError {
-    fn from(error: TableError) -> Self {
-        match error {
-            TableError::Cost(error) => Self::Cost(error),
-            error => Self::Table(error),
+impl StoreError {
+    /// What callers may know of it: neither names nor addresses.
+    #[must_use]
+    pub const fn summary(&self) -> &'static str {
+        match self {
+            Self::Cost(_) => "the cost can never be granted",
+            Self::Full { .. } | Self::Table(_) => "the store is full",
+            Self::Blob { .. } => "what is stored is no state of this policy",
+            Self::Redis(_) | Self::NoPolicy(_) => "the store cannot be asked",
+            Self::Deadline(_) => "the store did not answer in time",
         }
     }
 }
@@ -71,9 +87,8 @@ impl Store {
     /// A store in this process, of at most `max_keys` keys for each policy.
     #[must_use]
     pub fn memory(policies: &Policies, max_keys: usize) -> Self {
-        Self::Memory(
-            policies.all().iter().map(|policy| Memory::new(policy.clone(), max_keys)).collect(),
-        )
+        let tables = policies.all().iter().map(|policy| Memory::new(policy.clone(), max_keys));
+        Self::Memory { tables: tables.collect(), max_keys }
     }
 
     /// Does what is asked, with what each limit says. `policy` is the policy's place in
@@ -90,9 +105,14 @@ impl Store {
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
         match self {
-            Self::Memory(tables) => {
+            Self::Memory { tables, max_keys } => {
                 let table = tables.get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                Ok(table.operate(key, now, operation)?)
+                table.operate(key, now, operation).map_err(|error| match error {
+                    TableError::Cost(error) => StoreError::Cost(error),
+                    // of one of its parts, which has fewer
+                    TableError::Full { .. } => StoreError::Full { max_keys: *max_keys },
+                    error => StoreError::Table(error),
+                })
             }
             Self::Redis(redis) => {
                 let policy: &Policy =
@@ -104,7 +124,7 @@ impl Store {
 
     /// Forgets what has expired. Redis does so by itself.
     pub fn sweep(&self, now: Timestamp) {
-        if let Self::Memory(tables) = self {
+        if let Self::Memory { tables, .. } = self {
             for table in tables {
                 table.sweep(now);
             }

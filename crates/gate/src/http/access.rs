@@ -20,6 +20,21 @@ pub enum Access {
     Shut,
 }
 
+/// The configured token is one that no header could bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidToken;
+
+impl core::fmt::Display for InvalidToken {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(
+            "TIDEGATE_TOKEN: found what no header could bring, allowed is printable ASCII without \
+             spaces around it",
+        )
+    }
+}
+
+impl core::error::Error for InvalidToken {}
+
 impl core::fmt::Debug for Access {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
@@ -32,12 +47,18 @@ impl core::fmt::Debug for Access {
 
 impl Access {
     /// What the policy file and the configured token, if any, amount to.
-    #[must_use]
-    pub fn new(policies: &Policies, token: Option<String>) -> Self {
+    ///
+    /// # Errors
+    /// [`InvalidToken`]
+    pub fn new(policies: &Policies, token: Option<String>) -> Result<Self, InvalidToken> {
+        let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
         match token.filter(|token| !token.is_empty()) {
-            Some(token) => Self::Token(token),
-            None if policies.needs_token() => Self::Shut,
-            None => Self::Open,
+            Some(token) if token.trim() != token || !token.bytes().all(printable) => {
+                Err(InvalidToken)
+            }
+            Some(token) => Ok(Self::Token(token)),
+            None if policies.needs_token() => Ok(Self::Shut),
+            None => Ok(Self::Open),
         }
     }
 

@@ -29,7 +29,7 @@ use crate::key::check_key;
 use crate::limits::Limits;
 use crate::policy::{OnError, Policies, Policy, Rule};
 use crate::request::{Operation, Request, Settlement};
-pub use access::Access;
+pub use access::{Access, InvalidToken};
 pub use forms::{DecisionForm, VerdictForm};
 pub use operation::operation;
 use problem::{Problem, answer_json};

@@ -29,14 +29,26 @@ fn only_health_is_open_to_everyone() {
 }
 
 #[test]
+fn a_token_that_no_header_could_bring_is_refused() {
+    for token in [" a", "a ", "a\n", "\ta", "a\tb", "a\u{7f}", "ä", " "] {
+        assert!(Access::new(&policies(), Some(token.into())).is_err(), "{token:?}");
+    }
+    for token in ["a", "a b", "a=", "!~"] {
+        let access = Access::new(&policies(), Some(token.into())).unwrap();
+        let authorization = std::format!("Bearer {token}");
+        assert!(access.check(Some(&authorization)).is_ok(), "{token}");
+    }
+}
+
+#[test]
 fn without_a_token_all_is_shut_unless_the_file_says_otherwise() {
-    let shut = Access::new(&policies(), None);
+    let shut = Access::new(&policies(), None).unwrap();
     assert!(matches!(shut, Access::Shut));
     assert_eq!(shut.check(Some("Bearer ")).unwrap_err().status, 401);
-    assert!(matches!(Access::new(&policies(), Some(String::new())), Access::Shut));
+    assert!(matches!(Access::new(&policies(), Some(String::new())), Ok(Access::Shut)));
     let open = Policies::parse(&("auth = \"none\"\n".to_string() + POLICIES)).unwrap();
-    assert!(matches!(Access::new(&open, None), Access::Open));
-    assert!(matches!(Access::new(&open, Some("t".into())), Access::Token(_)));
+    assert!(matches!(Access::new(&open, None), Ok(Access::Open)));
+    assert!(matches!(Access::new(&open, Some("t".into())), Ok(Access::Token(_))));
 }
 
 #[test]
