@@ -15,7 +15,7 @@ use crate::limit::{Kind, Limit};
 use crate::limits::Limits;
 use crate::request::{Budget, Offered, Operation, Request, Settlement};
 
-/// A decision and what each limit of the policy says, in the policy's order.
+/// A decision and what each limit of the policy says, in the order of [`Limits::iter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// When it was taken: not before any other on this key. A refund names this time.

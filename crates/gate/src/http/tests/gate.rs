@@ -1,4 +1,5 @@
 use std::string::{String, ToString};
+use std::vec::Vec;
 
 use serde_json::json;
 use tidegate_core::Timestamp;
@@ -318,4 +319,42 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
         assert_eq!(header(&response, "ratelimit").is_some(), counted, "{ip}");
         assert_eq!(header(&response, "retry-after"), None, "{ip}");
     }
+    let most = 9_007_199_254_740_991_u64;
+    for (ip, allowed, has, wait) in [("192.0.2.7", false, 0, most), ("198.51.100.7", true, most, 0)]
+    {
+        for (path, rest) in [
+            ("/v1/check", ",\"cost\":9"),
+            ("/v1/check", ",\"cost\":0"),
+            ("/v1/settle", ",\"granted_at_us\":1,\"reserved\":9,\"actual\":0"),
+        ] {
+            let body = std::format!("{{\"policy\":\"p\",\"key\":\"ip:{ip}\"{rest}}}");
+            let expected = json!({
+                "policy": "p", "allowed": allowed, "limit": has, "remaining": has,
+                "retry_after_us": wait, "reset_after_us": wait, "at_us": START, "limits": [],
+            });
+            assert_eq!(server.post(path, &body), expected);
+        }
+    }
+}
+
+#[test]
+fn a_network_of_ipv6_is_counted_as_one_whatever_the_depth() {
+    let mut server = Server::new(
+        "
+[policies.p]
+limits = [
+  { algorithm = 'fixed_window', name = 'whole', limit = 9, period = '1h' },
+  { algorithm = 'fixed_window', name = 'two', depth = 2, limit = 9, period = '1h' },
+  { algorithm = 'fixed_window', name = 'one', depth = 1, limit = 9, period = '1h' },
+]",
+    );
+    let mut left = |key: &str| {
+        let answer = server.post("/v1/check", &about("").replace("\"k\"", &json!(key).to_string()));
+        let limits = answer["limits"].as_array().unwrap();
+        limits.iter().map(|limit| limit["remaining"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(left("ip:2001:db8::1"), [8, 8, 8]);
+    assert_eq!(left("ip:2001:db8::2"), [7, 7, 7], "of the same 64 bits");
+    assert_eq!(left("ip:2001:db8:0:1::1"), [8, 8, 8]);
+    assert_eq!(left("ip:192.0.2.1"), [8, 8, 8]);
 }
