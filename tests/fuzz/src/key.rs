@@ -1,13 +1,12 @@
 //! A key of a policy, and what must hold after each step.
 
+mod promises;
+
 use std::ops::Range;
 
-use tidegate_core::shed::suppression::PART;
-use tidegate_core::shed::utilization;
 use tidegate_gate::{
-    Budget, Class, CostExceedsCapacity, Decision, Id, Kind, Limit, Limits, MAX_QUANTITY, Micros,
-    NamedLimit, Offered, OnChange, Operation, Part, Policy, Request, Settlement, Timestamp,
-    Unspent, Verdict, blob,
+    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Part, Policy,
+    Request, Settlement, Timestamp, Unspent, blob,
 };
 
 use crate::leases::Leases;
@@ -110,167 +109,6 @@ impl Key {
         }
         if !operation.is_peek() {
             self.held(newest, verdict.at, operation, Some(&verdict));
-        }
-    }
-
-    /// With and without explanation, and by each limit of its own.
-    fn is_decided_alike(
-        &self,
-        before: &[u64],
-        now: Timestamp,
-        request: &Request,
-        outcome: &Result<Verdict, CostExceedsCapacity>,
-    ) {
-        let mut decided = before.to_vec();
-        let decision = self.limits.decide(&mut decided, now, request);
-        assert_eq!(decision, outcome.clone().map(|verdict| verdict.decision));
-        assert_eq!(decided, self.words);
-        let most = self.limits.most_at_once();
-        assert_eq!(decision.is_err(), request.cost > most && self.capacity() == most);
-        for (limit, range) in self.each() {
-            let peeked = limit.peek(&before[range.clone()], now, request);
-            let mut words = before[range].to_vec();
-            assert_eq!(limit.decide(&mut words, now, request), peeked, "{limit:?}");
-            assert!(limit.accepts(&words).is_ok());
-        }
-    }
-
-    fn decided(&mut self, before: &[u64], at: Timestamp, request: &Request, verdict: &Verdict) {
-        let peeks: Vec<Decision> = self
-            .each()
-            .into_iter()
-            .map(|(limit, range)| {
-                let words = &before[range];
-                let peeked = limit.peek(words, at, request).expect("it was decided");
-                if never_refused(&limit, &advanced(&limit, words, at), request) {
-                    assert!(peeked.is_allowed(), "{limit:?} refused {request:?}");
-                }
-                peeked
-            })
-            .collect();
-        let allowed = peeks.iter().all(Decision::is_allowed);
-        assert_eq!(verdict.decision.is_allowed(), allowed, "all or nothing");
-        match verdict.decision {
-            Decision::Allow { .. } => self.granted_at = at.0,
-            Decision::Deny { remaining, retry_after, .. } => {
-                if !self.has(Limit::remembers_refusals) {
-                    let peek = Request { cost: 0, ..*request };
-                    let left = self.limits.decide(&mut self.words.clone(), at, &peek);
-                    let left = left.map(|peeked| peeked.remaining());
-                    assert_eq!(left, Ok(remaining), "a refusal consumes nothing");
-                }
-                assert!(retry_after > Micros::ZERO);
-                self.is_retried_to_the_microsecond(at, retry_after, request, &peeks);
-            }
-        }
-    }
-
-    /// A shedder that goes by probability only hints when, and may refuse then again.
-    fn is_retried_to_the_microsecond(
-        &mut self,
-        at: Timestamp,
-        retry_after: Micros,
-        request: &Request,
-        peeks: &[Decision],
-    ) {
-        let Some(then) = at.0.checked_add(retry_after.0) else { return };
-        self.retry_at = then;
-        let allowed = |time| {
-            let decided = self.limits.decide(&mut self.words.clone(), Timestamp(time), request);
-            decided.map(|decision| decision.is_allowed())
-        };
-        let mut each = self.limits.iter().zip(peeks);
-        if each.any(|(each, peek)| hints(&each.limit) && !peek.is_allowed()) {
-            return;
-        }
-        assert_eq!(allowed(then - 1), Ok(false), "{retry_after:?} is too long");
-        if !self.has(hints) {
-            assert_eq!(allowed(then), Ok(true), "{retry_after:?} is too short");
-        }
-    }
-
-    /// What is lent is taken from every rate, and no more than all of them have.
-    fn lent(&mut self, before: &[u64], at: Timestamp, budget: &Budget, verdict: &Verdict) {
-        let only_back = Operation::Budget(Budget { wants: 0, ..*budget });
-        let mut words = before.to_vec();
-        let returned = self.limits.operate(&mut words, at, &only_back).expect("it costs nothing");
-        assert_eq!(returned.live, verdict.live);
-        if returned.live == Some(true) {
-            let mut twice = words.clone();
-            let again = self.limits.operate(&mut twice, at, &only_back).expect("it costs nothing");
-            assert_eq!((again.live, &twice), (Some(false), &words), "it comes back once");
-        }
-        let Some(allowance) = verdict.allowance else {
-            assert!(!self.has(|limit| limit.kind() == Kind::Budget));
-            return;
-        };
-        assert!(allowance.left <= budget.wants);
-        for (limit, range) in self.each() {
-            if let Limit::Budget(config) = limit {
-                assert!(allowance.left <= config.most());
-            } else if limit.kind() == Kind::Rate {
-                let left = |words: &[u64]| {
-                    let peeked = limit.peek(&words[range.clone()], at, &Request::of(0));
-                    peeked.expect("it costs nothing").remaining()
-                };
-                let (had, has) = (left(&words), left(&self.words));
-                assert!(allowance.left <= had, "more than the {had} there are");
-                assert!(has <= had - allowance.left, "not taken from {limit:?}");
-            }
-        }
-        if allowance.left > 0 {
-            assert_eq!(allowance.granted_at, at);
-            self.granted_at = at.0;
-        }
-    }
-
-    /// As one by one, if the words are those of such operations.
-    fn held(
-        &mut self,
-        newest: Timestamp,
-        at: Timestamp,
-        operation: &Operation,
-        verdict: Option<&Verdict>,
-    ) {
-        let each = self.each();
-        let mut live = None;
-        for (place, leases) in &mut self.leases {
-            let decision = verdict.map(|verdict| verdict.decision);
-            let held = leases.operate(newest, at, operation, decision);
-            let both = [live, held].into_iter().flatten();
-            live = match operation {
-                Operation::Release(_) => both.reduce(|one, other| one | other),
-                _ => both.reduce(|one, other| one & other),
-            };
-            let words = &self.words[each[*place].1.clone()];
-            for id in [Id([0; 2]), Id([2, 0])] {
-                let looked = leases.limit().peek(words, at, &Request { id, ..Request::of(0) });
-                let remaining = looked.map(|looked| looked.remaining());
-                assert_eq!(remaining, Ok(leases.remaining(id)), "{:?}", leases.limit());
-            }
-        }
-        let asked = !matches!(operation, Operation::Budget(_));
-        if let Some(verdict) = verdict.filter(|_| asked && !self.leases.is_empty()) {
-            assert_eq!(verdict.live, live, "{operation:?}");
-        }
-    }
-
-    /// A utilisation shedder, by what its promise says.
-    fn moved_no_faster_than_it_may(&self, before: &[u64], newest: Timestamp) {
-        for (limit, range) in self.each() {
-            let Limit::Utilization(config) = limit else { continue };
-            let amount = |words: &[u64]| {
-                let words = words[range.clone()].try_into().expect("three words");
-                config.amount_ppm(&utilization::State::from_words(words))
-            };
-            let elapsed = self.newest().saturating_since(newest);
-            if elapsed < config.period() {
-                let elapsed = elapsed.min(config.timing().delay).0;
-                let most =
-                    (u128::from(elapsed) * 1_000_000).div_ceil(config.timing().full.0.into());
-                let moved = amount(before).abs_diff(amount(&self.words));
-                assert!(u128::from(moved) <= most + 1, "{moved} ppm in {elapsed} µs");
-            }
         }
     }
 
@@ -443,26 +281,4 @@ fn advanced(limit: &Limit, words: &[u64], at: Timestamp) -> Vec<u64> {
     let mut words = words.to_vec();
     limit.advance(&mut words, at);
     words
-}
-
-/// Whether `retry_after` is a hint.
-const fn hints(limit: &Limit) -> bool {
-    matches!(limit, Limit::Utilization(_) | Limit::Suppression(_))
-}
-
-/// Who must pass such a shedder, whatever was drawn.
-fn never_refused(limit: &Limit, words: &[u64], request: &Request) -> bool {
-    match limit {
-        Limit::Utilization(config) => request.class.0 >= config.classes(),
-        Limit::Fleet(_) => request.class == Class::CRITICAL,
-        Limit::Suppression(config) => {
-            words[1..].as_chunks().0.iter().all(|&[admitted, suppressed]| {
-                assert!(admitted.max(suppressed) <= MAX_QUANTITY);
-                let times = |a: u64, b: u64| u128::from(a) * u128::from(b);
-                let (units, period) = (config.limit().units(), config.limit().period().0);
-                times(admitted + suppressed, period) <= times(units, PART.0)
-            })
-        }
-        _ => false,
-    }
 }
