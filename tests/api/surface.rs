@@ -139,6 +139,8 @@ pub fn bad_input_is_refused_and_nothing_is_consumed(served: &Served) {
         ("{\"policy\":\"none\",\"key\":\"k\"}".to_owned(), 404, "urn:tidegate:unknown-policy"),
         (key(""), 400, "urn:tidegate:invalid-key"),
         (key(&"k".repeat(10_240)), 400, "urn:tidegate:invalid-key"),
+        (key("ip:192.0.2.05"), 400, "urn:tidegate:invalid-key"),
+        ("[\"open\",\"k\"]".to_owned(), 400, "urn:tidegate:invalid-request"),
         (format!("{{\"checks\":[{},{}]}}", check(""), key("")), 400, "urn:tidegate:invalid-key"),
     ] {
         let reply = served.api.post("/v1/check", &body);

@@ -187,6 +187,7 @@ fn what_is_wrong_is_said_with_its_place() {
     folder.fails(&["check", "--key", "k"], "--policy: there are several: api, open");
     folder.fails(&["check", "--policy", "x", "--key", "k"], "found \"x\", there are: api, open");
     folder.fails(&check(&["--key", ""]), "found 0 bytes, allowed are 1 to 512");
+    folder.fails(&check(&["--key", "ip:banana"]), "allowed behind `ip:` is an address");
     folder.fails(&check(&["--key", "k", "--cost", "3"]), "a cost of 3 can never be granted");
     for cost in ["-1", "1.5", "NaN", "18446744073709551616"] {
         folder.fails(&["check", "--policy", "api", "--key", "k", "--cost", cost], "--cost");
