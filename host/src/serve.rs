@@ -28,8 +28,9 @@ use tokio::time::{sleep, timeout};
 use crate::clock;
 use crate::store::{Store, StoreError};
 
-/// How long a client usually may take to send a request.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client usually may take to send a request. Longer than the minute for which proxies keep
+/// idle connections: who sends on one that is just being closed gets no answer.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Expired states are forgotten this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);

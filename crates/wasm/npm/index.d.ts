@@ -237,7 +237,7 @@ export class Limiter {
    * @param key who is limited: 1 to 512 bytes of UTF-8; behind `ip:` an address, or a network in
    *   its shortest form
    * @param cost default: the policy's; 0 changes nothing
-   * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted,
+   * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow),
    *   `TABLE_FULL` for a new key beyond `maxKeys`, `NEEDS_LEASE` if a limit on the key holds leases
    */
   check(key: string, cost?: number, now?: number): Decision;
