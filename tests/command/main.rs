@@ -271,6 +271,20 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
 }
 
 #[test]
+fn a_replay_says_what_a_policy_in_shadow_would_do_on_every_backend() {
+    let folder = Folder::new();
+    folder.write(
+        "policies.toml",
+        POLICIES.replace("[policies.api]", "[policies.api]\nshadow = true"),
+    );
+    let line = "{\"t_us\":7,\"policy\":\"api\",\"key\":\"k\",\"cost\":2}\n";
+    folder.write("t.jsonl", line.repeat(2));
+    let (code, report, error) = folder.run(&["parity", "t.jsonl"]);
+    assert_eq!(code, 0, "{report}{error}");
+    assert!(report.contains("1 allowed, 1 refused"), "{report}");
+}
+
+#[test]
 fn a_replay_leaves_nothing_in_a_redis_that_is_not_its_own() {
     let folder = Folder::new();
     let server = RedisServer::start().unwrap();

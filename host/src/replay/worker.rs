@@ -48,6 +48,8 @@ struct Answers {
 enum Answer {
     Decided {
         at_us: u64,
+        /// In shadow, where all pass: what a replay is about.
+        would_allow: Option<bool>,
         #[serde(flatten)]
         decision: DecisionForm,
     },
@@ -140,7 +142,10 @@ impl Worker {
         }
         for answer in answers.decisions {
             match answer {
-                Answer::Decided { at_us, decision } => decisions.push((at_us, decision)),
+                Answer::Decided { at_us, would_allow, decision } => {
+                    let allowed = would_allow.unwrap_or(decision.allowed);
+                    decisions.push((at_us, DecisionForm { allowed, ..decision }));
+                }
                 Answer::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
             }
         }
