@@ -35,11 +35,7 @@ impl Served {
     }
 }
 
-fn host(
-    policies: &str,
-    store: impl FnOnce(&Policies) -> Store,
-    read_timeout: Duration,
-) -> Served {
+fn host(policies: &str, store: impl FnOnce(&Policies) -> Store, read_timeout: Duration) -> Served {
     let policies = Policies::parse(policies).expect("valid policies");
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, listening) = std::sync::mpsc::channel();
