@@ -16,7 +16,7 @@ fn decide(criterion: &mut Criterion) {
         governor(&mut group, step);
         group.bench_function("tidegate", |bencher| {
             let (mut state, mut tick) = (bucket::State::default(), ticks(step));
-            bencher.iter(|| black_box(bucket.decide(&mut state, tick(), black_box(1))));
+            bencher.iter(|| _ = black_box(&bucket.decide(&mut state, tick(), black_box(1))));
         });
         group.finish();
 
@@ -25,7 +25,7 @@ fn decide(criterion: &mut Criterion) {
         governor(&mut group, step);
         group.bench_function("tidegate", |bencher| {
             let (mut state, mut tick) = (fixed::State::default(), ticks(step));
-            bencher.iter(|| black_box(window.decide(&mut state, tick(), black_box(1))));
+            bencher.iter(|| _ = black_box(&window.decide(&mut state, tick(), black_box(1))));
         });
         group.finish();
 
@@ -37,7 +37,7 @@ fn decide(criterion: &mut Criterion) {
             group.bench_function("tidegate", |bencher| {
                 let counts = vec![0; window.segments() + 1];
                 let (mut state, mut tick) = (window.state(counts).expect("fresh"), ticks(step));
-                bencher.iter(|| black_box(window.decide(&mut state, tick(), black_box(1))));
+                bencher.iter(|| _ = black_box(&window.decide(&mut state, tick(), black_box(1))));
             });
             group.finish();
         }

@@ -56,7 +56,7 @@ fn memory(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
                     clock.advance(Duration::from_micros(1));
-                    black_box(limiter.check_key(&keys[next]))
+                    _ = black_box(&limiter.check_key(&keys[next]));
                 });
             });
         }
@@ -70,7 +70,7 @@ fn memory(criterion: &mut Criterion) {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
                     now += 1_000;
                     clock.set(now);
-                    black_box(limiter.check_key(&keys[next]))
+                    _ = black_box(&limiter.check_key(&keys[next]));
                 });
             });
         }
@@ -81,7 +81,7 @@ fn memory(criterion: &mut Criterion) {
                 bencher.iter(|| {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
                     now += 1;
-                    black_box(store.decide(&keys[next], Timestamp(now), 1))
+                    _ = black_box(&store.decide(&keys[next], Timestamp(now), 1));
                 });
             });
         }
@@ -95,7 +95,7 @@ fn memory(criterion: &mut Criterion) {
             group.bench_function("governor", |bencher| {
                 bencher.iter(|| {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
-                    black_box(limiter.check_key(&keys[next]))
+                    _ = black_box(&limiter.check_key(&keys[next]));
                 });
             });
         }
@@ -105,7 +105,7 @@ fn memory(criterion: &mut Criterion) {
             group.bench_function("tidegate", |bencher| {
                 bencher.iter(|| {
                     next = if next + 1 == keys.len() { 0 } else { next + 1 };
-                    black_box(store.decide(&keys[next], clock::now(), 1))
+                    _ = black_box(&store.decide(&keys[next], clock::now(), 1));
                 });
             });
         }

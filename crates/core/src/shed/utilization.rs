@@ -55,7 +55,7 @@
 //! let now = Timestamp(88_000_000);
 //! let low = config.decide(&mut state, now, Some(Share::WHOLE), Class(0), Draw(0));
 //! assert!(!low.is_admitted());
-//! assert_eq!(low.drop_probability().units(), 1 << 31);
+//! assert_eq!(config.drop_probability(&state, Class(0)).units(), 1 << 31);
 //! assert_eq!(low.retry_after(), Micros(60_000_000)); // if all were well from here on
 //!
 //! let lucky = config.decide(&mut state, now, None, Class(0), Draw(1 << 31));
@@ -70,6 +70,7 @@ mod tests;
 use super::share::Fraction;
 use super::{Draw, Probability, Share};
 use crate::decision::InvalidState;
+use crate::divisor::Divisor;
 use crate::quantity::{ConfigError, MAX_QUANTITY, gcd, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -130,6 +131,8 @@ pub struct Config {
     shedding: u64,
     /// F·M: from there to shedding all.
     span: u64,
+    /// K·M: by so much what is shed of a class, times F·M, falls per µs at most. Below 2^56.
+    per_us: Divisor,
 }
 
 /// What is remembered of a key. The default is a key never seen: at rest.
@@ -168,14 +171,9 @@ impl State {
 #[must_use = "a verdict that nobody reads sheds nothing"]
 pub enum Verdict {
     /// The request may pass.
-    Admitted {
-        /// With which probability it would have been shed.
-        drop: Probability,
-    },
+    Admitted,
     /// The request must not pass.
     Shed {
-        /// With which probability it was shed.
-        drop: Probability,
         /// The earliest time at which nothing of its class is shed: if the load vanished now, and
         /// was measured at least once per delay. A hint: the next draw may admit it sooner.
         retry_after: Micros,
@@ -185,23 +183,15 @@ pub enum Verdict {
 impl Verdict {
     /// Whether the request may pass.
     pub const fn is_admitted(&self) -> bool {
-        matches!(self, Self::Admitted { .. })
-    }
-
-    /// With which probability a request of this class was to be shed.
-    #[must_use]
-    pub const fn drop_probability(&self) -> Probability {
-        match self {
-            Self::Admitted { drop } | Self::Shed { drop, .. } => *drop,
-        }
+        matches!(self, Self::Admitted)
     }
 
     /// A hint how long to wait; zero if the request was admitted.
     #[must_use]
     pub const fn retry_after(&self) -> Micros {
         match self {
-            Self::Admitted { .. } => Micros::ZERO,
-            Self::Shed { retry_after, .. } => *retry_after,
+            Self::Admitted => Micros::ZERO,
+            Self::Shed { retry_after } => *retry_after,
         }
     }
 }
@@ -249,6 +239,7 @@ impl Config {
             step_up,
             shedding: delay.0.saturating_mul(steepest),
             span: full.0.saturating_mul(steepest),
+            per_us: Divisor::new(steepest.saturating_mul(u64::from(classes))),
         })
     }
 
@@ -282,6 +273,7 @@ impl Config {
     }
 
     /// Decides on a request; without a signal the last one still holds.
+    #[inline]
     pub fn decide(
         &self,
         state: &mut State,
@@ -291,11 +283,11 @@ impl Config {
         draw: Draw,
     ) -> Verdict {
         self.step(state, now, signal);
-        let drop = self.drop_probability(state, class);
-        if drop.happens(draw) {
-            Verdict::Shed { drop, retry_after: self.until_spared(state, class) }
-        } else {
-            Verdict::Admitted { drop }
+        match self.shed_of(state, class) {
+            Some(shed) if shed.happens(draw) => {
+                Verdict::Shed { retry_after: self.until_spared(shed) }
+            }
+            _ => Verdict::Admitted,
         }
     }
 
@@ -314,10 +306,7 @@ impl Config {
     /// With which probability a request of this class is shed at the newest time seen.
     #[must_use]
     pub fn drop_probability(&self, state: &State, class: Class) -> Probability {
-        match self.excess(state, class) {
-            0 => Probability::NEVER,
-            excess => Fraction { part: excess, whole: u128::from(self.span) }.floor(),
-        }
+        self.shed_of(state, class).map_or(Probability::NEVER, Fraction::floor)
     }
 
     /// The shed amount a at the newest time seen, in parts per million rounded down: from
@@ -361,6 +350,7 @@ impl Config {
         Ok(())
     }
 
+    #[inline]
     fn step(&self, state: &mut State, now: Timestamp, signal: Option<Share>) {
         let taken = now.taken_after(state.newest, self.period());
         let mut elapsed = taken.saturating_since(state.newest);
@@ -385,6 +375,7 @@ impl Config {
         state.level = state.level.saturating_sub(down).saturating_add(up).min(top);
     }
 
+    #[inline]
     fn trend(&self, signal: Share) -> u64 {
         let Thresholds { good, bad } = self.thresholds;
         let flat = self.steepest.saturating_add(1);
@@ -396,21 +387,24 @@ impl Config {
         }
     }
 
-    /// (a·K − i)·F·M, no less than 0: by F·M it is the probability, by M·K the wait.
-    fn excess(&self, state: &State, class: Class) -> u128 {
+    /// a·K − i as (a·K − i)·F·M / F·M; `None` where it is not above 0.
+    #[inline]
+    fn shed_of(&self, state: &State, class: Class) -> Option<Fraction> {
         if class.0 >= self.classes || state.level <= self.shedding {
-            return 0;
+            return None;
         }
         let amount = u128::from(state.level.saturating_sub(self.shedding));
         let before = u128::from(class.0).saturating_mul(u128::from(self.span));
-        amount.saturating_mul(u128::from(self.classes)).saturating_sub(before)
+        let part = amount.saturating_mul(u128::from(self.classes)).checked_sub(before)?;
+        (part > 0).then_some(Fraction { part, whole: u128::from(self.span) })
     }
 
     /// (a − i/K)·F, up: a microsecond sooner a little is still shed.
-    fn until_spared(&self, state: &State, class: Class) -> Micros {
-        let per_us = u128::from(self.steepest).saturating_mul(u128::from(self.classes));
-        let excess = self.excess(state, class);
-        let us = excess.saturating_add(per_us.saturating_sub(1)).checked_div(per_us);
-        Micros(us.and_then(|us| u64::try_from(us).ok()).unwrap_or(0)) // at most F
+    fn until_spared(&self, shed: Fraction) -> Micros {
+        let us = match u64::try_from(shed.part) {
+            Ok(part) => self.per_us.ceil(part),
+            Err(_) => u64::try_from(shed.part.div_ceil(self.per_us.value().into())).unwrap_or(0),
+        };
+        Micros(us) // at most F
     }
 }

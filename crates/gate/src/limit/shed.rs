@@ -42,10 +42,8 @@ fn told(
 ) -> Decision {
     let (limit, reset_after) = (1, config.reset_after(state));
     match verdict {
-        utilization::Verdict::Admitted { .. } => {
-            Decision::Allow { limit, remaining: 1, reset_after }
-        }
-        utilization::Verdict::Shed { retry_after, .. } => {
+        utilization::Verdict::Admitted => Decision::Allow { limit, remaining: 1, reset_after },
+        utilization::Verdict::Shed { retry_after } => {
             Decision::Deny { limit, remaining: 0, retry_after, reset_after }
         }
     }

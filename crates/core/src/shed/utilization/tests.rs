@@ -34,9 +34,9 @@ fn rule(config: Config) -> Rule {
     }
 }
 
-fn answer(verdict: Verdict) -> Answer {
+fn answer(config: &Config, state: &State, class: Class, verdict: Verdict) -> Answer {
     Answer {
-        drop: verdict.drop_probability().units(),
+        drop: config.drop_probability(state, class).units(),
         shed: !verdict.is_admitted(),
         retry_after: verdict.retry_after().0,
     }
@@ -225,7 +225,7 @@ fn every_short_history_equals_the_oracle() {
                 let expected = oracle.decide(now, signal, 0, 0);
                 let verdict =
                     config.decide(&mut state, Timestamp(now), signal.map(share), Class(0), Draw(0));
-                assert_eq!(answer(verdict), expected, "{state:?}");
+                assert_eq!(answer(&config, &state, Class(0), verdict), expected, "{state:?}");
                 *seen += 1;
                 descend(config, state, &oracle, depth - 1, seen);
             }
@@ -287,7 +287,8 @@ proptest! {
             prop_assert_eq!(state, before, "a peek changes nothing");
             let decided = config.decide(&mut state, at, signal_share, Class(class), Draw(draw));
             let expected = oracle.decide(now, signal, class, draw);
-            prop_assert_eq!(answer(decided), expected, "{:?} at {}", before, now);
+            let decided_at = answer(&config, &state, Class(class), decided);
+            prop_assert_eq!(decided_at, expected, "{:?} at {}", before, now);
             prop_assert_eq!(peeked, decided);
             prop_assert_eq!(state.newest().0, oracle.newest());
             prop_assert!(config.accepts(&state).is_ok(), "{:?}", state);
@@ -314,10 +315,10 @@ proptest! {
         let spared_at = verdict.retry_after().0;
         prop_assert!((1..=config.timing().full.0).contains(&spared_at));
         for after in 1..=spared_at {
-            prop_assert!(config.excess(&state, Class(class)) > 0, "{} of {}", after, spared_at);
+            prop_assert!(config.shed_of(&state, Class(class)).is_some(), "{} of {}", after, spared_at);
             config.observe(&mut state, Timestamp(START + after), Share::NONE);
         }
-        prop_assert_eq!(config.excess(&state, Class(class)), 0);
+        prop_assert!(config.shed_of(&state, Class(class)).is_none());
     }
 
     #[test]
