@@ -22,7 +22,7 @@ pub const REFUSED: u64 = 1_000;
 
 /// `governor` with its own manual clock, and `governor_given` with one that costs next to nothing
 /// to set: what is left is its decision alone.
-pub fn governor(group: &mut BenchmarkGroup<'_, WallTime>, step: u64) {
+fn governor(group: &mut BenchmarkGroup<'_, WallTime>, step: u64) {
     let quota = Quota::per_second(NonZeroU32::new(100).expect("not 0"));
     {
         let clock = FakeRelativeClock::default();
@@ -62,7 +62,7 @@ pub fn beside_governor<T>(
 }
 
 /// A clock that goes on by as much each time.
-pub fn ticks(step: u64) -> impl FnMut() -> Timestamp {
+fn ticks(step: u64) -> impl FnMut() -> Timestamp {
     let mut now = START.0;
     move || {
         now += step;
