@@ -35,7 +35,7 @@ pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule};
 pub use request::{Budget, Offered, Operation, Request, Settlement, Unspent};
-pub use table::{KeyHasher, Table, TableError};
+pub use table::{Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::Allowance;
 pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::suppression::Estimator;

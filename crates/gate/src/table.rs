@@ -99,6 +99,24 @@ impl From<CostExceedsCapacity> for TableError {
     }
 }
 
+/// What a table answers.
+pub trait Decided {
+    /// Whether the request may pass.
+    fn decision(&self) -> &Decision;
+}
+
+impl Decided for Decision {
+    fn decision(&self) -> &Decision {
+        self
+    }
+}
+
+impl Decided for Verdict {
+    fn decision(&self) -> &Decision {
+        &self.decision
+    }
+}
+
 impl Table {
     /// An empty table for at most `max_keys` keys.
     #[must_use]
@@ -163,12 +181,13 @@ impl Table {
     }
 
     /// Lets `decide` change the words of a canonical key, which comes with its hash by the table's
-    /// hasher. They are remembered unless they equal a fresh state's.
+    /// hasher. They are remembered unless they equal a fresh state's. A refusal needs no room: where
+    /// there is none it stands, and what is new of it is not remembered.
     ///
     /// # Errors
     /// [`TableError`]; nothing has changed.
     #[inline]
-    pub fn with_state<T>(
+    pub fn with_state<T: Decided>(
         &mut self,
         policy: &Policy,
         limits: &Limits,
@@ -224,7 +243,7 @@ impl Table {
 
     /// The same for a key that is not in use, or whose limits count by several parts of it.
     #[cold]
-    fn with_scattered_state<T>(
+    fn with_scattered_state<T: Decided>(
         &mut self,
         policy: &Policy,
         limits: &Limits,
@@ -234,19 +253,27 @@ impl Table {
     ) -> Result<T, TableError> {
         let mut words = self.gather(limits, key);
         let decided = decide(&mut words)?;
-        let changed = limits.split(&words).filter(|(_, words)| words.iter().any(|word| *word != 0));
-        let new = changed.filter(|(part, _)| {
+        let missing = |table: &Self, part: &Part| {
             let key = part.depth().of(key);
-            self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key)).is_none()
-        });
-        let new = new.count();
-        self.make_room(policy, new, now)?;
+            table.entries.find(table.hasher.hash(key), |entry| entry.is(part, key)).is_none()
+        };
+        let lasts = |part: &Part, words: &[u64]| part.time_to_live(words, now) > Micros::ZERO;
+        let needed = limits.split(&words).filter(|(part, words)| lasts(part, words));
+        let needed = needed.filter(|(part, _)| missing(self, part)).count();
+        let room = self.make_room(policy, needed, now);
+        if let (Err(full), true) = (room, decided.decision().is_allowed()) {
+            return Err(full);
+        }
         for (part, words) in limits.split(&words) {
             let key = part.depth().of(key);
             let hash = self.hasher.hash(key);
+            // of a state that equals a fresh one but for its clock the others keep half the room
+            let spare = self.entries.len().saturating_mul(2) < self.max_keys;
             if let Some(own) = self.find(part, hash, key) {
                 own.copy_from_slice(words);
-            } else if words.iter().any(|word| *word != 0) {
+            } else if words.iter().any(|word| *word != 0)
+                && if lasts(part, words) { room.is_ok() } else { spare }
+            {
                 let Self { entries, hasher, .. } = self;
                 let fingerprint = part.fingerprint();
                 let entry = Entry { key: key.into(), fingerprint, words: words.into() };

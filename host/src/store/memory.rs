@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 
 use spin::Mutex;
 use tidegate_gate::{
-    Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table, TableError, Timestamp,
-    Verdict,
+    Decided, Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table, TableError,
+    Timestamp, Verdict,
 };
 
 /// Enough for threads on two sockets to meet rarely.
@@ -113,7 +113,7 @@ impl Memory {
     }
 
     #[inline]
-    fn with_state<T>(
+    fn with_state<T: Decided>(
         &self,
         limits: &Limits,
         key: &str,

@@ -56,6 +56,29 @@ fn a_flood_of_new_keys_keeps_the_table_at_its_size() {
     assert_eq!(refused, 99_000);
 }
 
+/// Whom an organisation's limit refuses cannot be let in by filling the table, nor keep others out.
+#[test]
+fn a_refusal_needs_no_room() {
+    let text = "limits = [
+        { algorithm = 'token_bucket', name = 'user', capacity = 5, rate = '1/d' },
+        { algorithm = 'fixed_window', name = 'organisation', depth = 1, limit = 2, period = '1d' },
+    ]";
+    let (policy, mut table) = (Policy::parse("p", text).unwrap(), Table::new(8, KeyHasher::new(1)));
+    let mut decide = |key: &str, at: u64| {
+        let decision = table.decide(&policy, key, Timestamp(at), 1);
+        (decision.map(|decision| decision.is_allowed()), table.len())
+    };
+    assert_eq!(decide("acme/0", 0), (Ok(true), 2));
+    assert_eq!(decide("acme/1", 1), (Ok(true), 3));
+    for user in 2..100 {
+        assert_eq!(decide(&format!("acme/{user}"), user), (Ok(false), 4), "half the room");
+    }
+    assert_eq!(decide("other/0", 100), (Ok(true), 6));
+    assert_eq!(decide("another/0", 101), (Ok(true), 8));
+    assert_eq!(decide("last/0", 102), (Err(TableError::Full { max_keys: 8 }), 8));
+    assert_eq!(decide("acme/100", 103), (Ok(false), 8));
+}
+
 #[test]
 fn sweeping_forgets_what_equals_a_fresh_state_and_nothing_else() {
     let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
