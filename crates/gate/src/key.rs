@@ -50,8 +50,8 @@ impl fmt::Display for InvalidKey {
             }
             Self::NoAddress(key) => write!(
                 f,
-                "`key`: found {key:?}, allowed behind `ip:` is an address, or a network in its \
-                 shortest form such as 2001:db8::/64"
+                "`key`: found {key:?}, allowed behind `ip:` is an address such as 192.0.2.7 or \
+                 2001:db8::7"
             ),
         }
     }
@@ -60,26 +60,22 @@ impl fmt::Display for InvalidKey {
 impl core::error::Error for InvalidKey {}
 
 /// # Errors
-/// [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`], or begins with `ip:` and is
-/// neither an address nor a network as a [`canonical`] key is one.
+/// [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`], or begins with `ip:` and is no
+/// address: a network would be counted apart from the addresses in it.
 pub fn check_key(key: &str) -> Result<(), InvalidKey> {
     if !has_key_length(key) {
         return Err(InvalidKey::Length(key.len()));
     }
     match key.strip_prefix("ip:") {
-        Some(address) if !is_address(address) => Err(InvalidKey::NoAddress(key.into())),
+        Some(address) if address.parse::<IpAddr>().is_err() => {
+            Err(InvalidKey::NoAddress(key.into()))
+        }
         _ => Ok(()),
     }
 }
 
 fn has_key_length(key: &str) -> bool {
     (1..=MAX_KEY_BYTES).contains(&key.len())
-}
-
-/// Of an address any form will do, for [`canonical`] knows them all.
-fn is_address(text: &str) -> bool {
-    let shortest = |network: IpNet| alloc::format!("{network}") == text;
-    text.parse::<IpAddr>().is_ok() || network_of(text).is_some_and(shortest)
 }
 
 /// How much of a key a limit counts by.
@@ -143,11 +139,23 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let invalid = |allowed| alloc::format!("found {text:?}, allowed is {allowed}");
-        if let Some(network) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
-            return network_of(network).map(Self::Network).ok_or_else(|| {
-                invalid("`ip:` and an address or a network such as ip:192.0.2.0/24")
-            });
+        let invalid = |allowed: &str| alloc::format!("found {text:?}, allowed is {allowed}");
+        if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
+            let Some(network) = network_of(written) else {
+                return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24"));
+            };
+            // an address with a short prefix by mistake would stand for very many
+            let starts_elsewhere =
+                written.parse().is_ok_and(|written: IpNet| written.addr() != written.network());
+            if starts_elsewhere {
+                return Err(invalid(&alloc::format!("the network that is meant, ip:{network}")));
+            }
+            return Ok(Self::Network(network));
+        }
+        if text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("ip:"))
+            && !text.starts_with("ip:")
+        {
+            return Err(invalid("`ip:` in lower case before an address"));
         }
         if network_of(&text).is_some() {
             return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24"));
@@ -265,6 +273,15 @@ impl TryFrom<String> for KeySource {
             _ => Err(alloc::format!(
                 "found {source:?}, allowed are \"ip\" and \"header:NAME\" such as \"header:x-api-key\""
             )),
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("\"ip\""),
+            Self::Header(name) => write!(f, "\"header:{name}\""),
         }
     }
 }

@@ -234,8 +234,7 @@ export class Limiter {
    * granted. It is of the least important class; what is shed by chance is so by a new draw. The
    * quickest of all calls.
    *
-   * @param key who is limited: 1 to 512 bytes of UTF-8; behind `ip:` an address, or a network in
-   *   its shortest form
+   * @param key who is limited: 1 to 512 bytes of UTF-8; behind `ip:` an address
    * @param cost default: the policy's; 0 changes nothing
    * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow),
    *   `TABLE_FULL` for a new key beyond `maxKeys`, `NEEDS_LEASE` if a limit on the key holds leases

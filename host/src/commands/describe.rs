@@ -169,12 +169,12 @@ fn shed(limit: &Limit) -> String {
         Limit::Utilization(shedder) => {
             let (thresholds, timing) = (shedder.thresholds(), shedder.timing());
             format!(
-                "sheds from {} on, {} later, all but the most important class after {} more; \
-                 takes it back below {}",
-                percent(thresholds.bad),
+                "sheds above {bad}: at 100% first after {}, all but the most important class after \
+                 {} more, nearer to {bad} slower in proportion; takes it back below {}",
                 span(timing.delay),
                 span(timing.full),
-                percent(thresholds.good)
+                percent(thresholds.good),
+                bad = percent(thresholds.bad),
             )
         }
         Limit::Suppression(master) => {

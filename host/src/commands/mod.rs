@@ -50,8 +50,10 @@ pub(crate) fn store(
 ) -> Result<Store> {
     let Some(url) = redis else { return Ok(Store::memory(policies, max_keys)) };
     let options = RedisOptions { deadline, ..RedisOptions::default() };
-    let redis =
-        Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
+    let redis = Redis::new(url, options).with_context(|| {
+        let url = without_password(url);
+        format!("--redis {url}: allowed is an address such as redis://127.0.0.1:6379")
+    })?;
     Ok(Store::Redis(Box::new(redis)))
 }
 

@@ -35,7 +35,7 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
-    /// Where to listen
+    /// Where to listen: the number of an address, and a port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Keep states in this Redis instead of in memory

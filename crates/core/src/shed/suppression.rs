@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | [`LinearAdmitted`](Estimator::LinearAdmitted) | mean of 4 parts of *a* | (x/L − 1) / ramp |
 //! | [`ModifiedMean`](Estimator::ModifiedMean) | mean of 4 parts of *o*; of the 3 complete ones while the part in progress is below them | 1 − L/x |
-//! | [`NewestPart`](Estimator::NewestPart) | the largest of that mean, of the newest complete part, and of the part in progress once it has broken the limit | 1 − L/x |
+//! | [`NewestPart`](Estimator::NewestPart) | the largest of that mean, of the newest complete part, and of the part in progress over max(2 s, what has passed of it), once it has broken the limit | 1 − L/x |
 //!
 //! f is no less than 0 and no more than 1, worked out in whole numbers and only at the very end
 //! rounded down to 2^-32.

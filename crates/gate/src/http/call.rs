@@ -135,6 +135,8 @@ fn batch(
             let form = CheckForm { policy, key, cost, class, lease, signal_ppm, now_us, draw };
             Ok((Form::Single, [form.check(policies, chance, &String::new)?].into()))
         }
+        (Some(_), None, None) => Err(invalid("missing field `key`".to_string())),
+        (None, Some(_), None) => Err(invalid("missing field `policy`".to_string())),
         _ => Err(invalid(
             "allowed are `policy`, `key`, `cost`, `class`, `lease` and `signal_ppm`, or `checks` \
              alone"

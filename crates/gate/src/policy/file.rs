@@ -275,7 +275,8 @@ impl TryFrom<String> for Placement {
         if text == "key" {
             return Ok(Self::Key);
         }
-        let shards = text.strip_prefix("shard:").and_then(|shards| shards.parse().ok());
+        let shards = text.strip_prefix("shard:").filter(|shards| !shards.starts_with(['+', '0']));
+        let shards = shards.and_then(|shards| shards.parse().ok());
         match shards {
             Some(shards) if (1..=MAX_SHARDS).contains(&shards) => Ok(Self::Shard(shards)),
             _ => Err(format!(

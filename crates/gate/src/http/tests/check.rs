@@ -32,7 +32,8 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     refused("[]", 400, invalid, "invalid type: sequence, expected an object");
     refused("7", 400, invalid, "invalid type: integer `7`, expected an object");
     refused("{}", 400, invalid, "or `checks` alone");
-    refused("{\"policy\":\"api\"}", 400, invalid, "allowed are");
+    refused("{\"policy\":\"p\"}", 400, invalid, "missing field `key`");
+    refused("{\"key\":\"k\",\"cost\":2}", 400, invalid, "missing field `policy`");
     refused(body(",\"colour\":1"), 400, invalid, "unknown field `colour`, expected one of");
     refused(body("} {"), 400, invalid, "trailing characters");
     let whole = "expected a whole number from 0 to 9007199254740991";
@@ -122,7 +123,9 @@ limits = [{ algorithm = 'suppression', rate = '1/s' }]",
         "ip:fe80::1%eth0",
         "ip:[fe80::1]",
         "ip:192.0.2.5/24",
-        "ip:2001:DB8::/64",
+        "ip:192.0.2.6/32",
+        "ip:2001:db8::/64",
+        "ip:2001:db8::7/128",
         "ip:::ffff:192.0.2.0/120",
     ] {
         let about = |policy: &str, rest: &str| {
@@ -152,9 +155,7 @@ limits = [{ algorithm = 'suppression', rate = '1/s' }]",
         }
     }
     assert!(server.table.is_empty(), "nothing was consumed");
-    for key in
-        ["ip:::ffff:192.0.2.6", "ip:2001:DB8::1", "ip:2001:db8::/64", "ip:192.0.2.0/24", "IP:x"]
-    {
+    for key in ["ip:::ffff:192.0.2.6", "ip:2001:DB8::1", "ip:192.0.2.6", "IP:x"] {
         let body = std::format!("{{\"policy\":\"account\",\"key\":\"{key}\"}}");
         assert_eq!(server.post("/v1/check", &body)["allowed"], true, "{key}");
     }

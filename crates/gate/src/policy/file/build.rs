@@ -24,6 +24,11 @@ impl Policy {
                 "`key`: found none, allowed is at least one of \"ip\", \"header:NAME\"".to_owned()
             );
         }
+        for (place, source) in form.key.iter().enumerate() {
+            if form.key.iter().take(place).any(|before| before == source) {
+                return Err(format!("`key`: found {source} twice, allowed is each source once"));
+            }
+        }
         let mut overrides = Vec::new();
         for (pattern, Object(own)) in form.overrides {
             let own = LimitEntry::overridden(&form.limits, own)
