@@ -81,6 +81,14 @@ impl Leases {
         u64::try_from(self.units(newest)).ok()
     }
 
+    /// What decides all later answers: the newest time, and who is live then with how much since
+    /// when. Who is dead stays so.
+    #[must_use]
+    pub fn essence(&self) -> (i128, Vec<([u64; 2], i128, i128)>) {
+        let live = self.live(self.newest);
+        (self.newest, live.map(|lease| (lease.id, lease.units, lease.touched)).collect())
+    }
+
     /// The units live at the newest time.
     #[must_use]
     pub fn live_units(&self) -> u64 {
@@ -209,6 +217,12 @@ impl Fleet {
         self.low.reduce(now, id, u64::MAX)
     }
 
+    /// What decides all later answers.
+    #[must_use]
+    pub fn essence(&self) -> (i128, Vec<([u64; 2], i128, i128)>) {
+        self.low.essence()
+    }
+
     /// The units that low priority holds.
     #[must_use]
     pub fn low_units(&self) -> u64 {
@@ -234,6 +248,10 @@ impl Holder {
         self.grants.last().map_or(i128::MIN, |grant| grant.0)
     }
 }
+
+/// Its id; what it wants, when its account began and what it took since, its last grant and what is held
+/// of it.
+pub type LiveHolder = ([u64; 2], [i128; 5]);
 
 /// Budget leases of one key.
 #[derive(Clone, Debug)]
@@ -306,6 +324,18 @@ impl Budget {
         holder.grants.last_mut()?.1 -= units;
         let [units, granted, after] = [units, granted, after].map(|n| u64::try_from(n).ok());
         Some((units?, granted?, after?))
+    }
+
+    /// What decides all later answers: the newest time, and the live holders.
+    #[must_use]
+    pub fn essence(&self) -> (i128, Vec<LiveHolder>) {
+        let essence = |holder: &Holder| {
+            let over = self.newest >= holder.account_from + self.period;
+            let account_from = if over { i128::MIN } else { holder.account_from };
+            let taken = self.taken(holder);
+            (holder.id, [holder.wants, account_from, taken, holder.last(), holder.held])
+        };
+        (self.newest, self.live().map(essence).collect())
     }
 
     /// When the state is a fresh one.

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use tidegate_reference::lease::Leases;
 
 use super::{Config, State};
-use crate::lease::properties::{Move, ids, moves, outcome};
+use crate::exhaustive::Graph;
+use crate::lease::properties::{ids, moves, outcome};
 use crate::lease::{Held, Id, MAX_ENTRIES};
 use crate::properties::tuple;
 use crate::{ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Timestamp};
@@ -215,32 +216,35 @@ fn a_lease_of_no_cost_or_of_more_than_there_is_is_foreign() {
     }
 }
 
-/// Every sequence of 4 of 20 operations and times, for each of five small limits.
+/// Every sequence of five operations at nine times, for each of five small limits: of any length, for
+/// the graph of states ends.
 #[test]
-fn equals_the_oracle_on_every_short_history() {
-    fn walk(config: Config, state: &State<Vec<u64>>, oracle: &Leases, now: u64, depth: u32) {
-        if depth == 0 {
-            return;
-        }
-        for to in [Move::Ahead(0), Move::Ahead(2), Move::Ahead(5), Move::Back(9)] {
-            let now = to.from(now, 0);
-            for (id, operation) in [
-                (A, Operation::Acquire(1)),
-                (B, Operation::Acquire(1)),
-                (C, Operation::Acquire(2)),
-                (A, Operation::Heartbeat),
-                (B, Operation::Release),
-            ] {
-                let (mut state, mut oracle) = (state.clone(), oracle.clone());
-                both(config, &mut state, &mut oracle, now, id, operation);
-                walk(config, &state, &oracle, now, depth - 1);
-            }
-        }
-    }
-    for (capacity, most, depth) in [(1, 1, 4), (1, 2, 4), (2, 1, 4), (2, 2, 4), (3, 2, 4)] {
+fn equals_the_oracle_on_every_history() {
+    let operations = [
+        (A, Operation::Acquire(1)),
+        (B, Operation::Acquire(1)),
+        (C, Operation::Acquire(2)),
+        (A, Operation::Heartbeat),
+        (B, Operation::Release),
+    ];
+    for (capacity, most) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 2)] {
         let config = config(capacity, 4, most);
         let oracle = Leases::new(capacity, 4, usize::try_from(most).unwrap());
-        walk(config, &fresh(config), &oracle, 10, depth);
+        let walked = Graph::walk(
+            (fresh(config), oracle),
+            None,
+            |(state, oracle)| (state.words().to_vec(), oracle.essence()),
+            |place| {
+                let at_each = (0..=8).flat_map(|now| operations.map(|operation| (now, operation)));
+                let after = at_each.map(|(now, (id, operation))| {
+                    let (mut state, mut oracle) = place.clone();
+                    both(config, &mut state, &mut oracle, now, id, operation);
+                    (state, oracle)
+                });
+                after.collect()
+            },
+        );
+        assert_eq!(walked.sequences(6), 45_u64.pow(6));
     }
 }
 

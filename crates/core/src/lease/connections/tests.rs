@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use tidegate_reference::lease::Leases;
 
 use super::{Config, DEFAULT_EXPIRY, DEFAULT_REFRESH, State, Unrecorded};
-use crate::lease::properties::{Move, ids, moves, outcome};
+use crate::exhaustive::Graph;
+use crate::lease::properties::{ids, moves, outcome};
 use crate::lease::{Held, Id, MAX_ENTRIES};
 use crate::properties::tuple;
 use crate::{CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Timestamp};
@@ -182,34 +183,37 @@ fn an_owner_of_no_connections_or_too_many_is_foreign() {
     }
 }
 
-/// Every sequence of 4 of 21 operations and times, for each of four small limits.
+/// Every sequence of seven operations at nine times, for each of four small limits: of any length, for
+/// the graph of states ends.
 #[test]
-fn equals_the_oracle_on_every_short_history() {
-    fn walk(config: Config, state: &State<Vec<u64>>, oracle: &Leases, now: u64, depth: u32) {
-        if depth == 0 {
-            return;
-        }
-        for to in [Move::Ahead(0), Move::Ahead(2), Move::Back(9)] {
-            let now = to.from(now, 0);
-            for (owner, operation) in [
-                (A, Operation::Open(1)),
-                (A, Operation::Close(1)),
-                (A, Operation::Report(3)),
-                (B, Operation::Open(2)),
-                (B, Operation::Close(3)),
-                (B, Operation::Report(1)),
-                (B, Operation::Refresh),
-            ] {
-                let (mut state, mut oracle) = (state.clone(), oracle.clone());
-                both(config, &mut state, &mut oracle, now, owner, operation);
-                walk(config, &state, &oracle, now, depth - 1);
-            }
-        }
-    }
+fn equals_the_oracle_on_every_history() {
+    let operations = [
+        (A, Operation::Open(1)),
+        (A, Operation::Close(1)),
+        (A, Operation::Report(3)),
+        (B, Operation::Open(2)),
+        (B, Operation::Close(3)),
+        (B, Operation::Report(1)),
+        (B, Operation::Refresh),
+    ];
     for (limit, most) in [(1, 1), (2, 1), (2, 2), (3, 2)] {
         let config = config(limit, 4, most);
         let oracle = Leases::new(limit, 4, usize::try_from(most).unwrap());
-        walk(config, &fresh(config), &oracle, 10, 4);
+        let walked = Graph::walk(
+            (fresh(config), oracle),
+            None,
+            |(state, oracle)| (state.words().to_vec(), oracle.essence()),
+            |place| {
+                let at_each = (0..=8).flat_map(|now| operations.map(|operation| (now, operation)));
+                let after = at_each.map(|(now, (owner, operation))| {
+                    let (mut state, mut oracle) = place.clone();
+                    both(config, &mut state, &mut oracle, now, owner, operation);
+                    (state, oracle)
+                });
+                after.collect()
+            },
+        );
+        assert_eq!(walked.sequences(6), 63_u64.pow(6));
     }
 }
 

@@ -6,6 +6,7 @@ use tidegate_reference::Outcome;
 use tidegate_reference::lease::Fleet;
 
 use super::{Config, Priority};
+use crate::exhaustive::Graph;
 use crate::lease::{Held, Id, State};
 use crate::properties::tuple;
 use crate::{ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Timestamp};
@@ -131,32 +132,36 @@ fn both(
     assert_eq!(config.accepts(state), Ok(()), "{state:?}");
 }
 
-/// Every sequence of 4 of 18 operations and times, for each of four small fleets.
+/// Every sequence of six operations at nine times, for each of four small fleets: of any length, for
+/// the graph of states ends.
 #[test]
-fn equals_the_oracle_on_every_short_history() {
-    fn walk(config: Config, state: &State<Vec<u64>>, oracle: &Fleet, now: u64, depth: u32) {
-        if depth == 0 {
-            return;
-        }
-        for now in [now, now + 2, now.saturating_sub(9)] {
-            for (id, operation) in [
-                (A, Operation::Acquire(Priority::Low, 1)),
-                (B, Operation::Acquire(Priority::Low, 2)),
-                (A, Operation::Acquire(Priority::High, 1)),
-                (C, Operation::Acquire(Priority::High, 2)),
-                (A, Operation::Heartbeat),
-                (B, Operation::Release),
-            ] {
-                let (mut state, mut oracle) = (state.clone(), oracle.clone());
-                both(config, &mut state, &mut oracle, (now, id, operation));
-                walk(config, &state, &oracle, now, depth - 1);
-            }
-        }
-    }
+fn equals_the_oracle_on_every_history() {
+    let operations = [
+        (A, Operation::Acquire(Priority::Low, 1)),
+        (B, Operation::Acquire(Priority::Low, 2)),
+        (A, Operation::Acquire(Priority::High, 1)),
+        (C, Operation::Acquire(Priority::High, 2)),
+        (A, Operation::Heartbeat),
+        (B, Operation::Release),
+    ];
     for (capacity, reserve, most) in [(2, 1, 1), (2, 1, 2), (3, 1, 2), (3, 2, 2)] {
         let config = config(capacity, reserve, 4, most);
         let oracle = Fleet::new(capacity, reserve, 4, usize::try_from(most).unwrap());
-        walk(config, &fresh(config), &oracle, 10, 4);
+        let walked = Graph::walk(
+            (fresh(config), oracle),
+            None,
+            |(state, oracle)| (state.words().to_vec(), oracle.essence()),
+            |place| {
+                let at_each = (0..=8).flat_map(|now| operations.map(|operation| (now, operation)));
+                let after = at_each.map(|(now, (id, operation))| {
+                    let (mut state, mut oracle) = place.clone();
+                    both(config, &mut state, &mut oracle, (now, id, operation));
+                    (state, oracle)
+                });
+                after.collect()
+            },
+        );
+        assert_eq!(walked.sequences(6), 54_u64.pow(6));
     }
 }
 
