@@ -342,7 +342,8 @@ impl Config {
     fn answer(&self, view: View<'_>, cost: u64) -> Decision {
         let limit = self.limit;
         let added = index(cost);
-        if cost == 0 || self.wait(view, 0, cost) == Micros::ZERO {
+        let wait = if cost == 0 { Micros::ZERO } else { self.wait(view, 0, cost) };
+        if wait == Micros::ZERO {
             let remaining = self.remaining(view, added);
             return Decision::Allow {
                 limit,
@@ -350,11 +351,14 @@ impl Config {
                 reset_after: self.until_empty(view, added),
             };
         }
-        let added = if self.denied == Denied::Counted { added } else { 0 };
+        let (added, retry_after) = match self.denied {
+            Denied::Counted => (added, self.wait(view, added, cost)),
+            Denied::Forgotten => (0, wait),
+        };
         Decision::Deny {
             limit,
             remaining: self.remaining(view, added),
-            retry_after: self.wait(view, added, cost),
+            retry_after,
             reset_after: self.until_empty(view, added),
         }
     }
