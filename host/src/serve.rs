@@ -1,6 +1,7 @@
 //! The decision API over HTTP: reads requests, asks the store, writes responses.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -26,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// How long a client usually may take to send a request. Longer than the minute for which proxies keep
 /// idle connections: who sends on one that is just being closed gets no answer.
@@ -72,7 +73,10 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
                 tokio::spawn(talk(server, stream, peer, watcher));
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // it is gone
-            Err(_) => sleep(ACCEPT_AGAIN_AFTER).await,
+            Err(error) => {
+                server.failures.log(clock::now(), &error);
+                sleep(ACCEPT_AGAIN_AFTER).await;
+            }
         }
     }
     drop(listener);
@@ -207,7 +211,7 @@ impl Server {
     }
 }
 
-/// What the store does wrong, on standard error: a line a second is enough to see that it does.
+/// What goes wrong, on standard error: a line a second is enough to see that it does.
 #[derive(Debug, Default)]
 struct Failures {
     /// The second of the last line.
@@ -215,7 +219,7 @@ struct Failures {
 }
 
 impl Failures {
-    fn log(&self, now: Timestamp, error: &StoreError) {
+    fn log(&self, now: Timestamp, error: &dyn Error) {
         let second = now.0 / 1_000_000;
         if self.logged.swap(second, Ordering::Relaxed) != second {
             eprintln!("warning: {error}");

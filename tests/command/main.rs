@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 use tidegate::local::RedisServer;
-use tidegate_tests::{Api, command, file};
+use tidegate_tests::{Api, command, file, rows};
 
 const POLICIES: &str = "
 [policies.api]
@@ -86,19 +86,17 @@ fn every_command_helps_with_examples() {
 fn serve_helps_with_all_its_calls() {
     let (_, help, _) = Folder::new().run(&["serve", "--help"]);
     let document = fs::read_to_string(file("../docs/http.md")).unwrap();
-    let (_, calls) = document.split_once("| call | answer |").unwrap();
-    let rows = calls.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let calls: Vec<_> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+    let calls = rows(&document, "<!-- calls -->");
     assert_eq!(calls.len(), 9);
     for call in calls {
-        let (method, path) = call.split_once(' ').unwrap();
+        let (method, path) = call[0].split_once(' ').unwrap();
         let path = path.split('?').next().unwrap();
         let has = |line: &str| {
             let mut words = line.split_whitespace();
             words.next() == Some(method)
                 && words.next().and_then(|path| path.split('?').next()) == Some(path)
         };
-        assert!(help.lines().any(has), "{call}: {help}");
+        assert!(help.lines().any(has), "{method} {path}: {help}");
     }
 }
 

@@ -136,6 +136,27 @@ fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>, times: Range) -> Vec<P
     places
 }
 
+/// Applies each operation at each of nine times to every place that there is, which must end: so all
+/// sequences of any length. Places with the same `key` are one.
+pub(crate) fn every_history<P: Clone, K: Eq + Hash, O: Copy>(
+    first: P,
+    operations: &[O],
+    key: impl Fn(&P) -> K,
+    apply: impl Fn(&mut P, u64, O),
+) {
+    let walked = Graph::walk(first, None, key, |place| {
+        let at_each = (0..=8).flat_map(|now| operations.iter().map(move |each| (now, *each)));
+        let after = at_each.map(|(now, operation)| {
+            let mut next = place.clone();
+            apply(&mut next, now, operation);
+            next
+        });
+        after.collect()
+    });
+    let steps = u64::try_from(9 * operations.len()).unwrap();
+    assert_eq!(walked.sequences(6), steps.pow(6));
+}
+
 /// To which places each operation leads from each place; the first place is a key never seen.
 pub(crate) struct Graph {
     edges: Vec<Vec<usize>>,

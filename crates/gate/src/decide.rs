@@ -65,7 +65,7 @@ impl Limits {
         }
     }
 
-    #[inline(never)]
+    #[inline(never)] // a policy of one limit has no use for it on its way
     fn decide_together(
         &self,
         words: &mut [u64],
