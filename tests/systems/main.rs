@@ -80,7 +80,7 @@ impl System {
 
     /// Asks for a lease, or opens a connection of this owner.
     fn acquire(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
-        let request = Request { id: self.policy.lease_id(key, lease), ..Request::of(1) };
+        let request = Request { lease: Some(self.policy.lease_id(key, lease)), ..Request::of(1) };
         self.operate(key, now, request)
     }
 

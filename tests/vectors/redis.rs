@@ -37,7 +37,7 @@ impl Backend for Redis {
             let decided = store.operate(&vectors.policy, &step.key, step.at(), operation);
             match runtime.block_on(decided) {
                 Ok(verdict) => Some(verdict),
-                Err(StoreError::Cost(_)) => None,
+                Err(StoreError::Operation(_)) => None,
                 Err(error) => panic!("{}: {error}", vectors.name),
             }
         })

@@ -9,11 +9,11 @@ use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::limit::{Kind, Limit};
 use crate::limits::Limits;
-use crate::request::{Budget, Offered, Operation, Request, Settlement};
+use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement};
 
 /// A decision and what each limit of the policy says, in the order of [`Limits::iter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,14 +51,15 @@ impl Limits {
     /// is one of more than the longest of their periods.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`] if one of the limits can never grant it; nothing has changed.
+    /// [`OperationError`] if one of the limits can never grant it, or holds leases and the request names
+    /// none; nothing has changed.
     #[inline]
     pub fn decide(
         &self,
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Result<Decision, OperationError> {
         match self.only() {
             Some(only) => only.decide(words, now, request),
             None => self.decide_together(words, now, request),
@@ -71,7 +72,7 @@ impl Limits {
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Result<Decision, OperationError> {
         let now = self.taken_at(words, now);
         if request.cost == 0 {
             return self.combined(words, now, request);
@@ -109,7 +110,7 @@ impl Limits {
         words: &mut [u64],
         now: Timestamp,
         operation: &Operation,
-    ) -> Result<Verdict, CostExceedsCapacity> {
+    ) -> Result<Verdict, OperationError> {
         let now = self.taken_at(words, now);
         if !matches!(operation, Operation::Decide(_) | Operation::Unaffordable(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
@@ -151,7 +152,7 @@ impl Limits {
                     Operation::Release(_) => held.reduce(|one, other| one | other),
                     _ => held.reduce(|one, other| one & other),
                 };
-                let looked = Request { id: *id, ..Request::of(0) };
+                let looked = Request { lease: Some(*id), ..Request::of(0) };
                 Ok(Verdict { live, ..self.decide_and_explain(words, now, &looked)? })
             }
         }
@@ -162,7 +163,7 @@ impl Limits {
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Verdict, CostExceedsCapacity> {
+    ) -> Result<Verdict, OperationError> {
         let before: Vec<Decision> = split(self, words)
             .map(|(limit, words)| limit.peek(words, now, request))
             .collect::<Result<_, _>>()?;
@@ -186,7 +187,7 @@ impl Limits {
         words: &mut [u64],
         now: Timestamp,
         budget: &Budget,
-    ) -> Result<Verdict, CostExceedsCapacity> {
+    ) -> Result<Verdict, OperationError> {
         let Budget { holder, wants, unspent } = *budget;
         let refundable = unspent.and_then(|unspent| {
             let mut limits = split_mut(self, words);
@@ -253,7 +254,7 @@ impl Limits {
         words: &[u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Result<Decision, OperationError> {
         let mut allowed = true;
         let mut retry_after = Micros::ZERO;
         for (limit, words) in split(self, words) {

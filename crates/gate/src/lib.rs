@@ -34,7 +34,7 @@ pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Patt
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule};
-pub use request::{Budget, Offered, Operation, Request, Settlement, Unspent};
+pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub use table::{Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::Allowance;
 pub use tidegate_core::lease::{Held, Id};

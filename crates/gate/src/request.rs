@@ -1,11 +1,12 @@
 //! What can be asked of a key.
 
 use alloc::vec::Vec;
+use core::fmt;
 
-use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
+use tidegate_core::{CostExceedsCapacity, Timestamp};
 
 /// What can be asked of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,9 @@ pub enum Operation {
 pub struct Request {
     /// The units it takes; 0 only looks.
     pub cost: u64,
-    /// The lease it wants, or who owns the connection it opens.
-    pub id: Id,
+    /// The lease that it acquires, or the owner of the connection that it opens. Limits that hold leases
+    /// refuse to decide without one: [`OperationError::NeedsLease`].
+    pub lease: Option<Id>,
     /// How important it is.
     pub class: Class,
     /// What a utilisation shedder goes by, if it was measured.
@@ -90,6 +92,38 @@ pub struct Offered {
     pub suppressed: u64,
 }
 
+/// Why an operation was not done. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// The limits can never grant this cost.
+    Cost(CostExceedsCapacity),
+    /// A limit holds leases, and the request names no lease to hold.
+    NeedsLease,
+    /// The words are not a state of these limits.
+    InvalidState,
+}
+
+impl fmt::Display for OperationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cost(error) => error.fmt(f),
+            Self::NeedsLease => f.write_str(
+                "`lease`: expected the name of a lease, because the policy limits leases; found none",
+            ),
+            Self::InvalidState => f.write_str("state: found words that these limits never write"),
+        }
+    }
+}
+
+impl core::error::Error for OperationError {}
+
+impl From<CostExceedsCapacity> for OperationError {
+    fn from(error: CostExceedsCapacity) -> Self {
+        Self::Cost(error)
+    }
+}
+
 /// In words: no signal.
 const NO_SIGNAL: u64 = u64::MAX;
 
@@ -104,9 +138,10 @@ impl Operation {
     #[must_use]
     pub fn to_words(&self) -> Vec<u64> {
         match *self {
-            Self::Decide(Request { cost, id: Id([high, low]), class, signal, draw }) => {
+            Self::Decide(Request { cost, lease, class, signal, draw }) => {
                 let signal = signal.map_or(NO_SIGNAL, |signal| signal.ppm().into());
-                [1, cost, high, low, class.0.into(), signal, draw.0.into()].into()
+                let rest = [1, cost, class.0.into(), signal, draw.0.into()];
+                rest.into_iter().chain(lease.into_iter().flat_map(|Id(words)| words)).collect()
             }
             Self::Settle(Settlement { granted_at, reserved, actual }) => {
                 [2, granted_at.0, reserved, actual].into()
@@ -132,9 +167,13 @@ impl Operation {
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         Some(match *words {
-            [1, cost, high, low, class, signal, draw] => Self::Decide(Request {
+            [1, cost, class, signal, draw, ref lease @ ..] => Self::Decide(Request {
                 cost,
-                id: Id([high, low]),
+                lease: match *lease {
+                    [] => None,
+                    [high, low] => Some(Id([high, low])),
+                    _ => return None,
+                },
                 class: Class(class.try_into().ok()?),
                 signal: match signal {
                     NO_SIGNAL => None,
@@ -168,12 +207,12 @@ impl Operation {
 }
 
 impl Request {
-    /// One that costs so much, and brings nothing else: of the least important class, and shed
-    /// with any probability above 0.
+    /// A request of that cost that brings nothing else: no lease, the least important class, and a
+    /// draw that is shed with any probability above 0.
     #[must_use]
     #[inline]
     pub const fn of(cost: u64) -> Self {
-        Self { cost, id: Id([0; 2]), class: Class(0), signal: None, draw: Draw(0) }
+        Self { cost, lease: None, class: Class(0), signal: None, draw: Draw(0) }
     }
 
     /// The same, only to look.
@@ -182,7 +221,7 @@ impl Request {
         Self { cost: 0, ..self }
     }
 
-    /// What it takes of places: one, whatever it costs.
+    /// The places that it takes: one, whatever it costs.
     pub(crate) const fn places(&self) -> u64 {
         if self.cost == 0 { 0 } else { 1 }
     }

@@ -10,12 +10,12 @@ use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
-use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::limits::{Limits, Part};
 use crate::policy::{Policy, Rule};
-use crate::request::{Operation, Request};
+use crate::request::{Operation, OperationError, Request};
 
 /// A full table looks for expired states at most this often, so that a flood of new keys cannot
 /// make every request pay for a search.
@@ -71,8 +71,8 @@ impl KeyHasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The cost can never be granted.
-    Cost(CostExceedsCapacity),
+    /// The limits cannot do what is asked.
+    Operation(OperationError),
     /// There are as many keys as allowed, and none has expired.
     Full {
         /// How many that is.
@@ -83,7 +83,7 @@ pub enum TableError {
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cost(error) => error.fmt(f),
+            Self::Operation(error) => error.fmt(f),
             Self::Full { max_keys } => {
                 write!(f, "the memory store is full: {max_keys} keys are in use, the most allowed")
             }
@@ -93,9 +93,9 @@ impl fmt::Display for TableError {
 
 impl core::error::Error for TableError {}
 
-impl From<CostExceedsCapacity> for TableError {
-    fn from(error: CostExceedsCapacity) -> Self {
-        Self::Cost(error)
+impl From<OperationError> for TableError {
+    fn from(error: OperationError) -> Self {
+        Self::Operation(error)
     }
 }
 

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_gate::{
-    Allowance, Decision, Limits, Operation, Policy, Probability, Request, Timestamp,
+    Allowance, Decision, Limits, Operation, OperationError, Policy, Probability, Request, Timestamp,
 };
 
 /// How many words the buffer has: room for the largest state of one limit, and for one of each
@@ -28,8 +28,10 @@ const MAX_POLICIES: usize = 1_024;
 pub const ALLOWED: i32 = 0;
 /// [`tidegate_decide`]: it must not.
 pub const DENIED: i32 = 1;
-/// [`tidegate_decide`]: its cost can never be granted.
+/// [`tidegate_decide`]: the limits can never grant its cost.
 pub const COST_EXCEEDS_CAPACITY: i32 = 2;
+/// [`tidegate_decide`]: a limit holds leases; [`tidegate_operate`] can name one.
+pub const NEEDS_LEASE: i32 = 3;
 /// Any call: the arguments or the words in the buffer make no sense. Nothing was done.
 pub const INVALID: i32 = -1;
 
@@ -60,8 +62,8 @@ pub extern "C" fn tidegate_words(policy: i32) -> i32 {
     with_policy(policy, |policy| i32::try_from(policy.words()).ok()).unwrap_or(INVALID)
 }
 
-/// Decides on the state in the buffer. [`ALLOWED`], [`DENIED`], [`COST_EXCEEDS_CAPACITY`] or
-/// [`INVALID`].
+/// Decides on the state in the buffer. [`ALLOWED`], [`DENIED`], [`COST_EXCEEDS_CAPACITY`],
+/// [`NEEDS_LEASE`] or [`INVALID`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
     with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
@@ -92,8 +94,9 @@ fn policy(words: u32) -> Option<i32> {
 
 fn decide(limits: &Limits, now: Timestamp, cost: u64) -> Option<i32> {
     let mut words = state(limits)?;
-    let Ok(decision) = limits.decide(&mut words, now, &Request::of(cost)) else {
-        return Some(COST_EXCEEDS_CAPACITY);
+    let decision = match limits.decide(&mut words, now, &Request::of(cost)) {
+        Ok(decision) => decision,
+        Err(error) => return why_not(error),
     };
     words.extend(numbers(&decision));
     write(&words);
@@ -104,8 +107,9 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
     let mut words = state(limits)?;
     let all = read(words.len().checked_add(length)?)?;
     let operation = Operation::from_words(all.get(words.len()..)?)?;
-    let Ok(verdict) = limits.operate(&mut words, now, &operation) else {
-        return Some(COST_EXCEEDS_CAPACITY);
+    let verdict = match limits.operate(&mut words, now, &operation) {
+        Ok(verdict) => verdict,
+        Err(error) => return why_not(error),
     };
     words.extend(numbers(&verdict.decision));
     words.push(verdict.live.map_or(2, u64::from));
@@ -136,6 +140,14 @@ fn numbers(decision: &Decision) -> [u64; 4] {
 
 const fn told(decision: &Decision) -> i32 {
     if decision.is_allowed() { ALLOWED } else { DENIED }
+}
+
+const fn why_not(error: OperationError) -> Option<i32> {
+    match error {
+        OperationError::Cost(_) => Some(COST_EXCEEDS_CAPACITY),
+        OperationError::NeedsLease => Some(NEEDS_LEASE),
+        _ => None,
+    }
 }
 
 fn write(words: &[u64]) {
@@ -177,7 +189,13 @@ mod tests {
         assert_eq!(tidegate_operate(policy, 7, 4), ALLOWED);
         assert_eq!(read(11), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 2, u64::MAX, 0, 0, 0]));
         assert_eq!(tidegate_operate(policy, 7, 3), INVALID, "no such operation");
-        for handle in [-1, 1, i32::MAX] {
+        let one_lease_of_a_second = [4, 6, 1, 1_000_000, 1];
+        write(&one_lease_of_a_second);
+        let leases = tidegate_policy(5);
+        write(&vec![0; usize::try_from(tidegate_words(leases)).unwrap()]);
+        assert_eq!(tidegate_decide(leases, 7, 1), NEEDS_LEASE, "no lease is not lease 0");
+        assert_eq!(tidegate_decide(leases, 7, 0), ALLOWED, "a peek needs none");
+        for handle in [-1, 2, i32::MAX] {
             assert_eq!(tidegate_decide(handle, 7, 1), INVALID);
             assert_eq!(tidegate_words(handle), INVALID);
         }
@@ -185,7 +203,7 @@ mod tests {
         for words in [0, 5, 7, 6 * 17, 65_537, u32::MAX] {
             assert_eq!(tidegate_policy(words), INVALID, "{words}");
         }
-        assert_eq!(tidegate_policy(6 * 16), 1);
+        assert_eq!(tidegate_policy(6 * 16), 2);
         for invalid in [[1, 99], [0, 0], [1, 1], [u64::MAX, 1]] {
             write(&invalid);
             assert_eq!(tidegate_policy(2), INVALID, "no such limit");

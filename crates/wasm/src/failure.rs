@@ -1,7 +1,7 @@
 //! What JavaScript catches.
 
 use js_sys::{Error, JSON, Number, RangeError, Reflect};
-use tidegate_gate::{CostExceedsCapacity, InvalidKey, PolicyError, TableError};
+use tidegate_gate::{CostExceedsCapacity, InvalidKey, OperationError, PolicyError, TableError};
 use wasm_bindgen::JsValue;
 
 /// Why there is no decision, or no limiter.
@@ -59,9 +59,9 @@ impl Failure {
             Self::UnknownPolicy(_) => "UNKNOWN_POLICY",
             Self::Number { code, .. } => code,
             Self::Key(_) | Self::KeyEncoding => "INVALID_KEY",
-            Self::Table(TableError::Cost(_)) | Self::Units(_) | Self::UnaffordableCost(_) => {
-                "COST_EXCEEDS_CAPACITY"
-            }
+            Self::Table(TableError::Operation(OperationError::Cost(_)))
+            | Self::Units(_)
+            | Self::UnaffordableCost(_) => "COST_EXCEEDS_CAPACITY",
             Self::Table(_) => "TABLE_FULL",
             Self::Option(_) => "INVALID_OPTION",
             Self::Request(_) => "INVALID_REQUEST",
@@ -104,7 +104,7 @@ impl Failure {
             | Self::KeyEncoding
             | Self::NeedsLease
             | Self::NoChance => false,
-            Self::Table(error) => matches!(error, TableError::Cost(_)),
+            Self::Table(error) => matches!(error, TableError::Operation(OperationError::Cost(_))),
             _ => true,
         }
     }

@@ -4,7 +4,7 @@ use std::iter;
 
 use tidegate_gate::{
     Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Operation,
-    Part, Policy, Request, Table, TableError, Timestamp, check_key, http,
+    OperationError, Part, Policy, Request, Table, TableError, Timestamp, check_key, http,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -183,7 +183,9 @@ impl Limiter {
             }
         }
         let decided = self.table.decide(&self.policy, key, now, request);
-        if matches!(decided, Err(TableError::Cost(_))) && self.policy.is_shadow() {
+        if matches!(decided, Err(TableError::Operation(OperationError::Cost(_))))
+            && self.policy.is_shadow()
+        {
             let asked = Operation::Unaffordable(cost);
             let verdict = self.table.operate(&self.policy, key, now, asked);
             return Ok(verdict.map_err(Failure::Table)?.decision);

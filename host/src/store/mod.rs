@@ -6,9 +6,7 @@ mod redis;
 use std::time::Duration;
 
 use tidegate_gate::blob::BlobError;
-use tidegate_gate::{
-    CostExceedsCapacity, Operation, Policies, Policy, TableError, Timestamp, Verdict,
-};
+use tidegate_gate::{Operation, OperationError, Policies, Policy, TableError, Timestamp, Verdict};
 
 pub use memory::Memory;
 pub use redis::{Redis, RedisOptions};
@@ -32,9 +30,9 @@ pub enum Store {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The cost can never be granted.
+    /// The limits cannot do what is asked.
     #[error(transparent)]
-    Cost(#[from] CostExceedsCapacity),
+    Operation(#[from] OperationError),
     /// The part of the memory store that the key belongs to is full.
     #[error("the memory store has no room for a key: allowed is {max_keys} for each policy")]
     Full {
@@ -74,7 +72,7 @@ impl StoreError {
     #[must_use]
     pub const fn summary(&self) -> &'static str {
         match self {
-            Self::Cost(_) => "the cost can never be granted",
+            Self::Operation(_) => "the limits cannot do what is asked",
             Self::Full { .. } | Self::Table(_) => "the store is full",
             Self::Blob { .. } => "what is stored is no state of this policy",
             Self::Redis(_) | Self::NoPolicy(_) => "the store cannot be asked",
@@ -108,7 +106,7 @@ impl Store {
             Self::Memory { tables, max_keys } => {
                 let table = tables.get(policy).ok_or(StoreError::NoPolicy(policy))?;
                 table.operate(key, now, operation).map_err(|error| match error {
-                    TableError::Cost(error) => StoreError::Cost(error),
+                    TableError::Operation(error) => StoreError::Operation(error),
                     // of one of its parts, which has fewer
                     TableError::Full { .. } => StoreError::Full { max_keys: *max_keys },
                     error => StoreError::Table(error),

@@ -228,8 +228,9 @@ impl Key {
             Cost::Any(amount) => amount.value(),
             Cost::Most(below) => self.limits.most_at_once().saturating_sub(below.into()),
         };
-        let (id, class, signal, draw) = (ask.who.id(), ask.class(), ask.signal(), ask.draw());
-        Request { cost, id, class, signal, draw }
+        let lease = Some(ask.who.id());
+        let (class, signal, draw) = (ask.class(), ask.signal(), ask.draw());
+        Request { cost, lease, class, signal, draw }
     }
 
     /// Where all limits decide as at one time.

@@ -84,12 +84,13 @@ impl Leases {
         if matches!(self.limit, Limit::Fleet(_)) && request.class.0 == u16::MAX {
             return; // is not counted
         }
-        match self.find(request.id) {
+        let id = request.lease.expect("one was granted");
+        match self.find(id) {
             Some(place) => {
                 self.touch(place, at);
                 self.holders[place].units += u64::from(self.counts());
             }
-            None => self.holders.push(Holder { id: request.id, touched: at.0.into(), units: 1 }),
+            None => self.holders.push(Holder { id, touched: at.0.into(), units: 1 }),
         }
         assert!(self.holders.len() <= self.places, "more than {} holders", self.places);
         assert!(self.units() <= self.most, "more than {} live", self.most);

@@ -120,7 +120,7 @@ fn a_large_state_is_stored_without_its_zeros() {
     let mut words = vec![0; limits.words()];
     assert_eq!(encode(&policy, part, &words).len(), 11);
     for (held, bytes) in [(1, 97), (2, 147), (100, 4_000)] {
-        let request = Request { id: Id([held, 7]), ..Request::of(1) };
+        let request = Request { lease: Some(Id([held, 7])), ..Request::of(1) };
         assert!(limits.decide(&mut words, now, &request).unwrap().is_allowed());
         let encoded = encode(&policy, part, &words);
         assert!(encoded.len() <= bytes, "{held} leases in {} bytes", encoded.len());

@@ -68,7 +68,7 @@ fn leases_stay_held_also_where_fewer_would_have_been_granted() {
     let (old, new) = (policy(&leases(5), "keep"), policy(&leases(2), "keep"));
     let mut words = vec![0; old.limits().words()];
     let held: Vec<Request> =
-        (1..=3).map(|id| Request { id: Id([id, 0]), ..Request::of(1) }).collect();
+        (1..=3).map(|id| Request { lease: Some(Id([id, 0])), ..Request::of(1) }).collect();
     for request in &held {
         assert!(old.limits().decide(&mut words, Timestamp(7), request).unwrap().is_allowed());
     }
@@ -78,13 +78,13 @@ fn leases_stay_held_also_where_fewer_would_have_been_granted() {
         let verdict = new.limits().operate(&mut words, Timestamp(8), &operation).unwrap();
         (verdict.decision.is_allowed(), verdict.live)
     };
-    let another = Request { id: Id([9, 0]), ..Request::of(1) };
+    let another = Request { lease: Some(Id([9, 0])), ..Request::of(1) };
     assert_eq!(ask(another.into()), (false, None), "3 of 2 are held");
     for request in &held[..2] {
-        assert_eq!(ask(Operation::Release(request.id)), (true, Some(true)));
+        assert_eq!(ask(Operation::Release(request.lease.unwrap())), (true, Some(true)));
     }
     assert_eq!(ask(another.into()), (true, None));
-    assert_eq!(ask(Operation::Release(held[2].id)), (true, Some(true)));
+    assert_eq!(ask(Operation::Release(held[2].lease.unwrap())), (true, Some(true)));
 }
 
 #[test]

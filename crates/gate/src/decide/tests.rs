@@ -4,11 +4,11 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
-use tidegate_core::{Decision, Micros, Timestamp};
+use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
 
 use crate::limits::Limits;
 use crate::policy::Policy;
-use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
+use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 
 const THREE: &str = r#"
 limits = [
@@ -60,8 +60,32 @@ fn a_cost_that_one_limit_can_never_grant_is_an_error() {
     let limits = limits();
     let mut words = vec![0; limits.words()];
     let error = limits.decide(&mut words, Timestamp(0), &Request::of(5)).unwrap_err();
-    assert_eq!((error.cost, error.capacity, limits.most_at_once()), (5, 4, 4));
+    let expected = CostExceedsCapacity { cost: 5, capacity: 4 };
+    assert_eq!((error, limits.most_at_once()), (OperationError::Cost(expected), 4));
     assert_eq!(words, vec![0; limits.words()]);
+}
+
+#[test]
+fn limits_that_hold_leases_refuse_to_decide_without_one() {
+    for limit in [
+        "algorithm = 'concurrency', capacity = 1, time_to_live = '1m'",
+        "algorithm = 'connections', limit = 1",
+        "algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_live = '1m'",
+    ] {
+        let beside = "{ algorithm = 'fixed_window', limit = 9, period = '1m', name = 'w' }";
+        for text in [std::format!("{{ {limit} }}"), std::format!("{beside}, {{ {limit} }}")] {
+            let policy = Policy::parse("p", &std::format!("limits = [{text}]")).unwrap();
+            let limits = policy.limits();
+            let mut words = vec![0; limits.words()];
+            let no_lease = Request::of(1);
+            let error = limits.decide(&mut words, Timestamp(0), &no_lease).unwrap_err();
+            assert_eq!(error, OperationError::NeedsLease, "{text}");
+            let error = limits.operate(&mut words, Timestamp(0), &no_lease.into()).unwrap_err();
+            assert_eq!(error, OperationError::NeedsLease, "{text}");
+            assert_eq!(words, vec![0; limits.words()], "nothing has changed");
+            assert!(limits.decide(&mut words, Timestamp(0), &Request::of(0)).unwrap().is_allowed());
+        }
+    }
 }
 
 #[test]
@@ -289,7 +313,7 @@ fn who_is_never_refused_moves_the_clock_of_a_fleet_too() {
     ]";
     let limits = Policy::parse("p", policy).unwrap().limits().clone();
     let mut words = vec![0; limits.words()];
-    let low = Request { id: Id([1, 0]), ..Request::of(1) };
+    let low = Request { lease: Some(Id([1, 0])), ..Request::of(1) };
     assert!(limits.decide(&mut words, Timestamp(7), &low).unwrap().is_allowed());
     let high = Request { class: Class::CRITICAL, ..Request::of(1) };
     assert!(limits.decide(&mut words, Timestamp(2_000_000), &high).unwrap().is_allowed());
@@ -351,7 +375,7 @@ fn a_lease_lives_only_if_all_limits_that_hold_it_still_do() {
         limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap().live
     };
     let id = Id([1, 0]);
-    assert_eq!(live(0, Request { id, ..Request::of(1) }.into()), None);
+    assert_eq!(live(0, Request { lease: Some(id), ..Request::of(1) }.into()), None);
     assert_eq!(live(1, Operation::Heartbeat(id)), Some(true));
     assert_eq!(live(4, Operation::Heartbeat(id)), Some(false), "the first has let it go");
     assert_eq!(live(4, Operation::Release(id)), Some(true), "the second had it still");

@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use serde::Deserialize;
-use tidegate_core::lease::{Id, MAX_ENTRIES};
+use tidegate_core::lease::MAX_ENTRIES;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 use tidegate_core::{MAX_QUANTITY, Timestamp};
@@ -231,7 +231,7 @@ pub(super) fn request(
         if has(policy, key, Kind::Shed) { chance().map_or(0, |chance| chance >> 32) } else { 0 };
     let request = Request {
         cost,
-        id: lease.as_deref().map_or(Id::default(), |lease| policy.lease_id(key, lease)),
+        lease: lease.as_deref().map(|lease| policy.lease_id(key, lease)),
         class,
         signal,
         draw: draw_of(Whole(draw)),

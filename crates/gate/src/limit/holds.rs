@@ -1,26 +1,29 @@
 //! How the limiters that hold places answer. A request takes one place, whatever it costs.
 
-use tidegate_core::lease::{Held, budget, concurrency, connections};
+use tidegate_core::lease::{Held, Id, budget, concurrency, connections};
 use tidegate_core::shed::fleet;
 use tidegate_core::shed::fleet::Priority;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, InvalidState, Micros, Timestamp};
 
 use super::limiter::{Answer, Limiter, with_borrowed_words};
-use crate::request::{Operation, Request};
+use crate::request::{Operation, OperationError, Request};
 
 impl Limiter for concurrency::Config {
     with_borrowed_words!();
 
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        Some(self.acquire(&mut self.state(words).ok()?, now, request.id, request.places()))
+        let mut state = self.state(words).ok()?;
+        Some(held(request).and_then(|id| Ok(self.acquire(&mut state, now, id, request.places())?)))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = self.state(words).ok()?;
-        if request.cost > 0 && self.holds(&state, now, request.id) {
-            return Some(self.peek(&state, now, 0).map(|looked| renewed(looked, self.period())));
-        }
-        Some(self.peek(&state, now, request.places()))
+        Some(held(request).and_then(|id| {
+            if request.cost > 0 && self.holds(&state, now, id) {
+                return Ok(renewed(self.peek(&state, now, 0)?, self.period()));
+            }
+            Ok(self.peek(&state, now, request.places())?)
+        }))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -36,10 +39,15 @@ impl Limiter for connections::Config {
     with_borrowed_words!();
 
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        Some(self.open(&mut self.state(words).ok()?, now, request.id, request.places()))
+        let mut state = self.state(words).ok()?;
+        Some(
+            held(request)
+                .and_then(|owner| Ok(self.open(&mut state, now, owner, request.places())?)),
+        )
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        Some(self.peek(&self.state(words).ok()?, now, request.id, request.places()))
+        let state = self.state(words).ok()?;
+        Some(held(request).and_then(|owner| Ok(self.peek(&state, now, owner, request.places())?)))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -80,18 +88,21 @@ impl Limiter for fleet::Config {
 
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (mut state, priority) = (self.state(words).ok()?, priority(request.class));
-        if request.cost > 0 {
-            self.advance(&mut state, now); // which high priority by itself does not
-        }
-        Some(self.acquire(&mut state, now, priority, request.id, request.places()))
+        Some(counted(request).and_then(|id| {
+            if request.cost > 0 {
+                self.advance(&mut state, now); // which high priority by itself does not
+            }
+            Ok(self.acquire(&mut state, now, priority, id, request.places())?)
+        }))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (state, priority) = (self.state(words).ok()?, priority(request.class));
-        if request.cost > 0 && priority == Priority::Low && self.holds(&state, now, request.id) {
-            let looked = self.peek(&state, now, priority, 0);
-            return Some(looked.map(|looked| renewed(looked, self.period())));
-        }
-        Some(self.peek(&state, now, priority, request.places()))
+        Some(counted(request).and_then(|id| {
+            if request.cost > 0 && priority == Priority::Low && self.holds(&state, now, id) {
+                return Ok(renewed(self.peek(&state, now, priority, 0)?, self.period()));
+            }
+            Ok(self.peek(&state, now, priority, request.places())?)
+        }))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -100,6 +111,23 @@ impl Limiter for fleet::Config {
             Operation::Release(id) => Some(self.release(&mut state, now, id)),
             _ => None,
         }
+    }
+}
+
+/// The lease that a request takes a place under. A peek takes none and needs none.
+fn held(request: &Request) -> Result<Id, OperationError> {
+    match request.lease {
+        Some(id) => Ok(id),
+        None if request.cost == 0 => Ok(Id::default()),
+        None => Err(OperationError::NeedsLease),
+    }
+}
+
+/// The same of a fleet, which does not count requests of high priority.
+fn counted(request: &Request) -> Result<Id, OperationError> {
+    match priority(request.class) {
+        Priority::Low => held(request),
+        Priority::High => Ok(Id::default()),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::Refundable;
-use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp};
+use tidegate_core::{Decision, InvalidState, Micros, Timestamp};
 
-use crate::request::{Operation, Request};
+use crate::request::{Operation, OperationError, Request};
 
-pub(super) type Answer = Result<Decision, CostExceedsCapacity>;
+pub(super) type Answer = Result<Decision, OperationError>;
 
 /// What a policy asks of a limiter. Nothing is answered about words of another length.
 pub(super) trait Limiter {

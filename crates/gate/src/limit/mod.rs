@@ -13,9 +13,9 @@ use tidegate_core::lease::{self, Held, Id, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
+use tidegate_core::{Decision, InvalidState, Micros, Timestamp, bucket};
 
-use crate::request::{Operation, Request, Unspent};
+use crate::request::{Operation, OperationError, Request, Unspent};
 
 /// A configured limiter.
 ///
@@ -104,14 +104,14 @@ impl Limit {
     /// Decides; a cost of 0 is a peek.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`]
+    /// [`OperationError`]; nothing has changed.
     #[inline]
     pub fn decide(
         &self,
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Result<Decision, OperationError> {
         // the most frequent one, and so short that a call would cost as much again
         if let Self::TokenBucket(bucket) = self
             && let Some(answer) = Limiter::decide(bucket, words, now, request)
@@ -124,7 +124,7 @@ impl Limit {
     #[inline(never)]
     fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Answer {
         ask!(self, |limiter| Limiter::decide(limiter, words, now, request))
-            .unwrap_or(Err(CostExceedsCapacity { cost: request.cost, capacity: 0 }))
+            .unwrap_or(Err(OperationError::InvalidState))
     }
 
     /// What [`decide`](Self::decide) would answer; changes nothing.
@@ -136,9 +136,9 @@ impl Limit {
         words: &[u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Result<Decision, OperationError> {
         ask!(self, |limiter| Limiter::peek(limiter, words, now, request))
-            .unwrap_or(Err(CostExceedsCapacity { cost: request.cost, capacity: 0 }))
+            .unwrap_or(Err(OperationError::InvalidState))
     }
 
     /// Moves the state to `now`, as any decision does first; consumes nothing.

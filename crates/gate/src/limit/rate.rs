@@ -15,11 +15,15 @@ impl Limiter for bucket::Config {
     }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        on_words!(state = bucket::State, words, self.decide(state, now, request.cost))
+        on_words!(
+            state = bucket::State,
+            words,
+            self.decide(state, now, request.cost).map_err(Into::into)
+        )
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = bucket::State::from_words(*words.as_array()?);
-        Some(self.peek(&state, now, request.cost))
+        Some(self.peek(&state, now, request.cost).map_err(Into::into))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         on_words!(state = bucket::State, words, self.charge(state, now, cost))
@@ -40,11 +44,15 @@ impl Limiter for fixed::Config {
     }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        on_words!(state = fixed::State, words, self.decide(state, now, request.cost))
+        on_words!(
+            state = fixed::State,
+            words,
+            self.decide(state, now, request.cost).map_err(Into::into)
+        )
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = fixed::State::from_words(*words.as_array()?);
-        Some(self.peek(&state, now, request.cost))
+        Some(self.peek(&state, now, request.cost).map_err(Into::into))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         on_words!(state = fixed::State, words, self.charge(state, now, cost))
@@ -80,11 +88,12 @@ impl Limiter for sliding::Config {
     }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        with_sliding!(state, self, words, self.decide(state, now, request.cost))
+        with_sliding!(state, self, words, self.decide(state, now, request.cost).map_err(Into::into))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (head, counts) = words.split_first_chunk()?;
-        Some(self.peek(&self.state_from(*head, counts).ok()?, now, request.cost))
+        let state = self.state_from(*head, counts).ok()?;
+        Some(self.peek(&state, now, request.cost).map_err(Into::into))
     }
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         with_sliding!(state, self, words, self.advance(state, now))
@@ -117,10 +126,12 @@ impl Limiter for log::Config {
     }
     #[inline]
     fn decide(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        Some(self.decide(&mut self.state(words).ok()?, now, request.cost))
+        let mut state = self.state(words).ok()?;
+        Some(self.decide(&mut state, now, request.cost).map_err(Into::into))
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
-        Some(self.peek(&self.state(words).ok()?, now, request.cost))
+        let state = self.state(words).ok()?;
+        Some(self.peek(&state, now, request.cost).map_err(Into::into))
     }
     /// It remembers what it refuses itself, if it is told to: not what others do.
     fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {

@@ -5,7 +5,7 @@ use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::{KeyHasher, Table, TableError};
 use crate::policy::Policy;
-use crate::request::{Operation, Request};
+use crate::request::{Operation, OperationError, Request};
 
 fn policy() -> Policy {
     let text = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '2/s' }]";
@@ -26,7 +26,10 @@ fn keys_are_counted_apart() {
 fn a_peek_or_an_impossible_cost_remembers_no_key() {
     let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
     assert!(table.decide(&policy, "a", Timestamp(0), 0).unwrap().is_allowed());
-    assert!(matches!(table.decide(&policy, "a", Timestamp(0), 3), Err(TableError::Cost(_))));
+    assert!(matches!(
+        table.decide(&policy, "a", Timestamp(0), 3),
+        Err(TableError::Operation(OperationError::Cost(_)))
+    ));
     assert!(table.is_empty() && table.words(policy.limits(), "a").is_none());
 }
 
@@ -236,7 +239,7 @@ fn keys_that_share_a_state_share_no_leases() {
         (verdict.decision.is_allowed(), verdict.live)
     };
     let acquire = |key: &str| {
-        Operation::from(Request { id: policy.lease_id(key, "job-1"), ..Request::of(1) })
+        Operation::from(Request { lease: Some(policy.lease_id(key, "job-1")), ..Request::of(1) })
     };
     for user in 1..=5 {
         let key = format!("acme/u{user}");

@@ -3,7 +3,7 @@
 use tidegate_core::shed::suppression::PART;
 use tidegate_core::shed::utilization;
 use tidegate_gate::{
-    Budget, Class, CostExceedsCapacity, Decision, Id, Kind, Limit, MAX_QUANTITY, Micros, Operation,
+    Budget, Class, Decision, Id, Kind, Limit, MAX_QUANTITY, Micros, Operation, OperationError,
     Request, Timestamp, Verdict,
 };
 
@@ -16,7 +16,7 @@ impl Key {
         before: &[u64],
         now: Timestamp,
         request: &Request,
-        outcome: &Result<Verdict, CostExceedsCapacity>,
+        outcome: &Result<Verdict, OperationError>,
     ) {
         let mut decided = before.to_vec();
         let decision = self.limits.decide(&mut decided, now, request);
@@ -153,7 +153,8 @@ impl Key {
             };
             let words = &self.words[each[*place].1.clone()];
             for id in [Id([0; 2]), Id([2, 0])] {
-                let looked = leases.limit().peek(words, at, &Request { id, ..Request::of(0) });
+                let looked =
+                    leases.limit().peek(words, at, &Request { lease: Some(id), ..Request::of(0) });
                 let remaining = looked.map(|looked| looked.remaining());
                 assert_eq!(remaining, Ok(leases.remaining(id)), "{:?}", leases.limit());
             }
