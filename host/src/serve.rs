@@ -9,25 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
-use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::http::{
-    self, Access, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, Plan, Step,
+    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome,
 };
 use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How long a client usually may take to send a request. Longer than the minute for which proxies keep
 /// idle connections: who sends on one that is just being closed gets no answer.
@@ -121,13 +119,12 @@ fn response(answer: http::Response) -> Response<Full<Bytes>> {
     response
 }
 
-/// Its length if it is longer than allowed: not more than that is ever held. One that breaks off
-/// is none: nothing is decided on half a request.
-async fn read_body(mut body: Incoming) -> Result<Vec<u8>, usize> {
+/// Never holds more than [`MAX_BODY_BYTES`].
+async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     let mut length = 0_usize;
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Ok(Vec::new()) };
+        let Ok(frame) = frame else { return Err(BodyError::Incomplete) };
         let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
         if length > MAX_DRAINED_BYTES {
@@ -137,12 +134,7 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, usize> {
             bytes.extend_from_slice(&chunk);
         }
     }
-    if length <= MAX_BODY_BYTES { Ok(bytes) } else { Err(length) }
-}
-
-/// A random number that nobody can guess: it may become the name of a lease.
-fn chance() -> Option<u64> {
-    getrandom::u64().ok()
+    if length <= MAX_BODY_BYTES { Ok(bytes) } else { Err(BodyError::TooLarge(length)) }
 }
 
 #[derive(Debug)]
@@ -153,61 +145,65 @@ struct Server {
 
 impl Server {
     async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
-        let Service { policies, read_timeout, .. } = &self.service;
         let (parts, body) = request.into_parts();
-        let plan = match self.step(peer, &parts) {
-            Step::Answer(response) => return response,
-            Step::Decide(plan) => plan,
-            Step::ReadBody(call) => {
-                let body = match timeout(*read_timeout, read_body(body)).await {
-                    Ok(Ok(body)) => body,
-                    Ok(Err(length)) => return http::body_too_large(length),
-                    Err(_) => return http::body_too_late(*read_timeout),
+        let mut exchange = Exchange { server: self, body: Some(body) };
+        let Service { policies, access, .. } = &self.service;
+        let responding = {
+            // as the Worker's runtime has them: fields of one name joined, each byte a character
+            let header = |name: &str| {
+                let fields = parts.headers.get_all(name).iter();
+                let text = |value: &HeaderValue| {
+                    value.as_bytes().iter().copied().map(char::from).collect()
                 };
-                match http::read(policies, &call, &body, &mut chance) {
-                    Ok(plan) => plan,
-                    Err(response) => return response,
-                }
-            }
+                fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
+            };
+            let client_ip = peer.ip().to_canonical().to_string();
+            let head = Head {
+                method: parts.method.as_str(),
+                path: parts.uri.path(),
+                query: parts.uri.query().unwrap_or(""),
+                header: &header,
+                client_ip: Some(&client_ip),
+            };
+            http::respond(policies, access, &head, &mut exchange)
         };
-        let outcomes = self.decide(&plan).await;
-        plan.respond(policies, &outcomes)
+        responding.await
+    }
+}
+
+/// One request to the server.
+struct Exchange<'a> {
+    server: &'a Server,
+    body: Option<Incoming>,
+}
+
+impl http::Server for Exchange<'_> {
+    async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
+        let Some(body) = self.body.take() else { return Err(BodyError::Incomplete) };
+        let read_timeout = self.server.service.read_timeout;
+        let read = timeout(read_timeout, read_body(body)).await;
+        read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
 
-    fn step(&self, peer: SocketAddr, parts: &Parts) -> Step {
-        // as the Worker's runtime has them: fields of one name joined, each byte a character
-        let header = |name: &str| {
-            let fields = parts.headers.get_all(name).iter();
-            let text =
-                |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
-            fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
+    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
+        let now = clock::now(); // one for the whole request; a caller's time is not honoured
+        let asked: Vec<_> =
+            checks.iter().map(|check| (check.resolved(), check.operation())).collect();
+        let Server { service, failures } = self.server;
+        let answers = service.store.operate_all(now, &asked).await;
+        let outcome = |answer| match answer {
+            Ok(verdict) => Outcome::Decided(verdict),
+            Err(error) => {
+                failures.log(now, &error);
+                Outcome::Unavailable(StoreError::summary(&error).to_owned())
+            }
         };
-        let client_ip = peer.ip().to_canonical().to_string();
-        let head = Head {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or(""),
-            header: &header,
-            client_ip: Some(&client_ip),
-        };
-        http::step(&self.service.policies, &self.service.access, &head, &mut chance)
+        answers.into_iter().map(outcome).collect()
     }
 
-    /// All at once: a store keeps the order of the checks on one key.
-    async fn decide(&self, plan: &Plan) -> Vec<Outcome> {
-        let now = clock::now(); // one for the whole request
-        let Service { policies, store, .. } = &self.service;
-        join_all(plan.checks.iter().map(async |check| {
-            let Check { policy, key, operation, .. } = check; // a caller's time is not honoured
-            match store.operate(policies, *policy, key, now, *operation).await {
-                Ok(verdict) => Outcome::Decided(verdict),
-                Err(error) => {
-                    self.failures.log(now, &error);
-                    Outcome::Unavailable(error.summary().to_owned())
-                }
-            }
-        }))
-        .await
+    /// It may become the name of a lease.
+    fn random(&mut self) -> Option<u64> {
+        getrandom::u64().ok()
     }
 }
 

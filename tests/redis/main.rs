@@ -1,18 +1,23 @@
 //! The Redis store on a real Redis: races, outages, foreign bytes, expiry.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::gate::{Part, Policies, Policy, Timestamp, blob};
+use tidegate::gate::{Part, Policies, Policy, Resolved, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-fn policy(limits: &str) -> Policy {
-    Policy::parse("p", &format!("limits = [{limits}]")).unwrap()
+fn policy(limits: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse("p", &format!("limits = [{limits}]")).unwrap())
 }
 
-fn bucket() -> Policy {
+fn on(policy: &Arc<Policy>, key: &str) -> Resolved {
+    Resolved::new(policy, key).unwrap()
+}
+
+fn bucket() -> Arc<Policy> {
     policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/h' }")
 }
 
@@ -42,13 +47,13 @@ async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) 
 async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let decision = store.operate(&policy, "k", NOW, 2).await.unwrap().decision;
+    let decision = store.operate(&on(&policy, "k"), NOW, 2).await.unwrap().decision;
     assert_eq!((decision.is_allowed(), decision.remaining()), (true, 3));
     let name = blob::name(&policy, part(&policy), "k");
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
     assert!((most - 60_000..=most).contains(&ttl), "{ttl} ms: two tokens come back in {most}");
-    let bytes = store.blobs(&policy, "k").await.unwrap()[0].clone().unwrap();
+    let bytes = store.blobs(&on(&policy, "k")).await.unwrap()[0].clone().unwrap();
     let micros = i64::try_from(decision.reset_after().0).unwrap();
     assert_eq!((bytes.len(), micros), (25, most * 1_000));
 }
@@ -57,7 +62,7 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
 async fn a_peek_writes_nothing() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    assert!(store.operate(&policy, "k", NOW, 0).await.unwrap().decision.is_allowed());
+    assert!(store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision.is_allowed());
     let keys: u64 = ask(&server, &[b"DBSIZE"]).await;
     assert_eq!(keys, 0);
 }
@@ -78,7 +83,7 @@ async fn stores_that_race_for_one_key_grant_no_more_than_one_would() {
         tasks.push(tokio::spawn(async move {
             let mut granted = 0;
             for _ in 0..50 {
-                let verdict = store.operate(&policy, "hot", NOW, 1).await.unwrap();
+                let verdict = store.operate(&on(&policy, "hot"), NOW, 1).await.unwrap();
                 granted += u32::from(verdict.decision.is_allowed());
             }
             granted
@@ -95,7 +100,8 @@ async fn stores_that_race_for_one_key_grant_no_more_than_one_would() {
 async fn many_requests_for_one_key_at_once_keep_their_order() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let asked = (0..20).map(|_| store.operate(&policy, "k", NOW, 1));
+    let k = on(&policy, "k");
+    let asked = (0..20).map(|_| store.operate(&k, NOW, 1));
     let decided = futures(asked).await;
     let allowed: Vec<bool> = decided.iter().map(|verdict| verdict.decision.is_allowed()).collect();
     assert_eq!(allowed, [[true; 5].as_slice(), &[false; 15]].concat());
@@ -116,7 +122,7 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let too_much = blob::encode(&policy, part(&policy), &[u64::MAX, NOW.0]);
     for bytes in [&b"hello"[..], &good[..24], &[&good[..], b"x"].concat(), &too_much] {
         let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
-        let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();
+        let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
         assert!(matches!(error, StoreError::Blob { .. }), "{error}");
         assert!(error.to_string().starts_with(&name), "{error}");
         let after: Vec<u8> = ask(&server, &[b"GET", name.as_bytes()]).await;
@@ -124,7 +130,7 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     }
     let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
     let _: () = ask(&server, &[b"LPUSH", name.as_bytes(), b"x"]).await;
-    assert!(matches!(store.operate(&policy, "k", NOW, 1).await, Err(StoreError::Redis(_))));
+    assert!(matches!(store.operate(&on(&policy, "k"), NOW, 1).await, Err(StoreError::Redis(_))));
 }
 
 #[tokio::test]
@@ -133,7 +139,7 @@ async fn a_flushed_script_cache_goes_unnoticed() {
     let (store, policy) = (store(&server), bucket());
     for remaining in (0..5).rev() {
         let _: () = ask(&server, &[b"SCRIPT", b"FLUSH"]).await;
-        let decision = store.operate(&policy, "k", NOW, 1).await.unwrap().decision;
+        let decision = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().decision;
         assert_eq!((decision.is_allowed(), decision.remaining()), (true, remaining));
     }
 }
@@ -142,15 +148,15 @@ async fn a_flushed_script_cache_goes_unnoticed() {
 async fn an_outage_is_an_error_in_time_and_ends_when_redis_is_back() {
     let mut server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    assert!(store.operate(&policy, "k", NOW, 1).await.is_ok());
+    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
     server.stop();
     for _ in 0..3 {
-        let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();
+        let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
         assert!(matches!(error, StoreError::Redis(_) | StoreError::Deadline(_)), "{error}");
     }
     server.restart().unwrap();
     let mut tries = 0;
-    while let Err(error) = store.operate(&policy, "k", NOW, 1).await {
+    while let Err(error) = store.operate(&on(&policy, "k"), NOW, 1).await {
         tries += 1;
         assert!(tries < 1_000, "{error}");
         tokio::task::yield_now().await;
@@ -163,9 +169,9 @@ async fn a_redis_that_does_not_answer_is_not_waited_for() {
     let deadline = Duration::from_millis(50);
     let options = RedisOptions { deadline, ..RedisOptions::default() };
     let (store, policy) = (Redis::new(server.url(), options).unwrap(), bucket());
-    assert!(store.operate(&policy, "k", NOW, 1).await.is_ok());
+    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
     let _: () = ask(&server, &[b"CLIENT", b"PAUSE", b"60000", b"ALL"]).await;
-    let error = store.operate(&policy, "k", NOW, 1).await.unwrap_err();
+    let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
     assert!(matches!(error, StoreError::Redis(_) | StoreError::Deadline(_)), "{error}");
 }
 
@@ -181,7 +187,7 @@ async fn what_is_no_address_or_nobody_listens_at_is_an_error() {
     }
     let store = Redis::new("redis://127.0.0.1:1", RedisOptions::default()).unwrap();
     assert!(store.ping().await.is_err());
-    assert!(store.operate(&bucket(), "k", NOW, 1).await.is_err());
+    assert!(store.operate(&on(&bucket(), "k"), NOW, 1).await.is_err());
 }
 
 #[test]
@@ -198,12 +204,12 @@ async fn policies_and_editions_of_a_policy_are_kept_apart() {
     };
     let text = format!("[policies.a]\n{}\n[policies.b]\n{}", limits(1), limits(1));
     let policies = Policies::parse(&text).unwrap();
-    let edited = Policy::parse("a", &limits(2)).unwrap();
+    let edited = Arc::new(Policy::parse("a", &limits(2)).unwrap());
     for policy in policies.all().iter().chain([&edited]) {
-        let first = store.operate(policy, "k", NOW, 1).await.unwrap().decision;
+        let first = store.operate(&on(policy, "k"), NOW, 1).await.unwrap().decision;
         assert!(first.is_allowed(), "{}", policy.name());
     }
     for policy in policies.all() {
-        assert!(!store.operate(policy, "k", NOW, 1).await.unwrap().decision.is_allowed());
+        assert!(!store.operate(&on(policy, "k"), NOW, 1).await.unwrap().decision.is_allowed());
     }
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidegate_gate::{
-    KeyHasher, Limit, MAX_QUANTITY, Operation, Part, Policies, Policy, Request, Rule, Table,
-    Timestamp, Verdict, blob, http,
+    Ask, AskError, KeyHasher, Limit, Limits, MAX_QUANTITY, Operation, Part, Policies, Policy,
+    Request, Resolved, Rule, Table, Timestamp, Verdict, blob, http,
 };
 
 /// Where vectors are replayed.
@@ -34,8 +35,8 @@ impl Backend for Native {
     fn answer(&mut self, vectors: &Vectors, step: &Step) -> String {
         let fresh = || Table::new(100, KeyHasher::new(1));
         let table = self.0.entry(vectors.name.clone()).or_insert_with(fresh);
-        step.answer_by(&vectors.policy, |operation| {
-            table.operate(&vectors.policy, &step.key, step.at(), operation).ok()
+        step.answer_by(&vectors.policy, |resolved, operation| {
+            table.ask(resolved, step.at(), operation).ok()
         })
     }
 
@@ -49,14 +50,11 @@ impl Backend for Native {
     }
 }
 
-/// The only error that vectors are about.
-const COST_EXCEEDS_CAPACITY: &str = "urn:tidegate:cost-exceeds-capacity";
-
 /// A file of vectors. Its name is that of its policy.
 pub struct Vectors {
     pub path: PathBuf,
     pub name: String,
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     pub steps: Vec<Step>,
     /// Of each key after the last step: of each part of its limits the stored bytes, in hex.
     pub states: BTreeMap<String, Vec<String>>,
@@ -101,7 +99,7 @@ impl Vectors {
         let form: FileForm =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         let policy = Policy::parse(&name, form.policy.get());
-        let policy = policy.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let policy = Arc::new(policy.unwrap_or_else(|error| panic!("{name}: {error}")));
         let late = form.steps.iter().find(|step| step.at_us > MAX_QUANTITY);
         assert!(late.is_none(), "{name}: a time is later than 2^53 - 1");
         let FileForm { about, policy: policy_text, steps, states } = form;
@@ -171,40 +169,44 @@ impl Step {
     /// The answer in JSON, where `decide` does what is asked; `None` if the cost can never be granted.
     ///
     /// # Panics
-    /// If who reads requests and who decides do not agree about that.
+    /// If the gate and `decide` do not agree about that.
     pub fn answer_by(
         &self,
-        policy: &Policy,
-        decide: impl FnOnce(Operation) -> Option<Verdict>,
+        policy: &Arc<Policy>,
+        decide: impl FnOnce(&Resolved, &Operation) -> Option<Verdict>,
     ) -> String {
-        let read = |json: &str| http::operation(policy, &self.key, json.as_bytes(), &mut || None);
         let (name, mut fields) = self.asked();
         let by_chance =
             |limit: &Limit| matches!(limit, Limit::Utilization(_) | Limit::Suppression(_));
-        if name == "check" && policy.limits_for(&self.key).iter().any(|each| by_chance(&each.limit))
-        {
+        let resolved = Resolved::new(policy, &self.key).expect("a key");
+        let mut limits = resolved.limits().into_iter().flat_map(Limits::iter);
+        if name == "check" && limits.any(|each| by_chance(&each.limit)) {
             assert!(fields.get("draw").is_some(), "{name} of {}: no draw is given", policy.name());
         }
+        let read = |json: &str| {
+            let ask = Ask::parse(json.as_bytes())?;
+            ask.resolve(policy, &self.key, &mut || None)
+        };
         match read(self.operation.get()) {
-            Ok((operation, lease)) => {
-                let verdict = decide(operation).expect("a verdict on what was read");
-                let answer = http::answer(policy, &self.key, lease.as_deref(), &verdict);
+            Ok(asked) => {
+                let verdict = decide(asked.resolved(), &asked.operation());
+                let answer = http::answer(&asked, verdict.expect("a verdict on what was read"));
                 without_policy(policy, &answer)
             }
             Err(problem) => {
-                let problem: Value = serde_json::from_str(&problem).expect("a problem in JSON");
-                let decides = name == "check" && !is_listed(policy, &self.key);
-                if problem["type"] == COST_EXCEEDS_CAPACITY && decides {
+                if name == "check" && matches!(problem, AskError::Cost(_)) {
                     // whoever decides must say so too
                     let cost = fields["cost"].take().as_u64().expect("a cost");
                     let otherwise = json!({ name: fields }).to_string();
-                    let Ok((Operation::Decide(request), _)) = read(&otherwise) else {
+                    let Operation::Decide(request) = read(&otherwise).expect("a check").operation()
+                    else {
                         panic!("{otherwise}: a check");
                     };
-                    let verdict = decide(Operation::Decide(Request { cost, ..request }));
+                    let verdict =
+                        decide(&resolved, &Operation::Decide(Request { cost, ..request }));
                     assert_eq!(verdict, None, "a cost of {cost} can never be granted");
                 }
-                error(&problem["type"])
+                error(&json!(http::problem_type(&problem)))
             }
         }
     }
@@ -224,15 +226,18 @@ pub fn without_policy(policy: &Policy, answer: &str) -> String {
     format!("{{{}", answer.strip_prefix(&start).expect("an answer about this policy"))
 }
 
+/// What is stored of each slice of a key, in hex; of one never seen what would be.
+pub fn states(resolved: &Resolved, stored: Vec<Option<Vec<u8>>>) -> Vec<String> {
+    let parts = resolved.limits().into_iter().flat_map(Limits::parts).zip(stored);
+    let bytes = |part, bytes: Option<_>| bytes.unwrap_or_else(|| fresh(resolved.policy(), part));
+    parts.map(|(part, stored)| hex(&bytes(part, stored))).collect()
+}
+
 /// The bytes of a key never seen.
-pub fn fresh(policy: &Policy, part: &Part) -> Vec<u8> {
+fn fresh(policy: &Policy, part: &Part) -> Vec<u8> {
     blob::encode(policy, part, &vec![0; part.words()])
 }
 
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn is_listed(policy: &Policy, key: &str) -> bool {
-    matches!(policy.rule(key), Rule::Listed(_))
 }

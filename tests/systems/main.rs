@@ -16,10 +16,12 @@ mod stripe;
 mod stripe_shedders;
 
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
-use tidegate_gate::{KeyHasher, Operation, Policies, Policy, Request, Table, Timestamp, Verdict};
+use tidegate_gate::{
+    Id, KeyHasher, Operation, Policies, Policy, Request, Resolved, Table, Timestamp, Verdict,
+};
 use tidegate_tests::{Reply, Served, blocks, file, on_every_server};
 
 const SECOND: u64 = 1_000_000;
@@ -47,7 +49,7 @@ fn at(since_start_us: u64) -> Timestamp {
 /// One of the policies and the states of its keys, at times that a story gives.
 #[derive(Clone)]
 struct System {
-    policy: Policy,
+    policy: Arc<Policy>,
     table: Table,
 }
 
@@ -80,22 +82,26 @@ impl System {
 
     /// Asks for a lease, or opens a connection of this owner.
     fn acquire(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
-        let request = Request { lease: Some(self.policy.lease_id(key, lease)), ..Request::of(1) };
+        let request = Request { lease: Some(self.lease(key, lease)), ..Request::of(1) };
         self.operate(key, now, request)
     }
 
+    fn lease(&self, key: &str, lease: &str) -> Id {
+        Resolved::new(&self.policy, key).unwrap().lease_id(lease)
+    }
+
     fn renew(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
-        let id = self.policy.lease_id(key, lease);
+        let id = self.lease(key, lease);
         self.operate(key, now, Operation::Heartbeat(id))
     }
 
     fn count(&mut self, key: &str, now: Timestamp, lease: &str, count: u64) -> Verdict {
-        let id = self.policy.lease_id(key, lease);
+        let id = self.lease(key, lease);
         self.operate(key, now, Operation::Count(id, count))
     }
 
     fn release(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
-        let id = self.policy.lease_id(key, lease);
+        let id = self.lease(key, lease);
         self.operate(key, now, Operation::Release(id))
     }
 

@@ -27,7 +27,7 @@ const CLASSES: [&str; 4] = ["test_mode", "get", "post", "critical"];
 /// A request for a worker, or one while so many of them are busy.
 fn request(system: &System, class: &str, lease: &str) -> Request {
     let class = system.policy.class(class).unwrap();
-    Request { class, lease: Some(system.policy.lease_id(FLEET, lease)), ..Request::of(1) }
+    Request { class, lease: Some(system.lease(FLEET, lease)), ..Request::of(1) }
 }
 
 #[test]

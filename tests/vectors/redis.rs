@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate::gate::{Limits, Micros, Rule};
+use tidegate::gate::{Micros, Resolved};
 use tidegate::local::RedisServer;
 use tidegate::store::{self, RedisOptions, StoreError};
-use tidegate_tests::vectors::{Backend, Step, Vectors, fresh, hex};
+use tidegate_tests::vectors::{Backend, Step, Vectors, states};
 use tokio::runtime::Runtime;
 
 /// Steps are hours apart for their keys and microseconds for Redis.
@@ -33,9 +33,8 @@ impl Redis {
 impl Backend for Redis {
     fn answer(&mut self, vectors: &Vectors, step: &Step) -> String {
         let Self { runtime, store, .. } = self;
-        step.answer_by(&vectors.policy, |operation| {
-            let decided = store.operate(&vectors.policy, &step.key, step.at(), operation);
-            match runtime.block_on(decided) {
+        step.answer_by(&vectors.policy, |resolved, operation| {
+            match runtime.block_on(store.operate(resolved, step.at(), *operation)) {
                 Ok(verdict) => Some(verdict),
                 Err(StoreError::Operation(_)) => None,
                 Err(error) => panic!("{}: {error}", vectors.name),
@@ -44,17 +43,8 @@ impl Backend for Redis {
     }
 
     fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>> {
-        let stored = self.runtime.block_on(self.store.blobs(&vectors.policy, key)).unwrap();
-        let limits = match vectors.policy.rule(key) {
-            Rule::Limited(limits, _) => Some(limits),
-            Rule::Listed(_) => None,
-        };
-        let parts = limits.into_iter().flat_map(Limits::parts);
-        let states = parts.zip(stored);
-        Some(
-            states
-                .map(|(part, bytes)| hex(&bytes.unwrap_or_else(|| fresh(&vectors.policy, part))))
-                .collect(),
-        )
+        let resolved = Resolved::new(&vectors.policy, key).unwrap();
+        let stored = self.runtime.block_on(self.store.blobs(&resolved)).unwrap();
+        Some(states(&resolved, stored))
     }
 }

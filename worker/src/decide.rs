@@ -3,32 +3,26 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use tidegate_gate::http::{Check, Outcome, Plan};
-use tidegate_gate::{Policies, Policy};
+use tidegate_gate::http::{Check, Outcome};
 use worker::{Env, Method, Request, RequestInit};
 
 use crate::keys::{Ask, Asked, Question};
 
-/// The checks of one object, by their places in the plan.
-type Group<'a> = (&'a Policy, Vec<usize>);
-
 /// Decides all checks: one request to each object, which keeps the order of its checks.
-pub(crate) async fn decide(policies: &Policies, plan: &Plan, env: &Env) -> Vec<Outcome> {
+pub(crate) async fn decide(checks: &[Check], env: &Env) -> Vec<Outcome> {
     let honour_time = honours_caller_time(env);
-    let mut groups: BTreeMap<String, Group<'_>> = BTreeMap::new();
-    for (place, check) in plan.checks.iter().enumerate() {
-        if let Some(policy) = policies.all().get(check.policy) {
-            let name = policy.object_name(&check.key);
-            groups.entry(name).or_insert((policy, Vec::new())).1.push(place);
-        }
+    let mut groups: BTreeMap<String, Vec<(usize, &Check)>> = BTreeMap::new();
+    for (place, check) in checks.iter().enumerate() {
+        groups.entry(check.resolved().object_name()).or_default().push((place, check));
     }
-    let answers = join_all(groups.into_iter().map(async |(object, (policy, places))| {
-        let questions = places
-            .iter()
-            .filter_map(|&place| plan.checks.get(place))
-            .map(|check| question(check, honour_time))
-            .collect();
-        let answered = ask(env, &object, &Ask { policy: policy.name().into(), questions }).await;
+    let answers = join_all(groups.into_iter().map(async |(object, group)| {
+        let (places, checks): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let policy = checks.first().map(|check| check.resolved().policy().name());
+        let ask = Ask {
+            policy: policy.unwrap_or_default().into(),
+            questions: checks.iter().map(|check| question(check, honour_time)).collect(),
+        };
+        let answered = ask_object(env, &object, &ask).await;
         let outcomes = answered
             .unwrap_or_else(|error| vec![Err(format!("durable object: {error}")); places.len()]);
         (places, outcomes)
@@ -36,7 +30,7 @@ pub(crate) async fn decide(policies: &Policies, plan: &Plan, env: &Env) -> Vec<O
     .await;
 
     let unanswered = Outcome::Unavailable("durable object: it did not answer".into());
-    let mut outcomes = vec![unanswered; plan.checks.len()];
+    let mut outcomes = vec![unanswered; checks.len()];
     for (places, answers) in answers {
         for (place, answer) in places.into_iter().zip(answers) {
             if let Some(outcome) = outcomes.get_mut(place) {
@@ -57,13 +51,16 @@ fn honours_caller_time(env: &Env) -> bool {
 
 fn question(check: &Check, honour_time: bool) -> Question {
     Question {
-        key: check.key.clone(),
-        operation: (if honour_time { check.with_its_draw() } else { check.operation }).to_words(),
-        now_us: check.now.filter(|_| honour_time).map(|now| now.0),
+        key: check.resolved().key().into(),
+        operation: match honour_time {
+            true => check.operation_with_draw().to_words(),
+            false => check.operation().to_words(),
+        },
+        now_us: check.caller_time().filter(|_| honour_time).map(|now| now.0),
     }
 }
 
-async fn ask(env: &Env, object: &str, ask: &Ask) -> worker::Result<Vec<Asked>> {
+async fn ask_object(env: &Env, object: &str, ask: &Ask) -> worker::Result<Vec<Asked>> {
     let stub = env.durable_object("KEYS")?.get_by_name(object)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post).with_body(Some(serde_json::to_string(ask)?.into()));

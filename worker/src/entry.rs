@@ -2,54 +2,60 @@
 
 use futures_util::StreamExt;
 use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Step};
+use tidegate_gate::http::{
+    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome,
+};
 use worker::{Context, Env, Request, Response, ResponseBuilder, Result, event};
 
 use crate::decide::decide;
 use crate::policies::policies;
 
 #[event(fetch)]
-async fn fetch(mut request: Request, env: Env, _context: Context) -> Result<Response> {
+async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
     let answer = match policies() {
-        Ok(policies) => respond(policies, &mut request, &env).await?,
+        Ok(policies) => respond(policies, request, &env).await?,
         Err(reason) => http::internal_error(reason),
     };
     send(answer)
 }
 
-async fn respond(policies: &Policies, request: &mut Request, env: &Env) -> Result<http::Response> {
-    let plan = match step(policies, request, env)? {
-        Step::Answer(response) => return Ok(response),
-        Step::Decide(plan) => plan,
-        Step::ReadBody(call) => {
-            let body = match read_body(request).await? {
-                Ok(body) => body,
-                Err(length) => return Ok(http::body_too_large(length)),
-            };
-            match http::read(policies, &call, &body, &mut chance) {
-                Ok(plan) => plan,
-                Err(response) => return Ok(response),
-            }
-        }
-    };
-    let outcomes = decide(policies, &plan, env).await;
-    Ok(plan.respond(policies, &outcomes))
-}
-
-fn step(policies: &Policies, request: &Request, env: &Env) -> Result<Step> {
+async fn respond(policies: &Policies, request: Request, env: &Env) -> Result<http::Response> {
     let token = env.var("TIDEGATE_TOKEN").ok().map(|token| token.to_string());
-    let (method, headers) = (request.method().to_string(), request.headers());
+    let access = match Access::new(policies, token) {
+        Ok(access) => access,
+        Err(error) => return Ok(http::internal_error(error.to_string())),
+    };
+    let (method, headers) = (request.method().to_string(), request.headers().clone());
     let url = request.inner().url();
     let (path, query) = path_and_query(&url);
-    // a header that cannot be read is not there: whoever depends on it is refused
+    // a header that cannot be read is not there: a request that depends on it is refused
     let header = |name: &str| headers.get(name).ok().flatten();
     let client_ip = header("cf-connecting-ip"); // Cloudflare sets it, whatever the client sent
     let head =
         Head { method: &method, path, query, header: &header, client_ip: client_ip.as_deref() };
-    Ok(match Access::new(policies, token) {
-        Ok(access) => http::step(policies, &access, &head, &mut chance),
-        Err(error) => Step::Answer(http::internal_error(error.to_string())),
-    })
+    let mut exchange = Exchange { request, env };
+    Ok(http::respond(policies, &access, &head, &mut exchange).await)
+}
+
+/// One request to the Worker.
+struct Exchange<'a> {
+    request: Request,
+    env: &'a Env,
+}
+
+impl http::Server for Exchange<'_> {
+    async fn body(&mut self) -> std::result::Result<Vec<u8>, BodyError> {
+        read_body(&mut self.request).await.unwrap_or(Err(BodyError::Incomplete))
+    }
+
+    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
+        decide(checks, self.env).await
+    }
+
+    /// It may become the name of a lease.
+    fn random(&mut self) -> Option<u64> {
+        getrandom::u64().ok()
+    }
 }
 
 /// The runtime has parsed and normalized the URL already: cutting it up needs no second parser,
@@ -62,8 +68,8 @@ fn path_and_query(url: &str) -> (&str, &str) {
     (path, query)
 }
 
-/// Its length if it is longer than allowed: not more than that is ever held.
-async fn read_body(request: &mut Request) -> Result<std::result::Result<Vec<u8>, usize>> {
+/// Never holds more than [`MAX_BODY_BYTES`].
+async fn read_body(request: &mut Request) -> Result<std::result::Result<Vec<u8>, BodyError>> {
     let mut body = Vec::new();
     if request.inner().body().is_none() {
         return Ok(Ok(body));
@@ -80,7 +86,7 @@ async fn read_body(request: &mut Request) -> Result<std::result::Result<Vec<u8>,
             body.extend_from_slice(&chunk);
         }
     }
-    Ok(if length <= MAX_BODY_BYTES { Ok(body) } else { Err(length) })
+    Ok(if length <= MAX_BODY_BYTES { Ok(body) } else { Err(BodyError::TooLarge(length)) })
 }
 
 fn send(answer: http::Response) -> Result<Response> {
@@ -92,9 +98,4 @@ fn send(answer: http::Response) -> Result<Response> {
         headers.set(name, value)?;
     }
     Ok(response)
-}
-
-/// A random number that nobody can guess: it may become the name of a lease.
-fn chance() -> Option<u64> {
-    getrandom::u64().ok()
 }

@@ -1,16 +1,18 @@
-//! The Durable Object: the states of the keys that belong to it.
+//! The Durable Object: the slices of the keys that belong to it.
 //!
-//! A decision is made in memory and a grant is written before its response leaves (the output gate
-//! holds the response until the write is durable), so an object that is evicted or restarted never
-//! grants twice. A refusal writes nothing if all that it leaves in memory is the newest time seen:
-//! the object's own clock will be past that. The alarm deletes what has expired.
+//! A session decides, and what its answer depends on is written before the response leaves (the output
+//! gate holds the response until the write is durable), so an object that is evicted or restarted never
+//! grants twice. A write that no answer depends on is kept in memory alone: the object's own clock will be
+//! past the newest time that it holds. The alarm deletes what has expired.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::iter;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_gate::http::VerdictForm;
-use tidegate_gate::{Limits, Micros, Operation, Part, Policy, Rule, Timestamp, Verdict, blob};
+use tidegate_gate::{Due, Micros, Operation, Policy, Resolved, Session, Timestamp, Write};
 use worker::{
     Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, console_error,
     durable_object,
@@ -38,23 +40,49 @@ pub(crate) struct Question {
 /// The answer to a question, or why there is none.
 pub(crate) type Asked = std::result::Result<VerdictForm, String>;
 
-/// States held in memory beside storage; past so many all are read anew.
-const MAX_CACHED: usize = 10_000;
+/// The most bytes of slices that are held in memory beside storage; past them all are read anew. An
+/// isolate has 128 MB for all of its objects.
+const MAX_CACHED_BYTES: usize = 8 << 20;
+/// What a slice takes in memory beside its name and its bytes.
+const SLICE_BYTES: usize = 128;
 
 /// The states of the keys that belong to one object.
 #[durable_object(alarm)]
 pub struct Keys {
     state: State,
-    words: RefCell<HashMap<String, Vec<u64>>>,
+    cache: RefCell<Cache>,
     table_made: Cell<bool>,
     alarm_set: Cell<bool>,
+}
+
+/// What storage has under each name, or will have once somebody depends on it; `None` for nothing.
+#[derive(Default)]
+struct Cache {
+    slices: HashMap<String, Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Cache {
+    fn insert(&mut self, name: String, bytes: Option<Vec<u8>>) {
+        let added = name.len() + bytes.as_ref().map_or(0, Vec::len) + SLICE_BYTES;
+        self.bytes = self.bytes.saturating_add(added); // of one that is replaced both count
+        if self.bytes > MAX_CACHED_BYTES {
+            self.clear();
+            self.bytes = added;
+        }
+        self.slices.insert(name, bytes);
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
 }
 
 impl DurableObject for Keys {
     fn new(state: State, _env: Env) -> Self {
         Self {
             state,
-            words: RefCell::default(),
+            cache: RefCell::default(),
             table_made: Cell::new(false),
             alarm_set: Cell::new(false),
         }
@@ -109,7 +137,7 @@ impl DurableObject for Keys {
                 self.state.storage().delete_all().await?; // an empty database still costs
             }
         }
-        self.words.borrow_mut().clear();
+        self.cache.borrow_mut().clear();
         Response::empty()
     }
 }
@@ -118,75 +146,38 @@ impl Keys {
     /// The verdict, and after a write for how long its rows are needed.
     fn decide(
         &self,
-        policy: &Policy,
+        policy: &Arc<Policy>,
         question: &Question,
         now: Timestamp,
     ) -> std::result::Result<(VerdictForm, Option<Micros>), String> {
         let operation = Operation::from_words(&question.operation).ok_or("no such operation")?;
-        let (limits, key) = match policy.rule(&question.key) {
-            Rule::Listed(decision) => {
-                return Ok((VerdictForm::from(&Verdict::listed(now, decision)), None));
-            }
-            Rule::Limited(limits, key) => (limits, key),
-        };
-        let name = |part: &Part| blob::name(policy, part, &key);
-        let mut words = self.gather(policy, limits, &name)?;
-        let before = words.clone();
-        let verdict =
-            limits.operate(&mut words, now, &operation).map_err(|error| error.to_string())?;
-        let changed = !operation.is_peek();
-        let grant = verdict.decision.is_allowed() && changed;
-        let mut idle_after = None;
-        let mut cache = self.words.borrow_mut();
-        for ((part, words), (_, before)) in limits.split(&words).zip(limits.split(&before)) {
-            let name = name(part);
-            let time_to_live = part.time_to_live(words, now);
-            // a refusal that a limit remembers must survive a restart like a grant, and so must one
-            // from which on a bucket fills that starts empty, or a time that is not the object's own
-            let remembered = part.limits().iter().any(|each| each.limit.remembers_refusals());
-            let begins = before.iter().all(|word| *word == 0) && time_to_live > Micros::ZERO;
-            if grant || (changed && (remembered || begins || question.now_us.is_some())) {
-                let written =
-                    self.write(&name, &blob::encode(policy, part, words), now, time_to_live);
-                if let Err(error) = written {
-                    cache.clear(); // memory must not be ahead of what is stored
-                    return Err(error.to_string());
-                }
-                idle_after = idle_after.max(Some(time_to_live));
-            }
-            cache.insert(name, words.into());
+        let resolved = Resolved::new(policy, &question.key).map_err(|error| error.to_string())?;
+        let mut session = Session::default();
+        let seat = session.join(&resolved);
+        let found: std::result::Result<Vec<_>, String> =
+            session.names().map(|name| self.read(name)).collect();
+        session.load(found?);
+        let answered =
+            session.operate(&seat, now, &operation).map_err(|error| error.to_string())?;
+        // a time that is not the object's own may be ahead of it: it must be written
+        let must = |write: &Write<'_>| write.due == Due::BeforeAnswer || question.now_us.is_some();
+        let (written, kept): (Vec<_>, Vec<_>) = session.writes().partition(must);
+        if let Err(error) = self.write(&written, now) {
+            self.cache.borrow_mut().clear(); // memory must not be ahead of what is stored
+            return Err(error.to_string());
         }
-        Ok((VerdictForm::from(&verdict), idle_after))
+        let idle_after = written.iter().map(|write| write.time_to_live).max();
+        let mut cache = self.cache.borrow_mut();
+        for Write { name, bytes, .. } in written.into_iter().chain(kept) {
+            cache.insert(name.to_owned(), Some(bytes));
+        }
+        Ok((VerdictForm::from(&answered.verdict), idle_after))
     }
 
-    /// The words of all parts.
-    fn gather(
-        &self,
-        policy: &Policy,
-        limits: &Limits,
-        name: &dyn Fn(&Part) -> String,
-    ) -> std::result::Result<Vec<u64>, String> {
-        let mut cache = self.words.borrow_mut();
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
+    fn read(&self, name: &str) -> std::result::Result<Option<Vec<u8>>, String> {
+        if let Some(known) = self.cache.borrow().slices.get(name) {
+            return Ok(known.clone());
         }
-        let mut words = Vec::with_capacity(limits.words());
-        for part in limits.parts() {
-            let name = name(part);
-            match cache.get(&name) {
-                Some(own) => words.extend_from_slice(own),
-                None => words.extend(self.read(policy, part, &name)?),
-            }
-        }
-        Ok(words)
-    }
-
-    fn read(
-        &self,
-        policy: &Policy,
-        part: &Part,
-        name: &str,
-    ) -> std::result::Result<Vec<u64>, String> {
         let rows = || -> Result<Option<Vec<SqlStorageValue>>> {
             self.make_table()?;
             let sql = self.state.storage().sql();
@@ -194,22 +185,32 @@ impl Keys {
                 sql.exec("SELECT blob FROM states WHERE name = ?", Some(vec![name.into()]))?;
             cursor.raw().next().transpose()
         };
-        match rows().map_err(|error| error.to_string())?.as_deref() {
-            None => Ok(vec![0; part.words()]),
-            Some([SqlStorageValue::Blob(bytes)]) => {
-                blob::decode(policy, part, bytes).map_err(|error| error.to_string())
-            }
-            Some(_) => Err("stored state: it is no blob".into()),
-        }
+        let found = match rows().map_err(|error| error.to_string())?.as_deref() {
+            None => None,
+            Some([SqlStorageValue::Blob(bytes)]) => Some(bytes.clone()),
+            Some(_) => return Err("stored state: it is no blob".into()),
+        };
+        self.cache.borrow_mut().insert(name.to_owned(), found.clone());
+        Ok(found)
     }
 
-    fn write(&self, name: &str, bytes: &[u8], now: Timestamp, idle_after: Micros) -> Result<()> {
+    /// In one statement: all slices of a decision are stored, or none of them.
+    fn write(&self, writes: &[Write<'_>], now: Timestamp) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
         self.make_table()?;
-        let expires = millis(now.saturating_add(idle_after).0.div_ceil(1_000));
-        self.state.storage().sql().exec(
-            "INSERT OR REPLACE INTO states (name, blob, expires_ms) VALUES (?, ?, ?)",
-            Some(vec![name.into(), SqlStorageValue::Blob(bytes.to_vec()), expires.into()]),
-        )?;
+        let rows: Vec<&str> = iter::repeat_n("(?, ?, ?)", writes.len()).collect();
+        let statement = format!(
+            "INSERT OR REPLACE INTO states (name, blob, expires_ms) VALUES {}",
+            rows.join(", ")
+        );
+        let values = writes.iter().flat_map(|write| {
+            let expires = now.saturating_add(write.time_to_live).0.div_ceil(1_000);
+            let bytes = SqlStorageValue::Blob(write.bytes.clone());
+            [write.name.into(), bytes, millis(expires).into()]
+        });
+        self.state.storage().sql().exec(&statement, Some(values.collect()))?;
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod tests;
 
 use alloc::vec::Vec;
 
+use smallvec::SmallVec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
@@ -35,20 +36,36 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// That of a key which stands on a list: no limit says anything.
+    /// That of a listed key: no limit says anything.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {
         Self { at, decision, limits: Vec::new(), live: None, factor: None, allowance: None }
     }
+
+    /// The same, where the request has a cost that some of the limits can never grant: it is refused, and no
+    /// waiting helps.
+    #[must_use]
+    pub(crate) fn refused_for_ever(mut self, limits: &Limits, cost: u64) -> Self {
+        self.decision = for_ever(self.decision);
+        for (each, decision) in limits.iter().zip(&mut self.limits) {
+            if each.limit.capacity() < cost {
+                *decision = for_ever(*decision);
+            }
+        }
+        self
+    }
 }
 
+/// What each limit says. Policies seldom have more limits.
+type Each = SmallVec<[Decision; 4]>;
+
 impl Limits {
-    /// Decides on a request at `now`: granted if every limit grants it, and taken
-    /// from all of them or from none. A cost of 0 is a peek and changes nothing.
+    /// Decides on a request at `now`: granted if every limit grants it, and taken from all limits or from
+    /// none. A cost of 0 is a peek and changes nothing.
     ///
-    /// The answer names the limit with the least remaining; it is retried and reset when the last
-    /// of them is. The clock is the key's: all its limits decide as at one time, and a jump ahead
-    /// is one of more than the longest of their periods.
+    /// The answer names the limit with the least remaining. Its waits are the longest of all limits. The
+    /// clock is the key's: all its limits decide as at one time, and a jump ahead is one of more than the
+    /// longest of their periods.
     ///
     /// # Errors
     /// [`OperationError`] if one of the limits can never grant it, or holds leases and the request names
@@ -74,34 +91,15 @@ impl Limits {
         request: &Request,
     ) -> Result<Decision, OperationError> {
         let now = self.taken_at(words, now);
-        if request.cost == 0 {
-            return self.combined(words, now, request);
-        }
-        let decision = self.combined(words, now, request)?;
-        if decision.is_allowed() {
-            for (limit, words) in split_mut(self, words) {
-                let _ = limit.decide(words, now, request)?; // as just combined
-            }
-            return Ok(decision);
-        }
-        let mut retry_after = decision.retry_after();
-        for (limit, words) in split_mut(self, words) {
-            limit.refused(words, now, request);
-            if let Limit::Penalty(_) = limit {
-                retry_after = retry_after.max(limit.peek(words, now, request)?.retry_after());
-            }
-        }
-        if !self.iter().any(|each| each.limit.remembers_refusals()) {
-            return Ok(decision);
-        }
-        // with this one remembered less may remain, and for longer
-        let after = self.combined(words, now, &request.peek())?;
-        let (limit, remaining) = (after.limit(), after.remaining());
-        Ok(Decision::Deny { limit, remaining, retry_after, reset_after: after.reset_after() })
+        let (decision, _) = match request.cost {
+            0 => self.look(words, now, request)?,
+            _ => self.take(words, now, request)?,
+        };
+        Ok(decision)
     }
 
-    /// Does what is asked, and says what each limit then says. What is no request for a decision
-    /// is answered as a peek would be.
+    /// Does what is asked, and says what each limit then says. An operation that is no request for a
+    /// decision is answered as a peek would be.
     ///
     /// # Errors
     /// As [`decide`](Self::decide).
@@ -112,36 +110,38 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
         let now = self.taken_at(words, now);
-        if !matches!(operation, Operation::Decide(_) | Operation::Unaffordable(_)) {
+        if !matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
         }
         match operation {
-            Operation::Decide(request) => self.decide_and_explain(words, now, request),
-            Operation::Unaffordable(cost) => {
-                let looked = self.decide_and_explain(words, now, &Request::of(0))?;
-                let each = self.iter().zip(looked.limits);
-                let limits = each.map(|(each, decision)| match each.limit.capacity() < *cost {
-                    true => for_ever(decision),
-                    false => decision,
-                });
-                let (decision, limits) = (for_ever(looked.decision), limits.collect());
-                Ok(Verdict { decision, limits, ..looked })
+            Operation::Decide(request) if request.cost > 0 => {
+                let said = self.take(words, now, request)?;
+                Ok(self.explained(words, now, said))
+            }
+            Operation::Decide(request) | Operation::Peek(request) => {
+                let said = self.look(words, now, request)?;
+                Ok(self.explained(words, now, said))
             }
             Operation::Settle(settlement) => {
                 self.settle(words, now, settlement);
-                self.decide_and_explain(words, now, &Request::of(0))
+                self.looked_at(words, now)
+            }
+            Operation::Refund(units) => {
+                let (reserved, actual) = (*units, 0);
+                self.settle(words, now, &Settlement { granted_at: now, reserved, actual });
+                self.looked_at(words, now)
             }
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
                 let (admitted, suppressed) = (*admitted, *suppressed);
-                // of a reporter whose clock is ahead it counts now: no caller moves a key's clock
+                // a report from a clock that is ahead counts now: no caller moves a key's clock
                 let offered_at = at.map_or(now, |at| now.min(at));
                 let report = Report { offered_at, admitted, suppressed };
                 for (limit, words) in split_mut(self, words) {
                     limit.report(words, now, report);
                 }
-                self.decide_and_explain(words, now, &Request::of(0))
+                self.looked_at(words, now)
             }
             Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
                 let held = split_mut(self, words)
@@ -153,32 +153,126 @@ impl Limits {
                     _ => held.reduce(|one, other| one & other),
                 };
                 let looked = Request { lease: Some(*id), ..Request::of(0) };
-                Ok(Verdict { live, ..self.decide_and_explain(words, now, &looked)? })
+                let said = self.look(words, now, &looked)?;
+                Ok(Verdict { live, ..self.explained(words, now, said) })
+            }
+            Operation::Reset(depth) => {
+                let mut words_left = &mut *words;
+                for part in self.parts() {
+                    let at = part.words().min(words_left.len());
+                    let (own, rest) = words_left.split_at_mut(at);
+                    if part.depth() >= *depth {
+                        own.fill(0);
+                    }
+                    words_left = rest;
+                }
+                self.looked_at(words, now)
             }
         }
     }
 
-    fn decide_and_explain(
+    /// Takes the cost from all limits, or from none; each is evaluated twice at most.
+    fn take(
         &self,
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Verdict, OperationError> {
-        let before: Vec<Decision> = split(self, words)
-            .map(|(limit, words)| limit.peek(words, now, request))
-            .collect::<Result<_, _>>()?;
-        let decision = self.decide(words, now, request)?;
-        let mut limits = Vec::with_capacity(before.len());
-        for ((limit, words), before) in split(self, words).zip(before) {
-            limits.push(match (limit, before) {
-                (_, Decision::Deny { .. }) if !decision.is_allowed() => before,
-                // this refusal may have begun it
-                (Limit::Penalty(_), _) => limit.peek(words, now, request)?,
-                _ => limit.peek(words, now, &request.peek())?,
-            });
+    ) -> Result<(Decision, Each), OperationError> {
+        if request.lease.is_none() && self.iter().any(|each| each.limit.needs_lease(request)) {
+            return Err(OperationError::NeedsLease);
         }
+        let mut each = self.peek_each(words, now, request)?;
+        if each.iter().all(Decision::is_allowed) {
+            for ((limit, words), said) in split_mut(self, words).zip(&mut each) {
+                *said = limit.decide(words, now, request)?; // as just looked at
+            }
+            return Ok((self.combined(&each, None), each));
+        }
+        let mut retry_after = Micros::ZERO;
+        let mut after = each.clone();
+        let places = split_mut(self, words).zip(each.iter_mut().zip(&mut after));
+        for ((limit, words), (said, after)) in places {
+            limit.refused(words, now, request);
+            retry_after = retry_after.max(said.retry_after());
+            if let Limit::Penalty(_) = limit {
+                *after = limit.peek(words, now, request)?; // this refusal may have begun it
+                retry_after = retry_after.max(after.retry_after());
+            } else if said.is_allowed() || limit.remembers_refusals() {
+                *after = limit.peek(words, now, &request.peek())?;
+            }
+            if said.is_allowed() {
+                *said = *after;
+            }
+        }
+        Ok((self.combined(&after, Some(retry_after)), each))
+    }
+
+    /// Says what [`take`](Self::take) would, but for refusals that would be remembered. Changes nothing.
+    fn look(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<(Decision, Each), OperationError> {
+        let mut each = self.peek_each(words, now, request)?;
+        let refused = !each.iter().all(Decision::is_allowed);
+        let retry_after = refused.then(|| each.iter().map(Decision::retry_after).max());
+        if refused {
+            for ((limit, words), said) in split(self, words).zip(&mut each) {
+                if said.is_allowed() {
+                    *said = limit.peek(words, now, &request.peek())?; // nothing is taken from it
+                }
+            }
+        }
+        Ok((self.combined(&each, retry_after.flatten()), each))
+    }
+
+    fn looked_at(&self, words: &[u64], now: Timestamp) -> Result<Verdict, OperationError> {
+        let said = self.look(words, now, &Request::of(0))?;
+        Ok(self.explained(words, now, said))
+    }
+
+    fn explained(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        (decision, limits): (Decision, Each),
+    ) -> Verdict {
+        let limits = limits.into_vec();
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
-        Ok(Verdict { at: now, decision, limits, live: None, factor, allowance: None })
+        Verdict { at: now, decision, limits, live: None, factor, allowance: None }
+    }
+
+    fn peek_each(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Each, OperationError> {
+        split(self, words).map(|(limit, words)| limit.peek(words, now, request)).collect()
+    }
+
+    /// What all limits together answer, given what each says: a refusal if there is a time to retry after.
+    fn combined(&self, each: &Each, retry_after: Option<Micros>) -> Decision {
+        // places and chances are told apart from units: of them only if there is nothing else
+        let least_kind = self.iter().map(|each| each.limit.kind()).min();
+        let (mut limit, mut remaining) = (0, u64::MAX);
+        let mut reset_after = Micros::ZERO;
+        let mut under_penalty = false;
+        for (named, said) in self.iter().zip(each) {
+            if Some(named.limit.kind()) == least_kind && said.remaining() < remaining {
+                (limit, remaining) = (said.limit(), said.remaining());
+            }
+            under_penalty |= matches!(named.limit, Limit::Penalty(_)) && said.remaining() == 0;
+            reset_after = reset_after.max(said.reset_after());
+        }
+        if under_penalty {
+            remaining = 0; // whatever the others have left
+        }
+        match retry_after {
+            None => Decision::Allow { limit, remaining, reset_after },
+            Some(retry_after) => Decision::Deny { limit, remaining, retry_after, reset_after },
+        }
     }
 
     /// What comes back goes back to every rate, and what is granted is taken from every rate.
@@ -200,7 +294,8 @@ impl Limits {
                 }
             }
         }
-        let available = self.combined(words, now, &Request::of(0))?.remaining();
+        let (looked, _) = self.look(words, now, &Request::of(0))?;
+        let available = looked.remaining();
         let allowance = split_mut(self, words)
             .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
@@ -214,8 +309,7 @@ impl Limits {
             _ => allowance,
         });
         let live = unspent.map(|_| refundable.is_some());
-        let verdict = self.decide_and_explain(words, now, &Request::of(0))?;
-        Ok(Verdict { live, allowance, ..verdict })
+        Ok(Verdict { live, allowance, ..self.looked_at(words, now)? })
     }
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
@@ -246,46 +340,6 @@ impl Limits {
                 None => return taken,
             }
         }
-    }
-
-    /// What all limits together would answer; changes nothing.
-    fn combined(
-        &self,
-        words: &[u64],
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<Decision, OperationError> {
-        let mut allowed = true;
-        let mut retry_after = Micros::ZERO;
-        for (limit, words) in split(self, words) {
-            let decision = limit.peek(words, now, request)?;
-            allowed &= decision.is_allowed();
-            retry_after = retry_after.max(decision.retry_after());
-        }
-        // a refusal takes nothing, so what remains is what a peek finds
-        let taken = if allowed { *request } else { request.peek() };
-        // places and chances are told apart from units: of them only if there is nothing else
-        let least_kind = self.iter().map(|each| each.limit.kind()).min();
-        let matters = |limit: &Limit| Some(limit.kind()) == least_kind;
-        let (mut limit, mut remaining) = (0, u64::MAX);
-        let mut reset_after = Micros::ZERO;
-        let mut under_penalty = false;
-        for (each, words) in split(self, words) {
-            let decision = each.peek(words, now, &taken)?;
-            if matters(each) && decision.remaining() < remaining {
-                (limit, remaining) = (decision.limit(), decision.remaining());
-            }
-            under_penalty |= matches!(each, Limit::Penalty(_)) && decision.remaining() == 0;
-            reset_after = reset_after.max(decision.reset_after());
-        }
-        if under_penalty {
-            remaining = 0; // whatever the others have left
-        }
-        Ok(if allowed {
-            Decision::Allow { limit, remaining, reset_after }
-        } else {
-            Decision::Deny { limit, remaining, retry_after, reset_after }
-        })
     }
 }
 

@@ -107,6 +107,12 @@ impl Depth {
         key.get(..end).unwrap_or(key)
     }
 
+    /// The least depth at which a key is counted by itself alone.
+    pub(crate) fn of_own(key: &str) -> Self {
+        let parts = key.matches('/').count().saturating_add(1);
+        u8::try_from(parts).map_or(Self::Whole, Self::Parts)
+    }
+
     /// For a fingerprint: one of the whole key has none.
     pub(crate) fn parameter(self) -> Option<u64> {
         match self {

@@ -16,6 +16,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod ask;
 pub mod blob;
 mod carry;
 mod decide;
@@ -27,14 +28,19 @@ mod limits;
 mod object;
 mod policy;
 mod request;
+mod resolved;
+mod session;
 mod table;
 
+pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::Verdict;
 pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
-pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule};
+pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule, Whole};
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
+pub use resolved::Resolved;
+pub use session::{Answered, Due, Seat, Session, SessionError, Write};
 pub use table::{Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::Allowance;
 pub use tidegate_core::lease::{Held, Id};

@@ -183,6 +183,12 @@ impl Part {
         self.fingerprint
     }
 
+    /// Whether a refusal leaves more than the newest time behind in this state.
+    #[must_use]
+    pub fn remembers_refusals(&self) -> bool {
+        self.limits.iter().any(|each| each.limit.remembers_refusals())
+    }
+
     /// How long a store must keep this state from `now` on: then it equals a fresh one.
     #[must_use]
     pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {

@@ -8,27 +8,33 @@ use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 use tidegate_core::{CostExceedsCapacity, Timestamp};
 
+use crate::key::Depth;
+
 /// What can be asked of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// May this pass?
+    /// May this request pass? A cost of 0 changes nothing.
     Decide(Request),
-    /// This passes though its cost can never be granted, as the policy is in shadow: what is to be
-    /// said of it? Changes nothing.
-    Unaffordable(u64),
-    /// This passed on an estimate: here is what it really cost.
+    /// Would this request pass, and if not, when? Changes nothing.
+    Peek(Request),
+    /// This request passed on an estimate, and this is what it really cost.
     Settle(Settlement),
-    /// The holder of this lease, or owner of these connections, is alive.
+    /// This many units come back, as far as they are still counted.
+    Refund(u64),
+    /// The holder of this lease, or the owner of these connections, is alive.
     Heartbeat(Id),
-    /// This owner has so many connections, whatever was counted.
+    /// This owner has this many connections, whatever was counted before.
     Count(Id, u64),
     /// This lease is given back, or one connection of this owner is closed.
     Release(Id),
-    /// Units to spend without asking, for a time; and back comes what is left of the last ones.
+    /// A holder wants units to spend without asking, and returns the unspent units of its previous
+    /// grant.
     Budget(Budget),
-    /// So much was offered, by who decides with the factor that this is answered with.
+    /// A reporter tells what it was offered. The answer has the factor to decide with from now on.
     Report(Offered),
+    /// All limits that count by this depth or by more of the key start afresh.
+    Reset(Depth),
 }
 
 /// What a request brings for its limits to decide on. Each limit reads what it needs.
@@ -128,21 +134,18 @@ impl From<CostExceedsCapacity> for OperationError {
 const NO_SIGNAL: u64 = u64::MAX;
 
 impl Operation {
-    /// Whether it only looks.
+    /// Whether it changes nothing.
     #[must_use]
     pub const fn is_peek(&self) -> bool {
-        matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Unaffordable(_))
+        matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Peek(_))
     }
 
     /// In numbers, for who passes it on: first which operation it is.
     #[must_use]
     pub fn to_words(&self) -> Vec<u64> {
         match *self {
-            Self::Decide(Request { cost, lease, class, signal, draw }) => {
-                let signal = signal.map_or(NO_SIGNAL, |signal| signal.ppm().into());
-                let rest = [1, cost, class.0.into(), signal, draw.0.into()];
-                rest.into_iter().chain(lease.into_iter().flat_map(|Id(words)| words)).collect()
-            }
+            Self::Decide(request) => request.to_words(1),
+            Self::Peek(request) => request.to_words(8),
             Self::Settle(Settlement { granted_at, reserved, actual }) => {
                 [2, granted_at.0, reserved, actual].into()
             }
@@ -159,7 +162,9 @@ impl Operation {
             Self::Report(Offered { at: None, admitted, suppressed }) => {
                 [6, admitted, suppressed].into()
             }
-            Self::Unaffordable(cost) => [8, cost].into(),
+            Self::Refund(units) => [9, units].into(),
+            Self::Reset(Depth::Whole) => [10].into(),
+            Self::Reset(Depth::Parts(parts)) => [10, parts.into()].into(),
         }
     }
 
@@ -167,20 +172,8 @@ impl Operation {
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         Some(match *words {
-            [1, cost, class, signal, draw, ref lease @ ..] => Self::Decide(Request {
-                cost,
-                lease: match *lease {
-                    [] => None,
-                    [high, low] => Some(Id([high, low])),
-                    _ => return None,
-                },
-                class: Class(class.try_into().ok()?),
-                signal: match signal {
-                    NO_SIGNAL => None,
-                    signal => Some(Share::from_ppm(signal.try_into().ok()?)?),
-                },
-                draw: Draw(draw.try_into().ok()?),
-            }),
+            [1, ref request @ ..] => Self::Decide(Request::from_words(request)?),
+            [8, ref request @ ..] => Self::Peek(Request::from_words(request)?),
             [2, granted_at, reserved, actual] => {
                 let granted_at = Timestamp(granted_at);
                 Self::Settle(Settlement { granted_at, reserved, actual })
@@ -200,7 +193,9 @@ impl Operation {
                 };
                 Self::Budget(Budget { holder: Id([high, low]), wants, unspent })
             }
-            [8, cost] => Self::Unaffordable(cost),
+            [9, units] => Self::Refund(units),
+            [10] => Self::Reset(Depth::Whole),
+            [10, parts] => Self::Reset(Depth::Parts(parts.try_into().ok()?)),
             _ => return None,
         })
     }
@@ -219,6 +214,28 @@ impl Request {
     #[must_use]
     pub(crate) const fn peek(self) -> Self {
         Self { cost: 0, ..self }
+    }
+
+    fn to_words(self, operation: u64) -> Vec<u64> {
+        let Self { cost, lease, class, signal, draw } = self;
+        let signal = signal.map_or(NO_SIGNAL, |signal| signal.ppm().into());
+        let rest = [operation, cost, class.0.into(), signal, draw.0.into()];
+        rest.into_iter().chain(lease.into_iter().flat_map(|Id(words)| words)).collect()
+    }
+
+    fn from_words(words: &[u64]) -> Option<Self> {
+        let (&[cost, class, signal, draw], lease) = words.split_first_chunk()?;
+        let lease = match *lease {
+            [] => None,
+            [high, low] => Some(Id([high, low])),
+            _ => return None,
+        };
+        let signal = match signal {
+            NO_SIGNAL => None,
+            signal => Some(Share::from_ppm(signal.try_into().ok()?)?),
+        };
+        let (class, draw) = (Class(class.try_into().ok()?), Draw(draw.try_into().ok()?));
+        Some(Self { cost, lease, class, signal, draw })
     }
 
     /// The places that it takes: one, whatever it costs.

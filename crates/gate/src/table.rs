@@ -16,6 +16,7 @@ use crate::decide::Verdict;
 use crate::limits::{Limits, Part};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError, Request};
+use crate::resolved::Resolved;
 
 /// A full table looks for expired states at most this often, so that a flood of new keys cannot
 /// make every request pay for a search.
@@ -154,6 +155,26 @@ impl Table {
                 let hash = self.hasher.hash(&key);
                 let decide = |words: &mut [u64]| Ok(limits.decide(words, now, &request)?);
                 self.with_state(policy, limits, (hash, &key), now, decide)
+            }
+        }
+    }
+
+    /// [`Limits::operate`] on the key's state.
+    ///
+    /// # Errors
+    /// [`TableError`]; nothing has changed.
+    pub fn ask(
+        &mut self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict, TableError> {
+        match resolved.rule() {
+            Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => {
+                let hash = self.hasher.hash(&key);
+                let decide = |words: &mut [u64]| Ok(limits.operate(words, now, operation)?);
+                self.with_state(resolved.policy(), limits, (hash, &key), now, decide)
             }
         }
     }

@@ -1,7 +1,9 @@
 //! What JavaScript catches.
 
-use js_sys::{Error, JSON, Number, RangeError, Reflect};
-use tidegate_gate::{CostExceedsCapacity, InvalidKey, OperationError, PolicyError, TableError};
+use js_sys::{Error, Number, RangeError, Reflect};
+use tidegate_gate::{
+    AskError, CostExceedsCapacity, InvalidKey, OperationError, PolicyError, TableError,
+};
 use wasm_bindgen::JsValue;
 
 /// Why there is no decision, or no limiter.
@@ -21,31 +23,15 @@ pub(crate) enum Failure {
     Table(TableError),
     /// Units that can never pass.
     Units(CostExceedsCapacity),
-    /// A cost that can never be granted, and why.
-    UnaffordableCost(String),
     /// An option has a value that is not allowed.
     Option(String),
-    /// What is asked does not fit the policy.
-    Request(String),
+    /// What is asked cannot be read, or does not fit the policy.
+    Ask(AskError),
     /// Where leases are held, a check would hold one that nobody can name.
     NeedsLease,
-    /// The runtime has no random numbers.
-    NoChance,
 }
 
 impl Failure {
-    /// What the gate says is wrong, as JSON (RFC 9457).
-    pub(crate) fn of_problem(json: &str) -> Self {
-        let problem = JSON::parse(json).unwrap_or_default();
-        let field = |name: &str| Reflect::get(&problem, &name.into()).ok()?.as_string();
-        let detail = field("detail").unwrap_or_default();
-        match field("type").as_deref() {
-            Some("urn:tidegate:internal-error") => Self::NoChance,
-            Some("urn:tidegate:cost-exceeds-capacity") => Self::UnaffordableCost(detail),
-            _ => Self::Request(detail),
-        }
-    }
-
     pub(crate) fn without_line(self) -> Self {
         match self {
             Self::Policy(error) => Self::Policy(PolicyError { line: 0, column: 0, ..error }),
@@ -61,22 +47,21 @@ impl Failure {
             Self::Key(_) | Self::KeyEncoding => "INVALID_KEY",
             Self::Table(TableError::Operation(OperationError::Cost(_)))
             | Self::Units(_)
-            | Self::UnaffordableCost(_) => "COST_EXCEEDS_CAPACITY",
+            | Self::Ask(AskError::Cost(_)) => "COST_EXCEEDS_CAPACITY",
+            Self::Ask(AskError::Key(_)) => "INVALID_KEY",
+            Self::Ask(AskError::NoRandomness) => "NO_RANDOMNESS",
             Self::Table(_) => "TABLE_FULL",
             Self::Option(_) => "INVALID_OPTION",
-            Self::Request(_) => "INVALID_REQUEST",
+            Self::Ask(_) => "INVALID_REQUEST",
             Self::NeedsLease => "NEEDS_LEASE",
-            Self::NoChance => "NO_RANDOMNESS",
         }
     }
 
     fn message(&self) -> String {
         match self {
             Self::Policy(error) => error.to_string(),
-            Self::UnknownPolicy(message)
-            | Self::UnaffordableCost(message)
-            | Self::Option(message)
-            | Self::Request(message) => message.clone(),
+            Self::UnknownPolicy(message) | Self::Option(message) => message.clone(),
+            Self::Ask(error) => error.to_string(),
             Self::Number { field, found, least, most, .. } => {
                 // as JavaScript writes it: Infinity, 1e+21
                 let found = Number::from(*found)
@@ -93,7 +78,6 @@ impl Failure {
             Self::NeedsLease => {
                 "the limits on this key hold leases: `acquire` one, and `release` it".into()
             }
-            Self::NoChance => "the runtime has no random numbers to name a lease by".into(),
         }
     }
 
@@ -103,7 +87,7 @@ impl Failure {
             | Self::UnknownPolicy(_)
             | Self::KeyEncoding
             | Self::NeedsLease
-            | Self::NoChance => false,
+            | Self::Ask(AskError::NoRandomness) => false,
             Self::Table(error) => matches!(error, TableError::Operation(OperationError::Cost(_))),
             _ => true,
         }

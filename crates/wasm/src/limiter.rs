@@ -1,10 +1,12 @@
 //! A table and its policy.
 
 use std::iter;
+use std::sync::Arc;
 
 use tidegate_gate::{
-    Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Operation,
-    OperationError, Part, Policy, Request, Table, TableError, Timestamp, check_key, http,
+    Ask, AskError, CheckForm, Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES,
+    MAX_QUANTITY, OperationError, Part, Policy, Request, Rule, Table, TableError, Timestamp, Whole,
+    check_key, http,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -18,7 +20,7 @@ use crate::policy;
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Limiter {
-    policy: Policy,
+    policy: Arc<Policy>,
     /// Whether a cost is all that any of its limits needs to know of a request.
     cost_is_all: bool,
     table: Table,
@@ -123,7 +125,7 @@ impl Limiter {
     }
 
     /// Does what `json` asks of the key of `key_bytes` bytes, written before: what
-    /// [`http::operation`] reads, answered as [`http::answer`] writes. `acquires` says that it is
+    /// [`Ask::parse`] reads, answered as [`http::answer`] writes. `acquires` says that it is
     /// about nothing if not about a lease. Without an answer [`failure`](Self::failure) says why,
     /// and nothing has changed.
     pub fn operate(
@@ -186,9 +188,11 @@ impl Limiter {
         if matches!(decided, Err(TableError::Operation(OperationError::Cost(_))))
             && self.policy.is_shadow()
         {
-            let asked = Operation::Unaffordable(cost);
-            let verdict = self.table.operate(&self.policy, key, now, asked);
-            return Ok(verdict.map_err(Failure::Table)?.decision);
+            let check = CheckForm { cost: Whole::new(cost), ..CheckForm::default() };
+            let asked =
+                Ask::Check(check).resolve(&self.policy, key, &mut || None).map_err(Failure::Ask)?;
+            let verdict = self.table.ask(asked.resolved(), now, &asked.operation());
+            return Ok(asked.said(verdict.map_err(Failure::Table)?).decision);
         }
         decided.map_err(Failure::Table)
     }
@@ -202,17 +206,14 @@ impl Limiter {
     ) -> Result<String, Failure> {
         let now = timestamp(now)?;
         let key = written(&*self.key, key_bytes)?;
-        if acquires && !has(&self.policy, key, Kind::Lease) {
-            let name = self.policy.name();
-            let message = format!("policy: {name:?} has no limit with leases");
-            return Err(Failure::Request(message));
+        let ask = Ask::parse(json.as_bytes()).map_err(Failure::Ask)?;
+        let asked = ask.resolve(&self.policy, key, &mut || self.chance.number());
+        let asked = asked.map_err(Failure::Ask)?;
+        if acquires && asked.lease().is_none() {
+            return Err(Failure::Ask(AskError::NoLeases { policy: self.policy.name().into() }));
         }
-        let (operation, lease) =
-            http::operation(&self.policy, key, json.as_bytes(), &mut || self.chance.number())
-                .map_err(|problem| Failure::of_problem(&problem))?;
-        let verdict = self.table.operate(&self.policy, key, now, operation);
-        let verdict = verdict.map_err(Failure::Table)?;
-        Ok(http::answer(&self.policy, key, lease.as_deref(), &verdict))
+        let verdict = self.table.ask(asked.resolved(), now, &asked.operation());
+        Ok(http::answer(&asked, verdict.map_err(Failure::Table)?))
     }
 }
 
@@ -227,7 +228,10 @@ fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
 
 /// Whether a limit of this kind holds for the key.
 fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
-    policy.limits_for(key).iter().any(|each| each.limit.kind() == kind)
+    match policy.rule(key) {
+        Rule::Limited(limits, _) => limits.iter().any(|each| each.limit.kind() == kind),
+        Rule::Listed(_) => false,
+    }
 }
 
 fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {

@@ -1,11 +1,12 @@
 //! `tidegate check`
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tidegate::clock;
-use tidegate::gate::{Cost, Policies, Policy, check_key, http};
+use tidegate::gate::{Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Whole, http};
 
 use super::describe::describe;
 use super::{PolicyFile, say};
@@ -30,6 +31,9 @@ pub(crate) struct Arguments {
     /// What the request costs; 0 only looks
     #[arg(long, value_name = "N", requires = "key", allow_negative_numbers = true)]
     cost: Option<u64>,
+    /// Acquire the lease of this name, where the policy limits leases
+    #[arg(long, value_name = "NAME", requires = "key")]
+    lease: Option<String>,
     /// Decide in this Redis instead of in a fresh store in memory
     #[arg(long, value_name = "URL", requires = "key")]
     redis: Option<String>,
@@ -43,27 +47,34 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    check_key(key)?;
-    let index = choose(&policies, arguments.policy.as_deref())?;
-    let policy = policies.all().get(index).context("no such policy")?;
-    let cost = arguments.cost.unwrap_or(match policy.cost() {
-        Cost::Fixed(cost) | Cost::Header { default: cost, .. } => *cost,
-        _ => 1,
+    let policy = choose(&policies, arguments.policy.as_deref())?;
+    let cost = arguments.cost.map(|cost| {
+        Whole::new(cost).with_context(|| {
+            format!("--cost: expected a whole number from 0 to {MAX_QUANTITY}, found {cost}")
+        })
     });
+    let check =
+        CheckForm { cost: cost.transpose()?, lease: arguments.lease, ..CheckForm::default() };
+    let named = check.lease.is_some();
+    let asked = Ask::Check(check).resolve(policy, key, &mut || getrandom::u64().ok())?;
+    if asked.lease().is_some() && !named {
+        bail!("--lease: {}", OperationError::NeedsLease); // nobody would learn a random name
+    }
     let deadline = Duration::from_secs(5);
     let store = super::store(&policies, arguments.redis.as_deref(), deadline, 1)?;
-    let verdict = store.operate(&policies, index, key, clock::now(), cost).await?;
-    say(&serde_json::to_string(&http::DecisionForm::from(verdict.decision))?)?;
-    Ok(if verdict.decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
+    let decision = asked.said(verdict).decision;
+    say(&serde_json::to_string(&http::DecisionForm::from(decision))?)?;
+    Ok(if decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn choose(policies: &Policies, name: Option<&str>) -> Result<usize> {
-    let names: Vec<&str> = policies.all().iter().map(Policy::name).collect();
-    match (name, names.as_slice()) {
-        (None, [_]) => Ok(0),
-        (None, _) => bail!("--policy: there are several: {}", names.join(", ")),
+fn choose<'a>(policies: &'a Policies, name: Option<&str>) -> Result<&'a Arc<Policy>> {
+    let names = policies.all().iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
+    match (name, policies.all()) {
+        (None, [only]) => Ok(only),
+        (None, _) => bail!("--policy: expected one of {names}; found none"),
         (Some(name), _) => policies
-            .index_of(name)
-            .with_context(|| format!("--policy: found {name:?}, there are: {}", names.join(", "))),
+            .get(name)
+            .with_context(|| format!("--policy: expected one of {names}; found {name:?}")),
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     for (line, decision) in lines.iter().zip(memory) {
         report.add(line, decision.as_ref());
     }
-    let summary = report.text(&policies, std::time::Duration::ZERO);
+    let summary = report.text(std::time::Duration::ZERO);
     say(summary.lines().next().unwrap_or_default())?;
     report.something_was_decided()?;
     let mismatches = compare(&policies, &target, &lines, memory, others).await?;
@@ -94,11 +94,11 @@ async fn replay(
     bar.set_message(kind.to_string());
     let mut decisions = Vec::with_capacity(lines.len());
     for chunk in lines.chunks(CHUNK) {
-        decisions.extend(decide(&mut backend, policies, chunk).await.context(kind)?);
+        decisions.extend(decide(&mut backend, chunk).await.context(kind)?);
         bar.inc(u64::try_from(chunk.len())?);
     }
     bar.finish_and_clear();
-    backend.clean_up(policies).await.context(kind)?;
+    backend.clean_up().await.context(kind)?;
     Ok(decisions)
 }
 
@@ -121,7 +121,8 @@ async fn compare(
         let Ok(event) = line else { continue };
         if shown < SHOWN {
             shown += 1;
-            say(&format!("line {}: {event:?}", number + 1))?;
+            let (key, at, ask) = (&event.key, event.at.0, &event.ask);
+            say(&format!("line {}: {key:?} at {at} us: {ask}", number + 1))?;
             let before = lines.get(..number).unwrap_or_default();
             show(policies, target, before, event, BackendKind::Memory, expected.as_ref()).await?;
             for (kind, decisions) in BackendKind::ALL.into_iter().skip(1).zip(others) {
@@ -145,16 +146,16 @@ async fn show(
     decision: Option<&DecisionForm>,
 ) -> Result<()> {
     let mut backend = Backend::start(kind, policies, target).await?;
-    let same_key = |other: &&Event| other.policy == event.policy && other.key == event.key;
+    let same_key = |other: &&Event| other.asked.resolved() == event.asked.resolved();
     let events: Vec<Event> =
         before.iter().filter_map(|line| line.as_ref().ok()).filter(same_key).cloned().collect();
-    backend.decide(policies, &events).await?;
-    say(&format!("  {kind:<9} state {}", backend.state(policies, event).await?))?;
+    backend.decide(&events).await?;
+    say(&format!("  {kind:<9} state {}", backend.state(event).await?))?;
     match decision {
         Some(decision) => {
             say(&format!("  {kind:<9} says  {}", serde_json::to_string(decision)?))?;
         }
         None => say(&format!("  {kind:<9} says  nothing"))?,
     }
-    backend.clean_up(policies).await
+    backend.clean_up().await
 }

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use tidegate::gate::Policies;
 use tidegate::gate::http::DecisionForm;
 use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
 
@@ -24,6 +23,9 @@ const CHUNK: usize = 1_000;
 FILE, plain or gzip, is an access log in common or combined format (key = client address, time =
 the line's own, in the file's order even where it goes backwards), or newline-delimited JSON:
   {\"t_us\":1431857103000000,\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1}
+A line may have the other fields of a check (class, lease, signal_ppm, draw), or ask something else:
+  {\"t_us\":1431857104000000,\"policy\":\"jobs\",\"key\":\"user:42\",\"release\":{\"lease\":\"a\"}}
+with one of settle, refund, renew, release, budget, report, peek and reset.
 
 Examples:
   tidegate replay access.log.gz --policy api
@@ -114,7 +116,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         if lines.is_empty() {
             break;
         }
-        let decisions = decide(&mut backend, &policies, &lines).await?;
+        let decisions = decide(&mut backend, &lines).await?;
         for (line, decision) in lines.iter().zip(&decisions) {
             report.add(line, decision.as_ref());
             if let Some(out) = &mut out {
@@ -126,8 +128,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         out.flush()?;
     }
     bar.finish_and_clear();
-    say(report.text(&policies, started.elapsed()).trim_end())?;
-    backend.clean_up(&policies).await?;
+    say(report.text(started.elapsed()).trim_end())?;
+    backend.clean_up().await?;
     report.something_was_decided()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -145,11 +147,10 @@ fn read_chunk(trace: &mut Trace<'_>) -> std::io::Result<Vec<Line>> {
 /// The decision on each line; `None` for those that could not be read.
 pub(crate) async fn decide(
     backend: &mut Backend,
-    policies: &Policies,
     lines: &[Line],
 ) -> Result<Vec<Option<DecisionForm>>> {
     let events: Vec<Event> = lines.iter().filter_map(|line| line.as_ref().ok()).cloned().collect();
-    let mut decisions = backend.decide(policies, &events).await?.into_iter();
+    let mut decisions = backend.decide(&events).await?.into_iter();
     Ok(lines.iter().map(|line| line.as_ref().ok().and_then(|_| decisions.next())).collect())
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tidegate::gate::Policies;
 use tidegate::gate::http::DecisionForm;
 use tidegate::replay::Line;
 
@@ -22,7 +21,7 @@ pub(crate) struct Report {
     newest: u64,
     first_unreadable: Vec<(u64, String)>,
     /// By policy and key: refused, allowed.
-    keys: HashMap<(usize, String), (u64, u64)>,
+    keys: HashMap<(String, String), (u64, u64)>,
 }
 
 impl Report {
@@ -35,7 +34,8 @@ impl Report {
                     self.went_back += 1;
                 }
                 self.newest = event.at.0;
-                let key = (event.policy, event.key.clone());
+                let policy = event.asked.resolved().policy().name();
+                let key = (policy.to_owned(), event.key.clone());
                 let (refused, allowed) = self.keys.entry(key).or_default();
                 if decision.allowed {
                     (self.allowed, *allowed) = (self.allowed + 1, *allowed + 1);
@@ -65,7 +65,7 @@ impl Report {
     }
 
     /// In words.
-    pub(crate) fn text(&self, policies: &Policies, took: Duration) -> String {
+    pub(crate) fn text(&self, took: Duration) -> String {
         let decided = self.allowed + self.denied;
         let micros = took.as_micros().max(1);
         let mut text = format!(
@@ -81,12 +81,11 @@ impl Report {
             u128::from(decided) * 1_000_000 / micros,
         );
         let mut refused: Vec<_> = self.keys.iter().filter(|(_, counts)| counts.0 > 0).collect();
-        refused.sort_by_key(|((policy, key), counts)| (std::cmp::Reverse(counts.0), *policy, key));
+        refused.sort_by_key(|(key, counts)| (std::cmp::Reverse(counts.0), (*key).clone()));
         if !refused.is_empty() {
             text += "refused most:\n   refused   allowed  policy           key\n";
         }
         for ((policy, key), (refused, allowed)) in refused.iter().take(SHOWN) {
-            let policy = policies.all().get(*policy).map_or("", |policy| policy.name());
             let _ = writeln!(text, "{refused:>10}{allowed:>10}  {policy:<16} {key}");
         }
         if refused.len() > SHOWN {

@@ -1,13 +1,15 @@
 //! The four places where the same core decides.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
+use serde_json::json;
 use tidegate_gate::http::DecisionForm;
-use tidegate_gate::{Micros, Policies, blob};
+use tidegate_gate::{Limits, Micros, Policies, Policy, Resolved, blob};
 
 use super::trace::Event;
 use super::wasmtime::Guest;
@@ -63,7 +65,7 @@ pub struct Target {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Backend {
-    Memory(Vec<Memory>),
+    Memory(BTreeMap<String, Memory>),
     Redis(Box<RedisReplay>),
     Wasmtime(Box<Guest>),
     Worker(Worker),
@@ -73,7 +75,7 @@ pub enum Backend {
 #[derive(Debug)]
 pub struct RedisReplay {
     store: Redis,
-    written: HashSet<(usize, String)>,
+    written: HashMap<(String, String), Resolved>,
     _server: Option<RedisServer>,
 }
 
@@ -84,13 +86,16 @@ impl Backend {
     /// If a server cannot be started or reached.
     pub async fn start(kind: BackendKind, policies: &Policies, target: &Target) -> Result<Self> {
         Ok(match kind {
-            BackendKind::Memory => Self::Memory(
-                policies.all().iter().map(|policy| Memory::new(policy.clone(), MAX_KEYS)).collect(),
-            ),
+            BackendKind::Memory => {
+                let table = |policy: &Arc<Policy>| {
+                    (policy.name().to_owned(), Memory::new(policy.clone(), MAX_KEYS))
+                };
+                Self::Memory(policies.all().iter().map(table).collect())
+            }
             BackendKind::Redis => {
                 Self::Redis(Box::new(RedisReplay::start(target.redis.as_deref()).await?))
             }
-            BackendKind::Wasmtime => Self::Wasmtime(Box::new(Guest::start(policies)?)),
+            BackendKind::Wasmtime => Self::Wasmtime(Box::new(Guest::start()?)),
             BackendKind::Worker => Self::Worker(match &target.worker {
                 Some(url) => Worker::at(policies, url.clone(), target.token.clone(), None)?,
                 None => {
@@ -108,26 +113,30 @@ impl Backend {
         })
     }
 
-    /// Decides on events, in their order for each key.
+    /// Does what the events ask, in their order for each key.
     ///
     /// # Errors
     /// If the backend fails: a replay with holes would be worth nothing.
-    pub async fn decide(
-        &mut self,
-        policies: &Policies,
-        events: &[Event],
-    ) -> Result<Vec<DecisionForm>> {
+    pub async fn decide(&mut self, events: &[Event]) -> Result<Vec<DecisionForm>> {
         match self {
             Self::Memory(tables) => events
                 .iter()
-                .map(|event| {
-                    let table = tables.get(event.policy).context("no such policy")?;
-                    Ok(table.decide(&event.key, event.at, event.cost)?.into())
+                .map(|Event { asked, at, .. }| {
+                    let resolved = asked.resolved();
+                    let table = tables.get(resolved.policy().name()).context("no such policy")?;
+                    let verdict = table.operate(resolved, *at, asked.operation())?;
+                    Ok(asked.said(verdict).decision.into())
                 })
                 .collect(),
-            Self::Redis(redis) => redis.decide(policies, events).await,
-            Self::Wasmtime(guest) => events.iter().map(|event| guest.decide(event)).collect(),
-            Self::Worker(worker) => worker.decide(policies, events),
+            Self::Redis(redis) => redis.decide(events).await,
+            Self::Wasmtime(guest) => events
+                .iter()
+                .map(|Event { asked, at, .. }| {
+                    let verdict = guest.operate(asked.resolved(), *at, &asked.operation())?;
+                    Ok(asked.said(verdict).decision.into())
+                })
+                .collect(),
+            Self::Worker(worker) => worker.decide(events),
         }
     }
 
@@ -135,44 +144,40 @@ impl Backend {
     ///
     /// # Errors
     /// If the backend cannot say.
-    pub async fn state(&mut self, policies: &Policies, event: &Event) -> Result<String> {
-        let policy = policies.all().get(event.policy).context("no such policy")?;
-        let fresh = || "none".to_owned();
-        Ok(match self {
-            Self::Memory(tables) => tables
-                .get(event.policy)
-                .and_then(|table| table.words(&event.key))
-                .map_or_else(fresh, |words| format!("words {words:?}")),
-            Self::Wasmtime(guest) => {
-                guest.words(event).map_or_else(fresh, |words| format!("words {words:?}"))
+    pub async fn state(&mut self, event: &Event) -> Result<String> {
+        let resolved = event.asked.resolved();
+        let stored = match self {
+            Self::Memory(tables) => {
+                let table = tables.get(resolved.policy().name());
+                let words = table.and_then(|table| table.words(&event.key));
+                return Ok(words.map_or("none".into(), |words| format!("words {words:?}")));
             }
-            Self::Redis(redis) => {
-                let blobs = redis.store.blobs(policy, &event.key).await?;
-                let mut words = Vec::new();
-                for (part, bytes) in policy.limits_for(&event.key).parts().iter().zip(blobs) {
-                    match bytes {
-                        None => words.resize(words.len() + part.words(), 0),
-                        Some(bytes) => words.extend(blob::decode(policy, part, &bytes)?),
-                    }
-                }
-                format!("words {words:?}")
-            }
+            Self::Wasmtime(guest) => guest.blobs(resolved),
+            Self::Redis(redis) => redis.store.blobs(resolved).await?,
             Self::Worker(worker) => {
-                let peek = Event { cost: 0, ..event.clone() };
-                format!("at the event {:?}", worker.decide(policies, &[peek])?)
+                let peek = Event { ask: json!({ "peek": { "cost": 0 } }), ..event.clone() };
+                return Ok(format!("at the event {:?}", worker.decide(&[peek])?));
             }
-        })
+        };
+        let mut words = Vec::new();
+        let parts = resolved.limits().into_iter().flat_map(Limits::parts);
+        for (part, bytes) in parts.zip(stored) {
+            match bytes {
+                None => words.resize(words.len() + part.words(), 0),
+                Some(bytes) => words.extend(blob::decode(resolved.policy(), part, &bytes)?),
+            }
+        }
+        Ok(format!("words {words:?}"))
     }
 
     /// Takes away what the replay left in a server that is not its own.
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub async fn clean_up(self, policies: &Policies) -> Result<()> {
+    pub async fn clean_up(self) -> Result<()> {
         if let Self::Redis(redis) = self {
-            for (policy, key) in &redis.written {
-                let policy = policies.all().get(*policy).context("no such policy")?;
-                redis.store.forget(policy, key).await?;
+            for resolved in redis.written.values() {
+                redis.store.forget(resolved).await?;
             }
         }
         Ok(())
@@ -191,20 +196,19 @@ impl RedisReplay {
         };
         let store = Redis::new(url, options).context("--redis")?;
         store.ping().await.context("--redis")?;
-        Ok(Self { store, written: HashSet::new(), _server: server })
+        Ok(Self { store, written: HashMap::new(), _server: server })
     }
 
-    async fn decide(&mut self, policies: &Policies, events: &[Event]) -> Result<Vec<DecisionForm>> {
+    async fn decide(&mut self, events: &[Event]) -> Result<Vec<DecisionForm>> {
         for event in events {
-            if !self.written.contains(&(event.policy, event.key.clone())) {
-                self.written.insert((event.policy, event.key.clone()));
-            }
+            let resolved = event.asked.resolved();
+            let name = (resolved.policy().name().to_owned(), resolved.key().to_owned());
+            self.written.entry(name).or_insert_with(|| resolved.clone());
         }
         // all at once; the store keeps the order of those on one key
-        try_join_all(events.iter().map(async |event| {
-            let Some(policy) = policies.all().get(event.policy) else { bail!("no such policy") };
-            let verdict = self.store.operate(policy, &event.key, event.at, event.cost).await?;
-            Ok(verdict.decision.into())
+        try_join_all(events.iter().map(async |Event { asked, at, .. }| {
+            let verdict = self.store.operate(asked.resolved(), *at, asked.operation()).await?;
+            Ok(asked.said(verdict).decision.into())
         }))
         .await
     }

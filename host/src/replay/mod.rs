@@ -7,3 +7,4 @@ mod worker;
 
 pub use backend::{Backend, BackendKind, RedisReplay, Target};
 pub use trace::{Event, Line, Trace};
+pub use wasmtime::Guest;

@@ -6,31 +6,34 @@ mod tests;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use jiff::fmt::strtime;
-use serde::Deserialize;
-use tidegate_gate::{Cost, MAX_QUANTITY, Policies, Timestamp, check_key};
+use serde_json::{Map, Value, json};
+use tidegate_gate::{
+    Ask, AskError, Asked, MAX_QUANTITY, OperationError, Policies, Policy, Timestamp,
+};
 
 /// The longest line that is read; of a longer one the rest is skipped, and it counts as unreadable.
 const MAX_LINE_BYTES: usize = 65_536;
 
-/// A request of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something asked in a trace.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The policy's place in [`Policies::all`].
-    pub policy: usize,
-    /// What it is counted by.
-    pub key: String,
+    /// What is asked, and what holds for its key.
+    pub asked: Asked,
     /// When it came, by its own line.
     pub at: Timestamp,
-    /// What it costs.
-    pub cost: u64,
+    /// The key as the line has it.
+    pub key: String,
+    /// What is asked, as [`Ask`] reads it.
+    pub ask: Value,
 }
 
-/// A line of a trace: a request, or why it is none.
+/// A line of a trace: what it asks, or why it cannot be read.
 pub type Line = Result<Event, String>;
 
 /// The lines of a trace, in their order.
@@ -39,7 +42,7 @@ pub struct Trace<'a> {
     reader: Box<dyn BufRead>,
     policies: &'a Policies,
     /// For lines that name none.
-    policy: Option<usize>,
+    policy: Option<&'a Arc<Policy>>,
 }
 
 impl<'a> Trace<'a> {
@@ -80,8 +83,8 @@ impl<'a> Trace<'a> {
         policy: Option<&str>,
     ) -> Result<Self> {
         let policy = match policy {
-            Some(name) => Some(policies.index_of(name).with_context(|| unknown(policies, name))?),
-            None => (policies.all().len() == 1).then_some(0),
+            Some(name) => Some(policies.get(name).with_context(|| unknown(policies, name))?),
+            None => policies.all().first().filter(|_| policies.all().len() == 1),
         };
         Ok(Self { reader, policies, policy })
     }
@@ -102,28 +105,34 @@ impl<'a> Trace<'a> {
         }
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_end_matches(['\n', '\r']);
-        let event = if text.starts_with('{') { self.json(text) } else { self.access_log(text) };
-        Ok(Some(event.and_then(|event| self.validated(event))))
+        Ok(Some(if text.starts_with('{') { self.json(text) } else { self.access_log(text) }))
     }
 
+    /// `t_us`, `policy`, `key`, and the fields of a check; or one other operation by its name, such as
+    /// `"release":{"lease":"a"}`.
     fn json(&self, text: &str) -> Line {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Form {
-            t_us: u64,
-            policy: Option<String>,
-            key: String,
-            cost: Option<u64>,
-        }
-        let form: Form = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let policy = match form.policy {
-            Some(name) => {
-                self.policies.index_of(&name).ok_or_else(|| unknown(self.policies, &name))?
-            }
+        let mut fields: Map<String, Value> =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let at = fields.remove("t_us").ok_or("missing field `t_us`")?;
+        let at = at.as_u64().filter(|at| *at <= MAX_QUANTITY).ok_or_else(|| {
+            format!("`t_us`: expected a whole number from 0 to {MAX_QUANTITY}, found {at}")
+        })?;
+        let mut text_of = |field: &str| match fields.remove(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(format!("`{field}`: expected a string, found {other}")),
+        };
+        let policy = match text_of("policy")? {
+            Some(name) => self.policies.get(&name).ok_or_else(|| unknown(self.policies, &name))?,
             None => self.default_policy()?,
         };
-        let cost = form.cost.unwrap_or_else(|| self.default_cost(policy));
-        Ok(Event { policy, key: form.key, at: Timestamp(form.t_us), cost })
+        let key = text_of("key")?.ok_or("missing field `key`")?;
+        let names_operation = |field: &String| OPERATIONS.contains(&field.as_str());
+        let ask = match fields.keys().find(|field| names_operation(field)) {
+            Some(_) => Value::Object(fields),
+            None => json!({ "check": fields }),
+        };
+        event(policy, key, Timestamp(at), ask)
     }
 
     /// Common and combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" …`.
@@ -140,44 +149,36 @@ impl<'a> Trace<'a> {
             .map_err(|error| format!("time {time:?}: {error}"))?;
         let at = u64::try_from(at.as_microsecond())
             .map_err(|_| format!("time {time:?}: before 1970"))?;
-        let policy = self.default_policy()?;
-        let cost = self.default_cost(policy);
-        Ok(Event { policy, key: address.to_owned(), at: Timestamp(at), cost })
+        event(self.default_policy()?, address.to_owned(), Timestamp(at), json!({ "check": {} }))
     }
 
-    fn default_policy(&self) -> Result<usize, String> {
+    fn default_policy(&self) -> Result<&'a Arc<Policy>, String> {
         self.policy.ok_or_else(|| {
             "names no policy, and there are several: say which with --policy".to_owned()
         })
     }
+}
 
-    fn default_cost(&self, policy: usize) -> u64 {
-        match self.policies.all().get(policy).map(tidegate_gate::Policy::cost) {
-            Some(Cost::Fixed(cost) | Cost::Header { default: cost, .. }) => *cost,
-            _ => 1,
-        }
-    }
+/// What a line may ask beside a check.
+const OPERATIONS: [&str; 9] =
+    ["check", "peek", "settle", "refund", "renew", "release", "budget", "report", "reset"];
 
-    /// What every backend would refuse to decide is an error of the line.
-    fn validated(&self, event: Event) -> Line {
-        check_key(&event.key).map_err(|error| error.to_string())?;
-        if event.key.contains(char::REPLACEMENT_CHARACTER) {
-            return Err("the key is not UTF-8".to_owned()); // it would be counted with others
-        }
-        let policy = self.policies.all().get(event.policy);
-        let most = policy.map_or(0, |policy| policy.limits_for(&event.key).most_at_once());
-        if event.cost > most {
-            let (cost, capacity) = (event.cost, most);
-            return Err(tidegate_gate::CostExceedsCapacity { cost, capacity }.to_string());
-        }
-        if event.at.0 > MAX_QUANTITY {
-            return Err(format!("`t_us`: found {}, allowed are 0 to {MAX_QUANTITY}", event.at.0));
-        }
-        Ok(event)
+/// What every backend would refuse to do is an error of the line. A cost that can never be granted is
+/// not: it is refused. Nothing is left to chance, so that all backends are asked the same.
+fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
+    if key.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("the key is not UTF-8".to_owned()); // it would be counted with others
     }
+    let asked = Ask::parse(ask.to_string().as_bytes())
+        .and_then(|ask| ask.resolve_any_cost(policy, &key, &mut || None))
+        .map_err(|error| match error {
+            AskError::NoRandomness => OperationError::NeedsLease.to_string(),
+            error => error.to_string(),
+        })?;
+    Ok(Event { asked, at, key, ask })
 }
 
 fn unknown(policies: &Policies, name: &str) -> String {
-    let names: Vec<&str> = policies.all().iter().map(tidegate_gate::Policy::name).collect();
-    format!("policy: found {name:?}, there are: {}", names.join(", "))
+    let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
+    format!("`policy`: expected one of {}; found {name:?}", names.join(", "))
 }

@@ -4,35 +4,90 @@ use std::collections::HashMap;
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use tidegate_gate::http::DecisionForm;
-use tidegate_gate::{Limits, Part, Policies, Rule};
+use tidegate_gate::{
+    Allowance, CostExceedsCapacity, Decision, Limits, Micros, Operation, OperationError,
+    Probability, Resolved, Session, Timestamp, Verdict,
+};
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
-use super::trace::Event;
 use crate::local::guest_module;
 
-/// `crates/guest` in wasmtime, and the states of all keys.
+/// `crates/guest` in wasmtime, and what is stored of all keys.
 pub struct Guest {
-    store: Store<()>,
-    memory: Memory,
-    buffer: usize,
-    decide: TypedFunc<(i32, u64, u64), i32>,
-    policies: Policies,
-    policy: TypedFunc<u32, i32>,
-    /// The guest's handles of limits, by the fingerprints of their parts.
-    handles: HashMap<Vec<u64>, i32>,
-    /// By policy, fingerprint and part of a key.
-    states: HashMap<(usize, u64, String), Vec<u64>>,
+    module: Loaded,
+    /// The bytes of each slice, by its name.
+    stored: HashMap<String, Vec<u8>>,
 }
 
 impl fmt::Debug for Guest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guest").field("handles", &self.handles).finish_non_exhaustive()
+        f.debug_struct("Guest").field("stored", &self.stored.len()).finish_non_exhaustive()
     }
 }
 
 impl Guest {
-    pub(super) fn start(policies: &Policies) -> Result<Self> {
+    /// Loads the guest that `cargo xtask build guest` has built.
+    ///
+    /// # Errors
+    /// If there is none, or it has other exports.
+    pub fn start() -> Result<Self> {
+        Ok(Self { module: Loaded::start()?, stored: HashMap::new() })
+    }
+
+    /// Does what is asked. The guest says nothing of each limit by itself, so the verdict has none.
+    ///
+    /// # Errors
+    /// [`OperationError`], or whatever keeps the guest from answering.
+    pub fn operate(
+        &mut self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict> {
+        let mut session = Session::default();
+        let seat = session.join(resolved);
+        let found: Vec<_> = session.names().map(|name| self.stored.get(name).cloned()).collect();
+        session.load(found);
+        let mut failure = None;
+        let answered = session.operate_by(&seat, now, operation, |limits, words| {
+            let told = self.module.operate(limits, words, now, operation);
+            told.unwrap_or_else(|error| {
+                failure = Some(error);
+                Err(OperationError::InvalidState)
+            })
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let answered = answered?;
+        for write in session.writes() {
+            self.stored.insert(write.name.to_owned(), write.bytes);
+        }
+        Ok(answered.verdict)
+    }
+
+    /// What is stored of a key: for each slice of its limits the bytes, if there are any.
+    #[must_use]
+    pub fn blobs(&self, resolved: &Resolved) -> Vec<Option<Vec<u8>>> {
+        let mut session = Session::default();
+        session.join(resolved);
+        session.names().map(|name| self.stored.get(name).cloned()).collect()
+    }
+}
+
+/// The module, and the limits that it has learned.
+struct Loaded {
+    store: Store<()>,
+    memory: Memory,
+    buffer: usize,
+    policy: TypedFunc<u32, i32>,
+    operate: TypedFunc<(i32, u64, u32), i32>,
+    /// The guest's handles of limits, by their parameters.
+    handles: HashMap<Vec<u64>, i32>,
+}
+
+impl Loaded {
+    fn start() -> Result<Self> {
         let file = guest_module();
         let engine = Engine::default();
         let module = Module::from_file(&engine, &file).map_err(anyhow::Error::from);
@@ -44,73 +99,86 @@ impl Guest {
         let memory =
             instance.get_memory(&mut store, "memory").context("the guest has no memory")?;
         let buffer: TypedFunc<(), u32> = instance.get_typed_func(&mut store, "tidegate_buffer")?;
-        let policy: TypedFunc<u32, i32> = instance.get_typed_func(&mut store, "tidegate_policy")?;
-        let decide = instance.get_typed_func(&mut store, "tidegate_decide")?;
+        let policy = instance.get_typed_func(&mut store, "tidegate_policy")?;
+        let operate = instance.get_typed_func(&mut store, "tidegate_operate")?;
         let buffer = usize::try_from(buffer.call(&mut store, ())?)?;
-        let (policies, handles, states) = (policies.clone(), HashMap::new(), HashMap::new());
-        Ok(Self { store, memory, buffer, decide, policies, policy, handles, states })
+        Ok(Self { store, memory, buffer, policy, operate, handles: HashMap::new() })
     }
 
-    pub(super) fn decide(&mut self, event: &Event) -> Result<DecisionForm> {
-        let policy = self.policies.all().get(event.policy).context("no such policy")?.clone();
-        let (limits, key) = match policy.rule(&event.key) {
-            Rule::Listed(decision) => return Ok(decision.into()),
-            Rule::Limited(limits, key) => (limits, key),
-        };
+    /// Does what is asked on the words of all slices.
+    fn operate(
+        &mut self,
+        limits: &Limits,
+        words: &mut [u64],
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Result<Verdict, OperationError>> {
         let handle = self.handle(limits)?;
-        let mut state = self.gather(event.policy, limits, &key);
-        self.write(&state)?;
-        let answer = self.decide.call(&mut self.store, (handle, event.at.0, event.cost))?;
-        let allowed = match answer {
-            0 => true,
-            1 => false,
-            other => bail!("the guest answers {other} to {event:?}"),
-        };
-        state = self.read(limits.words().saturating_add(4))?;
-        let decision = state.split_off(limits.words());
-        for (part, words) in limits.split(&state) {
-            let name = (event.policy, part.fingerprint(), part.depth().of(&key).to_owned());
-            self.states.insert(name, words.to_vec());
+        let asked = operation.to_words();
+        self.write(&[&*words, &asked].concat())?;
+        let told =
+            self.operate.call(&mut self.store, (handle, now.0, u32::try_from(asked.len())?))?;
+        if told == 3 {
+            return Ok(Err(OperationError::NeedsLease));
         }
-        let [limit, remaining, retry_after_us, reset_after_us] = *decision.as_slice() else {
+        let answer = self.read(words.len() + ANSWER_WORDS)?;
+        let (state, answer) = answer.split_at(words.len());
+        let [
+            limit,
+            remaining,
+            retry_after,
+            reset_after,
+            live,
+            factor,
+            left,
+            granted_at,
+            expires_at,
+        ] = *answer
+        else {
             bail!("the guest's buffer is too short");
         };
-        Ok(DecisionForm { allowed, limit, remaining, retry_after_us, reset_after_us })
-    }
-
-    pub(super) fn words(&self, event: &Event) -> Option<Vec<u64>> {
-        let policy = self.policies.all().get(event.policy)?;
-        let Rule::Limited(limits, key) = policy.rule(&event.key) else { return None };
-        Some(self.gather(event.policy, limits, &key))
+        let reset_after = Micros(reset_after);
+        let decision = match told {
+            0 => Decision::Allow { limit, remaining, reset_after },
+            1 => Decision::Deny { limit, remaining, retry_after: Micros(retry_after), reset_after },
+            2 => {
+                let (Operation::Decide(request) | Operation::Peek(request)) = operation else {
+                    bail!("the guest finds a cost in {operation:?}");
+                };
+                let (cost, capacity) = (request.cost, limits.most_at_once());
+                return Ok(Err(CostExceedsCapacity { cost, capacity }.into()));
+            }
+            other => bail!("the guest answers {other} to {operation:?} of {limits:?}"),
+        };
+        words.copy_from_slice(state);
+        let granted = Allowance {
+            left,
+            granted_at: Timestamp(granted_at),
+            expires_at: Timestamp(expires_at),
+        };
+        Ok(Ok(Verdict {
+            at: now,
+            decision,
+            limits: Vec::new(),
+            live: [Some(false), Some(true)].get(usize::try_from(live)?).copied().flatten(),
+            factor: Probability::from_units(factor),
+            allowance: matches!(operation, Operation::Budget(_)).then_some(granted),
+        }))
     }
 
     /// What the guest calls these limits; it learns them at their first use.
     fn handle(&mut self, limits: &Limits) -> Result<i32> {
-        let name: Vec<u64> = limits.parts().iter().map(Part::fingerprint).collect();
-        if let Some(handle) = self.handles.get(&name) {
+        let parameters = limits.parameters();
+        if let Some(handle) = self.handles.get(&parameters) {
             return Ok(*handle);
         }
-        let parameters = limits.parameters();
         self.write(&parameters)?;
         let handle = self.policy.call(&mut self.store, u32::try_from(parameters.len())?)?;
         if handle < 0 {
             bail!("the guest refuses the limits {limits:?}");
         }
-        self.handles.insert(name, handle);
+        self.handles.insert(parameters, handle);
         Ok(handle)
-    }
-
-    /// The words of all parts of a key.
-    fn gather(&self, policy: usize, limits: &Limits, key: &str) -> Vec<u64> {
-        let mut words = Vec::with_capacity(limits.words());
-        for part in limits.parts() {
-            let name = (policy, part.fingerprint(), part.depth().of(key).to_owned());
-            match self.states.get(&name) {
-                Some(own) => words.extend_from_slice(own),
-                None => words.resize(words.len() + part.words(), 0),
-            }
-        }
-        words
     }
 
     fn write(&mut self, words: &[u64]) -> Result<()> {
@@ -125,3 +193,6 @@ impl Guest {
         Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 }
+
+/// What the guest leaves behind the state.
+const ANSWER_WORDS: usize = 9;

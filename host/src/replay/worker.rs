@@ -1,11 +1,13 @@
-//! A Worker, over HTTP, in batches.
+//! A Worker, over HTTP: checks in batches, all else one by one.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tidegate_gate::http::{DecisionForm, MAX_BODY_BYTES};
-use tidegate_gate::{Policies, Timestamp};
+use tidegate_gate::{Decision, Policies, Timestamp, Verdict};
 use ureq::Agent;
 
 use super::trace::Event;
@@ -23,19 +25,6 @@ pub struct Worker {
     /// Stands before every key: a Worker may have seen them before.
     prefix: String,
     _server: Option<Workerd>,
-}
-
-#[derive(Serialize)]
-struct Batch<'a> {
-    checks: Vec<Check<'a>>,
-}
-
-#[derive(Serialize)]
-struct Check<'a> {
-    policy: &'a str,
-    key: String,
-    cost: u64,
-    now_us: u64,
 }
 
 #[derive(Deserialize)]
@@ -74,18 +63,17 @@ impl Worker {
             Some(_) => String::new(), // it was started for this replay alone
             None => format!("replay-{}-{}:", std::process::id(), crate::clock::now().0),
         };
-        let mut worker = Self { agent, url, token, prefix, _server: server };
+        let worker = Self { agent, url, token, prefix, _server: server };
         worker.check_that_time_is_honoured(policies)?;
         Ok(worker)
     }
 
     /// A Worker that goes by its own clock would answer a replay with something else altogether.
-    fn check_that_time_is_honoured(&mut self, policies: &Policies) -> Result<()> {
-        let key = "does this Worker go by the times given to it?".into();
-        let look = Event { policy: 0, key, at: Timestamp(1), cost: 0 };
-        let mut answers = Vec::new();
-        self.send(policies, &[look], &mut answers)?;
-        if answers.iter().any(|(at_us, _)| *at_us != 1) {
+    fn check_that_time_is_honoured(&self, policies: &Policies) -> Result<()> {
+        let policy = policies.all().first().context("no policy")?.name();
+        let look = json!({ "policy": policy, "key": "whose clock?", "cost": 0, "now_us": 1 });
+        let (at, _) = self.call("POST", "/v1/check", &look)?;
+        if at != Timestamp(1) {
             bail!(
                 "{}: the Worker does not go by the times given to it: a replay needs one with \
                  TIDEGATE_TRUST_CALLER_TIME=true and the same policies",
@@ -95,60 +83,132 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn decide(
-        &mut self,
-        policies: &Policies,
-        events: &[Event],
-    ) -> Result<Vec<DecisionForm>> {
+    pub(super) fn decide(&self, events: &[Event]) -> Result<Vec<DecisionForm>> {
         let mut decisions = Vec::with_capacity(events.len());
-        for batch in events.chunks(BATCH) {
-            self.send(policies, batch, &mut decisions)?;
+        let is_check = |event: &Event| event.ask.get("check").is_some();
+        for run in events.chunk_by(|one, next| is_check(one) && is_check(next)) {
+            match run {
+                [event] if !is_check(event) => decisions.push(self.ask(event)?),
+                checks => {
+                    for batch in checks.chunks(BATCH) {
+                        self.check(batch, &mut decisions)?;
+                    }
+                }
+            }
         }
-        Ok(decisions.into_iter().map(|(_, decision)| decision).collect())
+        Ok(decisions)
     }
 
     /// In halves where one request would be too large.
-    fn send(
-        &self,
-        policies: &Policies,
-        events: &[Event],
-        decisions: &mut Vec<(u64, DecisionForm)>,
-    ) -> Result<()> {
-        let mut checks = Vec::with_capacity(events.len());
-        for event in events {
-            let policy = policies.all().get(event.policy).context("no such policy")?.name();
-            let key = self.prefix.clone() + &event.key;
-            checks.push(Check { policy, key, cost: event.cost, now_us: event.at.0 });
-        }
-        let body = serde_json::to_string(&Batch { checks })?;
+    fn check(&self, events: &[Event], decisions: &mut Vec<DecisionForm>) -> Result<()> {
+        let checks: Vec<Value> =
+            events.iter().map(|event| self.body(event, event.ask.get("check"))).collect();
+        let body = json!({ "checks": checks }).to_string();
         if body.len() > MAX_BODY_BYTES && events.len() > 1 {
             let (first, second) = events.split_at(events.len() / 2);
-            self.send(policies, first, decisions)?;
-            return self.send(policies, second, decisions);
+            self.check(first, decisions)?;
+            return self.check(second, decisions);
         }
-        let mut request = self.agent.post(format!("{}/v1/check", self.url));
+        let answers: Answers = serde_json::from_str(&self.send("POST", "/v1/check", &body)?)
+            .with_context(|| self.url.clone())?;
+        if answers.decisions.len() != events.len() {
+            bail!("{}: {} answers to {} checks", self.url, answers.decisions.len(), events.len());
+        }
+        for (event, answer) in events.iter().zip(answers.decisions) {
+            let (at, decision) = self.told(answer)?;
+            decisions.push(said(event, at, decision));
+        }
+        Ok(())
+    }
+
+    /// An operation that is no check.
+    fn ask(&self, event: &Event) -> Result<DecisionForm> {
+        let operation = event.ask.as_object().and_then(|fields| fields.iter().next());
+        let (name, fields) = operation.context("no operation")?;
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let policy = encoded(event.asked.resolved().policy().name());
+        let key = encoded(&(self.prefix.clone() + &event.key));
+        let at = event.at.0;
+        let mut body = self.body(event, Some(fields));
+        let lease = encoded(fields["lease"].as_str().unwrap_or_default());
+        if let Some(fields) = body.as_object_mut()
+            && matches!(name.as_str(), "renew" | "release")
+        {
+            fields.remove("lease");
+        }
+        let (at, decision) = match name.as_str() {
+            "renew" => self.call("PUT", &format!("/v1/leases/{lease}"), &body)?,
+            "release" => {
+                let target = format!("/v1/leases/{lease}?policy={policy}&key={key}&now_us={at}");
+                self.call("DELETE", &target, &Value::Null)?
+            }
+            "reset" => {
+                self.call("DELETE", &format!("/v1/keys/{policy}/{key}?now_us={at}"), &Value::Null)?
+            }
+            "peek" => {
+                let cost = fields["cost"].as_u64().unwrap_or(0);
+                let target = format!("/v1/keys/{policy}/{key}?now_us={at}&cost={cost}");
+                self.call("GET", &target, &Value::Null)?
+            }
+            "refund" => {
+                body["refund"] = fields["units"].clone();
+                body.as_object_mut().map(|fields| fields.remove("units"));
+                self.call("POST", "/v1/settle", &body)?
+            }
+            call => self.call("POST", &format!("/v1/{call}"), &body)?,
+        };
+        Ok(said(event, at, decision))
+    }
+
+    /// The fields of an operation and what it is about.
+    fn body(&self, event: &Event, fields: Option<&Value>) -> Value {
+        let mut body = fields.cloned().unwrap_or_else(|| json!({}));
+        body["policy"] = event.asked.resolved().policy().name().into();
+        body["key"] = (self.prefix.clone() + &event.key).into();
+        body["now_us"] = event.at.0.into();
+        if let Some(draw) = event.asked.draw() {
+            body["draw"] = draw.0.into(); // the Worker would draw for itself
+        }
+        if event.asked.costs_too_much() {
+            body["cost"] = 0.into(); // the Worker would refuse to answer
+        }
+        body
+    }
+
+    fn call(&self, method: &str, target: &str, body: &Value) -> Result<(Timestamp, DecisionForm)> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let text = self.send(method, target, &body)?;
+        self.told(serde_json::from_str(&text).with_context(|| format!("{}: {text}", self.url))?)
+    }
+
+    fn told(&self, answer: Answer) -> Result<(Timestamp, DecisionForm)> {
+        match answer {
+            Answer::Decided { at_us, would_allow, decision } => {
+                let allowed = would_allow.unwrap_or(decision.allowed);
+                Ok((Timestamp(at_us), DecisionForm { allowed, ..decision }))
+            }
+            Answer::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
+        }
+    }
+
+    fn send(&self, method: &str, target: &str, body: &str) -> Result<String> {
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{target}", self.url));
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let mut response = request.send(body).with_context(|| self.url.clone())?;
+        let request = request.body(body.to_owned()).with_context(|| self.url.clone())?;
+        let mut response = self.agent.run(request).with_context(|| self.url.clone())?;
         let status = response.status();
         let text = response.body_mut().read_to_string().with_context(|| self.url.clone())?;
         if status != 200 {
             bail!("{}: status {status}: {text}", self.url);
         }
-        let answers: Answers = serde_json::from_str(&text).with_context(|| self.url.clone())?;
-        if answers.decisions.len() != events.len() {
-            bail!("{}: {} answers to {} checks", self.url, answers.decisions.len(), events.len());
-        }
-        for answer in answers.decisions {
-            match answer {
-                Answer::Decided { at_us, would_allow, decision } => {
-                    let allowed = would_allow.unwrap_or(decision.allowed);
-                    decisions.push((at_us, DecisionForm { allowed, ..decision }));
-                }
-                Answer::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
-            }
-        }
-        Ok(())
+        Ok(text)
     }
+}
+
+/// What the limits say of an event, given what the Worker answered.
+fn said(event: &Event, at: Timestamp, decision: DecisionForm) -> DecisionForm {
+    event.asked.said(Verdict::listed(at, Decision::from(decision))).decision.into()
 }

@@ -1,11 +1,12 @@
 //! States in this process: tables behind spin locks, many of them, so that threads rarely meet.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use spin::Mutex;
 use tidegate_gate::{
-    Decided, Decision, KeyHasher, Limits, Operation, Policy, Request, Rule, Table, TableError,
-    Timestamp, Verdict,
+    Decided, Decision, KeyHasher, Limits, Operation, Policy, Request, Resolved, Rule, Table,
+    TableError, Timestamp, Verdict,
 };
 
 /// Enough for threads on two sockets to meet rarely.
@@ -16,7 +17,7 @@ const SHARDS: usize = 64;
 /// Never more than so many keys, and no limit loosens for it: see [`Table`].
 #[derive(Debug)]
 pub struct Memory {
-    policy: Policy,
+    policy: Arc<Policy>,
     shards: Box<[Shard; SHARDS]>,
     hasher: KeyHasher,
     /// All states are in one shard: a decision needs those that keys share and those that they do
@@ -32,7 +33,8 @@ struct Shard(Mutex<Table>);
 impl Memory {
     /// An empty store for at most `max_keys` keys, in equal parts by a hash of the key.
     #[must_use]
-    pub fn new(policy: Policy, max_keys: usize) -> Self {
+    pub fn new(policy: impl Into<Arc<Policy>>, max_keys: usize) -> Self {
+        let policy = policy.into();
         // the standard library's source of chance
         let hasher = KeyHasher::new(RandomState::new().hash_one(SHARDS));
         let one_for_all = policy.shares_states();
@@ -43,7 +45,7 @@ impl Memory {
 
     /// The policy that it decides by.
     #[must_use]
-    pub const fn policy(&self) -> &Policy {
+    pub const fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
@@ -79,22 +81,49 @@ impl Memory {
         }
     }
 
-    /// Does what is asked, with what each limit says.
+    /// Does what is asked, with what each limit says. The key must be resolved by this store's policy.
     ///
     /// # Errors
     /// [`TableError`]; nothing has changed.
     pub fn operate(
         &self,
-        key: &str,
+        resolved: &Resolved,
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
-        let operation = operation.into();
-        match self.policy.rule(key) {
-            Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => self
-                .with_state(limits, &key, now, |words| Ok(limits.operate(words, now, &operation)?)),
+        let (_, shard) = self.hash_and_shard(resolved.key());
+        shard.lock().ask(resolved, now, &operation.into())
+    }
+
+    /// Does all that is asked, what concerns one home in its order and under one lock.
+    pub fn operate_all<'a>(
+        &self,
+        now: Timestamp,
+        asked: impl IntoIterator<Item = (&'a Resolved, Operation)>,
+    ) -> Vec<Result<Verdict, TableError>> {
+        let asked: Vec<_> = asked.into_iter().collect();
+        let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); SHARDS];
+        for (place, (resolved, _)) in asked.iter().enumerate() {
+            let hash = self.hasher.hash(resolved.key());
+            if let Some(places) = by_shard.get_mut(self.shard_of(hash)) {
+                places.push(place);
+            }
         }
+        let mut answers: Vec<_> = asked.iter().map(|_| None).collect();
+        for (shard, places) in self.shards.iter().zip(by_shard) {
+            if places.is_empty() {
+                continue;
+            }
+            let mut table = shard.0.lock();
+            for place in places {
+                if let (Some((resolved, operation)), Some(answer)) =
+                    (asked.get(place), answers.get_mut(place))
+                {
+                    *answer = Some(table.ask(resolved, now, operation));
+                }
+            }
+        }
+        answers.into_iter().flatten().collect() // each has its answer
     }
 
     /// The words of a key in use, for reports.
@@ -130,7 +159,12 @@ impl Memory {
     #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]
     fn hash_and_shard(&self, key: &str) -> (u64, &Mutex<Table>) {
         let hash = self.hasher.hash(key);
+        (hash, &self.shards[self.shard_of(hash)].0)
+    }
+
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
         let bits = if self.one_for_all { 0 } else { usize::try_from(hash >> 32).unwrap_or(0) };
-        (hash, &self.shards[bits & (SHARDS - 1)].0)
+        bits & (SHARDS - 1)
     }
 }

@@ -3,10 +3,16 @@
 mod memory;
 mod redis;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tidegate_gate::blob::BlobError;
-use tidegate_gate::{Operation, OperationError, Policies, Policy, TableError, Timestamp, Verdict};
+use tidegate_gate::{
+    Operation, OperationError, Policies, Policy, Resolved, SessionError, TableError, Timestamp,
+    Verdict,
+};
 
 pub use memory::Memory;
 pub use redis::{Redis, RedisOptions};
@@ -17,8 +23,8 @@ pub use redis::{Redis, RedisOptions};
 pub enum Store {
     /// In this process.
     Memory {
-        /// One for each of the policies.
-        tables: Vec<Memory>,
+        /// One for each policy, by its name.
+        tables: BTreeMap<String, Memory>,
         /// How many keys each of them may hold.
         max_keys: usize,
     },
@@ -50,15 +56,28 @@ pub enum StoreError {
         /// What is wrong with it.
         error: BlobError,
     },
+    /// The session did not decide.
+    #[error(transparent)]
+    Session(SessionError),
     /// Redis refused, or could not be reached. A grant may have been written all the same.
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // no source: its text has it
     /// Redis did not answer in time. A grant may have been written all the same.
     #[error("redis: no answer within {0:?}")]
     Deadline(Duration),
-    /// There is no policy of that number.
-    #[error("there is no policy number {0}")]
-    NoPolicy(usize),
+    /// The store was made without this policy.
+    #[error("the store was made without the policy {0:?}")]
+    NoPolicy(String),
+}
+
+impl From<SessionError> for StoreError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::Operation(error) => Self::Operation(error),
+            SessionError::Blob { name, error } => Self::Blob { name, error },
+            error => Self::Session(error),
+        }
+    }
 }
 
 impl From<::redis::RedisError> for StoreError {
@@ -68,6 +87,15 @@ impl From<::redis::RedisError> for StoreError {
 }
 
 impl StoreError {
+    fn of_table(error: TableError, max_keys: usize) -> Self {
+        match error {
+            TableError::Operation(error) => Self::Operation(error),
+            // one shard is full, which has room for fewer
+            TableError::Full { .. } => Self::Full { max_keys },
+            error => Self::Table(error),
+        }
+    }
+
     /// What callers may know of it: neither names nor addresses.
     #[must_use]
     pub const fn summary(&self) -> &'static str {
@@ -75,7 +103,7 @@ impl StoreError {
             Self::Operation(_) => "the limits cannot do what is asked",
             Self::Full { .. } | Self::Table(_) => "the store is full",
             Self::Blob { .. } => "what is stored is no state of this policy",
-            Self::Redis(_) | Self::NoPolicy(_) => "the store cannot be asked",
+            Self::Redis(_) | Self::NoPolicy(_) | Self::Session(_) => "the store cannot be asked",
             Self::Deadline(_) => "the store did not answer in time",
         }
     }
@@ -85,37 +113,61 @@ impl Store {
     /// A store in this process, of at most `max_keys` keys for each policy.
     #[must_use]
     pub fn memory(policies: &Policies, max_keys: usize) -> Self {
-        let tables = policies.all().iter().map(|policy| Memory::new(policy.clone(), max_keys));
-        Self::Memory { tables: tables.collect(), max_keys }
+        let table = |policy: &Arc<Policy>| {
+            (policy.name().to_owned(), Memory::new(policy.clone(), max_keys))
+        };
+        Self::Memory { tables: policies.all().iter().map(table).collect(), max_keys }
     }
 
-    /// Does what is asked, with what each limit says. `policy` is the policy's place in
-    /// [`Policies::all`], the policies those that the store was made with.
+    /// Does what is asked, with what each limit says.
     ///
     /// # Errors
     /// [`StoreError`]
     pub async fn operate(
         &self,
-        policies: &Policies,
-        policy: usize,
-        key: &str,
+        resolved: &Resolved,
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
+        let mut answers = self.operate_all(now, &[(resolved, operation.into())]).await;
+        answers.pop().unwrap_or_else(|| Err(StoreError::NoPolicy(resolved.policy().name().into())))
+    }
+
+    /// Does all that is asked, what concerns one home in its order. Answers in the order of `asked`.
+    pub async fn operate_all(
+        &self,
+        now: Timestamp,
+        asked: &[(&Resolved, Operation)],
+    ) -> Vec<Result<Verdict, StoreError>> {
         match self {
             Self::Memory { tables, max_keys } => {
-                let table = tables.get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                table.operate(key, now, operation).map_err(|error| match error {
-                    TableError::Operation(error) => StoreError::Operation(error),
-                    // of one of its parts, which has fewer
-                    TableError::Full { .. } => StoreError::Full { max_keys: *max_keys },
-                    error => StoreError::Table(error),
-                })
+                let mut by_policy: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+                for (place, (resolved, _)) in asked.iter().enumerate() {
+                    by_policy.entry(resolved.policy().name()).or_default().push(place);
+                }
+                let mut answers: Vec<_> = asked
+                    .iter()
+                    .map(|(resolved, _)| Err(StoreError::NoPolicy(resolved.policy().name().into())))
+                    .collect();
+                for (policy, places) in by_policy {
+                    let Some(table) = tables.get(policy) else { continue };
+                    let own = places.iter().filter_map(|place| asked.get(*place)).copied();
+                    for (place, answer) in places.iter().zip(table.operate_all(now, own)) {
+                        if let Some(slot) = answers.get_mut(*place) {
+                            *slot = answer.map_err(|error| StoreError::of_table(error, *max_keys));
+                        }
+                    }
+                }
+                answers
             }
+            // the store keeps the order of those on one home
             Self::Redis(redis) => {
-                let policy: &Policy =
-                    policies.all().get(policy).ok_or(StoreError::NoPolicy(policy))?;
-                redis.operate(policy, key, now, operation).await
+                join_all(
+                    asked
+                        .iter()
+                        .map(|(resolved, operation)| redis.operate(resolved, now, *operation)),
+                )
+                .await
             }
         }
     }
@@ -123,7 +175,7 @@ impl Store {
     /// Forgets what has expired. Redis does so by itself.
     pub fn sweep(&self, now: Timestamp) {
         if let Self::Memory { tables, .. } = self {
-            for table in tables {
+            for table in tables.values() {
                 table.sweep(now);
             }
         }

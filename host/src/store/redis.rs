@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncCommands, Client, Pipeline, Script};
-use tidegate_gate::{Limits, Micros, Operation, Policy, Rule, Timestamp, Verdict, blob};
+use tidegate_gate::{Micros, Operation, Resolved, Session, Timestamp, Verdict};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::timeout;
 
@@ -100,35 +100,24 @@ impl Redis {
     /// [`StoreError`]
     pub async fn operate(
         &self,
-        policy: &Policy,
-        key: &str,
+        resolved: &Resolved,
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Result<Verdict, StoreError> {
         let operation = operation.into();
-        let (limits, key) = match policy.rule(key) {
-            Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => (limits, key),
-        };
-        let states = States { policy, limits, names: self.names(policy, limits, &key) };
         self.in_time(async {
-            let _turn = self.lock(policy, &key).lock().await;
-            self.swap_until_ours(&states, now, &operation).await
+            let _turn = self.lock(resolved).lock().await;
+            self.swap_until_ours(resolved, now, &operation).await
         })
         .await
     }
 
-    /// What is stored of a key: for each part of its limits the bytes, if there are any.
+    /// What is stored of a key: for each slice of its limits the bytes, if there are any.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn blobs(
-        &self,
-        policy: &Policy,
-        key: &str,
-    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let Rule::Limited(limits, key) = policy.rule(key) else { return Ok(Vec::new()) };
-        let names = self.names(policy, limits, &key);
+    pub async fn blobs(&self, resolved: &Resolved) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let names = self.names(resolved);
         self.in_time(async { Ok(get(&names).query_async(&mut self.connection().await?).await?) })
             .await
     }
@@ -137,48 +126,48 @@ impl Redis {
     ///
     /// # Errors
     /// [`StoreError`]
-    pub async fn forget(&self, policy: &Policy, key: &str) -> Result<(), StoreError> {
-        let Rule::Limited(limits, key) = policy.rule(key) else { return Ok(()) };
-        let names = self.names(policy, limits, &key);
+    pub async fn forget(&self, resolved: &Resolved) -> Result<(), StoreError> {
+        let names = self.names(resolved);
+        if names.is_empty() {
+            return Ok(());
+        }
         self.in_time(async { Ok(self.connection().await?.unlink::<_, ()>(names).await?) }).await
     }
 
     async fn swap_until_ours(
         &self,
-        states: &States<'_>,
+        resolved: &Resolved,
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, StoreError> {
-        let limits = states.limits;
         let mut connection = self.connection().await?;
-        let stored: Vec<Option<Vec<u8>>> = get(&states.names).query_async(&mut connection).await?;
-        let mut found: Vec<Vec<u8>> = stored.into_iter().map(Option::unwrap_or_default).collect();
         loop {
-            let mut words = states.decode(&found)?;
-            let verdict = limits.operate(&mut words, now, operation)?;
-            let decided: Vec<Vec<u8>> = limits
-                .split(&words)
-                .map(|(part, words)| blob::encode(states.policy, part, words))
-                .collect();
-            if operation.is_peek() || decided == found {
-                return Ok(verdict); // nothing has changed
+            let mut session = Session::default();
+            let seat = session.join(resolved);
+            let names: Vec<String> = session.names().map(|name| self.name(name)).collect();
+            session.load(get(&names).query_async::<Vec<_>>(&mut connection).await?);
+            let answered = session.operate(&seat, now, operation)?;
+            let writes: Vec<_> = session.writes().collect();
+            if writes.is_empty() {
+                return Ok(answered.verdict);
             }
             let mut script = self.script.prepare_invoke();
-            for name in &states.names {
-                script.key(name);
+            for write in &writes {
+                script.key(self.name(write.name));
             }
-            for blob in found.iter().chain(&decided) {
-                script.arg(blob.as_slice());
+            for write in &writes {
+                script.arg(write.found.unwrap_or_default());
             }
-            for (part, words) in limits.split(&words) {
-                let needed = part.time_to_live(words, now).0;
-                let keep = needed.saturating_add(self.options.keep_longer.0).max(1);
+            for write in &writes {
+                script.arg(write.bytes.as_slice());
+            }
+            for write in &writes {
+                let keep = write.time_to_live.0.saturating_add(self.options.keep_longer.0).max(1);
                 script.arg(Micros(keep).as_millis_ceil());
             }
             let lost_to: Option<Vec<Vec<u8>>> = script.invoke_async(&mut connection).await?;
-            match lost_to {
-                None => return Ok(verdict),
-                Some(others) => found = others,
+            if lost_to.is_none() {
+                return Ok(answered.verdict);
             }
         }
     }
@@ -194,15 +183,20 @@ impl Redis {
         Ok(self.connection.get_or_try_init(connect).await?.clone())
     }
 
-    fn names(&self, policy: &Policy, limits: &Limits, key: &str) -> Vec<String> {
-        let name = |part| self.options.prefix.clone() + &blob::name(policy, part, key);
-        limits.parts().iter().map(name).collect()
+    fn names(&self, resolved: &Resolved) -> Vec<String> {
+        let mut session = Session::default();
+        session.join(resolved);
+        session.names().map(|name| self.name(name)).collect()
     }
 
-    /// One for all keys that share a state.
+    fn name(&self, name: &str) -> String {
+        self.options.prefix.clone() + name
+    }
+
+    /// One for all keys of a home.
     #[expect(clippy::indexing_slicing, reason = "masked to the number of locks")]
-    fn lock(&self, policy: &Policy, key: &str) -> &Mutex<()> {
-        let hash = self.hasher.hash_one((policy.name(), policy.home(key)));
+    fn lock(&self, resolved: &Resolved) -> &Mutex<()> {
+        let hash = self.hasher.hash_one((resolved.policy().name(), resolved.home()));
         &self.locks[usize::try_from(hash >> 32).unwrap_or(0) & (LOCKS - 1)]
     }
 
@@ -222,28 +216,4 @@ fn get(names: &[String]) -> Pipeline {
         pipeline.get(name);
     }
     pipeline
-}
-
-/// Where the states are that one decision needs.
-struct States<'a> {
-    policy: &'a Policy,
-    limits: &'a Limits,
-    /// One for each part.
-    names: Vec<String>,
-}
-
-impl States<'_> {
-    /// The words of all parts.
-    fn decode(&self, found: &[Vec<u8>]) -> Result<Vec<u64>, StoreError> {
-        let mut words = Vec::with_capacity(self.limits.words());
-        for ((part, name), bytes) in self.limits.parts().iter().zip(&self.names).zip(found) {
-            if bytes.is_empty() {
-                words.resize(words.len() + part.words(), 0);
-            } else {
-                let foreign = |error| StoreError::Blob { name: name.clone(), error };
-                words.extend(blob::decode(self.policy, part, bytes).map_err(foreign)?);
-            }
-        }
-        Ok(words)
-    }
 }

@@ -89,8 +89,13 @@ impl Key {
         assert_eq!(verdict.at, at);
         match operation {
             Operation::Decide(request) => self.decided(&before, at, request, &verdict),
-            Operation::Unaffordable(_) => {
-                assert_eq!(verdict.decision.retry_after(), Micros::MAX, "it is refused for ever");
+            Operation::Peek(request) => {
+                let decided = self.limits.decide(&mut before.clone(), now, request);
+                let allowed = decided.map(|decision| decision.is_allowed());
+                // what is refused without a lease would be asked with one
+                if request.lease.is_some() {
+                    assert_eq!(allowed, Ok(verdict.decision.is_allowed()), "it would be so");
+                }
             }
             _ => assert!(verdict.decision.is_allowed(), "nothing was asked for"),
         }
@@ -191,7 +196,8 @@ impl Key {
     fn operation(&self, what: &What) -> Operation {
         match *what {
             What::Decide(ask) => Operation::Decide(self.request(&ask)),
-            What::Unaffordable(cost) => Operation::Unaffordable(cost.value()),
+            What::Peek(ask) => Operation::Peek(self.request(&ask)),
+            What::Refund(units) => Operation::Refund(units.value()),
             What::Settle(granted, [reserved, actual]) => Operation::Settle(Settlement {
                 granted_at: self.named(granted),
                 reserved: reserved.value(),

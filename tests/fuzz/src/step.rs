@@ -36,7 +36,8 @@ pub enum Time {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum What {
     Decide(Ask),
-    Unaffordable(Amount),
+    Peek(Ask),
+    Refund(Amount),
     Settle(Granted, [Amount; 2]),
     Heartbeat(Who),
     Count(Who, Amount),

@@ -1,66 +1,107 @@
-//! Calls that say in a body of JSON what they are about.
+//! The calls that say in a body of JSON what they ask.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tidegate_core::Timestamp;
 
-use super::operation::{
-    Count, DrawForm, OperationForm, Ppm, Wanted, draw_of, needs_leases, request,
-};
 use super::problem::Problem;
-use super::{Call, Chance, Check, Form, MAX_CHECKS, Response, find, validated};
-use crate::object::{Object, known_path};
+use super::{Check, Form, MAX_CHECKS, Plan, Response, find, located};
+use crate::ask::{Ask, AskError, Chance, CheckForm, Count, DrawForm, Ppm, draw_of, parse};
+use crate::object::Object;
 use crate::policy::{Policies, Whole};
-use crate::request::{Operation, Request};
 
-/// The checks of a body.
-pub(super) fn checks(
-    policies: &Policies,
-    call: &Call,
-    body: &[u8],
-    chance: Chance<'_>,
-) -> Result<(Form, Vec<Check>), Response> {
-    let at = String::new;
-    let check = match call {
-        Call::Check => return batch(policies, body, chance),
-        Call::Acquire => {
-            let form: CheckForm = parse(body)?;
-            let check = form.check(policies, chance, &at)?;
-            let policy = policies.all().get(check.policy);
-            policy.map_or(Ok(()), |policy| needs_leases(policy, &check.key, &at))?;
-            if matches!(check.operation, Operation::Decide(Request { cost: 0, .. })) {
-                let detail =
-                    "cost: found 0, allowed is what is above: who only looks gets no lease";
-                return Err(Problem::InvalidRequest.response(detail.to_string()));
-            }
-            check
-        }
-        Call::Renew(id) => parse::<RenewForm>(body)?.check(policies, id)?,
-        Call::Settle => parse::<SettleForm>(body)?.check(policies)?,
-        Call::Budget => parse::<BudgetForm>(body)?.check(policies)?,
-        Call::Report => parse::<ReportForm>(body)?.check(policies)?,
-    };
-    Ok((Form::Single, [check].into()))
+/// What a body is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Check,
+    Acquire,
+    Renew(String),
+    Settle,
+    Budget,
+    Report,
 }
 
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
-    let invalid = |detail: String| Problem::InvalidRequest.response(detail);
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let (path, error) = (known_path(error.path()), error.into_inner());
-        invalid(if path.is_empty() { error.to_string() } else { alloc::format!("{path}: {error}") })
-    })?;
-    json.end().map_err(|error| invalid(error.to_string()))?;
-    Ok(form)
+impl Call {
+    /// The checks of a body.
+    pub(super) fn read(
+        self,
+        policies: &Policies,
+        body: &[u8],
+        chance: Chance<'_>,
+    ) -> Result<Plan, Response> {
+        let (target, ask) = match self {
+            Self::Check => return batch(policies, body, chance),
+            Self::Acquire => return acquire(policies, body, chance),
+            Self::Renew(lease) => {
+                let RenewBody { policy, key, now_us, count } = read(body)?;
+                (Target { policy, key, now_us }, Ask::Renew { lease, count })
+            }
+            Self::Settle => {
+                let body: SettleBody = read(body)?;
+                let ask = body.ask().map_err(|error| error.response(""))?;
+                let SettleBody { policy, key, now_us, .. } = body;
+                (Target { policy, key, now_us }, ask)
+            }
+            Self::Budget => {
+                let body: BudgetBody = read(body)?;
+                let BudgetBody { policy, key, now_us, lease, wants, granted_at_us, left } = body;
+                let ask = Ask::Budget { lease, wants, granted_at_us, left };
+                (Target { policy, key, now_us }, ask)
+            }
+            Self::Report => {
+                let body: ReportBody = read(body)?;
+                let ReportBody { policy, key, now_us, offered_at_us, admitted, suppressed } = body;
+                let ask = Ask::Report { offered_at_us, admitted, suppressed };
+                (Target { policy, key, now_us }, ask)
+            }
+        };
+        // only a check draws from chance
+        target.plan(policies, ask, &mut || None)
+    }
+}
+
+/// What an operation is about.
+pub(super) struct Target {
+    pub(super) policy: String,
+    pub(super) key: String,
+    pub(super) now_us: Option<Whole<0>>,
+}
+
+impl Target {
+    pub(super) fn plan(
+        self,
+        policies: &Policies,
+        ask: Ask,
+        chance: Chance<'_>,
+    ) -> Result<Plan, Response> {
+        let check = self.check(policies, ask, chance, "")?;
+        Ok(Plan { checks: [check].into(), form: Form::Single })
+    }
+
+    /// `at` says where in the body an error is.
+    fn check(
+        self,
+        policies: &Policies,
+        ask: Ask,
+        chance: Chance<'_>,
+        at: &str,
+    ) -> Result<Check, Response> {
+        let policy = find(policies, &self.policy, at)?;
+        let asked = ask.resolve(policy, &self.key, chance).map_err(|error| error.response(at))?;
+        Ok(Check { asked, now: self.now_us.map(|now| Timestamp(now.0)), draw: None })
+    }
+}
+
+fn read<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Response> {
+    parse(body).map_err(|error| error.response(""))
 }
 
 /// One check as a request writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CheckForm {
+struct CheckBody {
     policy: String,
     key: String,
     cost: Option<Whole<0>>,
@@ -71,28 +112,29 @@ struct CheckForm {
     draw: Option<DrawForm>,
 }
 
-impl CheckForm {
-    fn check(
-        self,
-        policies: &Policies,
-        chance: Chance<'_>,
-        at: &dyn Fn() -> String,
-    ) -> Result<Check, Response> {
+impl CheckBody {
+    fn check(self, policies: &Policies, chance: Chance<'_>, at: &str) -> Result<Check, Response> {
         let Self { policy, key, cost, class, lease, signal_ppm, now_us, draw } = self;
-        let (index, policy) = find(policies, &policy, at)?;
-        let cost = cost.map(|cost| cost.0);
-        let wanted = Wanted { cost, class, lease, signal_ppm };
-        let (request, lease) = request(policy, &key, wanted, chance, at)?;
-        let (operation, draw) = (Operation::Decide(request), draw.map(draw_of));
-        let now = now_us.map(|now| Timestamp(now.0));
-        validated(policy, Check { policy: index, key, operation, lease, now, draw }, at)
+        // a caller's own draw counts in a test environment alone
+        let ask = Ask::Check(CheckForm { cost, class, lease, signal_ppm, draw: None });
+        let check = Target { policy, key, now_us }.check(policies, ask, chance, at)?;
+        Ok(Check { draw: draw.map(draw_of), ..check })
     }
+}
+
+fn acquire(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan, Response> {
+    let check = read::<CheckBody>(body)?.check(policies, chance, "")?;
+    crate::ask::needs_leases(check.asked.resolved()).map_err(|error| error.response(""))?;
+    if check.asked.is_free() {
+        return Err(AskError::FreeLease.response(""));
+    }
+    Ok(Plan { checks: [check].into(), form: Form::Single })
 }
 
 /// A single check or a batch. Not an untagged enum: its error would say only that neither fits.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BodyForm {
+struct BatchBody {
     policy: Option<String>,
     key: Option<String>,
     cost: Option<Whole<0>>,
@@ -101,126 +143,128 @@ struct BodyForm {
     signal_ppm: Option<Ppm>,
     now_us: Option<Whole<0>>,
     draw: Option<DrawForm>,
-    checks: Option<Vec<Object<CheckForm>>>,
+    checks: Option<Vec<Object<CheckBody>>>,
 }
 
-fn batch(
-    policies: &Policies,
-    body: &[u8],
-    chance: Chance<'_>,
-) -> Result<(Form, Vec<Check>), Response> {
-    let invalid = |detail: String| Problem::InvalidRequest.response(detail);
-    let form: BodyForm = parse(body)?;
-    let BodyForm { cost, class, lease, signal_ppm, now_us, draw, .. } = form;
+fn batch(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan, Response> {
+    let invalid = |detail: &str| Err(Problem::InvalidRequest.response(detail.to_string()));
+    let body: BatchBody = read(body)?;
+    let BatchBody { cost, class, lease, signal_ppm, now_us, draw, .. } = body;
     let nothing_else = cost.is_none()
         && class.is_none()
         && lease.is_none()
         && signal_ppm.is_none()
         && now_us.is_none()
         && draw.is_none();
-    match (form.policy, form.key, form.checks) {
+    match (body.policy, body.key, body.checks) {
         (None, None, Some(checks)) if nothing_else => {
-            if checks.is_empty() || checks.len() > MAX_CHECKS {
+            if !(1..=MAX_CHECKS).contains(&checks.len()) {
                 let found = checks.len();
-                return Err(invalid(alloc::format!(
-                    "checks: found {found}, allowed are 1 to {MAX_CHECKS}"
-                )));
+                return invalid(&alloc::format!(
+                    "`checks`: expected 1 to {MAX_CHECKS} checks, found {found}"
+                ));
             }
-            let checks = checks.into_iter().enumerate().map(|(place, Object(form))| {
-                form.check(policies, chance, &|| alloc::format!("checks[{place}]: "))
+            let checks = checks.into_iter().enumerate().map(|(place, Object(body))| {
+                body.check(policies, chance, &alloc::format!("`checks[{place}]`: "))
             });
-            Ok((Form::Batch, checks.collect::<Result<_, _>>()?))
+            Ok(Plan { checks: checks.collect::<Result<_, _>>()?, form: Form::Batch })
         }
         (Some(policy), Some(key), None) => {
-            let form = CheckForm { policy, key, cost, class, lease, signal_ppm, now_us, draw };
-            Ok((Form::Single, [form.check(policies, chance, &String::new)?].into()))
+            let body = CheckBody { policy, key, cost, class, lease, signal_ppm, now_us, draw };
+            let check = body.check(policies, chance, "")?;
+            Ok(Plan { checks: [check].into(), form: Form::Single })
         }
-        (Some(_), None, None) => Err(invalid("missing field `key`".to_string())),
-        (None, Some(_), None) => Err(invalid("missing field `policy`".to_string())),
-        _ => Err(invalid(
-            "allowed are `policy`, `key`, `cost`, `class`, `lease` and `signal_ppm`, or `checks` \
-             alone"
-                .to_string(),
-        )),
+        (Some(_), None, None) => invalid("missing field `key`"),
+        (None, Some(_), None) => invalid("missing field `policy`"),
+        (None, None, None) => invalid("missing field `policy`"),
+        (_, _, Some(_)) => invalid("`checks`: expected no other field beside it"),
     }
 }
 
 /// `PUT /v1/leases/{id}`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RenewForm {
+struct RenewBody {
     policy: String,
     key: String,
-    /// Of an owner of connections: how many it has.
-    count: Option<Count>,
     now_us: Option<Whole<0>>,
+    count: Option<Count>,
 }
 
-impl RenewForm {
-    fn check(self, policies: &Policies, id: &str) -> Result<Check, Response> {
-        let Self { policy, key, count, now_us } = self;
-        let asked = OperationForm::Renew { lease: id.into(), count };
-        asked.check(policies, &policy, key, now_us)
-    }
-}
-
-/// `POST /v1/settle`
+/// `POST /v1/settle`: what was granted on an estimate, or units that come back.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SettleForm {
+struct SettleBody {
     policy: String,
     key: String,
-    granted_at_us: Whole<0>,
-    reserved: Whole<0>,
-    actual: Whole<0>,
     now_us: Option<Whole<0>>,
+    granted_at_us: Option<Whole<0>>,
+    reserved: Option<Whole<0>>,
+    actual: Option<Whole<0>>,
+    refund: Option<Whole<1>>,
 }
 
-impl SettleForm {
-    fn check(self, policies: &Policies) -> Result<Check, Response> {
-        let Self { policy, key, granted_at_us, reserved, actual, now_us } = self;
-        let asked = OperationForm::Settle { granted_at_us, reserved, actual };
-        asked.check(policies, &policy, key, now_us)
+impl SettleBody {
+    fn ask(&self) -> Result<Ask, AskError> {
+        let missing = |field: &str| AskError::Json {
+            path: String::new(),
+            message: alloc::format!("missing field `{field}`"),
+        };
+        let Self { granted_at_us, reserved, actual, refund, .. } = *self;
+        match refund {
+            None => Ok(Ask::Settle {
+                granted_at_us: granted_at_us.ok_or_else(|| missing("granted_at_us"))?,
+                reserved: reserved.ok_or_else(|| missing("reserved"))?,
+                actual: actual.ok_or_else(|| missing("actual"))?,
+            }),
+            Some(units) if granted_at_us.is_none() && reserved.is_none() && actual.is_none() => {
+                Ok(Ask::Refund { units })
+            }
+            Some(_) => Err(AskError::Json {
+                path: "refund".to_string(),
+                message: "expected no field of a settlement beside it".to_string(),
+            }),
+        }
     }
 }
 
 /// `POST /v1/budget`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BudgetForm {
+struct BudgetBody {
     policy: String,
     key: String,
+    now_us: Option<Whole<0>>,
     lease: String,
     wants: Whole<0>,
     granted_at_us: Option<Whole<0>>,
     left: Option<Whole<0>>,
-    now_us: Option<Whole<0>>,
-}
-
-impl BudgetForm {
-    fn check(self, policies: &Policies) -> Result<Check, Response> {
-        let Self { policy, key, lease, wants, granted_at_us, left, now_us } = self;
-        let asked = OperationForm::Budget { lease, wants, granted_at_us, left };
-        asked.check(policies, &policy, key, now_us)
-    }
 }
 
 /// `POST /v1/report`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReportForm {
+struct ReportBody {
     policy: String,
     key: String,
+    now_us: Option<Whole<0>>,
     offered_at_us: Option<Whole<0>>,
     admitted: Whole<0>,
     suppressed: Whole<0>,
-    now_us: Option<Whole<0>>,
 }
 
-impl ReportForm {
-    fn check(self, policies: &Policies) -> Result<Check, Response> {
-        let Self { policy, key, offered_at_us, admitted, suppressed, now_us } = self;
-        let asked = OperationForm::Report { offered_at_us, admitted, suppressed };
-        asked.check(policies, &policy, key, now_us)
+impl AskError {
+    /// `at` says where in the request the error is.
+    pub(super) fn response(&self, at: &str) -> Response {
+        located(self.problem(), at, self)
+    }
+
+    pub(super) const fn problem(&self) -> Problem {
+        match self {
+            Self::Key(_) => Problem::InvalidKey,
+            Self::Cost(_) => Problem::CostExceedsCapacity,
+            Self::NoRandomness => Problem::Internal,
+            _ => Problem::InvalidRequest,
+        }
     }
 }

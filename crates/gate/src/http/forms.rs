@@ -10,6 +10,7 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::{Answer, Outcome};
 use crate::decide::Verdict;
+use crate::limits::Limits;
 
 /// A decision in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,18 +160,19 @@ struct LimitAnswer<'a> {
 
 impl<'a> From<&Answer<'a>> for AnswerForm<'a> {
     fn from(answer: &Answer<'a>) -> Self {
-        let (policy, allowed) = (answer.policy.name(), answer.passes());
+        let (policy, allowed) = (answer.asked.resolved().policy(), answer.passes());
+        let (policy, shadow) = (policy.name(), policy.is_shadow());
         match answer.outcome {
             Outcome::Decided(verdict) => {
                 let decision = DecisionForm { allowed, ..verdict.decision.into() };
-                let limits = answer.limits.iter().zip(&verdict.limits);
-                let (factor, shadow) =
-                    (verdict.factor.map(Probability::units), answer.policy.is_shadow());
+                let limits = answer.asked.resolved().limits();
+                let limits = limits.into_iter().flat_map(Limits::iter).zip(&verdict.limits);
+                let factor = verdict.factor.map(Probability::units);
                 Self::Decided {
                     policy,
                     decision,
                     at_us: verdict.at.0,
-                    lease: answer.lease,
+                    lease: answer.asked.lease(),
                     live: verdict.live,
                     factor: factor.map(|units| if shadow { 0 } else { units }),
                     would_factor: factor.filter(|_| shadow),

@@ -17,11 +17,9 @@ pub(super) fn add(
     answer: &Answer<'_>,
     verdict: &Verdict,
 ) {
-    if verdict.limits.is_empty() {
-        return; // the key stands on a list: there is no quota to tell of
-    }
+    let Some(limits) = answer.limits() else { return }; // a listed key has no quota
     let (mut policies, mut states) = (String::new(), String::new());
-    for (limit, decision) in answer.limits.iter().zip(&verdict.limits) {
+    for (limit, decision) in limits.iter().zip(&verdict.limits) {
         let (name, limit) = (&limit.name, &limit.limit);
         let (most, terms) = match limit.kind() {
             Kind::Rate => {

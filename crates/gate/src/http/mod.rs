@@ -1,37 +1,84 @@
 //! The HTTP surface, identical wherever it is served.
 //!
-//! An adapter reads a request and drives it in steps; nothing here waits for anything:
+//! A server implements [`Server`] (how to read a body, how to decide) and calls [`respond`] for each
+//! request. Nothing here reads a clock, keeps state or touches a socket.
 //!
-//! 1. [`step`] on the request line and headers: an answer, a [`Plan`], or "read the body";
-//! 2. then [`read`] on the body;
-//! 3. the adapter decides each of [`Plan::checks`] in its store, in their order per key;
-//! 4. [`Plan::respond`] turns the outcomes into the response.
+//! ```
+//! use std::sync::Arc;
+//! use std::task::{Context, Poll, Waker};
+//! use tidegate_gate::http::{Access, BodyError, Check, Head, Outcome, Server, respond};
+//! use tidegate_gate::{KeyHasher, Policies, Table, Timestamp};
+//!
+//! struct InMemory { table: Table, body: Vec<u8> }
+//!
+//! impl Server for InMemory {
+//!     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
+//!         Ok(self.body.clone())
+//!     }
+//!     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
+//!         let now = Timestamp(0);
+//!         let decide = |check: &Check| {
+//!             match self.table.ask(check.resolved(), now, &check.operation()) {
+//!                 Ok(verdict) => Outcome::Decided(verdict),
+//!                 Err(error) => Outcome::Unavailable(error.to_string()),
+//!             }
+//!         };
+//!         checks.iter().map(decide).collect()
+//!     }
+//!     fn random(&mut self) -> Option<u64> {
+//!         Some(4) // a server has real random numbers
+//!     }
+//! }
+//!
+//! let policies = Policies::parse(r#"
+//!     [policies.login]
+//!     limits = [{ algorithm = "fixed_window", limit = 1, period = "1m" }]
+//! "#).unwrap();
+//! let mut server = InMemory {
+//!     table: Table::new(100, KeyHasher::new(1)),
+//!     body: br#"{"policy":"login","key":"user:42"}"#.to_vec(),
+//! };
+//! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: None };
+//! let mut check = || {
+//!     let response = std::pin::pin!(respond(&policies, &Access::Open, &head, &mut server));
+//!     match response.poll(&mut Context::from_waker(Waker::noop())) {
+//!         Poll::Ready(response) => response,
+//!         Poll::Pending => unreachable!("this server never waits"),
+//!     }
+//! };
+//! assert!(check().body.contains(r#""allowed":true"#));
+//! let refused = check();
+//! assert!(refused.body.contains(r#""allowed":false"#));
+//! assert!(refused.headers.contains(&("retry-after", "60".into())));
+//! ```
 
 mod access;
 mod call;
 mod forms;
 mod headers;
-mod operation;
 mod problem;
 mod query;
 #[cfg(test)]
 mod tests;
 
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt::Display;
 use core::time::Duration;
 
 use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
 
+use crate::ask::{AskError, Asked, Chance};
 use crate::decide::Verdict;
-use crate::key::check_key;
 use crate::limits::Limits;
-use crate::policy::{OnError, Policies, Policy, Rule};
-use crate::request::{Operation, Request, Settlement};
+use crate::policy::{OnError, Policies, Policy};
+use crate::request::Operation;
+use crate::resolved::Resolved;
 pub use access::{Access, InvalidToken};
+use call::Call;
 pub use forms::{DecisionForm, VerdictForm};
-pub use operation::operation;
 use problem::{Problem, answer_json};
 
 /// The longest body that is read.
@@ -41,9 +88,6 @@ pub const MAX_BODY_BYTES: usize = 262_144;
 pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
-
-/// Draws a random number that nobody can guess, or fails to.
-pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
 
 /// A request without its body.
 #[derive(Clone, Copy)]
@@ -72,70 +116,84 @@ pub struct Response {
     pub body: String,
 }
 
-/// What to do next about a request.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// Send this.
-    Answer(Response),
-    /// Read at most [`MAX_BODY_BYTES`] of body and call [`read`].
-    ReadBody(Call),
-    /// Decide these.
-    Decide(Plan),
+/// What a server brings to the requests that it serves.
+#[expect(async_fn_in_trait, reason = "servers decide by themselves what their futures can do")]
+pub trait Server {
+    /// Reads the body of the request.
+    ///
+    /// # Errors
+    /// [`BodyError`] if it cannot be had whole.
+    async fn body(&mut self) -> Result<Vec<u8>, BodyError>;
+
+    /// Decides each check in its store, checks on one key in their order. Answers each check with an
+    /// outcome, in the order of the checks.
+    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome>;
+
+    /// A random number that nobody can guess: it may become the name of a lease. `None` if none is
+    /// available.
+    fn random(&mut self) -> Option<u64>;
 }
 
-/// What a body is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// Decide, once or in a batch; with leases acquire.
-    Check,
-    /// Acquire a lease.
-    Acquire,
-    /// Renew this lease.
-    Renew(String),
-    /// Settle what was granted on an estimate.
-    Settle,
-    /// Take units to spend without asking, and give some back.
-    Budget,
-    /// Count what a reporter has seen.
-    Report,
+/// Why a body cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// It is longer than [`MAX_BODY_BYTES`]: this many bytes were read.
+    TooLarge(usize),
+    /// The rest of it had not come after this time.
+    TooLate(Duration),
+    /// The client broke off.
+    Incomplete,
+}
+
+/// What to do next about a request.
+#[derive(Debug)]
+enum Step {
+    Answer(Response),
+    ReadBody(Call),
+    Decide(Plan),
 }
 
 /// Checks to be decided, and how their outcomes are answered.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// Valid: the policy exists, the key and the cost are within bounds.
-    pub checks: Vec<Check>,
+struct Plan {
+    checks: Vec<Check>,
     form: Form,
 }
 
-/// One request for a decision.
+/// One operation to be done on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Its place in [`Policies::all`].
-    pub policy: usize,
-    /// What it is counted by.
-    pub key: String,
-    /// What is asked. A request for a decision costs at most
-    /// [`Limits::most_at_once`](crate::Limits::most_at_once).
-    pub operation: Operation,
-    /// The lease that it is about, as the caller or chance named it.
-    pub lease: Option<String>,
-    /// The time that the caller gave. Only a test environment honours it.
-    pub now: Option<Timestamp>,
-    /// The draw that the caller gave. Only a test environment honours it.
-    pub draw: Option<Draw>,
+    asked: Asked,
+    now: Option<Timestamp>,
+    draw: Option<Draw>,
 }
 
 impl Check {
-    /// What is asked, with the draw that the caller gave.
+    /// What holds for its key.
     #[must_use]
-    pub fn with_its_draw(&self) -> Operation {
-        match (self.operation, self.draw) {
-            (Operation::Decide(request), Some(draw)) => {
-                Operation::Decide(Request { draw, ..request })
-            }
-            (operation, _) => operation,
+    pub const fn resolved(&self) -> &Resolved {
+        self.asked.resolved()
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.asked.operation()
+    }
+
+    /// What is to be done, with the draw that the caller gave. Only a test environment may use it.
+    #[must_use]
+    pub fn operation_with_draw(&self) -> Operation {
+        match self.draw {
+            Some(draw) => self.asked.clone().with_draw(draw).operation(),
+            None => self.operation(),
         }
+    }
+
+    /// The time that the caller gave. Only a test environment may use it.
+    #[must_use]
+    pub const fn caller_time(&self) -> Option<Timestamp> {
+        self.now
     }
 }
 
@@ -155,140 +213,153 @@ pub enum Outcome {
     Unavailable(String),
 }
 
-/// The first step: routing, access, and everything about a request that has no body. `chance` draws
-/// random numbers.
-#[must_use]
-pub fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chance<'_>) -> Step {
-    let lease = head.path.strip_prefix("/v1/leases/").filter(|id| !id.is_empty());
-    let allowed: &[&str] = match head.path {
+/// Answers a request: routes it, reads its body if it has one, lets the server decide, and writes the
+/// response. The future holds nothing of `head`.
+pub fn respond<'a, S: Server>(
+    policies: &'a Policies,
+    access: &Access,
+    head: &Head<'_>,
+    server: &'a mut S,
+) -> impl Future<Output = Response> + use<'a, S> {
+    let step = step(policies, access, head, &mut || server.random());
+    async move {
+        let plan = match step {
+            Step::Answer(response) => return response,
+            Step::Decide(plan) => plan,
+            Step::ReadBody(call) => {
+                let body = match server.body().await {
+                    Ok(body) if body.len() <= MAX_BODY_BYTES => body,
+                    Ok(body) => return BodyError::TooLarge(body.len()).response(),
+                    Err(error) => return error.response(),
+                };
+                match call.read(policies, &body, &mut || server.random()) {
+                    Ok(plan) => plan,
+                    Err(response) => return response,
+                }
+            }
+        };
+        let outcomes = server.decide(&plan.checks).await;
+        plan.respond(outcomes)
+    }
+}
+
+fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chance<'_>) -> Step {
+    step_or_answer(policies, access, head, chance).unwrap_or_else(Step::Answer)
+}
+
+fn step_or_answer(
+    policies: &Policies,
+    access: &Access,
+    head: &Head<'_>,
+    chance: Chance<'_>,
+) -> Result<Step, Response> {
+    let segment = |prefix: &str| head.path.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+    let (lease, key) = (segment("/v1/leases/"), segment("/v1/keys/"));
+    let methods: &[&str] = match head.path {
         "/healthz" | "/v1/gate" => &["GET", "HEAD"],
         "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
         _ if lease.is_some() => &["PUT", "DELETE"],
-        _ => return Step::Answer(Problem::NotFound.response(head.path.to_string())),
+        _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
+        path => return Err(located(Problem::NotFound, "found the path ", path)),
     };
-    if !allowed.contains(&head.method) {
-        let detail = alloc::format!("found {}, allowed are {}", head.method, allowed.join(", "));
+    if !methods.contains(&head.method) {
+        let methods = methods.join(", ");
+        let detail = alloc::format!("expected one of {methods}; found {}", head.method);
         let mut response = Problem::MethodNotAllowed.response(detail);
-        response.headers.push(("allow", allowed.join(", ")));
-        return Step::Answer(response);
+        response.headers.push(("allow", methods));
+        return Err(response);
     }
     if head.path == "/healthz" {
-        return Step::Answer(answer_json(200, "{\"status\":\"ok\"}".to_string()));
+        return Err(answer_json(200, "{\"status\":\"ok\"}".to_string()));
     }
-    if let Err(refusal) = access.check((head.header)("authorization").as_deref()) {
-        return Step::Answer(refusal);
+    access.check((head.header)("authorization").as_deref())?;
+    let plan = match (head.path, lease, key) {
+        ("/v1/check", ..) => return Ok(Step::ReadBody(Call::Check)),
+        ("/v1/leases", ..) => return Ok(Step::ReadBody(Call::Acquire)),
+        ("/v1/settle", ..) => return Ok(Step::ReadBody(Call::Settle)),
+        ("/v1/budget", ..) => return Ok(Step::ReadBody(Call::Budget)),
+        ("/v1/report", ..) => return Ok(Step::ReadBody(Call::Report)),
+        (_, Some(lease), _) => {
+            let lease = decoded("lease", lease)?;
+            if head.method == "PUT" {
+                return Ok(Step::ReadBody(Call::Renew(lease)));
+            }
+            query::release(policies, head, &lease)?
+        }
+        (_, _, Some(key)) => {
+            let (policy, key) = key.split_once('/').unwrap_or((key, ""));
+            let target = (decoded("policy", policy)?, decoded("key", key)?);
+            query::key(policies, head, target, chance)?
+        }
+        _ => query::gate(policies, head, chance)?,
+    };
+    Ok(Step::Decide(plan))
+}
+
+/// A part of a path. Bytes that are not UTF-8 are refused: different bytes would be decoded alike, and
+/// name one thing.
+fn decoded(what: &str, segment: &str) -> Result<String, Response> {
+    let text = percent_encoding::percent_decode_str(segment).decode_utf8();
+    text.map(Into::into).map_err(|_| {
+        let detail = alloc::format!("`{what}`: expected UTF-8 in the path, found other bytes");
+        Problem::InvalidRequest.response(detail)
+    })
+}
+
+impl BodyError {
+    fn response(self) -> Response {
+        match self {
+            Self::TooLarge(bytes) => {
+                let found = match bytes > MAX_DRAINED_BYTES {
+                    true => alloc::format!("more than {MAX_DRAINED_BYTES}"),
+                    false => bytes.to_string(),
+                };
+                Problem::BodyTooLarge.response(alloc::format!(
+                    "expected a body of at most {MAX_BODY_BYTES} bytes, found {found}"
+                ))
+            }
+            Self::TooLate(after) => Problem::BodyTooLate.response(alloc::format!(
+                "expected the whole body within {after:?} after the head"
+            )),
+            Self::Incomplete => Problem::InvalidRequest
+                .response("expected a whole body, found that the client broke off".to_string()),
+        }
     }
-    let planned = match (head.path, lease) {
-        ("/v1/check", _) => return Step::ReadBody(Call::Check),
-        ("/v1/leases", _) => return Step::ReadBody(Call::Acquire),
-        ("/v1/settle", _) => return Step::ReadBody(Call::Settle),
-        ("/v1/budget", _) => return Step::ReadBody(Call::Budget),
-        ("/v1/report", _) => return Step::ReadBody(Call::Report),
-        (_, Some(id)) => match percent_encoding::percent_decode_str(id).decode_utf8() {
-            Ok(id) if head.method == "PUT" => return Step::ReadBody(Call::Renew(id.into())),
-            Ok(id) => query::release(policies, head, &id),
-            // different bytes would be decoded alike, and be one lease
-            Err(_) => Err(Problem::InvalidRequest.response("the lease is not UTF-8".to_string())),
-        },
-        _ => query::gate(policies, head, chance),
-    };
-    planned.map_or_else(Step::Answer, Step::Decide)
 }
 
-/// The response to a body of more than [`MAX_BODY_BYTES`]: so many as were read.
-#[must_use]
-pub fn body_too_large(bytes: usize) -> Response {
-    let found = match bytes > MAX_DRAINED_BYTES {
-        true => alloc::format!("more than {MAX_DRAINED_BYTES}"),
-        false => bytes.to_string(),
-    };
-    let detail = alloc::format!("found {found} bytes, allowed are {MAX_BODY_BYTES}");
-    Problem::BodyTooLarge.response(detail)
-}
-
-/// The response to a body of which not all had come after so long.
-#[must_use]
-pub fn body_too_late(after: Duration) -> Response {
-    Problem::BodyTooLate.response(alloc::format!("allowed are {after:?} from the head on"))
-}
-
-/// The response to a request that the adapter itself could not handle.
+/// The response to a request that the server itself could not handle.
 #[must_use]
 pub fn internal_error(detail: String) -> Response {
     Problem::Internal.response(detail)
 }
 
-/// A body. `chance` draws random numbers.
-///
-/// # Errors
-/// The response to what is no valid request; nothing is to be decided then.
-pub fn read(
-    policies: &Policies,
-    call: &Call,
-    body: &[u8],
-    chance: Chance<'_>,
-) -> Result<Plan, Response> {
-    if body.len() > MAX_BODY_BYTES {
-        return Err(body_too_large(body.len()));
-    }
-    let (form, checks) = call::checks(policies, call, body, chance)?;
-    Ok(Plan { checks, form })
+fn located(problem: Problem, at: &str, detail: impl Display) -> Response {
+    problem.response(alloc::format!("{at}{detail}"))
 }
 
-fn find<'a>(
-    policies: &'a Policies,
-    name: &str,
-    at: &dyn Fn() -> String,
-) -> Result<(usize, &'a Policy), Response> {
-    let found = policies.index_of(name).and_then(|index| Some((index, policies.all().get(index)?)));
-    found.ok_or_else(|| {
-        let names: Vec<&str> = policies.all().iter().map(Policy::name).take(20).collect();
-        let detail = alloc::format!("{}found {name:?}, there are: {}", at(), names.join(", "));
-        Problem::UnknownPolicy.response(detail)
+fn find<'a>(policies: &'a Policies, name: &str, at: &str) -> Result<&'a Arc<Policy>, Response> {
+    policies.get(name).ok_or_else(|| {
+        let names = policies.all().iter().map(|policy| policy.name()).take(20);
+        let names = names.collect::<Vec<_>>().join(", ");
+        let detail = alloc::format!("`policy`: expected one of {names}; found {name:?}");
+        located(Problem::UnknownPolicy, at, detail)
     })
 }
 
-/// The key and the cost are within bounds. In shadow a cost that is not is asked about as such.
-fn validated(policy: &Policy, check: Check, at: &dyn Fn() -> String) -> Result<Check, Response> {
-    if let Err(error) = check_key(&check.key) {
-        return Err(Problem::InvalidKey.response(alloc::format!("{}{error}", at())));
-    }
-    // who stands on a list is not counted, whatever the cost
-    let cost = match check.operation {
-        Operation::Decide(Request { cost, .. }) => cost,
-        Operation::Settle(Settlement { reserved, .. }) => reserved, // it was granted once
-        _ => 0,
-    };
-    if let Rule::Limited(limits, _) = policy.rule(&check.key)
-        && let capacity = limits.most_at_once()
-        && cost > capacity
-    {
-        if policy.is_shadow() {
-            let operation = match check.operation {
-                Operation::Decide(_) => Operation::Unaffordable(cost),
-                _ => Operation::from(0), // nothing was taken that could come back
-            };
-            return Ok(Check { operation, ..check });
-        }
-        let error = tidegate_core::CostExceedsCapacity { cost, capacity };
-        return Err(Problem::CostExceedsCapacity.response(alloc::format!("{}{error}", at())));
-    }
-    Ok(check)
-}
-
 impl Plan {
-    /// The response, given the outcome of each check in the order of [`checks`](Self::checks).
-    #[must_use]
-    pub fn respond(&self, policies: &Policies, outcomes: &[Outcome]) -> Response {
-        let mut answers = Vec::with_capacity(outcomes.len());
-        for (check, outcome) in self.checks.iter().zip(outcomes) {
-            let Some(policy) = policies.all().get(check.policy) else { continue };
-            let (limits, lease) = (policy.limits_for(&check.key), check.lease.as_deref());
-            answers.push(Answer { policy, limits, lease, outcome });
-        }
-        if answers.len() != self.checks.len() {
+    /// The response, given the outcome of each check.
+    fn respond(&self, outcomes: Vec<Outcome>) -> Response {
+        if outcomes.len() != self.checks.len() {
             return internal_error("not every check was decided".to_string());
         }
+        let told = self.checks.iter().zip(outcomes).map(|(check, outcome)| match outcome {
+            Outcome::Decided(verdict) => Outcome::Decided(check.asked.said(verdict)),
+            unavailable => unavailable,
+        });
+        let told: Vec<Outcome> = told.collect();
+        let answers = self.checks.iter().zip(&told);
+        let answers: Vec<_> =
+            answers.map(|(Check { asked, .. }, outcome)| Answer { asked, outcome }).collect();
         match (self.form, answers.as_slice()) {
             (Form::Gate, [answer]) => gate(answer),
             (Form::Single, [answer]) => {
@@ -303,39 +374,51 @@ impl Plan {
     }
 }
 
-/// What became of a check, and what it was decided by.
+/// What became of something asked.
 #[derive(Clone, Copy)]
 struct Answer<'a> {
-    policy: &'a Policy,
-    /// Those that hold for its key.
-    limits: &'a Limits,
-    lease: Option<&'a str>,
+    asked: &'a Asked,
     outcome: &'a Outcome,
 }
 
 impl Answer<'_> {
+    fn policy(&self) -> &Policy {
+        self.asked.resolved().policy()
+    }
+
+    /// The limits on the key; `None` if it is listed.
+    fn limits(&self) -> Option<&Limits> {
+        self.asked.resolved().limits()
+    }
+
     /// Whether the request passes, all considered.
     fn passes(&self) -> bool {
         match self.outcome {
-            Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy.is_shadow(),
+            Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy().is_shadow(),
             Outcome::Unavailable(_) => {
-                self.policy.on_error() == OnError::Open || self.policy.is_shadow()
+                self.policy().on_error() == OnError::Open || self.policy().is_shadow()
             }
         }
     }
 }
 
-/// A verdict on a key as `POST /v1/check` answers it, in JSON.
+/// The problem type that the calls answer this error with.
 #[must_use]
-pub fn answer(policy: &Policy, key: &str, lease: Option<&str>, verdict: &Verdict) -> String {
-    let outcome = &Outcome::Decided(verdict.clone());
-    forms::single(&Answer { policy, limits: policy.limits_for(key), lease, outcome })
+pub const fn problem_type(error: &AskError) -> &'static str {
+    error.problem().r#type()
+}
+
+/// The verdict on something asked as the calls answer it, in JSON.
+#[must_use]
+pub fn answer(asked: &Asked, verdict: Verdict) -> String {
+    let outcome = &Outcome::Decided(asked.said(verdict));
+    forms::single(&Answer { asked, outcome })
 }
 
 fn gate(answer: &Answer<'_>) -> Response {
     let mut response = match answer.outcome {
         _ if answer.passes() => problem::no_content(),
-        Outcome::Decided(verdict) => problem::refused(answer.limits, verdict),
+        Outcome::Decided(verdict) => problem::refused(answer.limits(), verdict),
         Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
     };
     if let Outcome::Decided(verdict) = answer.outcome {

@@ -91,6 +91,10 @@ impl Problem {
         problem
     }
 
+    pub(super) const fn r#type(self) -> &'static str {
+        self.describe().1
+    }
+
     pub(super) fn response(self, detail: String) -> Response {
         self.with(detail, Vec::new(), None)
     }
@@ -107,10 +111,11 @@ impl Problem {
     }
 }
 
-pub(super) fn refused(limits: &Limits, verdict: &Verdict) -> Response {
-    if verdict.limits.is_empty() {
+/// `limits` is `None` for a listed key.
+pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
+    let Some(limits) = limits else {
         return Problem::Denied.response("the policy's list `deny` has this key".to_string());
-    }
+    };
     let violated = || {
         let all = limits.iter().zip(&verdict.limits);
         all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)

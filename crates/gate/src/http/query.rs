@@ -4,11 +4,12 @@ use alloc::string::{String, ToString};
 
 use tidegate_core::MAX_QUANTITY;
 
-use super::operation::{self, Wanted};
+use super::call::Target;
 use super::problem::Problem;
-use super::{Chance, Check, Form, Head, Plan, Response, find, validated};
+use super::{Form, Head, Plan, Response, find};
+use crate::ask::{self, Ask, Chance, CheckForm};
+use crate::limit::Kind;
 use crate::policy::{Cost, Policies, Whole};
-use crate::request::Operation;
 
 /// `GET /v1/gate`
 pub(super) fn gate(
@@ -18,8 +19,7 @@ pub(super) fn gate(
 ) -> Result<Plan, Response> {
     let [name, key, cost, class] = fields(head, ["policy", "key", "cost", "class"])?;
     let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
-    let at = String::new;
-    let (index, policy) = find(policies, &name, &at)?;
+    let policy = find(policies, &name, "")?;
     let key = key
         .or_else(|| {
             policy
@@ -39,29 +39,51 @@ pub(super) fn gate(
             None => *default,
         },
     };
-    if operation::has_leases(policy, &key) {
-        // under a name that nobody learns: only its time to live would end it
+    let ask = Ask::Check(CheckForm { cost: Some(Whole(cost)), class, ..CheckForm::default() });
+    let plan = Target { policy: name, key, now_us: None }.plan(policies, ask, chance)?;
+    if plan.checks.iter().any(|check| ask::has_kind(check.asked.resolved(), Kind::Lease)) {
+        // nobody learns the name of such a lease: only its time to live would end it
+        let name = policy.name();
         let detail = alloc::format!(
-            "policy: {name:?} has leases, which nobody could release here; allowed is POST /v1/leases"
+            "`policy`: expected one without leases, found {name:?}; nobody could release a lease that \
+             is acquired here, so use POST /v1/leases"
         );
         return Err(Problem::InvalidRequest.response(detail));
     }
-    let wanted = Wanted { cost: Some(cost), class, ..Wanted::default() };
-    let (request, _) = operation::request(policy, &key, wanted, chance, &at)?;
-    let operation = Operation::Decide(request);
-    let check = Check { policy: index, key, operation, lease: None, now: None, draw: None };
-    Ok(Plan { checks: [validated(policy, check, &at)?].into(), form: Form::Gate })
+    Ok(Plan { form: Form::Gate, ..plan })
 }
 
 /// `DELETE /v1/leases/{id}`
-pub(super) fn release(policies: &Policies, head: &Head<'_>, id: &str) -> Result<Plan, Response> {
-    let [name, key, now_us] = fields(head, ["policy", "key", "now_us"])?;
-    let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
+pub(super) fn release(policies: &Policies, head: &Head<'_>, lease: &str) -> Result<Plan, Response> {
+    let [policy, key, now_us] = fields(head, ["policy", "key", "now_us"])?;
+    let policy = policy.ok_or_else(|| missing("the query has no field `policy`"))?;
     let key = key.ok_or_else(|| missing("the query has no field `key`"))?;
+    let target = Target { policy, key, now_us: time(now_us)? };
+    target.plan(policies, Ask::Release { lease: lease.into() }, &mut || None)
+}
+
+/// `GET` and `DELETE /v1/keys/{policy}/{key}`
+pub(super) fn key(
+    policies: &Policies,
+    head: &Head<'_>,
+    (policy, key): (String, String),
+    chance: Chance<'_>,
+) -> Result<Plan, Response> {
+    if head.method == "DELETE" {
+        let [now_us] = fields(head, ["now_us"])?;
+        let target = Target { policy, key, now_us: time(now_us)? };
+        return target.plan(policies, Ask::Reset {}, chance);
+    }
+    let [cost, class, now_us] = fields(head, ["cost", "class", "now_us"])?;
+    let cost = cost.map(|cost| whole("the query field `cost`", &cost, 0)).transpose()?;
+    let cost = Some(Whole(cost.unwrap_or(0)));
+    let target = Target { policy, key, now_us: time(now_us)? };
+    target.plan(policies, Ask::Peek(CheckForm { cost, class, ..CheckForm::default() }), chance)
+}
+
+fn time(now_us: Option<String>) -> Result<Option<Whole<0>>, Response> {
     let now_us = now_us.map(|now_us| whole("the query field `now_us`", &now_us, 0)).transpose()?;
-    let asked = operation::OperationForm::Release { lease: id.into() };
-    let check = asked.check(policies, &name, key, now_us.map(Whole))?;
-    Ok(Plan { checks: [check].into(), form: Form::Single })
+    Ok(now_us.map(Whole))
 }
 
 /// The values of these fields of the query; any other is an error, as is a second one.

@@ -18,12 +18,11 @@ impl Limiter for concurrency::Config {
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = self.state(words).ok()?;
-        Some(held(request).and_then(|id| {
-            if request.cost > 0 && self.holds(&state, now, id) {
-                return Ok(renewed(self.peek(&state, now, 0)?, self.period()));
-            }
-            Ok(self.peek(&state, now, request.places())?)
-        }))
+        if request.cost > 0 && request.lease.is_some_and(|id| self.holds(&state, now, id)) {
+            let looked = self.peek(&state, now, 0).map_err(Into::into);
+            return Some(looked.map(|looked| renewed(looked, self.period())));
+        }
+        Some(self.peek(&state, now, request.places()).map_err(Into::into))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -47,7 +46,8 @@ impl Limiter for connections::Config {
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = self.state(words).ok()?;
-        Some(held(request).and_then(|owner| Ok(self.peek(&state, now, owner, request.places())?)))
+        let owner = request.lease.unwrap_or_default(); // without one, an owner that is not there yet
+        Some(self.peek(&state, now, owner, request.places()).map_err(Into::into))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;
@@ -97,12 +97,12 @@ impl Limiter for fleet::Config {
     }
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let (state, priority) = (self.state(words).ok()?, priority(request.class));
-        Some(counted(request).and_then(|id| {
-            if request.cost > 0 && priority == Priority::Low && self.holds(&state, now, id) {
-                return Ok(renewed(self.peek(&state, now, priority, 0)?, self.period()));
-            }
-            Ok(self.peek(&state, now, priority, request.places())?)
-        }))
+        let known = request.lease.is_some_and(|id| self.holds(&state, now, id));
+        if request.cost > 0 && priority == Priority::Low && known {
+            let looked = self.peek(&state, now, priority, 0).map_err(Into::into);
+            return Some(looked.map(|looked| renewed(looked, self.period())));
+        }
+        Some(self.peek(&state, now, priority, request.places()).map_err(Into::into))
     }
     fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         let mut state = self.state(words).ok()?;

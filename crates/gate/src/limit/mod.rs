@@ -11,6 +11,7 @@ pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{self, Held, Id, budget, concurrency, connections};
 use tidegate_core::shed::suppression::Report;
+use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_core::{Decision, InvalidState, Micros, Timestamp, bucket};
@@ -173,6 +174,17 @@ impl Limit {
             Self::Concurrency(_) | Self::Connections(_) | Self::Fleet(_) => Kind::Lease,
             Self::Budget(_) => Kind::Budget,
             Self::Utilization(_) | Self::Suppression(_) | Self::Penalty(_) => Kind::Shed,
+        }
+    }
+
+    /// Whether it would hold a lease for this request.
+    #[must_use]
+    pub const fn needs_lease(&self, request: &Request) -> bool {
+        match self {
+            Self::Concurrency(_) | Self::Connections(_) => request.cost > 0,
+            // high priority is not counted
+            Self::Fleet(_) => request.cost > 0 && request.class.0 != Class::CRITICAL.0,
+            _ => false,
         }
     }
 

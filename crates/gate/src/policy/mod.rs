@@ -10,26 +10,26 @@ mod units;
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::iter;
 
 use serde::Deserialize;
-use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use crate::fnv::fnv1a;
-use crate::key::{Depth, KeySource, Pattern, canonical, lease_id};
+use crate::key::{Depth, KeySource, Pattern, canonical};
 use crate::limits::{Limits, Part};
 use crate::object::Object;
 pub use error::PolicyError;
-pub(crate) use units::Whole;
+pub use units::Whole;
 
 /// A validated policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
     /// Sorted by name.
-    policies: Vec<Policy>,
+    policies: Vec<Arc<Policy>>,
     needs_token: bool,
 }
 
@@ -56,25 +56,21 @@ impl Policies {
     }
 
     fn from_named(policies: BTreeMap<file::Name, Policy>, needs_token: bool) -> Self {
-        let policies = policies.into_iter().map(|(name, policy)| policy.named(name)).collect();
+        let policies =
+            policies.into_iter().map(|(name, policy)| Arc::new(policy.named(name))).collect();
         Self { policies, needs_token }
     }
 
     /// The policy of that name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Policy> {
-        self.index_of(name).and_then(|index| self.policies.get(index))
-    }
-
-    /// The place of the policy of that name in [`all`](Self::all).
-    #[must_use]
-    pub fn index_of(&self, name: &str) -> Option<usize> {
-        self.policies.binary_search_by(|policy| policy.name().cmp(name)).ok()
+    pub fn get(&self, name: &str) -> Option<&Arc<Policy>> {
+        let place = self.policies.binary_search_by(|policy| policy.name().cmp(name));
+        place.ok().and_then(|place| self.policies.get(place))
     }
 
     /// All policies, sorted by name.
     #[must_use]
-    pub fn all(&self) -> &[Policy] {
+    pub fn all(&self) -> &[Arc<Policy>] {
         &self.policies
     }
 
@@ -115,6 +111,19 @@ pub enum Rule<'a> {
     Listed(Decision),
     /// These limits, counted under this key: an address in its canonical form.
     Limited(&'a Limits, Cow<'a, str>),
+}
+
+/// Which of its rules a policy has for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The list `deny` has it.
+    Denied,
+    /// The list `allow` has it.
+    Allowed,
+    /// The policy's own limits.
+    Limits,
+    /// The limits of this override.
+    Override(usize),
 }
 
 /// What a request costs that does not say so itself.
@@ -231,35 +240,50 @@ impl Policy {
         all.flat_map(Limits::parts).find(|part| part.fingerprint() == fingerprint)
     }
 
-    /// What holds for a key. Who is denied is so even if also allowed.
+    /// What holds for a key. A key on both lists is denied.
     #[must_use]
     #[inline]
     pub fn rule<'a>(&'a self, key: &'a str) -> Rule<'a> {
-        if self.deny.is_empty() && self.allow.is_empty() && self.overrides.is_empty() {
+        if self.has_one_rule() {
             return Rule::Limited(&self.limits, canonical(key, self.ipv6_prefix));
         }
-        // an address by whatever name is the same address
-        let address = canonical(key, 128);
-        let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
-        let has = |list: &[Pattern]| list.iter().any(is);
-        if has(&self.deny) {
-            return Rule::Listed(DENIED);
-        }
-        if has(&self.allow) {
-            return Rule::Listed(ALLOWED);
-        }
-        let own = self.overrides.iter().find(|(pattern, _)| is(pattern));
-        let limits = own.map_or(&self.limits, |(_, limits)| limits);
-        Rule::Limited(limits, canonical(key, self.ipv6_prefix))
+        self.rule_found(self.find(key), canonical(key, self.ipv6_prefix))
     }
 
-    /// The limits that hold for a key which stands on no list.
-    #[must_use]
-    pub fn limits_for<'a>(&'a self, key: &'a str) -> &'a Limits {
-        match self.rule(key) {
-            Rule::Limited(limits, _) => limits,
-            Rule::Listed(_) => &self.limits,
+    const fn has_one_rule(&self) -> bool {
+        self.deny.is_empty() && self.allow.is_empty() && self.overrides.is_empty()
+    }
+
+    pub(crate) fn find(&self, key: &str) -> Found {
+        if self.has_one_rule() {
+            return Found::Limits;
         }
+        let address = canonical(key, 128); // one address has several spellings
+        let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
+        if self.deny.iter().any(is) {
+            return Found::Denied;
+        }
+        if self.allow.iter().any(is) {
+            return Found::Allowed;
+        }
+        let own = self.overrides.iter().position(|(pattern, _)| is(pattern));
+        own.map_or(Found::Limits, Found::Override)
+    }
+
+    pub(crate) fn rule_found<'a>(&'a self, found: Found, key: Cow<'a, str>) -> Rule<'a> {
+        match found {
+            Found::Denied => Rule::Listed(DENIED),
+            Found::Allowed => Rule::Listed(ALLOWED),
+            Found::Limits => Rule::Limited(&self.limits, key),
+            Found::Override(place) => {
+                let own = self.overrides.get(place).map(|(_, own)| own);
+                Rule::Limited(own.unwrap_or(&self.limits), key) // there is one at each place found
+            }
+        }
+    }
+
+    pub(crate) const fn ipv6_prefix(&self) -> u8 {
+        self.ipv6_prefix
     }
 
     /// The names of the classes of requests, the least important first.
@@ -276,12 +300,6 @@ impl Policy {
             return Some(Class::CRITICAL);
         }
         u16::try_from(place).ok().map(Class)
-    }
-
-    /// What the lease of that name on a key is known by.
-    #[must_use]
-    pub fn lease_id(&self, key: &str, name: &str) -> Id {
-        lease_id(&canonical(key, self.ipv6_prefix), name)
     }
 
     /// Whether its refusals are reported and nobody is refused.
@@ -334,12 +352,10 @@ impl Policy {
         self.placement
     }
 
-    /// The name of the Durable Object that a key belongs to. No two policies share one: their
+    /// The name of the Durable Object that a canonical key belongs to. No two policies share one: their
     /// names have neither `:` nor `#` in them.
-    #[must_use]
-    pub fn object_name(&self, key: &str) -> String {
-        let (name, key) = (&self.name, canonical(key, self.ipv6_prefix));
-        let home = self.home(&key);
+    pub(crate) fn object_name(&self, key: &str) -> String {
+        let (name, home) = (&self.name, self.home(key));
         match self.placement {
             Placement::Key => alloc::format!("{name}:{home}"),
             Placement::Shard(shards) => {

@@ -12,7 +12,27 @@ use tidegate_core::{MAX_QUANTITY, Micros, Rate};
 
 /// A whole number from `LEAST` to `MOST`, which is 2^53 − 1 unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whole<const LEAST: u64, const MOST: u64 = MAX_QUANTITY>(pub(crate) u64);
+pub struct Whole<const LEAST: u64, const MOST: u64 = MAX_QUANTITY>(pub(crate) u64);
+
+impl<const LEAST: u64, const MOST: u64> Whole<LEAST, MOST> {
+    /// This number; `None` if it is less than `LEAST` or more than `MOST`.
+    ///
+    /// ```
+    /// use tidegate_gate::Whole;
+    /// assert_eq!(Whole::<1, 5>::new(5).map(Whole::get), Some(5));
+    /// assert_eq!(Whole::<1, 5>::new(6), None);
+    /// ```
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        if LEAST <= number && number <= MOST { Some(Self(number)) } else { None }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
 
 impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

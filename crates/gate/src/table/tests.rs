@@ -1,11 +1,13 @@
 use std::format;
 use std::string::String;
+use std::sync::Arc;
 
 use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::{KeyHasher, Table, TableError};
 use crate::policy::Policy;
 use crate::request::{Operation, OperationError, Request};
+use crate::resolved::Resolved;
 
 fn policy() -> Policy {
     let text = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '2/s' }]";
@@ -203,7 +205,9 @@ fn an_ipv6_address_is_counted_by_its_network() {
         assert!(allowed(other), "{prefix}");
         assert!(allowed("ip:192.0.2.1") && !allowed("ip:::ffff:192.0.2.1"));
         assert!(allowed("2001:db8:1:2::1"), "no address unless it says so");
-        assert_eq!(policy.object_name("ip:2001:db8:1:2::1"), policy.object_name(alike));
+        let policy = Arc::new(policy);
+        let object = |key: &str| Resolved::new(&policy, key).unwrap().object_name();
+        assert_eq!(object("ip:2001:db8:1:2::1"), object(alike));
     }
 }
 
@@ -232,20 +236,20 @@ fn keys_that_share_a_state_share_no_leases() {
         { name = 'user', algorithm = 'concurrency', capacity = 2, time_to_live = '60s' },
         { name = 'org', depth = 1, algorithm = 'concurrency', capacity = 3, time_to_live = '60s' },
     ]";
-    let policy = Policy::parse("p", text).unwrap();
+    let policy = Arc::new(Policy::parse("p", text).unwrap());
     let mut table = Table::new(100, KeyHasher::new(1));
+    let lease = |key: &str| Resolved::new(&policy, key).unwrap().lease_id("job-1");
     let mut ask = |key: &str, operation: Operation| {
         let verdict = table.operate(&policy, key, Timestamp(7), operation).unwrap();
         (verdict.decision.is_allowed(), verdict.live)
     };
-    let acquire = |key: &str| {
-        Operation::from(Request { lease: Some(policy.lease_id(key, "job-1")), ..Request::of(1) })
-    };
+    let acquire =
+        |key: &str| Operation::from(Request { lease: Some(lease(key)), ..Request::of(1) });
     for user in 1..=5 {
         let key = format!("acme/u{user}");
         assert_eq!(ask(&key, acquire(&key)), (user <= 3, None), "{key}");
     }
     let stranger = "acme/stranger";
-    let release = Operation::Release(policy.lease_id(stranger, "job-1"));
+    let release = Operation::Release(lease(stranger));
     assert_eq!(ask(stranger, release), (true, Some(false)), "it is not his");
 }

@@ -1,8 +1,8 @@
 use std::io::Cursor;
 
-use tidegate_gate::{Policies, Timestamp};
+use tidegate_gate::{Id, Operation, Policies, Request};
 
-use super::{Event, Trace};
+use super::{Event, Line, Trace};
 
 const POLICIES: &str = "
 [policies.a]
@@ -13,7 +13,7 @@ cost = 2
 ";
 
 /// Policy, key, time and cost of an event, or what an error contains.
-type Expected = Result<(usize, &'static str, u64, u64), &'static str>;
+type Expected = Result<(&'static str, &'static str, u64, u64), &'static str>;
 
 #[track_caller]
 fn check(policy: Option<&str>, text: &[u8], expected: &[Expected]) {
@@ -22,10 +22,11 @@ fn check(policy: Option<&str>, text: &[u8], expected: &[Expected]) {
     for expected in expected {
         let line = trace.next_line().unwrap().expect("a line");
         match (line, expected) {
-            (Ok(event), Ok((policy, key, at, cost))) => assert_eq!(
-                event,
-                Event { policy: *policy, key: (*key).into(), at: Timestamp(*at), cost: *cost }
-            ),
+            (Ok(Event { asked, at, key, .. }), Ok(expected)) => {
+                let Operation::Decide(request) = asked.operation() else { panic!("{asked:?}") };
+                let policy = asked.resolved().policy().name();
+                assert_eq!((policy, key.as_str(), at.0, request.cost), *expected);
+            }
             (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
             (found, expected) => panic!("{found:?} is not {expected:?}"),
         }
@@ -40,8 +41,8 @@ fn reads_common_and_combined_access_logs() {
         b"192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n\
           2001:db8::1 - a user [17/May/2015:12:05:03 +0200] \"GET /\" 200 1 \"-\" \"\xff\"\r\n",
         &[
-            Ok((1, "192.0.2.1", 1_431_857_103_000_000, 2)),
-            Ok((1, "2001:db8::1", 1_431_857_103_000_000, 2)),
+            Ok(("b", "192.0.2.1", 1_431_857_103_000_000, 2)),
+            Ok(("b", "2001:db8::1", 1_431_857_103_000_000, 2)),
         ],
     );
 }
@@ -52,7 +53,7 @@ fn reads_json() {
         None,
         br#"{"t_us":7,"policy":"a","key":"k","cost":3}
 {"t_us":8,"policy":"b","key":"k"}"#,
-        &[Ok((0, "k", 7, 3)), Ok((1, "k", 8, 2))],
+        &[Ok(("a", "k", 7, 3)), Ok(("b", "k", 8, 2))],
     );
 }
 
@@ -90,15 +91,15 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
             Err("before 1970"),
             Err("longer than 65536 bytes"),
             Err("the key is not UTF-8"),
-            Err("found \"c\", there are: a, b"),
-            Err("invalid value: integer `-1`"),
-            Err("invalid type: floating point `1.5`"),
-            Err("allowed are 0 to 9007199254740991"),
+            Err("`policy`: expected one of a, b; found \"c\""),
+            Err("`t_us`: expected a whole number from 0 to 9007199254740991, found -1"),
+            Err("found 1.5"),
+            Err("found 9007199254740992"),
             Err("found 0 bytes"),
             Err("found \"ip:192.0.2.05\", allowed behind `ip:` is an address"),
-            Err("the most at once is 5"),
+            Ok(("a", "k", 1, 0)), // a cost of 6 is refused for ever, and only looks
             Err("unknown field `colour`"),
-            Ok((0, "k", 1, 1)),
+            Ok(("a", "k", 1, 1)),
         ],
     );
 }
@@ -109,5 +110,35 @@ fn an_access_log_needs_a_policy_where_there_are_several() {
     check(None, line, &[Err("say which with --policy")]);
     let policies = Policies::parse(POLICIES).unwrap();
     let Err(error) = Trace::new(Box::new(Cursor::new("")), &policies, Some("c")) else { panic!() };
-    assert!(error.to_string().contains("there are: a, b"));
+    assert!(error.to_string().contains("expected one of a, b; found \"c\""));
+}
+
+#[test]
+fn reads_what_else_can_be_asked() {
+    let policies = "
+[policies.p]
+limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
+    let policies = Policies::parse(policies).unwrap();
+    let text = r#"{"t_us":1,"key":"k","lease":"a"}
+{"t_us":1,"key":"k","release":{"lease":"a"}}
+{"t_us":1,"key":"k","settle":{"granted_at_us":1,"reserved":1,"actual":0}}
+{"t_us":1,"key":"k","reset":{}}
+{"t_us":1,"key":"k"}
+{"t_us":1,"key":"k","release":{"lease":"a"},"cost":1}
+{"t_us":1,"key":"k","cost":2,"lease":"a","class":"critical","signal_ppm":1,"draw":7}
+192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1"#;
+    let mut trace = Trace::new(Box::new(Cursor::new(text)), &policies, None).unwrap();
+    let mut next = || trace.next_line().unwrap().expect("a line");
+    let lease = |line: Line| match line.unwrap().asked.operation() {
+        Operation::Decide(Request { lease: Some(id), .. }) | Operation::Release(id) => id,
+        other => panic!("{other:?}"),
+    };
+    let id: Id = lease(next());
+    assert_eq!(lease(next()), id);
+    assert!(matches!(next().unwrap().asked.operation(), Operation::Settle(_)));
+    assert!(matches!(next().unwrap().asked.operation(), Operation::Reset(_)));
+    assert!(next().unwrap_err().contains("`lease`: expected the name of a lease"));
+    assert!(next().is_err(), "one operation a line");
+    assert_eq!(lease(next()), id);
+    assert!(next().unwrap_err().contains("`lease`: expected the name of a lease"));
 }

@@ -1,3 +1,4 @@
+use core::time::Duration;
 use std::string::String;
 use std::vec::Vec;
 
@@ -6,7 +7,8 @@ use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
 
 use super::{POLICIES, SECOND, START, Server, about, header, policies, read_check};
-use crate::http::{Call, MAX_BODY_BYTES, read};
+use crate::http::call::Call;
+use crate::http::{BodyError, MAX_BODY_BYTES, MAX_DRAINED_BYTES};
 use crate::policy::Policies;
 use crate::request::Operation;
 
@@ -28,10 +30,15 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     refused("", 400, invalid, "EOF");
     refused("no json", 400, invalid, "expected ident at line 1 column");
     refused([0xff, 0xfe], 400, invalid, "expected value at line 1 column");
-    refused("{\"checks\":[{\"policy\" 1", 400, invalid, "checks[0]: expected `:` at line 1 column");
+    refused(
+        "{\"checks\":[{\"policy\" 1",
+        400,
+        invalid,
+        "`checks[0]`: expected `:` at line 1 column",
+    );
     refused("[]", 400, invalid, "invalid type: sequence, expected an object");
     refused("7", 400, invalid, "invalid type: integer `7`, expected an object");
-    refused("{}", 400, invalid, "or `checks` alone");
+    refused("{}", 400, invalid, "missing field `policy`");
     refused("{\"policy\":\"p\"}", 400, invalid, "missing field `key`");
     refused("{\"key\":\"k\",\"cost\":2}", 400, invalid, "missing field `policy`");
     refused(body(",\"colour\":1"), 400, invalid, "unknown field `colour`, expected one of");
@@ -42,7 +49,7 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     {
         refused(body(&std::format!(",\"cost\":{cost}")), 400, invalid, whole);
     }
-    refused(body(",\"cost\":NaN"), 400, invalid, "cost: ");
+    refused(body(",\"cost\":NaN"), 400, invalid, "`cost`: ");
     refused(
         body(",\"cost\":4"),
         400,
@@ -53,20 +60,45 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
         "{\"policy\":\"x\",\"key\":\"k\"}",
         404,
         "urn:tidegate:unknown-policy",
-        "there are: api, open",
+        "`policy`: expected one of api, open; found",
     );
     let key = |key: &str| std::format!("{{\"policy\":\"api\",\"key\":\"{key}\"}}");
     refused(key(""), 400, "urn:tidegate:invalid-key", "found 0 bytes, allowed are 1 to 512");
     refused(key(&"k".repeat(10_240)), 400, "urn:tidegate:invalid-key", "found 10240 bytes");
     assert!(read_check(&policies(), key(&"k".repeat(512)).as_bytes()).is_ok());
-    let long = "found 262145 bytes, allowed are 262144";
-    refused(" ".repeat(MAX_BODY_BYTES + 1), 413, "urn:tidegate:body-too-large", long);
-    let endless = crate::http::body_too_large(crate::http::MAX_DRAINED_BYTES + 1);
-    assert!(endless.body.contains("found more than 16777216 bytes, allowed are 262144"));
-    refused("{\"checks\":[]}", 400, invalid, "found 0, allowed are 1 to 1000");
+    refused("{\"checks\":[]}", 400, invalid, "`checks`: expected 1 to 1000 checks, found 0");
     refused("[".repeat(200_000), 400, invalid, "");
     let batch = std::format!("{{\"checks\":[{},{}]}}", key("k"), key(""));
-    refused(batch, 400, "urn:tidegate:invalid-key", "checks[1]: `key`: found 0 bytes");
+    refused(batch, 400, "urn:tidegate:invalid-key", "`checks[1]`: `key`: found 0 bytes");
+}
+
+#[test]
+fn a_body_that_is_not_whole_or_too_long_is_refused() {
+    let mut server = Server::new(POLICIES);
+    let mut post = |body| server.call_with("POST", "/v1/check", body, &[]);
+    let long = " ".repeat(MAX_BODY_BYTES + 1).into_bytes();
+    for (body, status, r#type, detail) in [
+        (Ok(long), 413, "body-too-large", "at most 262144 bytes, found 262145"),
+        (
+            Err(BodyError::TooLarge(MAX_DRAINED_BYTES + 1)),
+            413,
+            "body-too-large",
+            "at most 262144 bytes, found more than 16777216",
+        ),
+        (
+            Err(BodyError::TooLate(Duration::from_secs(75))),
+            408,
+            "body-too-late",
+            "within 75s after the head",
+        ),
+        (Err(BodyError::Incomplete), 400, "invalid-request", "the client broke off"),
+    ] {
+        let response = post(body);
+        let problem = super::json(&response);
+        assert_eq!((response.status, &problem["status"]), (status, &json!(status)));
+        assert_eq!(problem["type"], std::format!("urn:tidegate:{type}"));
+        assert!(problem["detail"].as_str().unwrap().contains(detail), "{problem}");
+    }
 }
 
 #[test]
@@ -95,7 +127,7 @@ limits = [
         }
     }
     let batch = "{\"checks\":[[\"p\",\"k\",null,null,null,null,null,null]]}";
-    let expected = "checks[0]: invalid type: sequence, expected an object";
+    let expected = "`checks[0]`: invalid type: sequence, expected an object";
     server.refuses(("POST", "/v1/check"), batch, expected);
     assert_eq!(server.post("/v1/check", &about(",\"cost\":0"))["limits"][0]["remaining"], 5);
 }
@@ -200,7 +232,10 @@ fn a_check_answers_with_every_limit_and_the_fields_of_the_draft() {
 fn a_batch_is_answered_in_its_order() {
     let one = r#"{"policy":"open","key":"k","cost":3,"now_us":7}"#;
     let body = std::format!("{{\"checks\":[{one},{one}]}}");
-    assert_eq!(read_check(&policies(), body.as_bytes()).unwrap().checks[0].now, Some(Timestamp(7)));
+    assert_eq!(
+        read_check(&policies(), body.as_bytes()).unwrap().checks[0].caller_time(),
+        Some(Timestamp(7))
+    );
     let response = Server::new(POLICIES).call("POST", "/v1/check", &body);
     let answer = super::json(&response);
     let allowed: Vec<_> =
@@ -251,32 +286,32 @@ fn a_check_with_a_class_or_signal_that_cannot_be_is_refused() {
     let mut server = Server::new(BUSY);
     let check = ("POST", "/v1/check");
     for (rest, detail) in [
-        (",\"class\":\"vip\"", "class: found \"vip\", there are: batch, default, critical"),
-        (",\"class\":\"\"", "class: found \"\""),
-        (",\"class\":1", "class: invalid type"),
+        (",\"class\":\"vip\"", "`class`: expected one of batch, default, critical; found \"vip\""),
+        (",\"class\":\"\"", "; found \"\""),
+        (",\"class\":1", "`class`: invalid type"),
         (
             ",\"signal_ppm\":1000001",
-            "signal_ppm: invalid value: integer `1000001`, expected a whole number from 0 to 1000000",
+            "`signal_ppm`: invalid value: integer `1000001`, expected a whole number from 0 to 1000000",
         ),
         (",\"signal_ppm\":-1", "integer `-1`, expected a whole number from 0 to 1000000"),
         (",\"signal_ppm\":0.5", "`0.5`, expected a whole number from 0 to 1000000"),
-        (",\"lease\":\"a\"", "policy: \"p\" has no limit with leases"),
-        (",\"lease\":7", "lease: invalid type"),
+        (",\"lease\":\"a\"", "`policy`: expected a policy that limits leases, found \"p\""),
+        (",\"lease\":7", "`lease`: invalid type"),
         (",\"draw\":-1", "integer `-1`, expected a whole number from 0 to 4294967295"),
         (",\"draw\":4294967296", "expected a whole number from 0 to 4294967295"),
-        (",\"now_us\":-1", "now_us: invalid value"),
-        (",\"checks\":[]", "allowed are `policy`"),
+        (",\"now_us\":-1", "`now_us`: invalid value"),
+        (",\"checks\":[]", "`checks`: expected no other field beside it"),
     ] {
         server.refuses(check, &about(rest), detail);
     }
     for field in ["class\":\"batch\"", "lease\":\"a\"", "signal_ppm\":1", "draw\":1", "cost\":1"] {
         let body = std::format!("{{\"checks\":[{}],\"{field}}}", about(""));
-        server.refuses(check, &body, "or `checks` alone");
+        server.refuses(check, &body, "`checks`: expected no other field beside it");
     }
     let batch = std::format!("{{\"checks\":[{},{}]}}", about(""), about(",\"signal_ppm\":1000001"));
-    server.refuses(check, &batch, "checks[1].signal_ppm: invalid value: integer `1000001`");
+    server.refuses(check, &batch, "`checks[1].signal_ppm`: invalid value: integer `1000001`");
     let batch = std::format!("{{\"checks\":[{},{}]}}", about(""), about(",\"class\":\"vip\""));
-    server.refuses(check, &batch, "checks[1]: class: found \"vip\"");
+    server.refuses(check, &batch, "`checks[1]`: `class`: expected one of");
 }
 
 #[test]
@@ -318,12 +353,12 @@ limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]
 limits = [{ algorithm = 'utilization' }]",
     )
     .unwrap();
-    let read = |body: &str| read(&policies, &Call::Check, body.as_bytes(), &mut || None);
+    let read = |body: &str| Call::Check.read(&policies, body.as_bytes(), &mut || None);
     let nameless = read(r#"{"policy":"jobs","key":"k"}"#).unwrap_err();
     assert_eq!(nameless.status, 500);
     assert!(read(r#"{"policy":"jobs","key":"k","lease":"a"}"#).is_ok());
     assert!(read(r#"{"policy":"jobs","key":"k","cost":0}"#).is_ok(), "who looks needs none");
-    let Operation::Decide(request) = read(&about("")).unwrap().checks[0].operation else {
+    let Operation::Decide(request) = read(&about("")).unwrap().checks[0].operation() else {
         panic!()
     };
     assert_eq!(request.draw, Draw(0));

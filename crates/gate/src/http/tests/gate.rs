@@ -14,7 +14,7 @@ use crate::request::Operation;
 fn bad_gate_queries_get_one_too() {
     for (query, status, detail) in [
         ("", 400, "no field `policy`"),
-        ("policy=x&key=k", 404, "there are: api, open"),
+        ("policy=x&key=k", 404, "`policy`: expected one of api, open"),
         ("policy=api&key=", 400, "found 0 bytes"),
         ("policy=api&policy=api&key=k", 400, "two fields `policy`"),
         ("policy=api&key=k&cost=-1", 400, "found \"-1\""),
@@ -41,8 +41,8 @@ fn bad_gate_queries_get_one_too() {
 fn a_gate_finds_its_key_and_cost_in_the_request() {
     let plan = |target: &str, headers: &[(&str, &str)]| {
         let Step::Decide(plan) = send("GET", target, headers) else { panic!() };
-        let Operation::Decide(request) = plan.checks[0].operation else { panic!() };
-        (plan.checks[0].key.clone(), request.cost)
+        let Operation::Decide(request) = plan.checks[0].operation() else { panic!() };
+        (plan.checks[0].resolved().key().to_string(), request.cost)
     };
     let api = "/v1/gate?policy=api";
     assert_eq!(plan(api, &[TOKEN]), ("ip:192.0.2.7".to_string(), 1));
@@ -99,7 +99,11 @@ limits = [{ algorithm = 'utilization', name = 'busy', delay = '1s', full = '2s' 
     let critical = server.call("GET", "/v1/gate?policy=p&key=k&class=critical", "");
     assert_eq!(critical.status, 204);
     assert_eq!(header(&critical, "ratelimit"), None);
-    server.refuses(("GET", "/v1/gate?policy=p&key=k&class=vip"), "", "class: found \"vip\"");
+    server.refuses(
+        ("GET", "/v1/gate?policy=p&key=k&class=vip"),
+        "",
+        "expected one of default, critical; found \"vip\"",
+    );
 }
 
 #[test]
@@ -184,8 +188,7 @@ fn a_gate_hands_out_no_lease_that_nobody_could_release() {
             "[policies.p]\nlimits = [
               {{ algorithm = 'fixed_window', limit = 9, period = '1h' }}, {limit}]"
         ));
-        let detail = "policy: \"p\" has leases, which nobody could release here; allowed is POST \
-                      /v1/leases";
+        let detail = "expected one without leases, found \"p\"; nobody could release";
         for query in ["", "&cost=0", "&class=critical"] {
             server.refuses(("GET", &std::format!("/v1/gate?policy=p&key=k{query}")), "", detail);
         }
@@ -204,7 +207,7 @@ limits = [{ algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_li
     let plan = read_check(&server.policies, about("").as_bytes()).unwrap();
     let full = about(",\"lease\":\"other\"");
     assert_eq!(server.post("/v1/leases", &full)["allowed"], true);
-    let refused = server.decide(&Plan { form: Form::Gate, ..plan });
+    let refused = server.answer(&Plan { form: Form::Gate, ..plan });
     let problem = super::json(&refused);
     assert_eq!((refused.status, &problem["violated-policies"]), (503, &json!(["p"])));
     assert_eq!(header(&refused, "ratelimit"), Some("\"p\";r=0;t=30"));
@@ -215,14 +218,14 @@ fn an_outage_means_what_the_policy_says() {
     let outcome = [Outcome::Unavailable("redis: connection refused".into())];
     for (policy, allowed, status) in [("api", false, 503), ("open", true, 204)] {
         let body = std::format!("{{\"policy\":\"{policy}\",\"key\":\"k\"}}");
-        let response =
-            read_check(&policies(), body.as_bytes()).unwrap().respond(&policies(), &outcome);
+        let plan = read_check(&policies(), body.as_bytes()).unwrap();
+        let response = plan.respond(outcome.to_vec());
         let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
         assert_eq!((response.status, &answer["allowed"]), (200, &allowed.into()));
         assert_eq!(answer["degraded"], "redis: connection refused");
         let target = std::format!("/v1/gate?policy={policy}&key=k");
         let Step::Decide(plan) = send("GET", &target, &[TOKEN]) else { panic!() };
-        assert_eq!(plan.respond(&policies(), &outcome).status, status);
+        assert_eq!(plan.respond(outcome.to_vec()).status, status);
     }
 }
 
@@ -291,7 +294,11 @@ limits = [
     let passed = server.post("/v1/leases", &leases(",\"cost\":3,\"lease\":\"a\""));
     assert_eq!((&passed["allowed"], &passed["would_allow"]), (&json!(true), &json!(false)));
     assert_eq!(server.json("PUT", "/v1/leases/a", &leases(""))["live"], false);
-    server.refuses(("POST", "/v1/leases"), &leases(",\"cost\":0"), "cost: found 0");
+    server.refuses(
+        ("POST", "/v1/leases"),
+        &leases(",\"cost\":0"),
+        "found 0; a peek acquires no lease",
+    );
 }
 
 #[test]
@@ -313,7 +320,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
             Head { method: "GET", path: "/v1/gate", query, header: &|_| None, client_ip: Some(ip) };
         let step = step(&server.policies, &Access::Open, &head, &mut || Some(7));
         let Step::Decide(plan) = step else { panic!() };
-        let response = server.decide(&plan);
+        let response = server.answer(&plan);
         assert_eq!(response.status, status, "{ip}");
         let counted = ip.starts_with("203");
         assert_eq!(header(&response, "ratelimit").is_some(), counted, "{ip}");

@@ -128,7 +128,7 @@ fn connections_are_counted_by_their_owner() {
     assert_eq!(server.json("PUT", "/v1/leases/node-1", &body(",\"count\":2"))["live"], true);
     for count in ["4294967296", "9007199254740991"] {
         let detail = std::format!(
-            "count: invalid value: integer `{count}`, expected a whole number from 0 to 4294967295"
+            "`count`: invalid value: integer `{count}`, expected a whole number from 0 to 4294967295"
         );
         let body = body(&std::format!(",\"count\":{count}"));
         server.refuses(("PUT", "/v1/leases/node-1"), &body, &detail);
@@ -176,13 +176,16 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         ("{}", "missing field `policy`"),
         ("{\"policy\":\"p\"}", "missing field `key`"),
         (&about(",\"ttl\":1"), "unknown field `ttl`, expected one of"),
-        (&about(",\"lease\":\"\""), "lease: found 0 bytes, allowed are 1 to 128"),
-        (&about(&long), "lease: found 129 bytes, allowed are 1 to 128"),
-        (&about(",\"lease\":1"), "lease: invalid type"),
-        (&about(",\"lease\":\"a\",\"cost\":0"), "cost: found 0"),
+        (&about(",\"lease\":\"\""), "`lease`: expected 1 to 128 bytes, found 0"),
+        (&about(&long), "`lease`: expected 1 to 128 bytes, found 129"),
+        (&about(",\"lease\":1"), "`lease`: invalid type"),
+        (&about(",\"lease\":\"a\",\"cost\":0"), "`cost`: expected at least 1, found 0"),
         (&about(",\"checks\":[]"), "unknown field `checks`"),
-        (&rate(""), "policy: \"rate\" has no limit with leases"),
-        (&rate(",\"lease\":\"a\""), "policy: \"rate\" has no limit with leases"),
+        (&rate(""), "`policy`: expected a policy that limits leases, found \"rate\""),
+        (
+            &rate(",\"lease\":\"a\""),
+            "`policy`: expected a policy that limits leases, found \"rate\"",
+        ),
     ] {
         server.refuses(acquire, body, detail);
     }
@@ -191,12 +194,20 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         (A, "{}", "missing field `policy`"),
         (A, &about(",\"lease\":\"a\""), "unknown field `lease`"),
         (A, &about(",\"cost\":1"), "unknown field `cost`"),
-        (A, &about(",\"count\":-1"), "count: invalid value"),
-        (A, &about(",\"count\":1"), "policy: \"p\" has no limit `connections`"),
-        (A, &rate(""), "policy: \"rate\" has no limit with leases"),
-        (&std::format!("/v1/leases/{}", "a".repeat(129)), &about(""), "lease: found 129 bytes"),
-        ("/v1/leases/%ff", &about(""), "the lease is not UTF-8"),
-        ("/v1/leases/a%C3", &about(""), "the lease is not UTF-8"),
+        (A, &about(",\"count\":-1"), "`count`: invalid value"),
+        (
+            A,
+            &about(",\"count\":1"),
+            "`policy`: expected a policy with a limit `connections`, found \"p\"",
+        ),
+        (A, &rate(""), "`policy`: expected a policy that limits leases, found \"rate\""),
+        (
+            &std::format!("/v1/leases/{}", "a".repeat(129)),
+            &about(""),
+            "`lease`: expected 1 to 128 bytes, found 129",
+        ),
+        ("/v1/leases/%ff", &about(""), "`lease`: expected UTF-8 in the path"),
+        ("/v1/leases/a%C3", &about(""), "`lease`: expected UTF-8 in the path"),
     ] {
         server.refuses(("PUT", target), body, detail);
     }
@@ -210,8 +221,11 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         ("/v1/leases/a?policy=p&key=k&key=k", "the query has two fields `key`"),
         ("/v1/leases/a?policy=p&key=%ff", "the query field `key` is not UTF-8"),
         ("/v1/leases/a?policy=p&key=k&now_us=x", "the query field `now_us`: found \"x\""),
-        ("/v1/leases/a?policy=rate&key=k", "policy: \"rate\" has no limit with leases"),
-        ("/v1/leases/%ff?policy=p&key=k", "the lease is not UTF-8"),
+        (
+            "/v1/leases/a?policy=rate&key=k",
+            "`policy`: expected a policy that limits leases, found \"rate\"",
+        ),
+        ("/v1/leases/%ff?policy=p&key=k", "`lease`: expected UTF-8 in the path"),
     ] {
         server.refuses(("DELETE", target), "", detail);
     }

@@ -3,16 +3,20 @@
 mod access;
 mod check;
 mod gate;
+mod keys;
 mod leases;
 mod units;
 
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
 use serde_json::Value;
 use tidegate_core::Timestamp;
 
-use super::{Access, Call, Head, Outcome, Plan, Response, Step, read, step};
+use super::call::Call;
+use super::{Access, BodyError, Check, Head, Outcome, Plan, Response, Step, respond, step};
 use crate::policy::Policies;
 use crate::table::{KeyHasher, Table};
 
@@ -40,7 +44,7 @@ fn policies() -> Policies {
 }
 
 fn read_check(policies: &Policies, body: &[u8]) -> Result<Plan, Response> {
-    read(policies, &Call::Check, body, &mut || Some(7))
+    Call::Check.read(policies, body, &mut || Some(7))
 }
 
 fn send(method: &str, target: &str, headers: &[(&str, &str)]) -> Step {
@@ -93,26 +97,37 @@ impl Server {
     }
 
     fn call(&mut self, method: &str, target: &str, body: &str) -> Response {
-        let plan = match step_of(&self.policies, &Access::Open, (method, target), &[]) {
-            Step::Answer(response) => return response,
-            Step::Decide(plan) => plan,
-            Step::ReadBody(call) => {
-                match read(&self.policies, &call, body.as_bytes(), &mut || Some(7)) {
-                    Ok(plan) => plan,
-                    Err(response) => return response,
-                }
-            }
-        };
-        self.decide(&plan)
+        self.call_with(method, target, Ok(body.as_bytes().to_vec()), &[])
     }
 
-    fn decide(&mut self, plan: &Plan) -> Response {
-        let Self { policies, table, now } = self;
-        let operate = |check: &super::Check| {
-            let policy = &policies.all()[check.policy];
-            Outcome::Decided(table.operate(policy, &check.key, *now, check.operation).unwrap())
+    fn call_with(
+        &mut self,
+        method: &str,
+        target: &str,
+        body: Result<Vec<u8>, BodyError>,
+        headers: &[(&str, &str)],
+    ) -> Response {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let header = |name: &str| {
+            headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
         };
-        plan.respond(policies, &plan.checks.iter().map(operate).collect::<Vec<_>>())
+        let head = Head { method, path, query, header: &header, client_ip: Some("192.0.2.7") };
+        let policies = self.policies.clone();
+        let mut exchange = Exchange { body, server: self };
+        let response = pin!(respond(&policies, &Access::Open, &head, &mut exchange));
+        match response.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(response) => response,
+            Poll::Pending => panic!("this server never waits"),
+        }
+    }
+
+    fn decide(&mut self, check: &Check) -> Outcome {
+        let verdict = self.table.ask(check.resolved(), self.now, &check.operation());
+        Outcome::Decided(verdict.unwrap())
+    }
+
+    fn answer(&mut self, plan: &Plan) -> Response {
+        plan.respond(plan.checks.iter().map(|check| self.decide(check)).collect())
     }
 
     /// Of a call that must be decided.
@@ -139,6 +154,26 @@ impl Server {
         assert_eq!(problem["type"], "urn:tidegate:invalid-request", "{target} {body}");
         let found = problem["detail"].as_str().unwrap();
         assert!(found.contains(detail), "{target} {body}: {found}");
+    }
+}
+
+/// One request to the server.
+struct Exchange<'a> {
+    body: Result<Vec<u8>, BodyError>,
+    server: &'a mut Server,
+}
+
+impl super::Server for Exchange<'_> {
+    async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
+        self.body.clone()
+    }
+
+    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
+        checks.iter().map(|check| self.server.decide(check)).collect()
+    }
+
+    fn random(&mut self) -> Option<u64> {
+        Some(7)
     }
 }
 

@@ -1,0 +1,412 @@
+//! What a caller asks of a key, as the caller writes it, and the operation that it becomes.
+
+mod error;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use serde::Deserialize;
+use tidegate_core::lease::{Id, MAX_ENTRIES};
+use tidegate_core::shed::utilization::Class;
+use tidegate_core::shed::{Draw, Share};
+use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Timestamp};
+
+use crate::decide::Verdict;
+use crate::key::{Depth, MAX_LEASE_BYTES};
+use crate::limit::{Kind, Limit};
+use crate::limits::Limits;
+use crate::object::{Object, known_path};
+use crate::policy::{Cost, Policy, Whole};
+use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
+use crate::resolved::Resolved;
+pub use error::AskError;
+
+/// Draws a random number that nobody can guess, or fails to.
+pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
+
+/// The connections of one owner. An owner may have more than the limit, because its connections exist.
+/// All owners that a state has room for together stay within [`MAX_QUANTITY`], so one owner's count
+/// never keeps another owner's from being recorded.
+pub type Count = Whole<0, MAX_COUNT>;
+
+/// A signal in parts per million.
+pub type Ppm = Whole<0, 1_000_000>;
+
+/// The 32 bits that a request draws.
+pub type DrawForm = Whole<0, 0xffff_ffff>;
+
+pub(crate) fn draw_of(Whole(bits): DrawForm) -> Draw {
+    Draw(bits.try_into().unwrap_or_default()) // 32 bits fit
+}
+
+const MAX_COUNT: u64 = (1 << 32) - 1;
+const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all owners");
+
+/// What a caller asks of a key. In JSON it is an object with one field, such as `{"check":{"cost":2}}`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_gate::{Ask, AskError, Operation, Policy, Request};
+///
+/// let policy = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+/// let policy = Arc::new(Policy::parse("login", policy).unwrap());
+///
+/// let ask = Ask::parse(br#"{"check":{"cost":2}}"#).unwrap();
+/// let asked = ask.resolve(&policy, "user:42", &mut || None).unwrap();
+/// assert_eq!(asked.operation(), Operation::Decide(Request::of(2)));
+///
+/// let ask = Ask::parse(br#"{"check":{"cost":6}}"#).unwrap();
+/// let error = ask.resolve(&policy, "user:42", &mut || None).unwrap_err();
+/// assert!(matches!(error, AskError::Cost(_)));
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Ask {
+    /// May this request pass?
+    Check(CheckForm),
+    /// Would this request pass? Changes nothing.
+    Peek(CheckForm),
+    /// This request passed on an estimate, and this is what it really cost.
+    #[expect(missing_docs, reason = "the fields are those of Settlement")]
+    Settle { granted_at_us: Whole<0>, reserved: Whole<0>, actual: Whole<0> },
+    /// This many units come back.
+    #[expect(missing_docs, reason = "the variant says it")]
+    Refund { units: Whole<1> },
+    /// The holder of this lease is alive.
+    Renew {
+        /// The name of the lease.
+        lease: String,
+        /// The connections of an owner.
+        count: Option<Count>,
+    },
+    /// This lease is given back.
+    Release {
+        /// The name of the lease.
+        lease: String,
+    },
+    /// A holder wants units to spend without asking.
+    Budget {
+        /// The name of the holder.
+        lease: String,
+        /// The units that it would spend in the time of a lease.
+        wants: Whole<0>,
+        /// When the units that it gives back were granted.
+        granted_at_us: Option<Whole<0>>,
+        /// The units that it gives back.
+        left: Option<Whole<0>>,
+    },
+    /// A reporter tells what it has seen.
+    #[expect(missing_docs, reason = "the fields are those of Offered")]
+    Report { offered_at_us: Option<Whole<0>>, admitted: Whole<0>, suppressed: Whole<0> },
+    /// The key starts afresh.
+    Reset {},
+}
+
+/// What a request brings for its limits, as a caller writes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckForm {
+    /// The units that it takes; by default what the policy says.
+    pub cost: Option<Whole<0>>,
+    /// The name of its class; by default the least important one.
+    pub class: Option<String>,
+    /// The name of the lease that it acquires; by default a random one.
+    pub lease: Option<String>,
+    /// What a utilisation shedder goes by, in parts per million.
+    pub signal_ppm: Option<Ppm>,
+    /// What it draws; by default a random number.
+    pub draw: Option<DrawForm>,
+}
+
+/// An operation that is valid for its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    resolved: Resolved,
+    operation: Operation,
+    lease: Option<String>,
+    /// A cost that can never be granted. The operation then only looks.
+    beyond: Option<u64>,
+    /// Whether that cost was to be settled: then nobody is refused.
+    settles: bool,
+}
+
+impl Ask {
+    /// Reads JSON.
+    ///
+    /// # Errors
+    /// [`AskError::Json`]
+    pub fn parse(json: &[u8]) -> Result<Self, AskError> {
+        parse(json)
+    }
+
+    /// Finds what holds for the key, and checks what is asked against it. `chance` names leases and
+    /// draws for shedders.
+    ///
+    /// # Errors
+    /// [`AskError`] if the operation does not fit the policy.
+    pub fn resolve(
+        self,
+        policy: &Arc<Policy>,
+        key: &str,
+        chance: Chance<'_>,
+    ) -> Result<Asked, AskError> {
+        let asked = self.resolve_any_cost(policy, key, chance)?;
+        match (asked.beyond, asked.resolved.limits()) {
+            (Some(cost), Some(limits)) if !policy.is_shadow() => {
+                let capacity = limits.most_at_once();
+                Err(AskError::Cost(CostExceedsCapacity { cost, capacity }))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    /// The same, where a cost that can never be granted is no error: such a request is refused for ever.
+    ///
+    /// # Errors
+    /// [`AskError`], but never [`AskError::Cost`].
+    pub fn resolve_any_cost(
+        self,
+        policy: &Arc<Policy>,
+        key: &str,
+        chance: Chance<'_>,
+    ) -> Result<Asked, AskError> {
+        let resolved = Resolved::new(policy, key)?;
+        let has = |wanted: fn(&Limit) -> bool, algorithm| has_limit(&resolved, wanted, algorithm);
+        let named = |name: String| lease_name(&resolved, name);
+        let (operation, lease) = match self {
+            Self::Check(form) => form.request(&resolved, Draws::Always, chance)?,
+            Self::Peek(form) => match form.request(&resolved, Draws::NoLease, chance)? {
+                (Operation::Decide(request), lease) => (Operation::Peek(request), lease),
+                other => other,
+            },
+            Self::Settle { granted_at_us, reserved, actual } => {
+                let (granted_at, reserved) = (Timestamp(granted_at_us.0), reserved.0);
+                let actual = actual.0;
+                (Operation::Settle(Settlement { granted_at, reserved, actual }), None)
+            }
+            Self::Refund { units } => (Operation::Refund(units.0), None),
+            Self::Renew { lease, count } => {
+                needs_leases(&resolved)?;
+                if count.is_some() {
+                    has(|limit| matches!(limit, Limit::Connections(_)), "connections")?;
+                }
+                let (id, lease) = named(lease)?;
+                let renewed = Operation::Heartbeat(id);
+                (count.map_or(renewed, |count| Operation::Count(id, count.0)), Some(lease))
+            }
+            Self::Release { lease } => {
+                needs_leases(&resolved)?;
+                let (id, lease) = named(lease)?;
+                (Operation::Release(id), Some(lease))
+            }
+            Self::Budget { lease, wants, granted_at_us, left } => {
+                has(|limit| matches!(limit, Limit::Budget(_)), "budget")?;
+                let (holder, lease) = named(lease)?;
+                let unspent = unspent(granted_at_us, left)?;
+                (Operation::Budget(Budget { holder, wants: wants.0, unspent }), Some(lease))
+            }
+            Self::Report { offered_at_us, admitted, suppressed } => {
+                has(|limit| matches!(limit, Limit::Suppression(_)), "suppression")?;
+                let at = offered_at_us.map(|at| Timestamp(at.0));
+                let (admitted, suppressed) = (admitted.0, suppressed.0);
+                (Operation::Report(Offered { at, admitted, suppressed }), None)
+            }
+            Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
+        };
+        Ok(Asked::new(resolved, operation, lease))
+    }
+}
+
+impl Asked {
+    /// Listed keys are never counted, so the cost of an operation on them does not matter.
+    fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
+        let cost = match operation {
+            Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
+            Operation::Settle(Settlement { reserved, .. }) => reserved, // it was granted once
+            _ => 0,
+        };
+        let most = resolved.limits().map_or(u64::MAX, Limits::most_at_once);
+        let beyond = (cost > most).then_some(cost);
+        let settles = matches!(operation, Operation::Settle(_));
+        // nothing was taken that a settlement could give back
+        let operation = if beyond.is_some() { Operation::from(0) } else { operation };
+        Self { resolved, operation, lease, beyond, settles }
+    }
+
+    /// What holds for the key.
+    #[must_use]
+    pub const fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
+    /// Whether the request costs nothing.
+    pub(crate) const fn is_free(&self) -> bool {
+        self.operation.is_peek() && self.beyond.is_none()
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The name of the lease that it is about, as the caller or chance named it.
+    #[must_use]
+    pub fn lease(&self) -> Option<&str> {
+        self.lease.as_deref()
+    }
+
+    /// What the request draws, if it is one.
+    #[must_use]
+    pub const fn draw(&self) -> Option<Draw> {
+        match self.operation {
+            Operation::Decide(request) | Operation::Peek(request) => Some(request.draw),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a cost that the limits can never grant.
+    #[must_use]
+    pub const fn costs_too_much(&self) -> bool {
+        self.beyond.is_some()
+    }
+
+    /// The same request with this draw.
+    #[must_use]
+    pub const fn with_draw(mut self, draw: Draw) -> Self {
+        if let Operation::Decide(request) | Operation::Peek(request) = &mut self.operation {
+            request.draw = draw;
+        }
+        self
+    }
+
+    /// What the limits say of the request, given what the operation came to. It is the same, unless they can
+    /// never grant the cost.
+    #[must_use]
+    pub fn said(&self, verdict: Verdict) -> Verdict {
+        match (self.beyond, self.resolved.limits()) {
+            (Some(cost), Some(limits)) if !self.settles => verdict.refused_for_ever(limits, cost),
+            _ => verdict,
+        }
+    }
+}
+
+/// What a request draws from chance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Draws {
+    Always,
+    /// A peek takes no lease, so it needs no name for one.
+    NoLease,
+}
+
+impl CheckForm {
+    /// The request, and the name of the lease that it acquires: a random one if it gives none.
+    fn request(
+        self,
+        resolved: &Resolved,
+        draws: Draws,
+        chance: Chance<'_>,
+    ) -> Result<(Operation, Option<String>), AskError> {
+        let policy = resolved.policy();
+        let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
+        let cost = self.cost.map_or(default, |cost| cost.0);
+        let class = match self.class {
+            None => Class(0), // a caller that does not say how important it is is the least important
+            Some(name) => policy
+                .class(&name)
+                .ok_or_else(|| AskError::Class { found: name, allowed: policy.classes().into() })?,
+        };
+        let signal = self.signal_ppm.and_then(|Whole(ppm)| Share::from_ppm(ppm.try_into().ok()?));
+        let lease = match self.lease {
+            Some(name) => {
+                needs_leases(resolved)?;
+                Some(lease_name(resolved, name)?)
+            }
+            None if cost > 0 && draws == Draws::Always && has_kind(resolved, Kind::Lease) => {
+                let (Some(high), Some(low)) = (chance(), chance()) else {
+                    return Err(AskError::NoRandomness);
+                };
+                let name = alloc::format!("{high:016x}{low:016x}");
+                Some((resolved.lease_id(&name), name))
+            }
+            None => None,
+        };
+        let draw = match self.draw {
+            Some(given) => draw_of(given),
+            // a runtime without random numbers sheds all that may be shed
+            None if has_kind(resolved, Kind::Shed) => {
+                draw_of(Whole(chance().map_or(0, |chance| chance >> 32)))
+            }
+            None => Draw(0),
+        };
+        let (id, name) = lease.unzip();
+        let request = Request { cost, lease: id, class, signal, draw };
+        Ok((Operation::Decide(request), name.filter(|_| cost > 0))) // a peek acquires none
+    }
+}
+
+fn unspent(
+    granted_at: Option<Whole<0>>,
+    left: Option<Whole<0>>,
+) -> Result<Option<Unspent>, AskError> {
+    match (granted_at, left) {
+        (None, None) => Ok(None),
+        (Some(granted_at), Some(left)) => {
+            Ok(Some(Unspent { granted_at: Timestamp(granted_at.0), left: left.0 }))
+        }
+        _ => Err(AskError::HalfUnspent),
+    }
+}
+
+/// The stored id of a lease, and its name.
+fn lease_name(resolved: &Resolved, name: String) -> Result<(Id, String), AskError> {
+    if (1..=MAX_LEASE_BYTES).contains(&name.len()) {
+        return Ok((resolved.lease_id(&name), name));
+    }
+    Err(AskError::Lease { bytes: name.len() })
+}
+
+pub(crate) fn has_kind(resolved: &Resolved, kind: Kind) -> bool {
+    limits(resolved).any(|limit| limit.kind() == kind)
+}
+
+/// # Errors
+/// [`AskError::NoLeases`] if nothing on this key holds leases.
+pub(crate) fn needs_leases(resolved: &Resolved) -> Result<(), AskError> {
+    match has_kind(resolved, Kind::Lease) {
+        true => Ok(()),
+        false => Err(AskError::NoLeases { policy: resolved.policy().name().into() }),
+    }
+}
+
+fn has_limit(
+    resolved: &Resolved,
+    wanted: fn(&Limit) -> bool,
+    algorithm: &'static str,
+) -> Result<(), AskError> {
+    match limits(resolved).any(wanted) {
+        true => Ok(()),
+        false => Err(AskError::NoLimit { policy: resolved.policy().name().into(), algorithm }),
+    }
+}
+
+/// The limits on a key. For a listed key, the policy's: what is asked must make sense all the same.
+fn limits(resolved: &Resolved) -> impl Iterator<Item = &Limit> {
+    let limits = resolved.limits().unwrap_or_else(|| resolved.policy().limits());
+    limits.iter().map(|each| &each.limit)
+}
+
+/// Reads an object of JSON, and nothing behind it.
+pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, AskError> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let (path, error) = (known_path(error.path()), error.into_inner());
+        AskError::Json { path, message: alloc::format!("{error}") }
+    })?;
+    json.end().map_err(|error| AskError::Json {
+        path: String::new(),
+        message: alloc::format!("{error}"),
+    })?;
+    Ok(form)
+}

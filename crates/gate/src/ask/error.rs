@@ -1,0 +1,90 @@
+//! Why something asked is not done.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use tidegate_core::CostExceedsCapacity;
+
+use crate::key::{InvalidKey, MAX_LEASE_BYTES};
+
+/// Why something asked is not done. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The key cannot be counted by.
+    Key(InvalidKey),
+    /// The limits can never grant this cost.
+    Cost(CostExceedsCapacity),
+    /// The policy has no such class.
+    #[expect(missing_docs, reason = "the names say it")]
+    Class { found: String, allowed: Vec<String> },
+    /// The name of a lease is empty or too long.
+    Lease {
+        /// Its length.
+        bytes: usize,
+    },
+    /// No limit on this key holds leases.
+    NoLeases {
+        /// The name of the policy.
+        policy: String,
+    },
+    /// No limit on this key is of the algorithm that the operation is about.
+    #[expect(missing_docs, reason = "the names say it")]
+    NoLimit { policy: String, algorithm: &'static str },
+    /// A lease was wanted for a cost of 0.
+    FreeLease,
+    /// Only one of `granted_at_us` and `left` was given.
+    HalfUnspent,
+    /// A lease needs a random name, and no random numbers are available.
+    NoRandomness,
+    /// The JSON cannot be read.
+    Json {
+        /// The field; empty at the top.
+        path: String,
+        /// What was found and what is expected.
+        message: String,
+    },
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(error) => error.fmt(f),
+            Self::Cost(error) => error.fmt(f),
+            Self::Class { found, allowed } => {
+                let allowed = allowed.join(", ");
+                write!(f, "`class`: expected one of {allowed}; found {found:?}")
+            }
+            Self::Lease { bytes } => {
+                write!(f, "`lease`: expected 1 to {MAX_LEASE_BYTES} bytes, found {bytes}")
+            }
+            Self::NoLeases { policy } => {
+                write!(f, "`policy`: expected a policy that limits leases, found {policy:?}")
+            }
+            Self::NoLimit { policy, algorithm } => {
+                write!(
+                    f,
+                    "`policy`: expected a policy with a limit `{algorithm}`, found {policy:?}"
+                )
+            }
+            Self::FreeLease => {
+                f.write_str("`cost`: expected at least 1, found 0; a peek acquires no lease")
+            }
+            Self::HalfUnspent => {
+                f.write_str("`granted_at_us`, `left`: expected both or neither, found one of them")
+            }
+            Self::NoRandomness => f.write_str("no random numbers are available"),
+            Self::Json { path, message } if path.is_empty() => f.write_str(message),
+            Self::Json { path, message } => write!(f, "`{path}`: {message}"),
+        }
+    }
+}
+
+impl core::error::Error for AskError {}
+
+impl From<InvalidKey> for AskError {
+    fn from(error: InvalidKey) -> Self {
+        Self::Key(error)
+    }
+}

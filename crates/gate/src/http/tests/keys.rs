@@ -1,0 +1,105 @@
+use std::string::ToString;
+
+use serde_json::json;
+
+use super::{POLICIES, Server, about, header, send, step_of};
+use crate::http::{Access, Step};
+
+const SHARED: &str = "
+[policies.p]
+limits = [
+  { algorithm = 'fixed_window', name = 'user', limit = 3, period = '1m' },
+  { algorithm = 'fixed_window', name = 'org', depth = 1, limit = 5, period = '1m' },
+]";
+
+#[test]
+fn a_peek_says_whether_a_cost_would_pass_and_when_and_changes_nothing() {
+    let mut server = Server::new(POLICIES);
+    server.post("/v1/check", r#"{"policy":"api","key":"a/b c","cost":2}"#);
+    for _ in 0..2 {
+        let free = server.json("GET", "/v1/keys/api/a/b%20c", "");
+        assert_eq!((&free["allowed"], &free["remaining"]), (&json!(true), &json!(1)));
+        let one = server.json("GET", "/v1/keys/api/a/b%20c?cost=1", "");
+        assert_eq!((&one["allowed"], &one["remaining"]), (&json!(true), &json!(0)));
+        let two = server.json("GET", "/v1/keys/api/a/b%20c?cost=2", "");
+        assert_eq!((&two["allowed"], &two["retry_after_us"]), (&json!(false), &json!(333_334)));
+        assert_eq!(two["limits"][1], free["limits"][1], "the other limit would grant it");
+    }
+    let problem = server.call("GET", "/v1/keys/api/k?cost=4", "");
+    assert_eq!(problem.status, 400, "no waiting helps: {}", problem.body);
+}
+
+#[test]
+fn a_peek_needs_no_lease() {
+    let mut server = Server::new(
+        "[policies.p]
+limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '30s' }]",
+    );
+    let peek = |server: &mut Server| server.json("GET", "/v1/keys/p/k?cost=1", "");
+    let (first, again) = (peek(&mut server), peek(&mut server));
+    assert_eq!((&first["allowed"], first.get("lease")), (&json!(true), None));
+    assert_eq!(again["allowed"], true, "it took none");
+    server.post("/v1/leases", &about(",\"lease\":\"a\""));
+    assert_eq!(peek(&mut server)["allowed"], false);
+}
+
+#[test]
+fn a_reset_forgets_a_key_and_not_what_others_share_with_it() {
+    let mut server = Server::new(SHARED);
+    let check = |key: &str| json!({ "policy": "p", "key": key }).to_string();
+    for _ in 0..3 {
+        server.post("/v1/check", &check("acme/alice"));
+    }
+    server.post("/v1/check", &check("acme/bob"));
+    let reset = server.json("DELETE", "/v1/keys/p/acme/alice", "");
+    let remaining = |answer: &serde_json::Value| {
+        [answer["limits"][0]["remaining"].clone(), answer["limits"][1]["remaining"].clone()]
+    };
+    // limits by less of the key come first
+    assert_eq!(remaining(&reset), [1, 3], "alice has her 3, acme has used 4");
+    let bob = server.json("GET", "/v1/keys/p/acme/bob", "");
+    assert_eq!(remaining(&bob), [1, 2], "bob has what he had");
+    let acme = server.json("DELETE", "/v1/keys/p/acme", "");
+    assert_eq!(remaining(&acme), [5, 3], "acme itself starts afresh");
+}
+
+#[test]
+fn units_that_come_back_can_be_spent_again() {
+    let mut server = Server::new(POLICIES);
+    let api = |rest: &str| std::format!("{{\"policy\":\"api\",\"key\":\"k\"{rest}}}");
+    server.post("/v1/check", &api(",\"cost\":3"));
+    let refund = server.post("/v1/settle", &api(",\"refund\":2"));
+    assert_eq!((&refund["remaining"], &refund["limits"][1]["remaining"]), (&json!(2), &json!(4)));
+    let more = server.post("/v1/settle", &api(",\"refund\":9"));
+    assert_eq!(more["remaining"], 3, "never more than was taken");
+    for (rest, detail) in [
+        (",\"refund\":0", "expected a whole number from 1 to"),
+        (",\"refund\":1,\"actual\":1", "`refund`: expected no field of a settlement beside it"),
+    ] {
+        let open = std::format!("{{\"policy\":\"open\",\"key\":\"k\"{rest}}}");
+        server.refuses(("POST", "/v1/settle"), &open, detail);
+    }
+}
+
+#[test]
+fn keys_are_found_by_their_path_with_the_token() {
+    let gone = send("GET", "/v1/keys/api/k", &[]);
+    assert!(matches!(gone, Step::Answer(response) if response.status == 401));
+    let policies = super::policies();
+    let answer = |method: &str, target: &str| {
+        super::answer(step_of(&policies, &Access::Open, (method, target), &[]))
+    };
+    let method = answer("POST", "/v1/keys/api/k");
+    assert_eq!((method.status, header(&method, "allow")), (405, Some("GET, DELETE")));
+    for (target, status) in [
+        ("/v1/keys/", 404),
+        ("/v1/keys/api", 404),
+        ("/v1/keys/none/k", 404),
+        ("/v1/keys/api/", 400),
+        ("/v1/keys/api/%ff", 400),
+        ("/v1/keys/api/k?cost=-1", 400),
+        ("/v1/keys/api/k?colour=red", 400),
+    ] {
+        assert_eq!(answer("GET", target).status, status, "{target}");
+    }
+}

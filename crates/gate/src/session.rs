@@ -1,0 +1,284 @@
+//! Operations on the slices of one home: from what is stored to what must be stored.
+//!
+//! Every store takes the same five steps, and an adapter only moves the bytes:
+//!
+//! 1. [`Session::join`] for each operation, then [`Session::names`]: what to load;
+//! 2. [`Session::load`] with the bytes found under each name;
+//! 3. [`Session::operate`] for each operation, in order;
+//! 4. [`Session::writes`]: what to store, under which name and for how long;
+//! 5. each answer is told: at once if it is [`Answered::is_settled`], else after the writes that are due
+//!    [`Due::BeforeAnswer`].
+//!
+//! A session is dropped when a write fails. Nothing is charged then, neither in memory nor in the store.
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use std::sync::Arc;
+//! use tidegate_gate::{Operation, Policy, Resolved, Session, Timestamp};
+//!
+//! let policy = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]";
+//! let policy = Arc::new(Policy::parse("login", policy).unwrap());
+//! let user = Resolved::new(&policy, "user:42").unwrap();
+//! let mut store: HashMap<String, Vec<u8>> = HashMap::new();
+//!
+//! for (second, passes) in [(0, true), (59, false), (60, true)] {
+//!     let mut session = Session::default();
+//!     let seat = session.join(&user);
+//!     let found: Vec<_> = session.names().map(|name| store.get(name).cloned()).collect();
+//!     session.load(found);
+//!     let now = Timestamp(second * 1_000_000);
+//!     let answered = session.operate(&seat, now, &Operation::from(1)).unwrap();
+//!     for write in session.writes() {
+//!         store.insert(write.name.into(), write.bytes);
+//!     }
+//!     assert_eq!(answered.verdict.decision.is_allowed(), passes);
+//!     assert_eq!(answered.is_settled, !passes, "a refusal need not wait for a write");
+//! }
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use smallvec::SmallVec;
+use tidegate_core::{Micros, Timestamp};
+
+use crate::blob::{self, BlobError};
+use crate::decide::Verdict;
+use crate::limits::{Limits, Part};
+use crate::policy::{Policy, Rule};
+use crate::request::{Operation, OperationError};
+use crate::resolved::Resolved;
+
+/// The slices that some operations on one home need.
+#[derive(Debug, Default)]
+pub struct Session<'a> {
+    slots: Vec<Slot<'a>>,
+    by_name: BTreeMap<String, usize>,
+}
+
+/// An operation's place in a session: what holds for it, and which slices it needs.
+#[derive(Debug)]
+pub struct Seat<'a> {
+    resolved: &'a Resolved,
+    /// One for each slice of the limits, in their order.
+    slots: SmallVec<[usize; 2]>,
+}
+
+/// A slice: the state of the limits that count by one part of the key.
+#[derive(Debug)]
+struct Slot<'a> {
+    name: String,
+    policy: &'a Policy,
+    part: &'a Part,
+    found: Option<Vec<u8>>,
+    words: Result<SmallVec<[u64; 4]>, BlobError>,
+    due: Option<Due>,
+    time_to_live: Micros,
+}
+
+/// When a write is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Due {
+    /// No answer depends on it: it moves the newest time alone.
+    AfterAnswer,
+    /// Answers depend on it. They must not be told before it is stored.
+    BeforeAnswer,
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Whether the answer holds whatever becomes of the session's writes.
+    pub is_settled: bool,
+}
+
+/// A slice to be stored.
+#[derive(Debug)]
+pub struct Write<'s> {
+    /// Its name in the store.
+    pub name: &'s str,
+    /// What was loaded under that name; a store that others write to must find it there still.
+    pub found: Option<&'s [u8]>,
+    /// What it becomes.
+    pub bytes: Vec<u8>,
+    /// From then on the slice equals a fresh one, and may be forgotten.
+    pub time_to_live: Micros,
+    /// When it is due.
+    pub due: Due,
+}
+
+/// Why an operation was not done. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The limits cannot do what is asked.
+    Operation(OperationError),
+    /// The bytes under this name are not a state of these limits.
+    Blob {
+        /// The name in the store.
+        name: String,
+        /// What is wrong with them.
+        error: BlobError,
+    },
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operation(error) => error.fmt(f),
+            Self::Blob { name, error } => write!(f, "{name}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for SessionError {}
+
+impl<'a> Session<'a> {
+    /// Takes an operation in. Operations that count by the same slices share them.
+    pub fn join(&mut self, resolved: &'a Resolved) -> Seat<'a> {
+        let mut slots = SmallVec::new();
+        if let Some(limits) = resolved.limits() {
+            for part in limits.parts() {
+                slots.push(self.slot(resolved, part));
+            }
+        }
+        Seat { resolved, slots }
+    }
+
+    fn slot(&mut self, resolved: &'a Resolved, part: &'a Part) -> usize {
+        let name = blob::name(resolved.policy(), part, resolved.key());
+        if let Some(slot) = self.by_name.get(&name) {
+            return *slot;
+        }
+        let slot = self.slots.len();
+        self.by_name.insert(name.clone(), slot);
+        self.slots.push(Slot::fresh(name, resolved.policy(), part));
+        slot
+    }
+
+    /// The names of the slices.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.slots.iter().map(|slot| slot.name.as_str())
+    }
+
+    /// Takes what is stored under each of the [`names`](Self::names), in their order. Bytes that are not a
+    /// state make the operations that need them fail, and no others.
+    pub fn load(&mut self, found: impl IntoIterator<Item = Option<Vec<u8>>>) {
+        for (slot, found) in self.slots.iter_mut().zip(found) {
+            *slot = Slot::loaded(slot, found);
+        }
+    }
+
+    /// Does an operation on what was loaded and what earlier operations of the session left.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing has changed.
+    pub fn operate(
+        &mut self,
+        seat: &Seat<'a>,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Answered, SessionError> {
+        self.operate_by(seat, now, operation, |limits, words| limits.operate(words, now, operation))
+    }
+
+    /// The same, where `decide` does the operation on the words of all slices: the limits in wasmtime, for
+    /// instance. It must do what [`Limits::operate`] does.
+    ///
+    /// # Errors
+    /// [`SessionError`]; nothing has changed.
+    pub fn operate_by(
+        &mut self,
+        seat: &Seat<'a>,
+        now: Timestamp,
+        operation: &Operation,
+        decide: impl FnOnce(&Limits, &mut [u64]) -> Result<Verdict, OperationError>,
+    ) -> Result<Answered, SessionError> {
+        let limits = match seat.resolved.rule() {
+            Rule::Listed(decision) => {
+                return Ok(Answered { verdict: Verdict::listed(now, decision), is_settled: true });
+            }
+            Rule::Limited(limits, _) => limits,
+        };
+        let mut words = self.gather(seat)?;
+        let begins = |words: &[u64]| words.iter().all(|word| *word == 0);
+        let began: SmallVec<[bool; 2]> =
+            limits.split(&words).map(|(_, words)| begins(words)).collect();
+        let verdict = decide(limits, &mut words).map_err(SessionError::Operation)?;
+        // what an earlier operation of this session left is no more settled than that one
+        let mut is_settled = self.slots_of(seat).all(|slot| slot.due != Some(Due::BeforeAnswer));
+        if operation.is_peek() {
+            return Ok(Answered { verdict, is_settled });
+        }
+        let refused = matches!(operation, Operation::Decide(_)) && !verdict.decision.is_allowed();
+        for (((part, words), began), slot) in limits.split(&words).zip(began).zip(&seat.slots) {
+            let Some(slot) = self.slots.get_mut(*slot) else { continue };
+            let time_to_live = part.time_to_live(words, now);
+            // a refusal that a limit remembers must survive like a grant, and so must the one from which
+            // on a bucket fills that starts empty
+            let begins = began && time_to_live > Micros::ZERO;
+            let due = match refused && !part.remembers_refusals() && !begins {
+                true => Due::AfterAnswer,
+                false => Due::BeforeAnswer,
+            };
+            is_settled &= due == Due::AfterAnswer;
+            slot.due = slot.due.max(Some(due));
+            slot.time_to_live = time_to_live;
+            slot.words = Ok(words.into());
+        }
+        Ok(Answered { verdict, is_settled })
+    }
+
+    /// What is to be stored. A slice that has not changed is not.
+    pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        self.slots.iter().filter_map(|slot| {
+            let (due, words) = (slot.due?, slot.words.as_ref().ok()?);
+            let bytes = blob::encode(slot.policy, slot.part, words);
+            let found = slot.found.as_deref();
+            let (name, time_to_live) = (slot.name.as_str(), slot.time_to_live);
+            (found != Some(&bytes)).then_some(Write { name, found, bytes, time_to_live, due })
+        })
+    }
+
+    /// The words of all slices of an operation.
+    fn gather(&self, seat: &Seat<'a>) -> Result<SmallVec<[u64; 8]>, SessionError> {
+        let mut words = SmallVec::new();
+        for slot in self.slots_of(seat) {
+            match &slot.words {
+                Ok(own) => words.extend_from_slice(own),
+                Err(error) => {
+                    let (name, error) = (slot.name.clone(), *error);
+                    return Err(SessionError::Blob { name, error });
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    fn slots_of(&self, seat: &Seat<'a>) -> impl Iterator<Item = &Slot<'a>> {
+        seat.slots.iter().filter_map(|slot| self.slots.get(*slot))
+    }
+}
+
+impl<'a> Slot<'a> {
+    fn fresh(name: String, policy: &'a Policy, part: &'a Part) -> Self {
+        let words = Ok(SmallVec::from_elem(0, part.words()));
+        Self { name, policy, part, found: None, words, due: None, time_to_live: Micros::ZERO }
+    }
+
+    fn loaded(empty: &mut Self, found: Option<Vec<u8>>) -> Self {
+        let mut slot = Self::fresh(core::mem::take(&mut empty.name), empty.policy, empty.part);
+        if let Some(found) = found {
+            slot.words = blob::decode(slot.policy, slot.part, &found).map(SmallVec::from_vec);
+            slot.found = Some(found);
+        }
+        slot
+    }
+}

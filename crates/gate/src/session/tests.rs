@@ -1,0 +1,170 @@
+use std::collections::BTreeMap;
+use std::string::String;
+use std::sync::Arc;
+use std::vec::Vec;
+
+use tidegate_core::{Micros, Timestamp};
+
+use super::{Answered, Due, Seat, Session, SessionError};
+use crate::blob::BlobError;
+use crate::policy::Policy;
+use crate::request::{Operation, OperationError, Request};
+use crate::resolved::Resolved;
+
+const ORG_AND_USER: &str = "limits = [
+  { algorithm = 'fixed_window', name = 'user', limit = 2, period = '1m' },
+  { algorithm = 'fixed_window', name = 'org', depth = 1, limit = 3, period = '1m' },
+]";
+
+type Store = BTreeMap<String, Vec<u8>>;
+
+fn resolve(policy: &str, keys: &[&str]) -> Vec<Resolved> {
+    let policy = Arc::new(Policy::parse("p", policy).unwrap());
+    keys.iter().map(|key| Resolved::new(&policy, key).unwrap()).collect()
+}
+
+fn load<'a>(store: &Store, asked: &'a [Resolved]) -> (Session<'a>, Vec<Seat<'a>>) {
+    let mut session = Session::default();
+    let seats = asked.iter().map(|resolved| session.join(resolved)).collect();
+    let found: Vec<_> = session.names().map(|name| store.get(name).cloned()).collect();
+    session.load(found);
+    (session, seats)
+}
+
+fn save(store: &mut Store, session: &Session<'_>) -> Vec<Due> {
+    let mut due = Vec::new();
+    for write in session.writes() {
+        assert_eq!(write.found, store.get(write.name).map(Vec::as_slice));
+        due.push(write.due);
+        store.insert(write.name.into(), write.bytes);
+    }
+    due
+}
+
+/// One operation by itself.
+fn alone(store: &mut Store, key: &Resolved, operation: impl Into<Operation>) -> Answered {
+    let (mut session, seats) = load(store, core::slice::from_ref(key));
+    let answered = session.operate(&seats[0], Timestamp(7), &operation.into()).unwrap();
+    save(store, &session);
+    answered
+}
+
+#[test]
+fn operations_of_a_home_see_each_other_and_write_each_slice_once() {
+    let asked = resolve(ORG_AND_USER, &["acme/a", "acme/b", "acme/a", "acme/b", "acme/b"]);
+    let mut together = Store::new();
+    let (mut session, seats) = load(&together, &asked);
+    assert_eq!(session.names().len(), 3, "acme and two users");
+    let mut allowed = Vec::new();
+    for seat in &seats {
+        let answered = session.operate(seat, Timestamp(7), &1.into()).unwrap();
+        assert!(!answered.is_settled, "each depends on what the first one takes");
+        allowed.push(answered.verdict.decision.is_allowed());
+    }
+    assert_eq!(allowed, [true, true, true, false, false]);
+    assert_eq!(save(&mut together, &session).len(), 3);
+
+    let mut one_by_one = Store::new();
+    for (key, allowed) in asked.iter().zip(allowed) {
+        let answered = alone(&mut one_by_one, key, 1);
+        assert_eq!(answered.verdict.decision.is_allowed(), allowed);
+    }
+    assert_eq!(together, one_by_one);
+}
+
+#[test]
+fn a_refusal_is_settled_and_its_newest_time_is_written_afterwards() {
+    let asked =
+        resolve("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]", &["k"]);
+    let mut store = Store::new();
+    assert!(!alone(&mut store, &asked[0], 1).is_settled, "a grant must be stored first");
+    let (mut session, seats) = load(&store, &asked);
+    let refused = session.operate(&seats[0], Timestamp(8), &1.into()).unwrap();
+    assert!(refused.is_settled && !refused.verdict.decision.is_allowed());
+    assert_eq!(save(&mut store, &session), [Due::AfterAnswer]);
+    let (mut session, seats) = load(&store, &asked);
+    assert!(session.operate(&seats[0], Timestamp(8), &0.into()).unwrap().is_settled);
+    assert_eq!(save(&mut store, &session), [], "a peek writes nothing");
+    session.operate(&seats[0], Timestamp(8), &1.into()).unwrap();
+    assert_eq!(save(&mut store, &session), [], "nor does a refusal at the time that is stored");
+}
+
+#[test]
+fn a_refusal_that_is_remembered_must_be_stored_first() {
+    for (policy, refused_first) in [
+        (
+            "limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/m', start = 'empty' }]",
+            true,
+        ),
+        (
+            "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' },
+                       { algorithm = 'penalty', refusals = 3, within = '1m', duration = '1m' }]",
+            false,
+        ),
+        ("limits = [{ algorithm = 'sliding_log', rates = ['1/m'], count_denied = true }]", false),
+    ] {
+        let asked = resolve(policy, &["k"]);
+        let mut store = Store::new();
+        if !refused_first {
+            alone(&mut store, &asked[0], 1);
+        }
+        let (mut session, seats) = load(&store, &asked);
+        let refused = session.operate(&seats[0], Timestamp(9), &1.into()).unwrap();
+        assert!(!refused.verdict.decision.is_allowed() && !refused.is_settled, "{policy}");
+        assert_eq!(save(&mut store, &session), [Due::BeforeAnswer], "{policy}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_state_fail_the_operations_that_need_them_alone() {
+    let asked = resolve(ORG_AND_USER, &["acme/a", "acme/b"]);
+    let mut session = Session::default();
+    let seats: Vec<_> = asked.iter().map(|resolved| session.join(resolved)).collect();
+    let of_b = session.names().position(|name| name.ends_with("acme/b")).unwrap();
+    let found: Vec<_> =
+        (0..session.names().len()).map(|at| (at == of_b).then(|| b"foreign".to_vec())).collect();
+    session.load(found);
+    assert!(session.operate(&seats[0], Timestamp(7), &1.into()).is_ok());
+    let error = session.operate(&seats[1], Timestamp(7), &1.into()).unwrap_err();
+    assert!(
+        matches!(error, SessionError::Blob { error: BlobError::Version { .. }, .. }),
+        "{error}"
+    );
+    assert_eq!(session.writes().count(), 2, "those of acme and a");
+}
+
+#[test]
+fn an_operation_that_cannot_be_done_changes_nothing() {
+    let policy = "limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' },
+                            { algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
+    let asked = resolve(policy, &["k"]);
+    let (mut session, seats) = load(&Store::new(), &asked);
+    let error = session.operate(&seats[0], Timestamp(7), &1.into()).unwrap_err();
+    assert_eq!(error, SessionError::Operation(OperationError::NeedsLease));
+    let lease = Some(asked[0].lease_id("a"));
+    let much = Operation::Decide(Request { lease, ..Request::of(4) });
+    let error = session.operate(&seats[0], Timestamp(7), &much).unwrap_err();
+    assert!(matches!(error, SessionError::Operation(OperationError::Cost(_))), "{error}");
+    assert_eq!(session.writes().count(), 0);
+}
+
+#[test]
+fn a_slice_is_kept_until_it_equals_a_fresh_one() {
+    let asked =
+        resolve("limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]", &["k"]);
+    let (mut session, seats) = load(&Store::new(), &asked);
+    session.operate(&seats[0], Timestamp(7), &3.into()).unwrap();
+    let [write] = &session.writes().collect::<Vec<_>>()[..] else { panic!("one slice") };
+    assert_eq!((write.time_to_live, write.found), (Micros(3_000_000), None));
+}
+
+#[test]
+fn a_listed_key_needs_nothing() {
+    let policy =
+        "deny = ['k']\nlimits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' }]";
+    let asked = resolve(policy, &["k"]);
+    let (mut session, seats) = load(&Store::new(), &asked);
+    assert_eq!(session.names().len(), 0);
+    let answered = session.operate(&seats[0], Timestamp(7), &1.into()).unwrap();
+    assert!(answered.is_settled && !answered.verdict.decision.is_allowed());
+}
