@@ -107,16 +107,16 @@ pub fn bad_leases_are_refused_and_nothing_is_consumed(served: &Served) {
     for (reply, detail) in [
         (post("no json"), "expected"),
         (post(&about(",\"ttl\":1")), "unknown field `ttl`"),
-        (post(&about(",\"lease\":\"\"")), "lease: found 0 bytes"),
-        (post(&about(&format!(",\"lease\":\"{long}\""))), "lease: found 129 bytes"),
-        (post("{\"policy\":\"day\",\"key\":\"k\"}"), "has no limit with leases"),
+        (post(&about(",\"lease\":\"\"")), "`lease`: expected 1 to 128 bytes, found 0"),
+        (post(&about(&format!(",\"lease\":\"{long}\""))), "expected 1 to 128 bytes, found 129"),
+        (post("{\"policy\":\"day\",\"key\":\"k\"}"), "expected a policy that limits leases"),
         (put("a", "{}"), "missing field `policy`"),
-        (put("a", &about(",\"count\":1")), "has no limit `connections`"),
-        (put(&long, &about("")), "lease: found 129 bytes"),
-        (put("%FF", &about("")), "the lease is not UTF-8"),
-        (release(served, "day", "a"), "has no limit with leases"),
+        (put("a", &about(",\"count\":1")), "expected a policy with a limit `connections`"),
+        (put(&long, &about("")), "expected 1 to 128 bytes, found 129"),
+        (put("%FF", &about("")), "`lease`: expected UTF-8 in the path"),
+        (release(served, "day", "a"), "expected a policy that limits leases"),
         (served.api.delete("/v1/leases/a"), "the query has no field `policy`"),
-        (served.api.get("/v1/gate?policy=jobs&key=k", &[]), "allowed is POST /v1/leases"),
+        (served.api.get("/v1/gate?policy=jobs&key=k", &[]), "use POST /v1/leases"),
     ] {
         assert_eq!((reply.status, reply.get("type")), (400, json!("urn:tidegate:invalid-request")));
         assert_eq!(reply.header("content-type"), Some("application/problem+json"));

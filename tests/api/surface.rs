@@ -157,7 +157,7 @@ pub fn bad_input_is_refused_and_nothing_is_consumed(served: &Served) {
 pub fn a_body_of_10_mb_is_refused(served: &Served) {
     let reply = served.api.post("/v1/check", vec![b' '; 10_000_000]);
     assert_eq!((reply.status, reply.get("type")), (413, json!("urn:tidegate:body-too-large")));
-    assert_eq!(reply.get("detail"), "found 10000000 bytes, allowed are 262144");
+    assert_eq!(reply.get("detail"), "expected a body of at most 262144 bytes, found 10000000");
     assert_eq!(served.api.check("open", "k", 5, None).get("allowed"), true, "it still serves");
 }
 

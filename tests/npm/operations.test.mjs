@@ -169,10 +169,10 @@ test("leases are for limits that hold them, reports for suppression", () => {
   for (const call of [
     () => limiter.acquire("a", {}, NOW), () => limiter.renew("a", "l", {}, NOW), () => limiter.release("a", "l", NOW),
   ]) {
-    assert.throws(call, { name: "RangeError", code: "INVALID_REQUEST", message: /has no limit with leases/ });
+    assert.throws(call, { name: "RangeError", code: "INVALID_REQUEST", message: /expected a policy that limits leases/ });
   }
   const report = () => limiter.report("a", { admitted: 1, suppressed: 0 }, NOW);
-  assert.throws(report, { name: "RangeError", code: "INVALID_REQUEST", message: /has no limit `suppression`/ });
+  assert.throws(report, { name: "RangeError", code: "INVALID_REQUEST", message: /expected a policy with a limit `suppression`/ });
   assert.equal(limiter.peek("a", NOW).remaining, 3);
 });
 

@@ -1,65 +1,81 @@
 //! A trace that goes where errors hide: the microsecond before and at `retry_after`, the edges of
-//! windows and segments, costs above 1, and a clock that goes back, jumps and returns.
+//! windows and segments, costs above 1, and a clock that goes back, jumps and returns; leases that are
+//! renewed, released and let expire, settlements, reports, signals, classes.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use fastrand::Rng;
-use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Table, Timestamp};
+use serde_json::{Value, json};
+use tidegate_gate::{
+    Ask, KeyHasher, Kind, Limit, MAX_QUANTITY, Policies, Policy, Table, Timestamp,
+};
 
 /// Keys of each policy.
 const KEYS: usize = 12;
 /// Edges of every window, segment and fill time of the policies are multiples of this.
 const EDGE_US: u64 = 500_000;
+const LEASES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// So many lines of newline-delimited JSON over all policies; the same for the same seed.
 pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
     let mut rng = Rng::with_seed(seed);
     let mut keys: Vec<Key> = Vec::new();
-    for policy in 0..policies.all().len() {
+    for policy in policies.all() {
         keys.extend((0..KEYS).map(|number| Key {
-            policy,
-            name: format!("key-{number}"),
+            policy: Arc::clone(policy),
+            // two organisations of some users each
+            name: format!("org-{}/key-{number}", number % 2),
             at: 1_431_857_103_000_000 + rng.u64(..EDGE_US),
+            granted_at: 0,
             retry: None,
         }));
     }
-    let mut tables = vec![Table::new(KEYS, KeyHasher::new(seed)); policies.all().len()];
+    let mut tables: Vec<Table> =
+        policies.all().iter().map(|_| Table::new(10 * KEYS, KeyHasher::new(seed))).collect();
     let mut text = String::new();
     for _ in 0..lines {
         let place = rng.usize(..keys.len());
-        let key = &mut keys[place];
-        let policy = &policies.all()[key.policy];
-        let cost = key.next(policy.limits().most_at_once(), policy.limits().period().0, &mut rng);
-        let decision = tables[key.policy].decide(policy, &key.name, Timestamp(key.at), cost);
-        let wait = decision.expect("a valid cost").retry_after().0;
-        key.retry = (wait > 0).then_some((key.at, wait, cost));
-        let (name, policy, at) = (&key.name, policy.name(), key.at);
-        let _ = writeln!(
-            text,
-            "{{\"t_us\":{at},\"policy\":\"{policy}\",\"key\":\"{name}\",\"cost\":{cost}}}"
-        );
+        let (key, table) = (&mut keys[place], &mut tables[place / KEYS]);
+        let ask = key.next(&mut rng);
+        let asked = Ask::parse(ask.to_string().as_bytes()).expect("an operation");
+        let asked =
+            asked.resolve_any_cost(&key.policy, &key.name, &mut || None).expect("a valid one");
+        let verdict = table.ask(asked.resolved(), Timestamp(key.at), &asked.operation());
+        let verdict = asked.said(verdict.expect("room for it"));
+        let wait = verdict.decision.retry_after().0;
+        key.retry = (wait > 0 && wait < MAX_QUANTITY).then(|| (key.at, wait, ask.clone()));
+        if wait == 0 {
+            key.granted_at = verdict.at.0;
+        }
+        let mut line = json!({ "t_us": key.at, "policy": key.policy.name(), "key": key.name });
+        let fields = ask.get("check").unwrap_or(&ask).as_object().expect("an object").clone();
+        line.as_object_mut().expect("an object").extend(fields);
+        let _ = writeln!(text, "{line}");
     }
     text
 }
 
 struct Key {
-    policy: usize,
+    policy: Arc<Policy>,
     name: String,
     at: u64,
-    /// When it was last refused, how long it is to wait, and what it wanted.
-    retry: Option<(u64, u64, u64)>,
+    granted_at: u64,
+    /// When it was last refused, how long it is to wait, and what it asked.
+    retry: Option<(u64, u64, Value)>,
 }
 
 impl Key {
-    /// Moves the key's clock and chooses a cost.
-    fn next(&mut self, most: u64, period: u64, rng: &mut Rng) -> u64 {
-        if let Some((at, wait, cost)) = self.retry
+    /// Moves the key's clock and chooses what to ask.
+    fn next(&mut self, rng: &mut Rng) -> Value {
+        if let Some((at, wait, ask)) = self.retry.take()
             && rng.u8(..10) < 7
         {
             // the same again, just before its time or at it
-            self.at = (at + wait - rng.u64(..2)).min(MAX_QUANTITY);
-            return cost;
+            self.at = at.saturating_add(wait).saturating_sub(rng.u64(..2)).min(MAX_QUANTITY);
+            return ask;
         }
+        let period = self.policy.limits().period().0;
         self.at = match rng.u8(..100) {
             0..30 => self.at,
             30..55 => self.at + rng.u64(..period / 4),
@@ -71,6 +87,74 @@ impl Key {
             _ => rng.choice([0, MAX_QUANTITY, 1_431_857_103_000_000]).unwrap_or(0),
         };
         self.at = self.at.min(MAX_QUANTITY);
-        if rng.u8(..10) < 6 { 1 } else { rng.u64(..=most) }
+        match rng.u8(..100) {
+            0..4 => json!({ "peek": { "cost": rng.u64(..3) } }),
+            4 => json!({ "reset": {} }),
+            5..20 => self.special(rng).unwrap_or_else(|| self.check(rng)),
+            _ => self.check(rng),
+        }
+    }
+
+    fn check(&self, rng: &mut Rng) -> Value {
+        let most = self.policy.limits().most_at_once().min(1 << 20);
+        let beyond = u64::from(rng.u8(..50) == 0); // now and then more than can ever be granted
+        let cost = if rng.u8(..10) < 6 { 1 } else { rng.u64(..=most + beyond) };
+        let mut check = json!({ "cost": cost });
+        if self.has(|limit| limit.kind() == Kind::Lease) {
+            check["lease"] = rng.choice(LEASES).into();
+        }
+        if self.has(|limit| matches!(limit, Limit::Fleet(_) | Limit::Utilization(_))) {
+            check["class"] = rng.choice(["default", "critical"]).into();
+        }
+        if self.has(|limit| matches!(limit, Limit::Utilization(_))) && rng.bool() {
+            check["signal_ppm"] = rng.u64(..=1_000_000).into();
+        }
+        if self.has(|limit| limit.kind() == Kind::Shed) {
+            check["draw"] = rng.u32(..).into();
+        }
+        json!({ "check": check })
+    }
+
+    /// What only some limits know; `None` if none of them does.
+    fn special(&self, rng: &mut Rng) -> Option<Value> {
+        let lease = rng.choice(LEASES);
+        let [some, more] = [rng.u64(..8), rng.u64(..8)];
+        let granted_at = self.granted_at.saturating_sub(rng.u64(..2) * rng.u64(..EDGE_US));
+        let has_rate = self.has(|limit| limit.kind() == Kind::Rate);
+        let connections = self.has(|limit| matches!(limit, Limit::Connections(_)));
+        let most = self.policy.limits().most_at_once();
+        let choices = [
+            (
+                has_rate,
+                json!({ "settle": {
+                "granted_at_us": granted_at, "reserved": some.min(most), "actual": more,
+            } }),
+            ),
+            (has_rate, json!({ "refund": { "units": some + 1 } })),
+            (
+                self.has(|limit| limit.kind() == Kind::Lease),
+                json!({ "release": { "lease": lease } }),
+            ),
+            (self.has(|limit| limit.kind() == Kind::Lease), json!({ "renew": { "lease": lease } })),
+            (connections, json!({ "renew": { "lease": lease, "count": some } })),
+            (
+                self.has(|limit| matches!(limit, Limit::Budget(_))),
+                json!({ "budget": {
+                "lease": lease, "wants": some, "granted_at_us": granted_at, "left": more,
+            } }),
+            ),
+            (
+                self.has(|limit| matches!(limit, Limit::Suppression(_))),
+                json!({ "report": {
+                "offered_at_us": self.at, "admitted": 100 * some, "suppressed": 100 * more,
+            } }),
+            ),
+        ];
+        let choices = choices.into_iter().filter(|(fits, _)| *fits).map(|(_, ask)| ask);
+        rng.choice(choices.collect::<Vec<_>>())
+    }
+
+    fn has(&self, is: impl Fn(&Limit) -> bool) -> bool {
+        self.policy.limits().iter().any(|each| is(&each.limit))
     }
 }

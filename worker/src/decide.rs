@@ -51,7 +51,7 @@ fn honours_caller_time(env: &Env) -> bool {
 
 fn question(check: &Check, honour_time: bool) -> Question {
     Question {
-        key: check.resolved().key().into(),
+        key: check.resolved().written_key().into(),
         operation: match honour_time {
             true => check.operation_with_draw().to_words(),
             false => check.operation().to_words(),

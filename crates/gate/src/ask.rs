@@ -175,11 +175,17 @@ impl Ask {
         let has = |wanted: fn(&Limit) -> bool, algorithm| has_limit(&resolved, wanted, algorithm);
         let named = |name: String| lease_name(&resolved, name);
         let (operation, lease) = match self {
-            Self::Check(form) => form.request(&resolved, Draws::Always, chance)?,
-            Self::Peek(form) => match form.request(&resolved, Draws::NoLease, chance)? {
-                (Operation::Decide(request), lease) => (Operation::Peek(request), lease),
-                other => other,
-            },
+            Self::Check(form) => {
+                let (request, lease) = form.request(&resolved, chance)?;
+                (Operation::Decide(request), lease)
+            }
+            Self::Peek(form) => {
+                let named = form.lease.is_some();
+                // nothing is left to chance: the peek says whether the request would surely pass
+                let (request, _) = form.request(&resolved, &mut || Some(0))?;
+                let lease = request.lease.filter(|_| named); // a peek acquires none
+                (Operation::Peek(Request { lease, ..request }), None)
+            }
             Self::Settle { granted_at_us, reserved, actual } => {
                 let (granted_at, reserved) = (Timestamp(granted_at_us.0), reserved.0);
                 let actual = actual.0;
@@ -292,22 +298,13 @@ impl Asked {
     }
 }
 
-/// What a request draws from chance.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Draws {
-    Always,
-    /// A peek takes no lease, so it needs no name for one.
-    NoLease,
-}
-
 impl CheckForm {
     /// The request, and the name of the lease that it acquires: a random one if it gives none.
     fn request(
         self,
         resolved: &Resolved,
-        draws: Draws,
         chance: Chance<'_>,
-    ) -> Result<(Operation, Option<String>), AskError> {
+    ) -> Result<(Request, Option<String>), AskError> {
         let policy = resolved.policy();
         let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
         let cost = self.cost.map_or(default, |cost| cost.0);
@@ -323,7 +320,7 @@ impl CheckForm {
                 needs_leases(resolved)?;
                 Some(lease_name(resolved, name)?)
             }
-            None if cost > 0 && draws == Draws::Always && has_kind(resolved, Kind::Lease) => {
+            None if cost > 0 && has_kind(resolved, Kind::Lease) => {
                 let (Some(high), Some(low)) = (chance(), chance()) else {
                     return Err(AskError::NoRandomness);
                 };
@@ -342,7 +339,7 @@ impl CheckForm {
         };
         let (id, name) = lease.unzip();
         let request = Request { cost, lease: id, class, signal, draw };
-        Ok((Operation::Decide(request), name.filter(|_| cost > 0))) // a peek acquires none
+        Ok((request, name.filter(|_| cost > 0))) // one that costs nothing acquires none
     }
 }
 

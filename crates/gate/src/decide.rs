@@ -12,6 +12,7 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{Decision, Micros, Timestamp};
 
+use crate::key::Depth;
 use crate::limit::{Kind, Limit};
 use crate::limits::Limits;
 use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement};
@@ -109,6 +110,9 @@ impl Limits {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
+        if let Operation::Reset(depth) = operation {
+            self.reset(words, *depth);
+        }
         let now = self.taken_at(words, now);
         if !matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_)) {
             // all limits keep one clock, also those that the operation has nothing to do with
@@ -156,18 +160,19 @@ impl Limits {
                 let said = self.look(words, now, &looked)?;
                 Ok(Verdict { live, ..self.explained(words, now, said) })
             }
-            Operation::Reset(depth) => {
-                let mut words_left = &mut *words;
-                for part in self.parts() {
-                    let at = part.words().min(words_left.len());
-                    let (own, rest) = words_left.split_at_mut(at);
-                    if part.depth() >= *depth {
-                        own.fill(0);
-                    }
-                    words_left = rest;
-                }
-                self.looked_at(words, now)
+            Operation::Reset(_) => self.looked_at(words, now),
+        }
+    }
+
+    /// Clears the states of all limits that count by this depth or by more of the key.
+    pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
+        for part in self.parts() {
+            let at = part.words().min(words.len());
+            let (own, rest) = words.split_at_mut(at);
+            if part.depth() >= depth {
+                own.fill(0);
             }
+            words = rest;
         }
     }
 

@@ -38,6 +38,7 @@ pub struct Resolved {
     policy: Arc<Policy>,
     found: Found,
     key: CompactString,
+    written: CompactString,
 }
 
 impl Resolved {
@@ -49,8 +50,9 @@ impl Resolved {
     pub fn new(policy: &Arc<Policy>, key: &str) -> Result<Self, InvalidKey> {
         check_key(key)?;
         let found = policy.find(key);
+        let written = CompactString::new(key);
         let key = CompactString::new(canonical(key, policy.ipv6_prefix()));
-        Ok(Self { policy: Arc::clone(policy), found, key })
+        Ok(Self { policy: Arc::clone(policy), found, key, written })
     }
 
     /// The policy.
@@ -63,6 +65,12 @@ impl Resolved {
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// The key as the caller wrote it. Another node that resolves it finds the same.
+    #[must_use]
+    pub fn written_key(&self) -> &str {
+        &self.written
     }
 
     /// The shortest part of the key that any limit of the policy counts by. All that a decision on this

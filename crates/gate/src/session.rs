@@ -186,11 +186,14 @@ impl<'a> Session<'a> {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Answered, SessionError> {
-        self.operate_by(seat, now, operation, |limits, words| limits.operate(words, now, operation))
+        self.operate_by(seat, now, operation, |limits, words, asked| {
+            limits.operate(words, now, asked)
+        })
     }
 
-    /// The same, where `decide` does the operation on the words of all slices: the limits in wasmtime, for
-    /// instance. It must do what [`Limits::operate`] does.
+    /// The same, where `decide` does an operation on the words of all slices: the limits in wasmtime, for
+    /// instance. It must do what [`Limits::operate`] does, but need not know how much of the key each limit
+    /// counts by.
     ///
     /// # Errors
     /// [`SessionError`]; nothing has changed.
@@ -199,7 +202,7 @@ impl<'a> Session<'a> {
         seat: &Seat<'a>,
         now: Timestamp,
         operation: &Operation,
-        decide: impl FnOnce(&Limits, &mut [u64]) -> Result<Verdict, OperationError>,
+        decide: impl FnOnce(&Limits, &mut [u64], &Operation) -> Result<Verdict, OperationError>,
     ) -> Result<Answered, SessionError> {
         let limits = match seat.resolved.rule() {
             Rule::Listed(decision) => {
@@ -211,7 +214,14 @@ impl<'a> Session<'a> {
         let begins = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
             limits.split(&words).map(|(_, words)| begins(words)).collect();
-        let verdict = decide(limits, &mut words).map_err(SessionError::Operation)?;
+        let asked = match operation {
+            Operation::Reset(depth) => {
+                limits.reset(&mut words, *depth);
+                Operation::from(0)
+            }
+            other => *other,
+        };
+        let verdict = decide(limits, &mut words, &asked).map_err(SessionError::Operation)?;
         // what an earlier operation of this session left is no more settled than that one
         let mut is_settled = self.slots_of(seat).all(|slot| slot.due != Some(Due::BeforeAnswer));
         if operation.is_peek() {

@@ -49,8 +49,8 @@ impl Guest {
         let found: Vec<_> = session.names().map(|name| self.stored.get(name).cloned()).collect();
         session.load(found);
         let mut failure = None;
-        let answered = session.operate_by(&seat, now, operation, |limits, words| {
-            let told = self.module.operate(limits, words, now, operation);
+        let answered = session.operate_by(&seat, now, operation, |limits, words, asked| {
+            let told = self.module.operate(limits, words, now, asked);
             told.unwrap_or_else(|error| {
                 failure = Some(error);
                 Err(OperationError::InvalidState)
