@@ -183,9 +183,9 @@ fn what_is_wrong_is_said_with_its_place() {
     folder.fails(&["serve", "--policies", "bad.toml"], "bad.toml: line 3");
     let check = |rest: &[&'static str]| [&["check", "--policy", "api"], rest].concat();
     folder.fails(&["check", "--key", "k"], "--policy: there are several: api, open");
-    folder.fails(&["check", "--policy", "x", "--key", "k"], "found \"x\", there are: api, open");
-    folder.fails(&check(&["--key", ""]), "found 0 bytes, allowed are 1 to 512");
-    folder.fails(&check(&["--key", "ip:banana"]), "allowed behind `ip:` is an address");
+    folder.fails(&["check", "--policy", "x", "--key", "k"], "expected one of api, open; found \"x\"");
+    folder.fails(&check(&["--key", ""]), "expected 1 to 512 bytes, found 0");
+    folder.fails(&check(&["--key", "ip:banana"]), "expected an address such as 192.0.2.7 or 2001:db8::7 after `ip:`");
     folder.fails(&check(&["--key", "k", "--cost", "3"]), "a cost of 3 can never be granted");
     for cost in ["-1", "1.5", "NaN", "18446744073709551616"] {
         folder.fails(&["check", "--policy", "api", "--key", "k", "--cost", cost], "--cost");
@@ -205,7 +205,7 @@ fn what_is_wrong_is_said_with_its_place() {
         "possible values: memory, redis, wasmtime, worker",
     );
     folder.fails(&["replay", "none.gz"], "none.gz");
-    folder.fails(&["replay", "t.jsonl", "--policy", "x"], "found \"x\", there are: api, open");
+    folder.fails(&["replay", "t.jsonl", "--policy", "x"], "expected one of api, open; found \"x\"");
     folder.fails(&["replay", "t.jsonl", "--decisions", "no/where"], "--decisions no/where");
     folder.fails(&["serve", "--listen", "0.0.0.0:0"], "no token is configured");
     folder.fails(&["serve", "--max-keys", "0"], "0 is not in 1..");
