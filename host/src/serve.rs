@@ -1,5 +1,7 @@
 //! The decision API over HTTP: reads requests, asks the store, writes responses.
 
+mod stream;
+
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
@@ -22,14 +24,12 @@ use tidegate_gate::http::{
 };
 use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::store::{Store, StoreError};
-
-/// How long a client usually may take to send a request. Longer than the minute for which proxies keep
-/// idle connections: who sends on one that is just being closed gets no answer.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(75);
+use stream::Stream;
 
 /// Expired states are forgotten this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -40,6 +40,10 @@ const DRAIN_FOR: Duration = Duration::from_secs(5);
 /// Where no connection can be accepted, as when all files are open, it is tried again after this.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// About so many bytes of its requests are read ahead on each connection, and a head may be so long. A
+/// key in a query takes 1,536 bytes at most.
+const READ_AHEAD_BYTES: usize = 65_536;
+
 /// What is served.
 #[derive(Debug)]
 pub struct Service {
@@ -49,26 +53,54 @@ pub struct Service {
     pub store: Store,
     /// Who may ask.
     pub access: Access,
-    /// So long a client may take from its connection, or its last answer, to the end of the head of
-    /// its request, and so long again for the body.
+    /// What clients may take.
+    pub bounds: Bounds,
+}
+
+/// What clients may take of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The longest time from the connection, or from the last answer, to the end of a request's head,
+    /// and again from there to the end of its body.
     pub read_timeout: Duration,
+    /// The longest time from when a connection takes no more of an answer until it has taken all.
+    pub write_timeout: Duration,
+    /// The most connections at a time. Others wait in the queue of the operating system.
+    pub max_connections: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            // Proxies keep idle connections for a minute. A request on a connection that is being
+            // closed gets no answer, so the proxy has to close first.
+            read_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            max_connections: 1_000,
+        }
+    }
 }
 
 /// Serves until `stop` is there; requests under way are answered before it returns.
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
+    let places =
+        Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let server = Arc::new(Server { service, failures: Failures::default() });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &places) => accepted,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
+            Ok((stream, peer, place)) => {
                 let (server, watcher) = (Arc::clone(&server), connections.watcher());
-                tokio::spawn(talk(server, stream, peer, watcher));
+                tokio::spawn(async move {
+                    talk(server, stream, peer, watcher).await;
+                    drop(place);
+                });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // it is gone
             Err(error) => {
@@ -83,6 +115,16 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     sweeper.abort();
 }
 
+/// The next connection once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, place))
+}
+
 async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
@@ -93,14 +135,16 @@ async fn sweep(server: Arc<Server>) {
 
 /// All requests of a connection.
 async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let read_timeout = server.service.read_timeout;
+    let Bounds { read_timeout, write_timeout, .. } = server.service.bounds;
     let answer = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(response(server.answer(peer, request).await)) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(read_timeout);
-    let connection = builder.serve_connection(TokioIo::new(stream), answer);
+    builder.max_buf_size(READ_AHEAD_BYTES);
+    let stream = TokioIo::new(Stream::new(stream, write_timeout));
+    let connection = builder.serve_connection(stream, answer);
     // a client that breaks off or is too slow has nobody to tell
     let _ = watcher.watch(connection).await;
 }
@@ -180,7 +224,7 @@ struct Exchange<'a> {
 impl http::Server for Exchange<'_> {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
         let Some(body) = self.body.take() else { return Err(BodyError::Incomplete) };
-        let read_timeout = self.server.service.read_timeout;
+        let read_timeout = self.server.service.bounds.read_timeout;
         let read = timeout(read_timeout, read_body(body)).await;
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }

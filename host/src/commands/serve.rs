@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::Access;
-use tidegate::serve::{READ_TIMEOUT, Service, serve};
+use tidegate::serve::{Bounds, Service, serve};
 use tidegate::store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +47,9 @@ pub(crate) struct Arguments {
     /// How many keys of each policy memory may hold
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_keys: usize,
+    /// How many connections may be open at a time; others wait
+    #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    max_connections: usize,
     /// The bearer token that callers must bring
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -83,7 +86,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         redis.map_or("memory".to_owned(), super::without_password),
         names.join(", ")
     ))?;
-    let service = Service { policies, store, access, read_timeout: READ_TIMEOUT };
+    let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
+    let service = Service { policies, store, access, bounds };
     serve(service, listener, stopped()?).await;
     Ok(ExitCode::SUCCESS)
 }
