@@ -1,5 +1,6 @@
 //! The decision API over HTTP: reads requests, asks the store, writes responses.
 
+mod head;
 mod stream;
 
 use std::convert::Infallible;
@@ -29,6 +30,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::store::{Store, StoreError};
+use head::joined;
 use stream::Stream;
 
 /// Expired states are forgotten this often.
@@ -190,17 +192,13 @@ struct Server {
 impl Server {
     async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
         let (parts, body) = request.into_parts();
+        if let Some(refusal) = head::refusal(&parts) {
+            return refusal;
+        }
         let mut exchange = Exchange { server: self, body: Some(body) };
         let Service { policies, access, .. } = &self.service;
         let responding = {
-            // as the Worker's runtime has them: fields of one name joined, each byte a character
-            let header = |name: &str| {
-                let fields = parts.headers.get_all(name).iter();
-                let text = |value: &HeaderValue| {
-                    value.as_bytes().iter().copied().map(char::from).collect()
-                };
-                fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
-            };
+            let header = |name: &str| joined(&parts, name);
             let client_ip = peer.ip().to_canonical().to_string();
             let head = Head {
                 method: parts.method.as_str(),

@@ -1,6 +1,7 @@
 //! The decision API over real sockets: the same suite on `tidegate serve` in memory, on Redis, and
 //! on the built Worker in workerd.
 
+mod heads;
 mod leases;
 mod object;
 mod patience;

@@ -328,6 +328,18 @@ impl BodyError {
     }
 }
 
+/// The response to a request that the server found invalid before it asked [`respond`].
+#[must_use]
+pub fn invalid_request(detail: String) -> Response {
+    Problem::InvalidRequest.response(detail)
+}
+
+/// The response to a body in a transfer coding that the server cannot undo.
+#[must_use]
+pub fn unknown_transfer_coding(detail: String) -> Response {
+    Problem::UnknownTransferCoding.response(detail)
+}
+
 /// The response to a request that the server itself could not handle.
 #[must_use]
 pub fn internal_error(detail: String) -> Response {
