@@ -5,7 +5,8 @@ mod stream;
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -249,6 +250,11 @@ impl http::Server for Exchange<'_> {
     }
 }
 
+/// A line on standard error. Where nobody reads it any more it is lost, and the server goes on.
+pub fn warn(what: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "warning: {what}");
+}
+
 /// What goes wrong, on standard error: a line a second is enough to see that it does.
 #[derive(Debug, Default)]
 struct Failures {
@@ -260,7 +266,7 @@ impl Failures {
     fn log(&self, now: Timestamp, error: &dyn Error) {
         let second = now.0 / 1_000_000;
         if self.logged.swap(second, Ordering::Relaxed) != second {
-            eprintln!("warning: {error}");
+            warn(error);
         }
     }
 }

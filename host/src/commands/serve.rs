@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::Access;
-use tidegate::serve::{Bounds, Service, serve};
+use tidegate::serve::{Bounds, Service, serve, warn};
 use tidegate::store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         && let Err(error) = redis.ping().await
     {
         // it may come back: until then `on_error` decides
-        eprintln!("warning: {error}");
+        warn(error);
     }
     let listener = TcpListener::bind(arguments.listen)
         .await
@@ -92,14 +92,21 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ctrl-C, or what `kill` and service managers send.
+/// Ctrl-C, or what `kill` and service managers send. A hangup, which asks other servers to read their
+/// files again and by default ends a process, does neither.
 fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                _ = hangup.recv() => warn(
+                    "SIGHUP: the policy file is not read again; restart the server to apply it",
+                ),
+            }
         }
     })
 }
