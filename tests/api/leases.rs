@@ -128,7 +128,7 @@ pub fn bad_leases_are_refused_and_nothing_is_consumed(served: &Served) {
         (put("a", "{}"), "missing field `policy`"),
         (put("a", &about(",\"count\":1")), "has no limit `connections`"),
         (put(&long, &about("")), "`lease`: expected 1 to 128 bytes, found 129"),
-        (put("%FF", &about("")), "the lease: expected UTF-8"),
+        (put("%FF", &about("")), "`lease`: expected UTF-8 in the path"),
         (release(served, "day", "a"), "has no limit with leases"),
         (served.api.delete("/v1/leases/a"), "the query has no field `policy`"),
         (served.api.get("/v1/gate?policy=jobs&key=k", &[]), "allowed is POST /v1/leases"),

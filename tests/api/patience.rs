@@ -56,7 +56,7 @@ fn a_body_that_does_not_come_is_a_problem() {
         let answer = answer(&served, &sent);
         assert!(answer.starts_with("HTTP/1.1 408 Request Timeout"), "{answer}");
         assert!(answer.contains("urn:tidegate:body-too-late"), "{answer}");
-        assert!(answer.contains("allowed are 100ms from the head on"), "{answer}");
+        assert!(answer.contains("expected the whole body within 100ms after the head"), "{answer}");
     }
 }
 
