@@ -1,8 +1,12 @@
 //! The decision API over HTTP: reads requests, asks the store, writes responses.
 
+mod head;
+mod stream;
+
 use std::convert::Infallible;
 use std::error::Error;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,14 +26,13 @@ use tidegate_gate::http::{
 };
 use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::store::{Store, StoreError};
-
-/// How long a client usually may take to send a request. Longer than the minute for which proxies keep
-/// idle connections: who sends on one that is just being closed gets no answer.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(75);
+use head::joined;
+use stream::Stream;
 
 /// Expired states are forgotten this often.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -40,6 +43,10 @@ const DRAIN_FOR: Duration = Duration::from_secs(5);
 /// Where no connection can be accepted, as when all files are open, it is tried again after this.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// About so many bytes of its requests are read ahead on each connection, and a head may be so long. A
+/// key in a query takes 1,536 bytes at most.
+const READ_AHEAD_BYTES: usize = 65_536;
+
 /// What is served.
 #[derive(Debug)]
 pub struct Service {
@@ -49,26 +56,54 @@ pub struct Service {
     pub store: Store,
     /// Who may ask.
     pub access: Access,
-    /// So long a client may take from its connection, or its last answer, to the end of the head of
-    /// its request, and so long again for the body.
+    /// What clients may take.
+    pub bounds: Bounds,
+}
+
+/// What clients may take of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The longest time from the connection, or from the last answer, to the end of a request's head,
+    /// and again from there to the end of its body.
     pub read_timeout: Duration,
+    /// The longest time from when a connection takes no more of an answer until it has taken all.
+    pub write_timeout: Duration,
+    /// The most connections at a time. Others wait in the queue of the operating system.
+    pub max_connections: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            // Proxies keep idle connections for a minute. A request on a connection that is being
+            // closed gets no answer, so the proxy has to close first.
+            read_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            max_connections: 1_000,
+        }
+    }
 }
 
 /// Serves until `stop` is there; requests under way are answered before it returns.
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
+    let places =
+        Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let server = Arc::new(Server { service, failures: Failures::default() });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &places) => accepted,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
+            Ok((stream, peer, place)) => {
                 let (server, watcher) = (Arc::clone(&server), connections.watcher());
-                tokio::spawn(talk(server, stream, peer, watcher));
+                tokio::spawn(async move {
+                    talk(server, stream, peer, watcher).await;
+                    drop(place);
+                });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // it is gone
             Err(error) => {
@@ -83,6 +118,16 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     sweeper.abort();
 }
 
+/// The next connection once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, place))
+}
+
 async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
@@ -93,14 +138,16 @@ async fn sweep(server: Arc<Server>) {
 
 /// All requests of a connection.
 async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let read_timeout = server.service.read_timeout;
+    let Bounds { read_timeout, write_timeout, .. } = server.service.bounds;
     let answer = service_fn(move |request| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(response(server.answer(peer, request).await)) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(read_timeout);
-    let connection = builder.serve_connection(TokioIo::new(stream), answer);
+    builder.max_buf_size(READ_AHEAD_BYTES);
+    let stream = TokioIo::new(Stream::new(stream, write_timeout));
+    let connection = builder.serve_connection(stream, answer);
     // a client that breaks off or is too slow has nobody to tell
     let _ = watcher.watch(connection).await;
 }
@@ -146,17 +193,13 @@ struct Server {
 impl Server {
     async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
         let (parts, body) = request.into_parts();
+        if let Some(refusal) = head::refusal(&parts) {
+            return refusal;
+        }
         let mut exchange = Exchange { server: self, body: Some(body) };
         let Service { policies, access, .. } = &self.service;
         let responding = {
-            // as the Worker's runtime has them: fields of one name joined, each byte a character
-            let header = |name: &str| {
-                let fields = parts.headers.get_all(name).iter();
-                let text = |value: &HeaderValue| {
-                    value.as_bytes().iter().copied().map(char::from).collect()
-                };
-                fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
-            };
+            let header = |name: &str| joined(&parts, name);
             let client_ip = peer.ip().to_canonical().to_string();
             let head = Head {
                 method: parts.method.as_str(),
@@ -180,7 +223,7 @@ struct Exchange<'a> {
 impl http::Server for Exchange<'_> {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
         let Some(body) = self.body.take() else { return Err(BodyError::Incomplete) };
-        let read_timeout = self.server.service.read_timeout;
+        let read_timeout = self.server.service.bounds.read_timeout;
         let read = timeout(read_timeout, read_body(body)).await;
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
@@ -207,6 +250,11 @@ impl http::Server for Exchange<'_> {
     }
 }
 
+/// A line on standard error. Where nobody reads it any more it is lost, and the server goes on.
+pub fn warn(what: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "warning: {what}");
+}
+
 /// What goes wrong, on standard error: a line a second is enough to see that it does.
 #[derive(Debug, Default)]
 struct Failures {
@@ -218,7 +266,7 @@ impl Failures {
     fn log(&self, now: Timestamp, error: &dyn Error) {
         let second = now.0 / 1_000_000;
         if self.logged.swap(second, Ordering::Relaxed) != second {
-            eprintln!("warning: {error}");
+            warn(error);
         }
     }
 }

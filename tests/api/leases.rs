@@ -68,6 +68,18 @@ pub fn a_lease_is_named_by_any_text(served: &Served) {
     }
 }
 
+pub fn a_lease_on_a_key_of_any_characters_is_released(served: &Served) {
+    for (key, encoded) in [("\u{fffd}", "%EF%BF%BD"), ("a b+é", "a+b%2B%C3%A9")] {
+        let body = json!({ "policy": "jobs", "key": key, "lease": "a" });
+        let acquired = served.api.post("/v1/leases", body.to_string());
+        assert_eq!(acquired.get("allowed"), true, "{acquired:?}");
+        let released = served.api.delete(&format!("/v1/leases/a?policy=jobs&key={encoded}"));
+        assert_eq!(released.get("live"), true, "{released:?}");
+    }
+    let invalid = served.api.delete("/v1/leases/a?policy=jobs&key=%EF%BF");
+    assert_eq!(invalid.get("detail"), "the query: expected UTF-8, found \"key=%EF%BF\"");
+}
+
 pub fn connections_are_counted_by_their_owner(served: &Served) {
     assert_eq!(acquire(served, "sockets", "node-1").get("remaining"), 2);
     assert_eq!(acquire(served, "sockets", "node-1").get("remaining"), 1);

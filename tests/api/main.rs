@@ -1,6 +1,7 @@
 //! The decision API over real sockets: the same suite on `tidegate serve` in memory, on Redis, and
 //! on the built Worker in workerd.
 
+mod heads;
 mod leases;
 mod object;
 mod patience;
@@ -84,11 +85,13 @@ on_every_server!(
         nobody_gets_in_without_the_token,
         bad_input_is_refused_and_nothing_is_consumed,
         a_body_of_10_mb_is_refused,
+        a_long_text_is_repeated_in_part,
         concurrent_requests_share_one_limit,
         a_time_of_the_callers_is_ignored;
     leases:
         leases_are_acquired_renewed_and_released,
         a_lease_is_named_by_any_text,
+        a_lease_on_a_key_of_any_characters_is_released,
         connections_are_counted_by_their_owner,
         concurrent_requests_never_hold_more_than_there_is,
         bad_leases_are_refused_and_nothing_is_consumed,

@@ -161,6 +161,20 @@ pub fn a_body_of_10_mb_is_refused(served: &Served) {
     assert_eq!(served.api.check("open", "k", 5, None).get("allowed"), true, "it still serves");
 }
 
+pub fn a_long_text_is_repeated_in_part(served: &Served) {
+    let long = "\u{7f}".repeat(262_000);
+    for body in [
+        json!({ "policy": long, "key": "k" }),
+        json!({ "policy": "open", "key": "k", "class": long }),
+        json!({ "policy": "open", "key": "k", "cost": long }),
+        json!({ "policy": "open", "key": "k", long: 1 }),
+    ] {
+        let reply = served.api.post("/v1/check", body.to_string());
+        assert!([400, 404].contains(&reply.status), "{}", reply.status);
+        assert!(reply.text.len() < 4_000, "{} bytes", reply.text.len());
+    }
+}
+
 pub fn concurrent_requests_share_one_limit(served: &Served) {
     let granted: u64 = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..4)

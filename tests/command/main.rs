@@ -50,8 +50,12 @@ impl Folder {
 
     /// A server on a free port, without a token.
     fn serve(&self, arguments: &[&str]) -> (Child, Api) {
+        self.serve_and_log(arguments, Stdio::piped())
+    }
+
+    fn serve_and_log(&self, arguments: &[&str], log: Stdio) -> (Child, Api) {
         let mut serve = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        serve.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        serve.args(arguments).stdout(Stdio::piped()).stderr(log);
         let mut server = serve.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -182,11 +186,14 @@ fn what_is_wrong_is_said_with_its_place() {
     );
     folder.fails(&["serve", "--policies", "bad.toml"], "bad.toml: line 3");
     let check = |rest: &[&'static str]| [&["check", "--policy", "api"], rest].concat();
-    folder.fails(&["check", "--key", "k"], "--policy: there are several: api, open");
+    folder.fails(&["check", "--key", "k"], "--policy: expected one of api, open; found none");
     folder
         .fails(&["check", "--policy", "x", "--key", "k"], "expected one of api, open; found \"x\"");
-    folder.fails(&check(&["--key", ""]), "found 0 bytes, allowed are 1 to 512");
-    folder.fails(&check(&["--key", "ip:banana"]), "allowed behind `ip:` is an address");
+    folder.fails(&check(&["--key", ""]), "expected 1 to 512 bytes, found 0");
+    folder.fails(
+        &check(&["--key", "ip:banana"]),
+        "expected an address such as 192.0.2.7 or 2001:db8::7 after `ip:`",
+    );
     folder.fails(&check(&["--key", "k", "--cost", "3"]), "a cost of 3 can never be granted");
     for cost in ["-1", "1.5", "NaN", "18446744073709551616"] {
         folder.fails(&["check", "--policy", "api", "--key", "k", "--cost", cost], "--cost");
@@ -402,4 +409,38 @@ fn a_full_store_says_how_many_keys_it_may_have() {
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(log.contains("allowed is 1 for each policy"), "{log}");
+}
+
+fn signal(server: &Child, name: &str) {
+    let kill = format!("kill -s {name} {}", server.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn a_hangup_is_logged_and_ends_nothing() {
+    let folder = Folder::new();
+    let (mut server, api) = folder.serve(&[]);
+    let mut log = BufReader::new(server.stderr.take().unwrap());
+    for remaining in [1, 0] {
+        assert_eq!(api.check("api", "k", 1, None).get("remaining"), remaining);
+        signal(&server, "HUP");
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        assert!(line.starts_with("warning: SIGHUP: "), "{line:?}");
+        assert!(line.contains("restart the server"), "{line:?}");
+    }
+    assert_eq!(api.check("api", "k", 1, None).get("allowed"), false, "states are kept");
+    signal(&server, "TERM");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let folder = Folder::new();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let (mut server, api) = folder.serve_and_log(&["--redis", "redis://127.0.0.1:1"], full.into());
+    let reply = api.check("api", "k", 1, None);
+    signal(&server, "TERM");
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert_eq!(reply.get("degraded"), "the store cannot be asked", "{reply:?}");
 }

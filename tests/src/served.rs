@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate::gate::Policies;
 use tidegate::gate::http::Access;
 use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
-use tidegate::serve::{READ_TIMEOUT, Service, serve};
+use tidegate::serve::{Bounds, Service, serve};
 use tidegate::store::{self, RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -35,12 +35,12 @@ impl Served {
     }
 }
 
-fn host(policies: &str, store: impl FnOnce(&Policies) -> Store, read_timeout: Duration) -> Served {
+fn host(policies: &str, store: impl FnOnce(&Policies) -> Store, bounds: Bounds) -> Served {
     let policies = Policies::parse(policies).expect("valid policies");
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, listening) = std::sync::mpsc::channel();
     let (store, access) = (store(&policies), Access::Token(TOKEN.to_owned()));
-    let service = Service { store, policies, access, read_timeout };
+    let service = Service { store, policies, access, bounds };
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -57,12 +57,12 @@ fn host(policies: &str, store: impl FnOnce(&Policies) -> Store, read_timeout: Du
 
 /// The host with states in its memory.
 pub fn memory(policies: &str) -> Served {
-    patient_memory(policies, READ_TIMEOUT)
+    bounded_memory(policies, Bounds::default())
 }
 
-/// The same, which waits for a request for so long.
-pub fn patient_memory(policies: &str, read_timeout: Duration) -> Served {
-    host(policies, |policies| Store::memory(policies, 1_000), read_timeout)
+/// The same, with other bounds.
+pub fn bounded_memory(policies: &str, bounds: Bounds) -> Served {
+    host(policies, |policies| Store::memory(policies, 1_000), bounds)
 }
 
 /// The host with states in a Redis of its own, which is waited for however slow the machine is.
@@ -70,7 +70,7 @@ pub fn redis(policies: &str) -> Served {
     let server = RedisServer::start().expect("a Redis");
     let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
     let store = store::Redis::new(server.url(), options).expect("its address");
-    let served = host(policies, |_| Store::Redis(Box::new(store)), READ_TIMEOUT);
+    let served = host(policies, |_| Store::Redis(Box::new(store)), Bounds::default());
     Served { redis: Some(server), ..served }
 }
 

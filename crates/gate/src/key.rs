@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tidegate_core::lease::Id;
 
 use crate::policy::Whole;
+use crate::quote::Quoted;
 
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -46,12 +47,12 @@ impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length(bytes) => {
-                write!(f, "`key`: found {bytes} bytes, allowed are 1 to {MAX_KEY_BYTES}")
+                write!(f, "`key`: expected 1 to {MAX_KEY_BYTES} bytes, found {bytes}")
             }
             Self::NoAddress(key) => write!(
                 f,
-                "`key`: found {key:?}, allowed behind `ip:` is an address such as 192.0.2.7 or \
-                 2001:db8::7"
+                "`key`: expected an address such as 192.0.2.7 or 2001:db8::7 after `ip:`, found {}",
+                Quoted(key)
             ),
         }
     }
@@ -145,7 +146,8 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let invalid = |allowed: &str| alloc::format!("found {text:?}, allowed is {allowed}");
+        let invalid =
+            |allowed: &str| alloc::format!("found {}, allowed is {allowed}", Quoted(&text));
         if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
             let Some(network) = network_of(written) else {
                 return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24"));
@@ -277,7 +279,8 @@ impl TryFrom<String> for KeySource {
         match source.strip_prefix("header:") {
             Some(name) if is_header_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
             _ => Err(alloc::format!(
-                "found {source:?}, allowed are \"ip\" and \"header:NAME\" such as \"header:x-api-key\""
+                "found {}, allowed are \"ip\" and \"header:NAME\" such as \"header:x-api-key\"",
+                Quoted(&source)
             )),
         }
     }

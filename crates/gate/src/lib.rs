@@ -27,6 +27,7 @@ mod limit;
 mod limits;
 mod object;
 mod policy;
+mod quote;
 mod request;
 mod resolved;
 mod session;
@@ -38,6 +39,7 @@ pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Patt
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Part};
 pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule, Whole};
+pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub use resolved::Resolved;
 pub use session::{Answered, Due, Seat, Session, SessionError, Write};

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tidegate::clock;
-use tidegate::gate::{Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Whole, http};
+use tidegate::gate::{
+    Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole, http,
+};
 
 use super::describe::describe;
 use super::{PolicyFile, say};
@@ -75,6 +77,6 @@ fn choose<'a>(policies: &'a Policies, name: Option<&str>) -> Result<&'a Arc<Poli
         (None, _) => bail!("--policy: expected one of {names}; found none"),
         (Some(name), _) => policies
             .get(name)
-            .with_context(|| format!("--policy: expected one of {names}; found {name:?}")),
+            .with_context(|| format!("--policy: expected one of {names}; found {}", Quoted(name))),
     }
 }

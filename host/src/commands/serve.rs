@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::Access;
-use tidegate::serve::{READ_TIMEOUT, Service, serve};
+use tidegate::serve::{Bounds, Service, serve, warn};
 use tidegate::store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// How many keys of each policy memory may hold
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_keys: usize,
+    /// How many connections may be open at a time; others wait
+    #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    max_connections: usize,
     /// The bearer token that callers must bring
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -73,7 +76,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         && let Err(error) = redis.ping().await
     {
         // it may come back: until then `on_error` decides
-        eprintln!("warning: {error}");
+        warn(error);
     }
     let listener = TcpListener::bind(arguments.listen)
         .await
@@ -85,19 +88,27 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         redis.map_or("memory".to_owned(), super::without_password),
         names.join(", ")
     ))?;
-    let service = Service { policies, store, access, read_timeout: READ_TIMEOUT };
+    let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
+    let service = Service { policies, store, access, bounds };
     serve(service, listener, stopped()?).await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ctrl-C, or what `kill` and service managers send.
+/// Ctrl-C, or what `kill` and service managers send. A hangup, which asks other servers to read their
+/// files again and by default ends a process, does neither.
 fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                _ = hangup.recv() => warn(
+                    "SIGHUP: the policy file is not read again; restart the server to apply it",
+                ),
+            }
         }
     })
 }

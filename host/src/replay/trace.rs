@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 use jiff::fmt::strtime;
 use serde_json::{Map, Value, json};
 use tidegate_gate::{
-    Ask, AskError, Asked, MAX_QUANTITY, OperationError, Policies, Policy, Timestamp,
+    Ask, AskError, Asked, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Timestamp,
 };
 
 /// The longest line that is read; of a longer one the rest is skipped, and it counts as unreadable.
@@ -146,9 +146,9 @@ impl<'a> Trace<'a> {
         }
         let at = strtime::parse("%d/%b/%Y:%H:%M:%S %z", time)
             .and_then(|time| time.to_timestamp())
-            .map_err(|error| format!("time {time:?}: {error}"))?;
+            .map_err(|error| format!("time {}: {error}", Quoted(time)))?;
         let at = u64::try_from(at.as_microsecond())
-            .map_err(|_| format!("time {time:?}: before 1970"))?;
+            .map_err(|_| format!("time {}: before 1970", Quoted(time)))?;
         event(self.default_policy()?, address.to_owned(), Timestamp(at), json!({ "check": {} }))
     }
 
@@ -180,5 +180,5 @@ fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
 
 fn unknown(policies: &Policies, name: &str) -> String {
     let names: Vec<&str> = policies.all().iter().map(|policy| policy.name()).collect();
-    format!("`policy`: expected one of {}; found {name:?}", names.join(", "))
+    format!("`policy`: expected one of {}; found {}", names.join(", "), Quoted(name))
 }

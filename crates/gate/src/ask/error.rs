@@ -7,6 +7,7 @@ use core::fmt;
 use tidegate_core::CostExceedsCapacity;
 
 use crate::key::{InvalidKey, MAX_LEASE_BYTES};
+use crate::quote::Quoted;
 
 /// Why something asked is not done. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl fmt::Display for AskError {
             Self::Cost(error) => error.fmt(f),
             Self::Class { found, allowed } => {
                 let allowed = allowed.join(", ");
-                write!(f, "`class`: expected one of {allowed}; found {found:?}")
+                write!(f, "`class`: expected one of {allowed}; found {}", Quoted(found))
             }
             Self::Lease { bytes } => {
                 write!(f, "`lease`: expected 1 to {MAX_LEASE_BYTES} bytes, found {bytes}")

@@ -74,6 +74,7 @@ use crate::ask::{AskError, Asked, Chance};
 use crate::decide::Verdict;
 use crate::limits::Limits;
 use crate::policy::{OnError, Policies, Policy};
+use crate::quote::Quoted;
 use crate::request::Operation;
 use crate::resolved::Resolved;
 pub use access::{Access, InvalidToken};
@@ -260,11 +261,11 @@ fn step_or_answer(
         "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
         _ if lease.is_some() => &["PUT", "DELETE"],
         _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
-        path => return Err(located(Problem::NotFound, "found the path ", path)),
+        path => return Err(located(Problem::NotFound, "there is no path ", Quoted(path))),
     };
     if !methods.contains(&head.method) {
         let methods = methods.join(", ");
-        let detail = alloc::format!("expected one of {methods}; found {}", head.method);
+        let detail = alloc::format!("expected one of {methods}; found {}", Quoted(head.method));
         let mut response = Problem::MethodNotAllowed.response(detail);
         response.headers.push(("allow", methods));
         return Err(response);
@@ -327,6 +328,18 @@ impl BodyError {
     }
 }
 
+/// The response to a request that the server found invalid before it asked [`respond`].
+#[must_use]
+pub fn invalid_request(detail: String) -> Response {
+    Problem::InvalidRequest.response(detail)
+}
+
+/// The response to a body in a transfer coding that the server cannot undo.
+#[must_use]
+pub fn unknown_transfer_coding(detail: String) -> Response {
+    Problem::UnknownTransferCoding.response(detail)
+}
+
 /// The response to a request that the server itself could not handle.
 #[must_use]
 pub fn internal_error(detail: String) -> Response {
@@ -341,7 +354,7 @@ fn find<'a>(policies: &'a Policies, name: &str, at: &str) -> Result<&'a Arc<Poli
     policies.get(name).ok_or_else(|| {
         let names = policies.all().iter().map(|policy| policy.name()).take(20);
         let names = names.collect::<Vec<_>>().join(", ");
-        let detail = alloc::format!("`policy`: expected one of {names}; found {name:?}");
+        let detail = alloc::format!("`policy`: expected one of {names}; found {}", Quoted(name));
         located(Problem::UnknownPolicy, at, detail)
     })
 }

@@ -25,6 +25,7 @@ pub(super) enum Problem {
     QuotaExceeded,
     AbnormalUsage,
     Internal,
+    UnknownTransferCoding,
     ReducedCapacity,
 }
 
@@ -68,6 +69,9 @@ impl Problem {
                 "Abnormal usage detected",
             ),
             Self::Internal => (500, "urn:tidegate:internal-error", "Internal error"),
+            Self::UnknownTransferCoding => {
+                (501, "urn:tidegate:unknown-transfer-coding", "Unknown transfer coding")
+            }
             Self::ReducedCapacity => (
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",

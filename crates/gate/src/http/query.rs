@@ -1,7 +1,8 @@
 //! Calls that say in their query what they are about.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 
+use percent_encoding::percent_decode_str;
 use tidegate_core::MAX_QUANTITY;
 
 use super::call::Target;
@@ -10,6 +11,7 @@ use super::{Form, Head, Plan, Response, find};
 use crate::ask::{self, Ask, Chance, CheckForm};
 use crate::limit::Kind;
 use crate::policy::{Cost, Policies, Whole};
+use crate::quote::Quoted;
 
 /// `GET /v1/gate`
 pub(super) fn gate(
@@ -18,7 +20,7 @@ pub(super) fn gate(
     chance: Chance<'_>,
 ) -> Result<Plan, Response> {
     let [name, key, cost, class] = fields(head, ["policy", "key", "cost", "class"])?;
-    let name = name.ok_or_else(|| missing("the query has no field `policy`"))?;
+    let name = name.ok_or_else(|| missing("policy"))?;
     let policy = find(policies, &name, "")?;
     let key = key
         .or_else(|| {
@@ -28,7 +30,8 @@ pub(super) fn gate(
                 .find_map(|source| source.key_of(head.header, head.client_ip))
         })
         .ok_or_else(|| {
-            missing("the query has no field `key`, nor the request what the policy counts by")
+            let sources = "and the request has no header or address that the policy counts by";
+            invalid(alloc::format!("the query has no field `key`, {sources}"))
         })?;
     let cost = match (cost, policy.cost()) {
         (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
@@ -48,7 +51,7 @@ pub(super) fn gate(
             "`policy`: expected one without leases, found {name:?}; nobody could release a lease that \
              is acquired here, so use POST /v1/leases"
         );
-        return Err(Problem::InvalidRequest.response(detail));
+        return Err(invalid(detail));
     }
     Ok(Plan { form: Form::Gate, ..plan })
 }
@@ -56,8 +59,8 @@ pub(super) fn gate(
 /// `DELETE /v1/leases/{id}`
 pub(super) fn release(policies: &Policies, head: &Head<'_>, lease: &str) -> Result<Plan, Response> {
     let [policy, key, now_us] = fields(head, ["policy", "key", "now_us"])?;
-    let policy = policy.ok_or_else(|| missing("the query has no field `policy`"))?;
-    let key = key.ok_or_else(|| missing("the query has no field `key`"))?;
+    let policy = policy.ok_or_else(|| missing("policy"))?;
+    let key = key.ok_or_else(|| missing("key"))?;
     let target = Target { policy, key, now_us: time(now_us)? };
     target.plan(policies, Ask::Release { lease: lease.into() }, &mut || None)
 }
@@ -92,35 +95,44 @@ fn fields<const N: usize>(
     names: [&str; N],
 ) -> Result<[Option<String>; N], Response> {
     let mut values = [const { None }; N];
-    for (field, value) in form_urlencoded::parse(head.query.as_bytes()) {
-        let slot = names.iter().zip(&mut values).find(|(name, _)| **name == field);
-        let Some((_, slot)) = slot else {
-            let allowed = names.join("`, `");
-            let detail = alloc::format!("found the query field `{field}`, allowed are `{allowed}`");
-            return Err(Problem::InvalidRequest.response(detail));
+    for pair in head.query.split('&').filter(|pair| !pair.is_empty()) {
+        let (field, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (Some(field), Some(value)) = (decoded(field), decoded(value)) else {
+            let found = Quoted(pair);
+            return Err(invalid(alloc::format!("the query: expected UTF-8, found {found}")));
         };
-        if value.contains(char::REPLACEMENT_CHARACTER) {
-            // different bytes would be decoded alike, and counted as one key
-            let detail = alloc::format!("the query field `{field}` is not UTF-8");
-            return Err(Problem::InvalidRequest.response(detail));
-        }
-        if slot.replace(value.into_owned()).is_some() {
-            let detail = alloc::format!("the query has two fields `{field}`");
-            return Err(Problem::InvalidRequest.response(detail));
+        let slot = names.iter().zip(&mut values).find(|(name, _)| **name == field);
+        let Some((name, slot)) = slot else {
+            let (allowed, found) = (names.join("`, `"), Quoted(&field));
+            return Err(invalid(alloc::format!("the query: expected `{allowed}`; found {found}")));
+        };
+        if slot.replace(value).is_some() {
+            return Err(invalid(alloc::format!("the query has two fields `{name}`")));
         }
     }
     Ok(values)
 }
 
-fn missing(detail: &str) -> Response {
-    Problem::InvalidRequest.response(detail.to_string())
+/// A name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. Lossy decoding
+/// would turn different bytes into one text, and count them as one key.
+fn decoded(encoded: &str) -> Option<String> {
+    let spaced = encoded.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
+}
+
+fn missing(field: &str) -> Response {
+    invalid(alloc::format!("the query has no field `{field}`"))
+}
+
+fn invalid(detail: String) -> Response {
+    Problem::InvalidRequest.response(detail)
 }
 
 fn whole(what: &str, text: &str, least: u64) -> Result<u64, Response> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { text.parse().ok() } else { None };
     number.filter(|number| (least..=MAX_QUANTITY).contains(number)).ok_or_else(|| {
-        let allowed = alloc::format!("allowed is a whole number from {least} to {MAX_QUANTITY}");
-        Problem::InvalidRequest.response(alloc::format!("{what}: found {text:?}, {allowed}"))
+        let expected = alloc::format!("expected a whole number from {least} to {MAX_QUANTITY}");
+        invalid(alloc::format!("{what}: {expected}, found {}", Quoted(text)))
     })
 }

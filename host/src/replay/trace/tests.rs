@@ -95,8 +95,8 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
             Err("`t_us`: expected a whole number from 0 to 9007199254740991, found -1"),
             Err("found 1.5"),
             Err("found 9007199254740992"),
-            Err("found 0 bytes"),
-            Err("found \"ip:192.0.2.05\", allowed behind `ip:` is an address"),
+            Err("expected 1 to 512 bytes, found 0"),
+            Err("after `ip:`, found \"ip:192.0.2.05\""),
             Ok(("a", "k", 1, 0)), // a cost of 6 is refused for ever, and only looks
             Err("unknown field `colour`"),
             Ok(("a", "k", 1, 1)),

@@ -15,14 +15,18 @@ fn bad_gate_queries_get_one_too() {
     for (query, status, detail) in [
         ("", 400, "no field `policy`"),
         ("policy=x&key=k", 404, "`policy`: expected one of api, open"),
-        ("policy=api&key=", 400, "found 0 bytes"),
+        ("policy=api&key=", 400, "expected 1 to 512 bytes, found 0"),
         ("policy=api&policy=api&key=k", 400, "two fields `policy`"),
         ("policy=api&key=k&cost=-1", 400, "found \"-1\""),
         ("policy=api&key=k&cost=+1", 400, "found \" 1\""),
-        ("policy=api&key=k&cost=9007199254740992", 400, "allowed is a whole number"),
+        ("policy=api&key=k&cost=9007199254740992", 400, "expected a whole number"),
         ("policy=api&key=k&cost=4", 400, "the most at once is 3"),
-        ("policy=api&key=k%ff", 400, "the query field `key` is not UTF-8"),
-        ("policy=api&key=k&colour=red", 400, "found the query field `colour`"),
+        ("policy=api&key=k%ff", 400, "the query: expected UTF-8, found \"key=k%ff\""),
+        (
+            "policy=api&key=k&colour=red",
+            400,
+            "the query: expected `policy`, `key`, `cost`, `class`; found \"colour\"",
+        ),
     ] {
         let response = answer(send("GET", &std::format!("/v1/gate?{query}"), &[TOKEN]));
         assert_eq!(response.status, status, "{query}");
@@ -33,7 +37,7 @@ fn bad_gate_queries_get_one_too() {
         let response = answer(step);
         assert_eq!(response.status, 400, "{cost}");
         assert!(response.body.contains("the header `x-cost`"), "{}", response.body);
-        assert!(response.body.contains("allowed is a whole number from 1 to"), "{}", response.body);
+        assert!(response.body.contains("expected a whole number from 1 to"), "{}", response.body);
     }
 }
 

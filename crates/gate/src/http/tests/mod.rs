@@ -2,6 +2,7 @@
 
 mod access;
 mod check;
+mod echo;
 mod gate;
 mod keys;
 mod leases;

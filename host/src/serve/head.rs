@@ -1,0 +1,68 @@
+//! What HTTP demands of a request's head and the library leaves to its user.
+
+use std::net::Ipv6Addr;
+
+use hyper::Version;
+use hyper::header::{AsHeaderName, HOST, HeaderValue, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+use tidegate_gate::Quoted;
+use tidegate_gate::http::{self, Response};
+
+/// The answer to a head that no server may accept. The connection ends with it, because a proxy on the
+/// way may have read such a request differently.
+pub(super) fn refusal(parts: &Parts) -> Option<Response> {
+    let mut refusal = wrong_host(parts)
+        .map(http::invalid_request)
+        .or_else(|| unknown_coding(parts).map(http::unknown_transfer_coding))?;
+    refusal.headers.push(("connection", "close".to_owned()));
+    Some(refusal)
+}
+
+/// RFC 9112 §3.2.
+fn wrong_host(parts: &Parts) -> Option<String> {
+    let fields = parts.headers.get_all(HOST).iter().count();
+    match (joined(parts, HOST), fields) {
+        (None, _) if parts.version < Version::HTTP_11 => None,
+        (Some(host), 1) if is_host(&host) => None,
+        (Some(host), 1) => {
+            let found = Quoted(&host);
+            Some(format!("`host`: expected a host and perhaps a port, found {found}"))
+        }
+        _ => Some(format!("`host`: expected one field, found {fields}")),
+    }
+}
+
+/// RFC 9112 §6.1. The library has refused codings that do not end in `chunked`.
+fn unknown_coding(parts: &Parts) -> Option<String> {
+    let codings = joined(parts, TRANSFER_ENCODING)?;
+    let known = codings.eq_ignore_ascii_case("chunked");
+    (!known).then(|| format!("`transfer-encoding`: expected chunked, found {}", Quoted(&codings)))
+}
+
+/// The value of a header as the Worker's runtime has it: fields of one name joined, each byte a
+/// character.
+pub(super) fn joined(parts: &Parts, name: impl AsHeaderName) -> Option<String> {
+    let fields = parts.headers.get_all(name).iter();
+    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+    fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
+}
+
+/// RFC 3986 §3.2.2 and §3.2.3: a name or an address, and perhaps a port. The name and the port may be
+/// empty.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => ("", port),
+        Some(_) => return false,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_name(host) && port.strip_prefix(':').map_or(port.is_empty(), is_number)
+}
+
+fn is_name(name: &str) -> bool {
+    let mut escaped = name.split('%');
+    let starts_well = |part: &str| part.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte);
+    let first = escaped.next().unwrap_or_default();
+    first.bytes().all(plain) && escaped.all(|part| starts_well(part) && part.bytes().all(plain))
+}
