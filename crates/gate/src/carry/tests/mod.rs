@@ -1,3 +1,7 @@
+mod account;
+mod promise;
+mod stored;
+
 use std::format;
 use std::vec;
 use std::vec::Vec;
@@ -6,9 +10,11 @@ use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
+use self::stored::Stored;
 use crate::blob::{decode, encode, name};
 use crate::policy::Policy;
-use crate::request::{Operation, Request};
+use crate::request::{Operation, Request, Settlement};
+use crate::table::{KeyHasher, Table};
 
 fn policy(limits: &str, rule: &str) -> Policy {
     Policy::parse("p", &format!("on_change = '{rule}'\nlimits = [{limits}]")).unwrap()
@@ -45,7 +51,7 @@ fn what_was_used_stays_used_by_the_rule() {
         (&bucket(10, "1/s"), 4, &bucket(5, "9/s"), 1, 3),
         (&bucket(10, "1/s"), 10, &bucket(5, "1/s"), 0, 0),
         (&bucket(10, "1/s"), 1, &bucket(3, "1/s"), 2, 2), // 0.3 of a unit is one
-        (&bucket(10, "1/s"), 4, empty, 16, 12),
+        (&bucket(10, "1/s"), 4, empty, 6, 6),             // no more than was left
         (&window(10), 4, &window(20), 16, 12),
         (&window(10), 4, &bucket(20, "1/s"), 16, 12),
         (&sliding(10), 4, &sliding(5), 1, 3),
@@ -55,6 +61,111 @@ fn what_was_used_stays_used_by_the_rule() {
     ] {
         assert_eq!(remaining(old, used, new, "keep"), kept, "{old} to {new}");
         assert_eq!(remaining(old, used, new, "proportional"), proportional, "{old} to {new}");
+    }
+}
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+#[test]
+fn a_debt_outlives_an_edit() {
+    for rule in ["keep", "proportional"] {
+        for (new, waits_days) in [(bucket(20, "1/d"), 1), (bucket(10, "2/d"), 6)] {
+            let (old, new) = (policy(&bucket(10, "1/d"), rule), policy(&new, rule));
+            let mut stored = Stored::default();
+            assert!(stored.operate(&old, "k", NOW, 10).decision.is_allowed());
+            let debt = Settlement { granted_at: NOW, reserved: 10, actual: 20 };
+            stored.operate(&old, "k", NOW, debt);
+            let asked = stored.operate(&new, "k", NOW, 1).decision;
+            assert!(!asked.is_allowed(), "{rule}: a debt of 10 is 20 used of 20, or more");
+            if rule == "keep" {
+                assert_eq!(asked.retry_after().0.div_ceil(86_400_000_000), waits_days);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bucket_that_starts_empty_has_no_more_after_an_edit() {
+    let empty = |capacity| {
+        format!(
+            "{{ algorithm = 'token_bucket', capacity = {capacity}, rate = '1/s', start = 'empty' }}"
+        )
+    };
+    for rule in ["keep", "proportional"] {
+        let (small, large) = (policy(&empty(10), rule), policy(&empty(1_000), rule));
+        let mut stored = Stored::default();
+        assert!(!stored.operate(&small, "k", NOW, 1).decision.is_allowed());
+        assert_eq!(stored.remaining(&large, "k", NOW), 0, "{rule}");
+        let later = NOW.saturating_add(Micros(3_000_000));
+        assert!(stored.operate(&small, "k", later, 1).decision.is_allowed());
+        assert_eq!(stored.remaining(&large, "k", later), 2, "{rule}: 2 of 10 were left");
+    }
+}
+
+fn named(name: &str, capacity: u64) -> std::string::String {
+    format!(
+        "{{ name = '{name}', algorithm = 'token_bucket', capacity = {capacity}, rate = '1/d' }}"
+    )
+}
+
+/// What each limit has left for a key of which 4 units were used.
+fn left(old: &[std::string::String], new: &[std::string::String], rule: &str) -> Vec<u64> {
+    let (old, new) = (policy(&old.join(","), rule), policy(&new.join(","), rule));
+    let mut stored = Stored::default();
+    assert!(stored.operate(&old, "k", NOW, 4).decision.is_allowed());
+    let looked = stored.operate(&new, "k", NOW, 0);
+    looked.limits.iter().map(|limit| limit.remaining()).collect()
+}
+
+#[test]
+fn a_limit_is_found_again_by_its_name() {
+    let [a, b, c] = [named("a", 10), named("b", 20), named("c", 30)];
+    let is = |old: &[&std::string::String], new: &[&std::string::String], expected: &[u64]| {
+        let of = |limits: &[&std::string::String]| -> Vec<_> {
+            limits.iter().map(|limit| (*limit).clone()).collect()
+        };
+        assert_eq!(left(&of(old), &of(new), "keep"), expected, "{old:?} to {new:?}");
+    };
+    is(&[&a, &b], &[&b, &a], &[16, 6]); // reordered
+    is(&[&a, &b], &[&c, &a, &b], &[30, 6, 16]); // inserted: it starts afresh
+    is(&[&a, &b, &c], &[&c, &b], &[26, 16]); // removed
+    is(&[&a, &b], &[&c, &named("b", 50), &named("a", 12)], &[30, 46, 8]); // and edited
+    is(&[&a, &b], &[&named("d", 20), &a], &[16, 6]); // renamed: by its numbers
+    is(&[&a, &b], &[&named("d", 21), &a], &[21, 6]); // renamed and edited: another limit
+    is(&[&named("a", 10), &named("b", 10)], &[&named("b", 10), &named("a", 9)], &[6, 5]);
+    let [x, y, z] = [bucket(10, "1/d"), bucket(20, "1/d"), bucket(30, "1/d")];
+    is(&[&x, &y], &[&z, &x, &y], &[30, 6, 16]); // without names: by their numbers,
+    is(&[&x, &y], &[&z, &y], &[26, 16]); // and what is left by their order
+    is(&[&x], &[&z, &x], &[30, 6]); // the only limit is called after its policy, one of two is not
+    is(&[&x], &[&named("a", 10)], &[6]);
+}
+
+/// Alice and bob count by `depth = 1`, and so do vip and bob, whose limits differ.
+#[test]
+fn rules_of_a_policy_share_no_state() {
+    for on_change in ["reset", "keep", "proportional"] {
+        let text = format!(
+            "on_change = '{on_change}'
+            limits = [{{ algorithm = 'token_bucket', depth = 1, capacity = 10, rate = '1/d' }}]
+            [overrides]
+            'acme/vip' = {{ capacity = 1_000 }}
+            'acme/too' = {{ capacity = 1_000 }}
+            'acme/as-all' = {{ capacity = 10 }}"
+        );
+        let policy = Policy::parse("p", &text).unwrap();
+        let mut stored = Stored::default();
+        let mut table = Table::new(100, KeyHasher::new(7));
+        let mut granted = std::collections::BTreeMap::new();
+        for round in 0..8 {
+            let keys = ["acme/bob", "acme/vip", "acme/too", "acme/alice", "acme/as-all"];
+            for (key, cost) in keys.into_iter().zip([3, 300, 300, 3, 3]) {
+                let decided = stored.operate(&policy, key, NOW, cost).decision;
+                assert_eq!(table.decide(&policy, key, NOW, cost), Ok(decided), "{key} {round}");
+                *granted.entry(key).or_insert(0) += if decided.is_allowed() { cost } else { 0 };
+            }
+        }
+        let granted: Vec<u64> = granted.into_values().collect();
+        assert_eq!(granted, [3, 9, 6, 900, 900], "{on_change}: alice, as-all, bob, too, vip");
     }
 }
 
