@@ -18,7 +18,7 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
     for policy in 0..policies.all().len() {
         keys.extend((0..KEYS).map(|number| Key {
             policy,
-            name: format!("key-{number}"),
+            name: format!("team-{}/key-{number}", number % 4),
             at: 1_431_857_103_000_000 + rng.u64(..EDGE_US),
             retry: None,
         }));
