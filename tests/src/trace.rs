@@ -8,6 +8,8 @@ use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Table, Timestamp};
 
 /// Keys of each policy.
 const KEYS: usize = 12;
+/// States of each policy, also of teams under each rule.
+const STATES: usize = 4 * KEYS;
 /// Edges of every window, segment and fill time of the policies are multiples of this.
 const EDGE_US: u64 = 500_000;
 
@@ -23,7 +25,7 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
             retry: None,
         }));
     }
-    let mut tables = vec![Table::new(KEYS, KeyHasher::new(seed)); policies.all().len()];
+    let mut tables = vec![Table::new(STATES, KeyHasher::new(seed)); policies.all().len()];
     let mut text = String::new();
     for _ in 0..lines {
         let place = rng.usize(..keys.len());

@@ -170,7 +170,9 @@ impl World {
         }
         let all = self.accounts.iter_mut().filter(|(slice, _)| slices.contains(slice));
         let all = all.flat_map(|(_, accounts)| accounts.iter_mut().map(|(_, account)| account));
-        all.inspect(|account| account.advance(now)).collect()
+        let mut all: Vec<_> = all.collect();
+        all.iter_mut().for_each(|account| account.advance(now));
+        all
     }
 
     fn step(&mut self, step: &Step, now: u64) -> Result<(), TestCaseError> {
