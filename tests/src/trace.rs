@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use fastrand::Rng;
-use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Table, Timestamp};
+use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Policy, Table, Timestamp};
 
 /// Keys of each policy.
 const KEYS: usize = 12;
@@ -17,10 +17,13 @@ const EDGE_US: u64 = 500_000;
 pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
     let mut rng = Rng::with_seed(seed);
     let mut keys: Vec<Key> = Vec::new();
-    for policy in 0..policies.all().len() {
+    for (policy, shares) in policies.all().iter().map(Policy::shares_states).enumerate() {
         keys.extend((0..KEYS).map(|number| Key {
             policy,
-            name: format!("team-{}/key-{number}", number % 4),
+            name: match shares {
+                true => format!("team-{}/key-{number}", number % 4),
+                false => format!("key-{number}"),
+            },
             at: 1_431_857_103_000_000 + rng.u64(..EDGE_US),
             retry: None,
         }));

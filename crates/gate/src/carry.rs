@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::{Micros, Timestamp};
 
-use crate::limit::{Kind, Limit};
+use crate::limit::Limit;
 use crate::limits::{NamedLimit, Part};
 use crate::policy::OnChange;
 
@@ -72,20 +72,19 @@ fn adopt(
         OnChange::Proportional => ratio(limit, old),
         OnChange::Keep | OnChange::Reset => (1, 1),
     };
-    if limit.adopts(own, old, words, ratio)
-        || (limit.kind(), old.kind()) != (Kind::Rate, Kind::Rate)
-    {
+    if limit.adopts(own, old, words, ratio) {
         return;
     }
-    let used = old.used(words);
+    limit.advance(own, newest);
+    // from units over time to units over time; anything else starts afresh
+    let (Some(used), Some(counted)) = (old.used(words), limit.used(own)) else { return };
     let mut carried = scaled(used, ratio);
     if matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()) {
         // an edit adds nothing to what was left: a key must not gain a burst by it
         let more = limit.capacity().saturating_sub(old.capacity());
         carried = carried.max(used.saturating_add(more));
     }
-    limit.advance(own, newest);
-    let counted = limit.used(own); // all, if it starts empty
+    // a bucket that starts empty counts all as used already
     if let Some(more) = carried.checked_sub(counted) {
         limit.charge(own, newest, more);
     } else {

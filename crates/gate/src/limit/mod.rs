@@ -268,10 +268,10 @@ impl Limit {
         }
     }
 
-    /// The units that count as used at the newest time, also beyond the capacity; 0 for a limiter that
-    /// counts none.
-    pub(crate) fn used(&self, words: &[u64]) -> u64 {
-        ask!(self, |limiter| Limiter::used(limiter, words)).unwrap_or(0)
+    /// The units that count as used at the newest time, also beyond the capacity; `None` for a limiter
+    /// that counts no units.
+    pub(crate) fn used(&self, words: &[u64]) -> Option<u64> {
+        ask!(self, |limiter| Limiter::used(limiter, words))
     }
 
     /// Takes what was spent already, whether it is there or not.

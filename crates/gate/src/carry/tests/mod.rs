@@ -133,11 +133,14 @@ fn a_limit_is_found_again_by_its_name() {
     is(&[&a, &b], &[&named("d", 20), &a], &[16, 6]); // renamed: by its numbers
     is(&[&a, &b], &[&named("d", 21), &a], &[21, 6]); // renamed and edited: another limit
     is(&[&named("a", 10), &named("b", 10)], &[&named("b", 10), &named("a", 9)], &[6, 5]);
+    is(&[&b, &named("a", 25)], &[&named("a", 20), &named("d", 20)], &[16, 16]); // each is found once
     let [x, y, z] = [bucket(10, "1/d"), bucket(20, "1/d"), bucket(30, "1/d")];
     is(&[&x, &y], &[&z, &x, &y], &[30, 6, 16]); // without names: by their numbers,
     is(&[&x, &y], &[&z, &y], &[26, 16]); // and what is left by their order
     is(&[&x], &[&z, &x], &[30, 6]); // the only limit is called after its policy, one of two is not
-    is(&[&x], &[&named("a", 10)], &[6]);
+    is(&[&x], &[&a], &[6]);
+    is(&[&x], &[&b], &[20]); // a new name and new numbers: another limit
+    is(&[&a], &[&y], &[20]);
 }
 
 /// Alice and bob count by `depth = 1`, and so do vip and bob, whose limits differ.
@@ -248,6 +251,22 @@ fn an_override_starts_afresh_and_leaves_what_was_there() {
         6,
         "it was removed: as the policy's limits stood"
     );
+}
+
+#[test]
+fn a_limit_of_another_kind_starts_afresh() {
+    let leases = "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }";
+    let empty = bucket(20, "1/s").replace(" }", ", start = 'empty' }");
+    for (new, left) in [(bucket(20, "1/s"), 20), (empty, 0)] {
+        let (old, new) = (policy(leases, "keep"), policy(&new, "keep"));
+        let mut stored = Stored::default();
+        let lease = Request { id: Id([1, 1]), ..Request::of(1) };
+        assert!(stored.operate(&old, "k", NOW, lease).decision.is_allowed());
+        assert_eq!(stored.remaining(&new, "k", NOW), left);
+        stored.operate(&new, "k", NOW, 1);
+        let looked = stored.clone().operate(&old, "k", NOW, 0).decision;
+        assert_eq!(looked.remaining(), 5, "and so does the way back");
+    }
 }
 
 #[test]
