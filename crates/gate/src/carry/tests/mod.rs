@@ -11,7 +11,7 @@ use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
 use self::stored::Stored;
-use crate::blob::{decode, encode, name};
+use crate::blob::{BlobError, decode, encode, name};
 use crate::policy::Policy;
 use crate::request::{Operation, Request, Settlement};
 use crate::table::{KeyHasher, Table};
@@ -221,17 +221,16 @@ fn what_is_no_state_of_any_limits_is_refused() {
 fn bytes_that_claim_more_limits_than_a_policy_may_have_are_refused() {
     let policy = policy(&bucket(10, "1/s"), "keep");
     let part = &policy.limits().parts()[0];
-    let leases = [4, 6, 4_096, 1_000_000, 4_096_u64];
-    let parameters = leases.repeat(10_000);
-    let count = u16::try_from(parameters.len()).unwrap();
-    let mut bytes = vec![2];
-    bytes.extend(
-        crate::fnv::fnv1a(parameters.iter().flat_map(|word| word.to_le_bytes())).to_le_bytes(),
-    );
-    bytes.extend(count.to_le_bytes());
-    bytes.extend(parameters.iter().flat_map(|word| word.to_le_bytes()));
-    bytes.extend([0, 0]);
-    assert!(decode(&policy, part, &bytes).is_err());
+    let leases = [4, 6, 4_096, 1_000_000, 4_096, 0_u64];
+    for count in [16, 17, 10_000] {
+        let described = leases.repeat(count);
+        let mut bytes = vec![4];
+        bytes.extend(part.checksum(&described).to_le_bytes());
+        bytes.extend(u16::try_from(described.len()).unwrap().to_le_bytes());
+        bytes.extend(described.iter().flat_map(|word| word.to_le_bytes()));
+        assert_eq!(part.before(&described).is_some(), count <= 16);
+        assert_eq!(decode(&policy, part, &bytes), Err(BlobError::Invalid), "{count} limits");
+    }
 }
 
 #[test]
