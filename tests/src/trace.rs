@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use fastrand::Rng;
-use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Policy, Table, Timestamp};
+use tidegate_gate::{KeyHasher, MAX_QUANTITY, Policies, Table, Timestamp};
 
 /// Keys of each policy.
 const KEYS: usize = 12;
@@ -17,7 +17,7 @@ const EDGE_US: u64 = 500_000;
 pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
     let mut rng = Rng::with_seed(seed);
     let mut keys: Vec<Key> = Vec::new();
-    for (policy, shares) in policies.all().iter().map(Policy::shares_states).enumerate() {
+    for (policy, shares) in policies.all().iter().map(|policy| policy.shares_states()).enumerate() {
         keys.extend((0..KEYS).map(|number| Key {
             policy,
             name: match shares {

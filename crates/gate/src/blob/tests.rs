@@ -9,7 +9,7 @@ use tidegate_core::lease::Id;
 
 use super::{BlobError, decode, encode, name};
 use crate::limits::Part;
-use crate::policy::Policy;
+use crate::policy::{Policy, Rule};
 use crate::request::Request;
 
 fn policy(limits: &str) -> Policy {
@@ -230,7 +230,8 @@ fn the_names_are_these() {
     ]\noverrides.vip = { limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s', depth = 2 }] }";
     let policy = Policy::parse("api", text).unwrap();
     let names = |key: &str| -> Vec<_> {
-        let parts = policy.limits_for(key).parts().iter();
+        let Rule::Limited(limits, _) = policy.rule(key) else { panic!("{key} is on a list") };
+        let parts = limits.parts().iter();
         parts.map(|part| name(&policy, part, key)).collect()
     };
     assert_eq!(
@@ -280,7 +281,7 @@ fn a_state_is_read_under_its_own_rule_alone() {
             "on_change = '{on_change}'\nlimits = [{BUCKET}]\noverrides.vip = {{ capacity = 5 }}"
         );
         let policy = Policy::parse("p", &text).unwrap();
-        let [own, vip] = ["k", "vip"].map(|key| &policy.limits_for(key).parts()[0]);
+        let [own, vip] = [policy.limits(), &policy.overrides()[0].1].map(|own| &own.parts()[0]);
         assert_eq!(own.limits(), vip.limits());
         let bytes = encode(&policy, own, &[1, 7]);
         let refused = decode(&policy, vip, &bytes).unwrap_err();

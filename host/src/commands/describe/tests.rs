@@ -1,4 +1,4 @@
-use tidegate::gate::{Operation, Policy, Request, Timestamp, blob};
+use tidegate::gate::{Operation, Policy, Request, Rule, Timestamp, blob};
 
 use super::describe;
 
@@ -51,7 +51,7 @@ fn what_is_stored_is_what_is_described() {
     for policy in ["reset", "keep", "proportional"].map(policy) {
         let described = describe(&policy);
         for key in ["acme/bob", "acme/vip"] {
-            let limits = policy.limits_for(key);
+            let Rule::Limited(limits, _) = policy.rule(key) else { panic!("{key} is on a list") };
             let mut words = vec![0; limits.words()];
             for at in 0..20 {
                 let now = Timestamp(now.0 + at * 1_000_000);

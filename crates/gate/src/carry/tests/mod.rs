@@ -259,7 +259,7 @@ fn a_limit_of_another_kind_starts_afresh() {
     for (new, left) in [(bucket(20, "1/s"), 20), (empty, 0)] {
         let (old, new) = (policy(leases, "keep"), policy(&new, "keep"));
         let mut stored = Stored::default();
-        let lease = Request { id: Id([1, 1]), ..Request::of(1) };
+        let lease = Request { lease: Some(Id([1, 1])), ..Request::of(1) };
         assert!(stored.operate(&old, "k", NOW, lease).decision.is_allowed());
         assert_eq!(stored.remaining(&new, "k", NOW), left);
         stored.operate(&new, "k", NOW, 1);
@@ -415,7 +415,7 @@ proptest! {
                     held.entry(who).and_modify(|since| *since = now);
                 }
                 _ => {
-                    let request = Request { id, ..Request::of(1) };
+                    let request = Request { lease: Some(id), ..Request::of(1) };
                     let fits = held.contains_key(&who) || held.len() < usize::try_from(capacity).unwrap();
                     let verdict = stored.operate(&nodes[place], "k", at, request);
                     prop_assert_eq!(verdict.decision.is_allowed(), fits);

@@ -180,8 +180,9 @@ impl World {
         match *step {
             Step::Check { key, cost } => {
                 let key = KEYS[key];
-                let cost = cost.min(self.policy.limits_for(key).most_at_once());
                 let mut accounts = self.accounts(key, now);
+                let most = accounts.iter().map(|account| account.spec.capacity).min();
+                let cost = cost.min(most.unwrap());
                 let fits = |account: &&mut Account| account.used() + cost <= account.spec.capacity;
                 let fits = accounts.iter().all(fits);
                 if fits {

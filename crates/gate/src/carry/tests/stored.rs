@@ -9,6 +9,7 @@ use tidegate_core::Timestamp;
 
 use crate::blob::{decode, encode, name};
 use crate::decide::Verdict;
+use crate::limits::Limits;
 use crate::policy::{Policy, Rule};
 use crate::request::Operation;
 
@@ -24,7 +25,7 @@ impl Stored {
         operation: impl Into<Operation>,
     ) -> Verdict {
         let Rule::Limited(limits, key) = policy.rule(key) else { panic!("{key} is on a list") };
-        let mut words = self.words(policy, &key);
+        let mut words = self.words(policy, limits, &key);
         let verdict = limits.operate(&mut words, now, &operation.into()).unwrap();
         for (part, words) in limits.split(&words) {
             self.0.insert(name(policy, part, &key), encode(policy, part, words));
@@ -33,9 +34,8 @@ impl Stored {
     }
 
     /// The words of all parts of a canonical key.
-    pub(super) fn words(&self, policy: &Policy, key: &str) -> Vec<u64> {
-        let parts = policy.limits_for(key).parts().iter();
-        let words = parts.map(|part| match self.0.get(&name(policy, part, key)) {
+    fn words(&self, policy: &Policy, limits: &Limits, key: &str) -> Vec<u64> {
+        let words = limits.parts().iter().map(|part| match self.0.get(&name(policy, part, key)) {
             Some(bytes) => decode(policy, part, bytes).unwrap(),
             None => vec![0; part.words()],
         });
