@@ -7,11 +7,15 @@ use tidegate::gate::Policies;
 use tidegate_tests::{POLICIES, file, generate};
 
 fn parity(trace: &std::path::Path, options: &[&str]) -> Output {
+    parity_by("policies.toml", trace, options)
+}
+
+fn parity_by(policies: &str, trace: &std::path::Path, options: &[&str]) -> Output {
     Command::new(tidegate_tests::command())
         .arg("parity")
         .arg(trace)
         .arg("--policies")
-        .arg(file("parity/policies.toml"))
+        .arg(file("parity").join(policies))
         .args(options)
         .output()
         .unwrap()
@@ -43,6 +47,16 @@ fn a_generated_trace_that_hits_every_edge() {
     let trace = folder.path().join("trace.jsonl");
     fs::write(&trace, generate(&policies, 100_000, 1)).unwrap();
     agrees(&parity(&trace, &[]), 100_000);
+}
+
+#[test]
+fn rules_that_count_by_the_same_part_of_a_key_count_apart() {
+    let text = fs::read_to_string(file("parity/rules.toml")).unwrap();
+    let policies = Policies::parse(&text).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.jsonl");
+    fs::write(&trace, generate(&policies, 10_000, 1)).unwrap();
+    agrees(&parity_by("rules.toml", &trace, &[]), 10_000);
 }
 
 #[test]

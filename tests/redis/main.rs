@@ -1,5 +1,7 @@
 //! The Redis store on a real Redis: races, outages, foreign bytes, expiry.
 
+mod cluster;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -24,15 +24,15 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
     for policy in policies.all() {
         keys.extend((0..KEYS).map(|number| Key {
             policy: Arc::clone(policy),
-            // two organisations of some users each
-            name: format!("org-{}/key-{number}", number % 2),
+            // four teams of three users each
+            name: format!("team-{}/key-{number}", number % 4),
             at: 1_431_857_103_000_000 + rng.u64(..EDGE_US),
             granted_at: 0,
             retry: None,
         }));
     }
     let mut tables: Vec<Table> =
-        policies.all().iter().map(|_| Table::new(10 * KEYS, KeyHasher::new(seed))).collect();
+        policies.all().iter().map(|_| Table::new(8 * KEYS, KeyHasher::new(seed))).collect();
     let mut text = String::new();
     for _ in 0..lines {
         let place = rng.usize(..keys.len());

@@ -2,8 +2,8 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | version, now 1 |
-//! | 8 | fingerprint of the policy's limits |
+//! | 1 | version, 3 or 4 |
+//! | 8 | fingerprint: a hash of the rule, the depth and the limits |
 //! | 8 each | the words of each limit, in the policy's order |
 //!
 //! States of more than 16 words are mostly zeros as long as few leases are held and few requests
@@ -11,14 +11,18 @@
 //! (2 bytes), the number of words that follow (2 bytes) and those words; up to the last word that is
 //! not zero.
 //!
-//! Under a policy that keeps states through an edit of its limits the version is 2, and behind the
-//! fingerprint follow the limits themselves: how many words (2 bytes) and each limit as a number of
-//! words and its `Limit::parameters`, 8 bytes each. Such a state is carried over to other limits by
-//! the policy's rule when it is next read.
+//! Version 3 belongs to a policy whose states start afresh when its limits are edited. The fingerprint
+//! stands in the [`name`] too: an edited policy finds no state, while nodes that still run the old one
+//! go on with theirs.
 //!
-//! Otherwise the fingerprint stands in the [`name`] too: a policy whose limits were edited finds no state
-//! and starts afresh, while nodes that still run the old one go on with theirs. A blob that does
-//! not fit its name is an error, never a guess.
+//! Version 4 belongs to a policy that keeps its states. The limits themselves follow behind the
+//! fingerprint: how many words (2 bytes), and for each limit how many numbers, its `Limit::parameters`
+//! and a hash of its name (0 if the file gives it none), 8 bytes each. The name stays the same over
+//! edits, and a state that was written under other limits is carried over when it is next read.
+//!
+//! The rule is an override, told by its pattern, or the policy's own limits. A state is read under
+//! the rule that wrote it and under no other. A blob that does not fit its name is an error, never a
+//! guess. Versions 1 and 2 did not tell rules apart; they were never released.
 
 #[cfg(test)]
 mod tests;
@@ -28,14 +32,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::carry::carry;
-use crate::key::Depth;
 use crate::limits::Part;
-use crate::policy::{OnChange, Policy};
+use crate::policy::Policy;
 
 /// A state that belongs to its limits.
-const VERSION: u8 = 1;
+const VERSION: u8 = 3;
 /// A state that brings its limits along.
-const SELF_DESCRIBING: u8 = 2;
+const SELF_DESCRIBING: u8 = 4;
 /// Version and fingerprint.
 const HEADER_BYTES: usize = 9;
 /// The number of runs.
@@ -61,11 +64,11 @@ pub enum BlobError {
         /// What a state of this policy begins with.
         expected: u8,
     },
-    /// Written under other limits.
+    /// Written under other limits or another rule.
     Fingerprint {
         /// What was found.
         found: u64,
-        /// That of this policy.
+        /// That of the limits which hold for the key, or of the limits that the state brings along.
         expected: u64,
     },
     /// The words hold more than these limits could have granted.
@@ -86,7 +89,8 @@ impl fmt::Display for BlobError {
             }
             Self::Fingerprint { found, expected } => write!(
                 f,
-                "stored state: found limits {found:016x}, those of this policy are {expected:016x}"
+                "stored state: found the fingerprint {found:016x}, expected {expected:016x}: it was \
+                 written under other limits or another rule"
             ),
             Self::Invalid => {
                 f.write_str("stored state: it holds more than these limits could have granted")
@@ -97,16 +101,19 @@ impl fmt::Display for BlobError {
 
 impl core::error::Error for BlobError {}
 
-/// The name under which a store keeps a state: policy, fingerprint of its limits, and the part of the
-/// canonical key that they are counted by.
+/// The name under which a store keeps a state: `tidegate:{POLICY:HOME}REST:IDENTITY`.
+///
+/// `HOME` and `REST` together are the part of the canonical key that is counted by: `HOME` is the part
+/// under which [all states of one decision](Policy::home) are kept, and a Redis Cluster puts names with the
+/// same text in braces into one slot. A `}` in it is written `%7D`, and a `%` is `%25`, so that no key
+/// ends the braces early. `IDENTITY` tells the rule and the depth, and the limits too where an edit
+/// starts states afresh.
 #[must_use]
 pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
-    let (name, own) = (policy.name(), part.depth().of(key));
-    match (policy.on_change(), part.depth()) {
-        (OnChange::Reset, _) => alloc::format!("tidegate:{name}:{:016x}:{own}", part.fingerprint()),
-        (_, Depth::Whole) => alloc::format!("tidegate:{name}:any:{own}"),
-        (_, Depth::Parts(parts)) => alloc::format!("tidegate:{name}:any-{parts}:{own}"),
-    }
+    let (policy_name, home, own) = (policy.name(), policy.home(key), part.depth().of(key));
+    let rest = own.strip_prefix(home).unwrap_or(own); // the home is a part of every part
+    let home = home.replace('%', "%25").replace('}', "%7D");
+    alloc::format!("tidegate:{{{policy_name}:{home}}}{rest}:{:016x}", part.identity())
 }
 
 /// The bytes of a state.
@@ -114,11 +121,13 @@ pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
 pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
     bytes.push(version(policy));
-    bytes.extend_from_slice(&part.fingerprint().to_le_bytes());
     if version(policy) == SELF_DESCRIBING {
-        let parameters = part.parameters();
-        bytes.extend(u16::try_from(parameters.len()).unwrap_or(u16::MAX).to_le_bytes());
-        bytes.extend(parameters.into_iter().flat_map(u64::to_le_bytes));
+        let limits = part.described();
+        bytes.extend(part.checksum(&limits).to_le_bytes());
+        bytes.extend(u16::try_from(limits.len()).unwrap_or(u16::MAX).to_le_bytes());
+        bytes.extend(limits.into_iter().flat_map(u64::to_le_bytes));
+    } else {
+        bytes.extend(part.fingerprint().to_le_bytes());
     }
     if part.words() > MOST_PLAIN_WORDS {
         write_runs(words, &mut bytes);
@@ -129,10 +138,7 @@ pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
 }
 
 const fn version(policy: &Policy) -> u8 {
-    match policy.on_change() {
-        OnChange::Reset => VERSION,
-        OnChange::Keep | OnChange::Proportional => SELF_DESCRIBING,
-    }
+    if policy.on_change().keeps_states() { SELF_DESCRIBING } else { VERSION }
 }
 
 fn write_runs(mut words: &[u64], bytes: &mut Vec<u8>) {
@@ -200,19 +206,19 @@ pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, Bl
         return words(part, rest, length);
     }
     let (count, rest) = rest.split_first_chunk().ok_or(length)?;
-    let parameters = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
-    let (parameters, rest) = rest.split_at_checked(parameters).ok_or(length)?;
-    let parameters = parameters.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-    let old = Part::of_parameters(part.depth(), &parameters.collect::<Vec<_>>())
-        .map_err(|_| BlobError::Invalid)?;
-    if old.fingerprint() != found {
-        return Err(BlobError::Invalid);
+    let described = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
+    let (described, rest) = rest.split_at_checked(described).ok_or(length)?;
+    let described: Vec<u64> =
+        described.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let expected = part.checksum(&described);
+    if found != expected {
+        return Err(BlobError::Fingerprint { found, expected });
     }
-    let words = words(&old, rest, length)?;
-    if found == part.fingerprint() {
-        return Ok(words);
+    if described == part.described() {
+        return words(part, rest, length);
     }
-    Ok(carry(part, &old, &words, policy.on_change()))
+    let old = part.before(&described).ok_or(BlobError::Invalid)?;
+    Ok(carry(part, &old, &words(&old, rest, length)?, policy.on_change()))
 }
 
 fn words(part: &Part, bytes: &[u8], length: BlobError) -> Result<Vec<u64>, BlobError> {

@@ -1,11 +1,9 @@
 //! What becomes of a state when its limits are edited.
 //!
-//! The rule is the policy's: nothing of the old state (`reset`, which needs none of this), what was
-//! used in units (`keep`), or what was used as a share of the capacity (`proportional`). What was
-//! used counts as used at the newest time. So over an edit no more is granted than the more lenient of
-//! the two would have granted alone. While some nodes still run the old file, each state that goes
-//! from one kind of node to the other is carried over, and what exceeds the smaller capacity is
-//! forgotten on the way.
+//! The rule is the policy's: nothing of the old state is kept (`reset`, which needs none of this), what
+//! was used in units (`keep`), or what was used as a share of the capacity (`proportional`). The
+//! promise about it is in `docs/policies.md`, "Editing a file that is in use": a limit goes on as if
+//! everything that it counts as used had been used at the newest time, under the new numbers.
 
 #[cfg(test)]
 mod tests;
@@ -13,32 +11,54 @@ mod tests;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tidegate_core::Timestamp;
 use tidegate_core::lease::budget::Refundable;
+use tidegate_core::{Micros, Timestamp};
 
-use crate::limit::{Kind, Limit};
-use crate::limits::Part;
+use crate::limit::Limit;
+use crate::limits::{NamedLimit, Part};
 use crate::policy::OnChange;
-use crate::request::Request;
 
-/// The words under the limits of `part` of a state that was written under those of `old`, limit by
-/// limit in their order.
+/// A limit and its words.
+type Held<'a> = (&'a NamedLimit, &'a [u64]);
+
+/// The words under the limits of `part` of a state that was written under those of `old`.
 pub(crate) fn carry(part: &Part, old: &Part, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
     let newest = newest.unwrap_or_default();
-    let mut olds = old.split(words);
+    let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
     let mut carried = Vec::with_capacity(part.words());
-    for named in part.limits() {
+    for (named, source) in part.limits().iter().zip(sources(part, olds.collect())) {
         let mut own = vec![0; named.limit.words()];
-        match olds.next() {
-            Some((old, words)) if *old == named.limit => own.copy_from_slice(words),
-            Some((old, words)) => adopt(&named.limit, &mut own, (old, words), newest, rule),
+        match source {
+            Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
+            Some((old, words)) => adopt(&named.limit, &mut own, (&old.limit, words), newest, rule),
             None => {}
         }
         named.limit.advance(&mut own, newest);
         carried.extend(own);
     }
     carried
+}
+
+/// What each limit of `part` was before the edit: the one of its name; else one of the same numbers,
+/// which was renamed; else, of those that the file gives no name, the first that is left.
+fn sources<'a>(part: &Part, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
+    let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
+        |new, old| new.tag != 0 && new.tag == old.tag,
+        |new, old| new.limit == old.limit,
+        |new, old| new.tag == 0 && old.tag == 0,
+    ];
+    let mut sources = vec![None; part.limits().len()];
+    for same in rules {
+        for (new, source) in part.limits().iter().zip(&mut sources) {
+            if source.is_none()
+                && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
+            {
+                *source = Some(olds.remove(place));
+            }
+        }
+    }
+    sources
 }
 
 fn adopt(
@@ -48,33 +68,53 @@ fn adopt(
     newest: Timestamp,
     rule: OnChange,
 ) {
-    if limit.adopts(own, old, words) || (limit.kind(), old.kind()) != (Kind::Rate, Kind::Rate) {
+    let ratio = match rule {
+        OnChange::Proportional => ratio(limit, old),
+        OnChange::Keep | OnChange::Reset => (1, 1),
+    };
+    if limit.adopts(own, old, words, ratio) {
         return;
     }
-    let (capacity, was) = (limit.capacity(), old.capacity());
-    let used = was.saturating_sub(remaining(old, words, newest));
-    let used = match rule {
-        OnChange::Proportional => share(used, capacity, was),
-        OnChange::Keep | OnChange::Reset => used.min(capacity),
-    };
     limit.advance(own, newest);
-    let counted = capacity.saturating_sub(remaining(limit, own, newest)); // all, if it starts empty
-    if let Some(more) = used.checked_sub(counted) {
+    // from units over time to units over time; anything else starts afresh
+    let (Some(used), Some(counted)) = (old.used(words), limit.used(own)) else { return };
+    let mut carried = scaled(used, ratio);
+    if matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()) {
+        // an edit adds nothing to what was left: a key must not gain a burst by it
+        let more = limit.capacity().saturating_sub(old.capacity());
+        carried = carried.max(used.saturating_add(more));
+    }
+    // a bucket that starts empty counts all as used already
+    if let Some(more) = carried.checked_sub(counted) {
         limit.charge(own, newest, more);
     } else {
-        let units = counted.saturating_sub(used);
-        let after = tidegate_core::Micros::ZERO;
+        let units = counted.saturating_sub(carried);
+        let after = Micros::ZERO;
         limit.refund(own, newest, &Refundable { units, granted: units, granted_at: newest, after });
     }
 }
 
-fn remaining(limit: &Limit, words: &[u64], now: Timestamp) -> u64 {
-    limit.peek(words, now, &Request::of(0)).map_or(0, |looked| looked.remaining())
+/// How many units under the new limit one unit under the old one is, as a fraction.
+fn ratio(new: &Limit, old: &Limit) -> (u64, u64) {
+    let capacities = (new.capacity(), old.capacity());
+    let (Limit::SlidingLog(new), Limit::SlidingLog(old)) = (new, old) else { return capacities };
+    // of a rate that may hold more than the whole log grants at once, fewer would be too few
+    new.windows().iter().fold(capacities, |largest, window| {
+        let before = old.windows().iter().map(|old| {
+            let periods = window.period.0.div_ceil(old.period.0.max(1));
+            old.limit.saturating_mul(periods)
+        });
+        let found = (window.limit, before.min().unwrap_or(1));
+        if is_less(largest, found) { found } else { largest }
+    })
 }
 
-/// used / was of the capacity, up: a started unit is used.
-fn share(used: u64, capacity: u64, was: u64) -> u64 {
-    let product = u128::from(used).saturating_mul(capacity.into());
-    let up = product.saturating_add(u128::from(was).saturating_sub(1));
-    u64::try_from(up.checked_div(was.into()).unwrap_or(0)).unwrap_or(u64::MAX).min(capacity)
+fn is_less((a, b): (u64, u64), (c, d): (u64, u64)) -> bool {
+    u128::from(a).saturating_mul(d.into()) < u128::from(c).saturating_mul(b.into())
+}
+
+/// Up: a started unit is used.
+fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
+    let product = u128::from(used).saturating_mul(to.into());
+    u64::try_from(product.div_ceil(u128::from(from).max(1))).unwrap_or(u64::MAX)
 }

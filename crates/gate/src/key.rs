@@ -183,8 +183,7 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(exact) => write!(f, "{exact:?}"),
-            Self::Between(start, end) => write!(f, "\"{start}*{end}\""),
-            Self::Network(network) => write!(f, "\"ip:{network}\""),
+            Self::Between(..) | Self::Network(_) => write!(f, "\"{}\"", self.text()),
         }
     }
 }
@@ -202,6 +201,15 @@ impl Pattern {
                 .strip_prefix("ip:")
                 .and_then(network_of)
                 .is_some_and(|address| network.contains(&address)),
+        }
+    }
+
+    /// As it stands in the policy file, a network in its canonical form. No two patterns have one text.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Exact(exact) => exact.clone(),
+            Self::Between(start, end) => alloc::format!("{start}*{end}"),
+            Self::Network(network) => alloc::format!("ip:{network}"),
         }
     }
 

@@ -2,12 +2,14 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::iter;
 
-use tidegate_core::{ConfigError, InvalidState, MAX_QUANTITY, Micros, Timestamp};
+use tidegate_core::{InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::{self, Limit};
+use crate::policy::OnChange;
 
 /// More limits on one request than anyone has asked for; each decision costs time for each.
 pub(crate) const MAX_LIMITS: usize = 16;
@@ -21,6 +23,9 @@ pub struct NamedLimit {
     pub depth: Depth,
     /// The limiter.
     pub limit: Limit,
+    /// A hash of the name that the policy file gives it, by which it is found again after an edit; 0
+    /// if the file gives it none.
+    pub(crate) tag: u64,
 }
 
 /// The limits on a key, decided all or nothing.
@@ -31,13 +36,16 @@ pub struct Limits {
     period: Micros,
 }
 
-/// The limits that count by the same part of the key. Their states are stored together.
+/// The limits of one rule that count by the same part of the key. Their states are stored together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     depth: Depth,
     limits: Vec<NamedLimit>,
     words: usize,
+    /// A hash of its rule and its depth: it stays over edits of the limits.
+    place: u64,
     fingerprint: u64,
+    identity: u64,
 }
 
 impl Limits {
@@ -49,6 +57,20 @@ impl Limits {
             limits.chunk_by(|one, next| one.depth == next.depth).map(Part::new).collect();
         let words = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.words));
         Self { parts, words, period }
+    }
+
+    /// The same as the limits of a rule: an override by its pattern, or the policy's own, whose
+    /// pattern is empty.
+    pub(crate) fn of_rule(mut self, pattern: &str, on_change: OnChange) -> Self {
+        for part in &mut self.parts {
+            // no pattern has this byte: it is no UTF-8
+            let rule = pattern.bytes().chain([0xff]);
+            let depth = part.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
+            part.place = fnv1a(rule.chain(depth));
+            part.fingerprint = part.checksum(&part.parameters());
+            part.identity = if on_change.keeps_states() { part.place } else { part.fingerprint };
+        }
+        self
     }
 
     /// A single limit without a name of its own is called after its policy.
@@ -125,35 +147,47 @@ impl Limits {
 
 impl Part {
     fn new(limits: &[NamedLimit]) -> Self {
-        let depth = limits.first().map_or(Depth::Whole, |limit| limit.depth);
-        let parameters = limit::write(limits.iter().map(|limit| &limit.limit));
         Self {
-            depth,
+            depth: limits.first().map_or(Depth::Whole, |limit| limit.depth),
             limits: limits.into(),
             words: limits.iter().fold(0, |sum, limit| sum.saturating_add(limit.limit.words())),
-            fingerprint: fnv1a(
-                depth.parameter().into_iter().chain(parameters).flat_map(u64::to_le_bytes),
-            ),
+            place: 0,
+            fingerprint: 0,
+            identity: 0,
         }
     }
 
-    /// The limits of a stored state.
-    pub(crate) fn of_parameters(depth: Depth, parameters: &[u64]) -> Result<Self, ConfigError> {
-        let name = String::new();
-        let limits = limit::read(parameters)?;
-        let (found, most) = (limits.len(), MAX_LIMITS);
-        if found > most {
-            let [found, most] = [found, most].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
-            return Err(ConfigError::OutOfRange { field: "limits", found, least: 1, most });
-        }
-        let limits = limits.into_iter();
-        let named = limits.map(|limit| NamedLimit { name: name.clone(), depth, limit });
-        Ok(Self::new(&named.collect::<Vec<_>>()))
+    /// Of limits in numbers that hold here: other numbers, another rule or another depth have another.
+    pub(crate) fn checksum(&self, limits: &[u64]) -> u64 {
+        fnv1a(iter::once(&self.place).chain(limits).flat_map(|word| word.to_le_bytes()))
     }
 
     /// Its limits in numbers.
-    pub(crate) fn parameters(&self) -> Vec<u64> {
+    fn parameters(&self) -> Vec<u64> {
         limit::write(self.limits.iter().map(|each| &each.limit))
+    }
+
+    /// The same with the tag of each limit behind its numbers: what [`before`](Self::before) reads.
+    pub(crate) fn described(&self) -> Vec<u64> {
+        let each = self.limits.iter();
+        each.flat_map(|each| limit::write([&each.limit]).into_iter().chain([each.tag])).collect()
+    }
+
+    /// This part with the limits that were [`described`](Self::described) so; `None` if no limits can
+    /// have been.
+    pub(crate) fn before(&self, mut described: &[u64]) -> Option<Self> {
+        let mut limits = Vec::new();
+        while let Some((&length, rest)) = described.split_first() {
+            let (parameters, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            let (&tag, rest) = rest.split_first()?;
+            let (name, limit) = (String::new(), Limit::from_parameters(parameters).ok()?);
+            limits.push(NamedLimit { name, depth: self.depth, limit, tag });
+            if limits.len() > MAX_LIMITS {
+                return None;
+            }
+            described = rest;
+        }
+        Some(Self::new(&limits))
     }
 
     /// How much of the key it is counted by.
@@ -176,10 +210,17 @@ impl Part {
         self.words
     }
 
-    /// A number that changes with the limits.
+    /// What tells its states from those of the policy's other parts, wherever they are kept. Where an
+    /// edit starts states afresh it changes with the limits; where an edit keeps them it does not.
     #[must_use]
     #[inline]
-    pub const fn fingerprint(&self) -> u64 {
+    pub const fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// A number that changes with the rule, the depth and the limits.
+    #[must_use]
+    pub(crate) const fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 

@@ -40,8 +40,8 @@ pub struct Table {
 struct Entry {
     /// The part of the key that these words are counted by. Inline up to 24 bytes.
     key: CompactString,
-    /// Of the limits: by different parts of keys, or overridden, they share no state.
-    fingerprint: u64,
+    /// [`Part::identity`]
+    identity: u64,
     /// Inline for the limiters whose state is up to three words.
     words: SmallVec<[u64; 3]>,
 }
@@ -250,7 +250,7 @@ impl Table {
         self.swept = now;
         self.entries.retain(|entry| {
             policy
-                .part(entry.fingerprint)
+                .part(entry.identity)
                 .is_some_and(|part| part.time_to_live(&entry.words, now) > Micros::ZERO)
         });
     }
@@ -296,8 +296,8 @@ impl Table {
                 && if lasts(part, words) { room.is_ok() } else { spare }
             {
                 let Self { entries, hasher, .. } = self;
-                let fingerprint = part.fingerprint();
-                let entry = Entry { key: key.into(), fingerprint, words: words.into() };
+                let identity = part.identity();
+                let entry = Entry { key: key.into(), identity, words: words.into() };
                 entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
             }
         }
@@ -319,6 +319,6 @@ impl Table {
 impl Entry {
     #[inline]
     fn is(&self, part: &Part, key: &str) -> bool {
-        self.key.as_bytes() == key.as_bytes() && self.fingerprint == part.fingerprint()
+        self.key.as_bytes() == key.as_bytes() && self.identity == part.identity()
     }
 }

@@ -1,10 +1,13 @@
 //! A policy in words, every quantity exact.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Display;
 
 use tidegate::gate::{
-    Denied, Depth, Estimator, KeySource, Kind, Limit, Limits, Micros, OnChange, OnError, Placement,
-    Policy, Share, Window,
+    Denied, Depth, Estimator, KeySource, Kind, Limit, Limits, Micros, OnChange, OnError, Part,
+    Placement, Policy, Share, Window, blob,
 };
 
 pub(super) fn describe(policy: &Policy) -> String {
@@ -12,7 +15,8 @@ pub(super) fn describe(policy: &Policy) -> String {
     let mut text = format!("{}: {description}\n", policy.name());
     text += &limits(policy.limits(), "  ");
     for (pattern, own) in policy.overrides() {
-        text += &format!("  {pattern} instead:\n{}", limits(own, "    "));
+        let stored = stored(policy, own);
+        text += &format!("  {pattern} instead, stored as {stored}:\n{}", limits(own, "    "));
     }
     for (word, list) in [("never pass", policy.denied()), ("always pass", policy.allowed())] {
         if !list.is_empty() {
@@ -42,14 +46,20 @@ pub(super) fn describe(policy: &Policy) -> String {
     text += &format!(
         "  by {}; in an outage a request {error}; on Workers each key {placement}; stored as {}\n",
         joined(&sources.collect::<Vec<_>>(), ", else "),
-        joined(&policy.limits().parts().iter().map(stored).collect::<Vec<_>>(), " and "),
+        stored(policy, policy.limits()),
     );
     text
 }
 
-fn stored(part: &tidegate::gate::Part) -> String {
-    let most = if part.words() > 16 { "at most " } else { "" }; // zeros are not stored
-    format!("{most}{} bytes under {:016x}", part.words() * 8 + 9, part.fingerprint())
+/// The size of each state, and the end of its name.
+fn stored(policy: &Policy, limits: &Limits) -> String {
+    let part = |part: &Part| {
+        let size = |word| blob::encode(policy, part, &vec![word; part.words()]).len();
+        let (least, most) = (size(0), size(1)); // of a large state zeros are not stored
+        let at_most = if least < most { "at most " } else { "" };
+        format!("{at_most}{most} bytes under {:016x}", part.identity())
+    };
+    joined(&limits.parts().iter().map(part).collect::<Vec<_>>(), " and ")
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {

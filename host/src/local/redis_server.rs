@@ -15,6 +15,7 @@ pub struct RedisServer {
     server: Child,
     url: String,
     folder: TempDir,
+    options: Vec<String>,
 }
 
 impl RedisServer {
@@ -23,9 +24,18 @@ impl RedisServer {
     /// # Errors
     /// If it is not installed, or does not come up.
     pub fn start() -> Result<Self> {
+        Self::start_with([])
+    }
+
+    /// The same with more options of the command, such as `--cluster-enabled yes`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with<const N: usize>(options: [&str; N]) -> Result<Self> {
+        let options = options.map(String::from).to_vec();
         let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir()?;
         let url = format!("redis+unix://{}", socket(&folder).display());
-        Ok(Self { server: spawn(&folder)?, url, folder })
+        Ok(Self { server: spawn(&folder, &options)?, url, folder, options })
     }
 
     /// Where it listens.
@@ -40,7 +50,7 @@ impl RedisServer {
     /// As [`start`](Self::start).
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
-        self.server = spawn(&self.folder)?;
+        self.server = spawn(&self.folder, &self.options)?;
         Ok(())
     }
 
@@ -61,13 +71,14 @@ fn socket(folder: &TempDir) -> PathBuf {
     folder.path().join("redis.sock")
 }
 
-fn spawn(folder: &TempDir) -> Result<Child> {
+fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
     let started = Command::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning"])
         .arg("--unixsocket")
         .arg(socket(folder))
         .arg("--dir")
         .arg(folder.path())
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn();

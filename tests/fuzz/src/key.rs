@@ -153,7 +153,8 @@ impl Key {
         }
     }
 
-    /// The new limits go on where the old ones stand, and of rates no less is used.
+    /// The new limits go on where the old ones stand, and of rates no less is used. A log may keep the
+    /// times of its units instead.
     fn edit(&mut self, limits: Limits, rule: &Policy) {
         let newest = self.newest();
         let blob = blob::encode(rule, self.part(), &self.words);
@@ -162,11 +163,12 @@ impl Key {
             assert_eq!(words, self.words, "nothing was edited");
             return;
         }
-        let used = |key: &Self| -> Vec<Option<u64>> {
+        let used = |key: &Self| -> Vec<(Limit, Option<u64>)> {
             let used = |(limit, range): (Limit, Range<usize>)| {
                 let peeked = limit.peek(&key.words[range], newest, &Request::of(0));
                 let remaining = peeked.expect("it costs nothing").remaining();
-                (limit.kind() == Kind::Rate).then(|| limit.capacity() - remaining)
+                let counts = limit.kind() == Kind::Rate && !matches!(limit, Limit::SlidingLog(_));
+                (limit, counts.then(|| limit.capacity() - remaining))
             };
             key.each().into_iter().map(used).collect()
         };
@@ -174,9 +176,9 @@ impl Key {
         (self.limits, self.words) = (limits, words);
         self.leases.clear();
         assert_eq!(self.newest(), newest);
-        for ((used, is), each) in before.into_iter().zip(used(self)).zip(self.limits.iter()) {
+        for (used, (limit, is)) in found_again(before, used(self)) {
             if let (Some(used), Some(is), OnChange::Keep) = (used, is, rule.on_change()) {
-                assert!(is >= used.min(each.limit.capacity()), "{used} used are {is} after it");
+                assert!(is >= used.min(limit.capacity()), "{used} used are {is} after it");
             }
         }
     }
@@ -282,6 +284,20 @@ impl Key {
         };
         self.limits.iter().map(each).collect()
     }
+}
+
+type Used = (Limit, Option<u64>);
+
+/// What each limit had used before: without names they are found by their numbers, and what is left by
+/// their order.
+fn found_again(mut before: Vec<Used>, after: Vec<Used>) -> Vec<(Option<u64>, Used)> {
+    let same = after.into_iter().map(|is| {
+        let place = before.iter().position(|(limit, _)| *limit == is.0);
+        (place.map(|place| before.remove(place).1), is)
+    });
+    let same: Vec<_> = same.collect();
+    let mut left = before.into_iter().map(|(_, used)| used);
+    same.into_iter().map(|(used, is)| (used.unwrap_or_else(|| left.next().flatten()), is)).collect()
 }
 
 fn advanced(limit: &Limit, words: &[u64], at: Timestamp) -> Vec<u64> {

@@ -219,6 +219,13 @@ impl Config {
         state.spent = state.spent.saturating_sub(cost.saturating_mul(self.scale.value()));
     }
 
+    /// The tokens that count as spent at the newest time, a started one as a whole: more than the
+    /// capacity while there is a debt.
+    #[must_use]
+    pub const fn used(&self, state: &State) -> u64 {
+        self.scale.ceil(state.spent)
+    }
+
     /// From this time on the state equals a fresh one.
     #[must_use]
     pub const fn expires_at(&self, state: &State) -> Timestamp {

@@ -157,6 +157,13 @@ impl Config {
         }
     }
 
+    /// The units that count in the window of the newest time: more than the limit if some were charged
+    /// beyond it.
+    #[must_use]
+    pub const fn used(&self, state: &State) -> u64 {
+        state.count
+    }
+
     /// From this time on the state equals a fresh one.
     #[must_use]
     pub const fn expires_at(&self, state: &State) -> Timestamp {

@@ -299,6 +299,37 @@ impl Config {
         truncate(len, units, kept.saturating_sub(given_back));
     }
 
+    /// Takes over the units that are remembered under another configuration, each with its own time:
+    /// `to` units for every `from` of them, rounded up. The oldest are lost if they are too many.
+    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        held: &State<V>,
+        (to, from): (u64, u64),
+    ) {
+        let old = held.units();
+        let wanted = count(old.len()).saturating_mul(to).div_ceil(from.max(1));
+        let [newest, len, units @ ..] = state.words.as_mut() else { return };
+        let wanted = index(wanted).min(units.len());
+        for (place, unit) in units.iter_mut().take(wanted).enumerate() {
+            let of = count(place).saturating_mul(from).checked_div(to).unwrap_or(0);
+            *unit = old.get(index(of)).copied().unwrap_or(0); // there is one
+        }
+        (*newest, *len) = (held.newest().0, count(wanted));
+        self.advance(state, held.newest()); // what is too old for this configuration leaves
+    }
+
+    /// The units that count at the newest time, out of the [`limit`](Self::limit): by the rate that has
+    /// the least room left. The gap counts no units.
+    #[must_use]
+    pub fn used<W: AsRef<[u64]>>(&self, state: &State<W>) -> u64 {
+        let view = self.view(state, state.newest());
+        self.windows().iter().fold(0, |used, window| {
+            let spare = window.limit.saturating_sub(self.limit);
+            used.max(count(view.younger(window.period)).saturating_sub(spare))
+        })
+    }
+
     /// From this time on the state equals a fresh one.
     #[must_use]
     pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {

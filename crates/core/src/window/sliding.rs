@@ -265,6 +265,12 @@ impl Config {
         }
     }
 
+    /// E at the newest time, rounded up: more than the limit if some units were charged beyond it.
+    #[must_use]
+    pub fn used<C: AsRef<[u64]>>(&self, state: &State<C>) -> u64 {
+        self.estimate(state.counts.as_ref(), self.view(state, state.newest))
+    }
+
     /// From this time on the state equals a fresh one.
     #[must_use]
     pub fn expires_at<C: AsRef<[u64]>>(&self, state: &State<C>) -> Timestamp {
@@ -332,10 +338,7 @@ impl Config {
     fn answer<C: AsRef<[u64]>>(&self, state: &State<C>, view: View, cost: u64) -> Decision {
         let limit = self.limit;
         let counts = state.counts.as_ref();
-        let covered = self.segment.value().saturating_sub(view.offset); // s − o, at least 1
-        // up: E is subtracted from the limit, and what remains is rounded down
-        let weighted = self.segment.ceil(self.trailing(counts, view.aged).saturating_mul(covered));
-        let remaining = limit.saturating_sub(view.sum.saturating_add(weighted));
+        let remaining = limit.saturating_sub(self.estimate(counts, view));
         if let Some(left) = remaining.checked_sub(cost) {
             // what is granted now sits in the current segment, and that leaves last
             let reset_after = if cost == 0 {
@@ -352,6 +355,14 @@ impl Config {
                 reset_after: self.until_empty(counts, view.aged, view.offset),
             }
         }
+    }
+
+    /// E, up: it is subtracted from the limit, and what remains is rounded down.
+    #[inline]
+    fn estimate(&self, counts: &[u64], view: View) -> u64 {
+        let covered = self.segment.value().saturating_sub(view.offset); // s − o, at least 1
+        let weighted = self.segment.ceil(self.trailing(counts, view.aged).saturating_mul(covered));
+        view.sum.saturating_add(weighted)
     }
 
     /// aₙ after ageing by so many segments.

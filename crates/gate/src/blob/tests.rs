@@ -1,3 +1,5 @@
+use std::borrow::ToOwned;
+use std::string::{String, ToString};
 use std::vec;
 use std::vec::Vec;
 
@@ -7,7 +9,7 @@ use tidegate_core::lease::Id;
 
 use super::{BlobError, decode, encode, name};
 use crate::limits::Part;
-use crate::policy::Policy;
+use crate::policy::{Policy, Rule};
 use crate::request::Request;
 
 fn policy(limits: &str) -> Policy {
@@ -24,7 +26,7 @@ const THREE: &str = "
   { algorithm = 'fixed_window', limit = 9, period = '1s' },
   { algorithm = 'sliding_window', limit = 9, period = '2s', segments = 2 }";
 
-fn hex(bytes: &[u8]) -> std::string::String {
+fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| std::format!("{byte:02x}")).collect()
 }
 
@@ -47,13 +49,13 @@ fn the_bytes_are_these() {
     let spent = hex(&2_000_000_u64.to_le_bytes());
     assert_eq!(
         hex(&bytes),
-        ["01", &fingerprint, &spent, newest, two, newest, newest, &start, two, two, none, none]
+        ["03", &fingerprint, &spent, newest, two, newest, newest, &start, two, two, none, none]
             .concat()
     );
     assert_eq!(decode(&policy, part, &bytes), Ok(words));
     assert_eq!(
         name(&policy, part, "user:42"),
-        std::format!("tidegate:p:{:016x}:user:42", part.fingerprint())
+        std::format!("tidegate:{{p:user:42}}:{:016x}", part.fingerprint())
     );
 }
 
@@ -73,13 +75,15 @@ fn what_is_truncated_foreign_or_impossible_is_refused() {
     assert!(matches!(decode(&policy(BUCKET), &bucket, &longer), Err(BlobError::Length { .. })));
     assert_eq!(
         decode(&policy(BUCKET), &bucket, b"hello"),
-        Err(BlobError::Version { found: b'h', expected: 1 })
+        Err(BlobError::Version { found: b'h', expected: 3 })
     );
-    let newer = [&[2], &good[1..]].concat();
-    assert_eq!(
-        decode(&policy(BUCKET), &bucket, &newer),
-        Err(BlobError::Version { found: 2, expected: 1 })
-    );
+    for found in [0, 1, 2, 4, 5, 255] {
+        let other = [&[found], &good[1..]].concat();
+        assert_eq!(
+            decode(&policy(BUCKET), &bucket, &other),
+            Err(BlobError::Version { found, expected: 3 })
+        );
+    }
     let other = encode(
         &policy(BUCKET),
         &part("{ algorithm = 'token_bucket', capacity = 6, rate = '1/s' }"),
@@ -155,5 +159,134 @@ proptest! {
             super::write_runs(&read, &mut again);
             prop_assert_eq!(again, bytes);
         }
+    }
+}
+
+/// The slot of a name in a Redis Cluster: <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
+fn slot(name: &str) -> u16 {
+    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    let hashed = tag.map_or(name, |(tag, _)| if tag.is_empty() { name } else { tag });
+    hashed.bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    }) % 16_384
+}
+
+#[test]
+fn slots_are_those_of_the_specification() {
+    for (name, expected) in
+        [("123456789", 0x31c3), ("foo", 12_182), ("foo{}{bar}", 8_363), ("{foo}x", 12_182)]
+    {
+        assert_eq!(slot(name), expected, "{name}");
+    }
+}
+
+const ODD: [&str; 18] = [
+    "a", "a}b", "a}c", "a%7Db", "a%257Db", "{", "}", "{}", "}{", "{a}", "a{b}c", "%", "a/b",
+    "a}/b", "a/b}", "/", "}/", "é}/ü",
+];
+
+/// All states of one decision are in one slot. No key chooses another's, and no two keys share a name.
+#[test]
+fn a_key_cannot_break_out_of_its_name() {
+    for depths in [&["depth = 0", "depth = 1", "depth = 2", ""][..], &["depth = 1", ""], &[""]] {
+        let limits: Vec<_> =
+            depths.iter().map(|depth| BUCKET.replace('}', &std::format!(", {depth} }}"))).collect();
+        let limits = limits.join(",").replace(",  }", " }");
+        for on_change in ["reset", "keep"] {
+            let text = std::format!("on_change = '{on_change}'\nlimits = [{limits}]");
+            let policy = Policy::parse("p", &text).unwrap();
+            let mut counted: std::collections::BTreeMap<_, (u8, &str)> = Default::default();
+            for key in ODD {
+                let names = policy.limits().parts().iter().map(|part| name(&policy, part, key));
+                let names: Vec<_> = names.collect();
+                let (tag, _) =
+                    names[0].strip_prefix("tidegate:{").unwrap().split_once('}').unwrap();
+                for (place, own) in names.iter().enumerate() {
+                    assert_eq!(slot(own), slot(&std::format!("{{{tag}}}")), "{own}");
+                    let part = &policy.limits().parts()[place];
+                    let counts = (u8::try_from(place).unwrap(), part.depth().of(key));
+                    assert_eq!(*counted.entry(own.clone()).or_insert(counts), counts, "{own}");
+                }
+            }
+            let tag = |key| {
+                let name = name(&policy, &policy.limits().parts()[0], key);
+                name.split_once('}').unwrap().0.to_owned()
+            };
+            for (one, other) in ODD.iter().flat_map(|one| ODD.map(|other| (*one, other))) {
+                let together = policy.home(one) == policy.home(other);
+                assert_eq!(tag(one) == tag(other), together, "{one} and {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_names_are_these() {
+    let text = "on_change = 'keep'\nlimits = [
+      { algorithm = 'token_bucket', capacity = 5, rate = '1/s', depth = 0 },
+      { algorithm = 'token_bucket', capacity = 5, rate = '1/s' },
+    ]\noverrides.vip = { limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s', depth = 2 }] }";
+    let policy = Policy::parse("api", text).unwrap();
+    let names = |key: &str| -> Vec<_> {
+        let Rule::Limited(limits, _) = policy.rule(key) else { panic!("{key} is on a list") };
+        let parts = limits.parts().iter();
+        parts.map(|part| name(&policy, part, key)).collect()
+    };
+    assert_eq!(
+        names("acme/{bob}"),
+        ["tidegate:{api:}:2032dd643620252e", "tidegate:{api:}acme/{bob}:af64724c8602eb6e"]
+    );
+    assert_eq!(names("vip"), ["tidegate:{api:}vip:42005a78cc2dc15f"]);
+    let whole = Policy::parse("api", &std::format!("limits = [{BUCKET}]")).unwrap();
+    assert_eq!(
+        name(&whole, &whole.limits().parts()[0], "a}b%c"),
+        "tidegate:{api:a%7Db%25c}:2cd8df4df0e07950"
+    );
+}
+
+/// Golden bytes of a state that brings its limits along.
+#[test]
+fn the_bytes_of_a_state_that_outlives_edits_are_these() {
+    let text = "on_change = 'keep'\nlimits = [
+      { name = 'user', algorithm = 'token_bucket', capacity = 5, rate = '1/s' },
+      { algorithm = 'fixed_window', limit = 9, period = '1s' },
+    ]";
+    let policy = Policy::parse("p", text).unwrap();
+    let part = &policy.limits().parts()[0];
+    let bytes = encode(&policy, part, &[2_000_000, 7, 2, 7]);
+    let word = |word: u64| hex(&word.to_le_bytes());
+    let numbers = |numbers: &[u64]| numbers.iter().map(|number| word(*number)).collect::<String>();
+    assert_eq!(
+        hex(&bytes),
+        [
+            "04",
+            "4d659eaaaf2fea65", // of the rule and all up to the words
+            "0c00",
+            &numbers(&[5, 1, 5, 1, 1_000_000, 0]),
+            &word(crate::fnv::fnv1a(*b"user")),
+            &numbers(&[3, 2, 9, 1_000_000, 0]), // without a name
+            &numbers(&[2_000_000, 7, 2, 7]),
+        ]
+        .concat()
+    );
+    assert_eq!(decode(&policy, part, &bytes), Ok(vec![2_000_000, 7, 2, 7]));
+}
+
+#[test]
+fn a_state_is_read_under_its_own_rule_alone() {
+    for on_change in ["reset", "keep"] {
+        let text = std::format!(
+            "on_change = '{on_change}'\nlimits = [{BUCKET}]\noverrides.vip = {{ capacity = 5 }}"
+        );
+        let policy = Policy::parse("p", &text).unwrap();
+        let [own, vip] = [policy.limits(), &policy.overrides()[0].1].map(|own| &own.parts()[0]);
+        assert_eq!(own.limits(), vip.limits());
+        let bytes = encode(&policy, own, &[1, 7]);
+        let refused = decode(&policy, vip, &bytes).unwrap_err();
+        assert!(matches!(refused, BlobError::Fingerprint { .. }));
+        let said = refused.to_string();
+        assert!(said.ends_with("it was written under other limits or another rule"), "{said}");
     }
 }

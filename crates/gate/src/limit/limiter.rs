@@ -33,6 +33,11 @@ pub(super) trait Limiter {
         None
     }
 
+    /// `None`, for a limiter that counts no units.
+    fn used(&self, _words: &[u64]) -> Option<u64> {
+        None
+    }
+
     /// Nothing, for a limiter without leases.
     fn hold(&self, _words: &mut [u64], _now: Timestamp, _: &Operation) -> Option<Held> {
         None

@@ -221,9 +221,15 @@ impl Limit {
         config.give_back(&mut config.state(words).ok()?, now, holder, allowance)
     }
 
-    /// Takes over what another limiter of the same algorithm holds; `false` if there is nothing to
-    /// hold or it is another algorithm.
-    pub(crate) fn adopts(&self, own: &mut [u64], old: &Self, words: &[u64]) -> bool {
+    /// Takes over what another limiter of the same algorithm holds, or remembers by its time: so many
+    /// units for so many. `false` if it is another algorithm or has no such things.
+    pub(crate) fn adopts(
+        &self,
+        own: &mut [u64],
+        old: &Self,
+        words: &[u64],
+        ratio: (u64, u64),
+    ) -> bool {
         match (self, old) {
             (Self::Concurrency(new), Self::Concurrency(old)) => {
                 adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
@@ -233,6 +239,13 @@ impl Limit {
             }
             (Self::Fleet(new), Self::Fleet(old)) => {
                 adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
+            }
+            (Self::SlidingLog(new), Self::SlidingLog(old)) => {
+                let (Ok(mut own), Ok(held)) = (new.state(own), old.state(words)) else {
+                    return false;
+                };
+                new.adopt(&mut own, &held, ratio);
+                true
             }
             _ => false,
         }
@@ -253,6 +266,12 @@ impl Limit {
             config.report(&mut state, now, report);
             *words = state.to_words();
         }
+    }
+
+    /// The units that count as used at the newest time, also beyond the capacity; `None` for a limiter
+    /// that counts no units.
+    pub(crate) fn used(&self, words: &[u64]) -> Option<u64> {
+        ask!(self, |limiter| Limiter::used(limiter, words))
     }
 
     /// Takes what was spent already, whether it is there or not.

@@ -25,6 +25,9 @@ impl Limiter for bucket::Config {
         let state = bucket::State::from_words(*words.as_array()?);
         Some(self.peek(&state, now, request.cost).map_err(Into::into))
     }
+    fn used(&self, words: &[u64]) -> Option<u64> {
+        Some(self.used(&bucket::State::from_words(*words.as_array()?)))
+    }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         on_words!(state = bucket::State, words, self.charge(state, now, cost))
     }
@@ -53,6 +56,9 @@ impl Limiter for fixed::Config {
     fn peek(&self, words: &[u64], now: Timestamp, request: &Request) -> Option<Answer> {
         let state = fixed::State::from_words(*words.as_array()?);
         Some(self.peek(&state, now, request.cost).map_err(Into::into))
+    }
+    fn used(&self, words: &[u64]) -> Option<u64> {
+        Some(self.used(&fixed::State::from_words(*words.as_array()?)))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         on_words!(state = fixed::State, words, self.charge(state, now, cost))
@@ -98,6 +104,10 @@ impl Limiter for sliding::Config {
     fn advance(&self, words: &mut [u64], now: Timestamp) -> Option<()> {
         with_sliding!(state, self, words, self.advance(state, now))
     }
+    fn used(&self, words: &[u64]) -> Option<u64> {
+        let (head, counts) = words.split_first_chunk()?;
+        Some(self.used(&self.state_from(*head, counts).ok()?))
+    }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         with_sliding!(state, self, words, self.charge(state, now, cost))
     }
@@ -141,6 +151,9 @@ impl Limiter for log::Config {
             _ => self.advance(&mut state, now),
         }
         Some(())
+    }
+    fn used(&self, words: &[u64]) -> Option<u64> {
+        Some(self.used(&self.state(words).ok()?))
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         self.charge(&mut self.state(words).ok()?, now, cost);

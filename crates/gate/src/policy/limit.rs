@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::file::Name;
 use super::units::{Percent, RateForm, Span, Whole, WindowForm};
+use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limits::NamedLimit;
 use crate::object::object;
@@ -134,7 +135,8 @@ impl LimitEntry {
     fn new(form: LimitForm) -> Result<Self, String> {
         let name = form.name.clone().map(String::from).unwrap_or_default();
         let depth = form.depth.unwrap_or(Depth::Whole);
-        let limit = NamedLimit { name, depth, limit: form.limit()? };
+        let tag = if name.is_empty() { 0 } else { fnv1a(name.bytes()) };
+        let limit = NamedLimit { name, depth, limit: form.limit()?, tag };
         Ok(Self { form, limit })
     }
 

@@ -165,6 +165,14 @@ pub enum OnChange {
     Proportional,
 }
 
+impl OnChange {
+    /// Whether a state outlives an edit of its limits.
+    #[inline]
+    pub(crate) const fn keeps_states(self) -> bool {
+        matches!(self, Self::Keep | Self::Proportional)
+    }
+}
+
 /// Which Durable Object a key belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -233,11 +241,11 @@ impl Policy {
         &self.allow
     }
 
-    /// The part of its limits, of whichever keys, that has this fingerprint.
+    /// The part of its limits, of whichever keys, that has this identity.
     #[must_use]
-    pub fn part(&self, fingerprint: u64) -> Option<&Part> {
+    pub fn part(&self, identity: u64) -> Option<&Part> {
         let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
-        all.flat_map(Limits::parts).find(|part| part.fingerprint() == fingerprint)
+        all.flat_map(Limits::parts).find(|part| part.identity() == identity)
     }
 
     /// What holds for a key. A key on both lists is denied.

@@ -70,11 +70,11 @@ fn a_file_without_auth_needs_a_token() {
 }
 
 #[test]
-fn a_fingerprint_changes_with_the_limits_and_with_nothing_else() {
+fn an_identity_changes_with_the_rule_and_the_limits_and_with_nothing_else() {
     let policy = |limits: &str, rest: &str| {
         Policy::parse("p", &std::format!("limits = [{limits}]\n{rest}")).unwrap().limits().parts()
             [0]
-        .fingerprint()
+        .identity()
     };
     let one = "{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }";
     let same = "{ algorithm = 'token_bucket', name = 'x', capacity = 5, rate = '60/m' }";
@@ -82,7 +82,39 @@ fn a_fingerprint_changes_with_the_limits_and_with_nothing_else() {
     assert_eq!(policy(one, ""), policy(same, "description = 'd'\non_error = 'open'"));
     assert_ne!(policy(one, ""), policy(other, ""));
     assert_ne!(policy(one, ""), policy(&std::format!("{one}, {other}"), ""));
-    assert_eq!(policy(one, ""), 0x8dde1930578eb188, "stored states are found by it");
+    assert_eq!(policy(one, ""), 0x2cd8df4df0e07950, "stored states are found by it");
+    let kept = |limits| policy(limits, "on_change = 'keep'");
+    assert_eq!(kept(one), kept(other));
+    assert_eq!(kept(one), policy(one, "on_change = 'proportional'"));
+    assert_ne!(kept(one), policy(one, ""));
+    assert_eq!(kept(one), 0xaf64724c8602eb6e, "stored states are found by it");
+}
+
+#[test]
+fn no_two_rules_and_no_two_depths_have_one_identity() {
+    for on_change in ["reset", "keep"] {
+        let text = std::format!(
+            "on_change = '{on_change}'
+            limits = [
+              {{ algorithm = 'fixed_window', limit = 1, period = '1s' }},
+              {{ algorithm = 'fixed_window', limit = 1, period = '1s', depth = 0 }},
+              {{ algorithm = 'fixed_window', limit = 1, period = '1s', depth = 1 }},
+            ]
+            [overrides]
+            'a' = {{ limits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s' }}] }}
+            'a*' = {{ limits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s' }}] }}
+            '*a' = {{ limits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s' }}] }}
+            'ip:10.0.0.0/8' = {{ limits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s', depth = 0 }}] }}"
+        );
+        let policy = Policy::parse("p", &text).unwrap();
+        let rules = core::iter::once(policy.limits());
+        let rules = rules.chain(policy.overrides().iter().map(|(_, own)| own));
+        let mut all: std::vec::Vec<u64> =
+            rules.flat_map(|own| own.parts()).map(|it| it.identity()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 7, "{on_change}");
+    }
 }
 
 /// The limit `LIMIT` on line 3 of a file, with what it leads to.

@@ -153,6 +153,45 @@ fn a_refund_takes_what_was_remembered_at_that_moment() {
     }
 }
 
+/// The state after units at these times.
+fn after(config: Config, times: &[u64]) -> State<Vec<u64>> {
+    let mut state = fresh(config);
+    for &at in times {
+        assert!(config.decide(&mut state, Timestamp(at), 1).unwrap().is_allowed(), "{at}");
+    }
+    state
+}
+
+#[test]
+fn what_is_used_is_used_by_the_rate_with_the_least_room() {
+    let config = config(&[(10, 100), (3, 10)], 5, Denied::Forgotten);
+    assert_eq!(config.used(&fresh(config)), 0);
+    assert_eq!(config.used(&after(config, &[0])), 1, "the gap counts no units");
+    assert_eq!(config.used(&after(config, &[0, 5])), 2);
+    assert_eq!(config.used(&after(config, &[0, 10, 20, 30, 40])), 1, "5 of 10 leave room for 3");
+    assert_eq!(config.used(&after(config, &[0, 10, 20, 30, 40, 50, 60, 70, 80])), 2, "9 of 10");
+}
+
+#[test]
+fn units_that_are_taken_over_keep_their_times() {
+    let old = config(&[(6, 100)], 0, Denied::Forgotten);
+    let held = after(old, &[10, 20, 30, 40]);
+    let taken = |new: Config, ratio| {
+        let mut state = fresh(new);
+        new.adopt(&mut state, &held, ratio);
+        assert_eq!(new.accepts(&state), Ok(()));
+        assert_eq!(state.newest(), Timestamp(40));
+        state.units().to_vec()
+    };
+    let config = |limit, period| config(&[(limit, period)], 0, Denied::Forgotten);
+    assert_eq!(taken(config(6, 100), (1, 1)), [40, 30, 20, 10]);
+    assert_eq!(taken(config(3, 100), (1, 1)), [40, 30, 20], "the newest find room");
+    assert_eq!(taken(config(6, 20), (1, 1)), [40, 30], "the others are too old");
+    assert_eq!(taken(config(12, 100), (2, 1)), [40, 40, 30, 30, 20, 20, 10, 10]);
+    assert_eq!(taken(config(3, 100), (1, 2)), [40, 20]);
+    assert_eq!(taken(config(4, 100), (2, 3)), [40, 30, 10], "2.7 units are 3");
+}
+
 #[test]
 fn what_cannot_be_remembered_is_refused() {
     let new = |limit, period, min_gap, windows| {

@@ -34,11 +34,12 @@ impl Policy {
             let own = LimitEntry::overridden(&form.limits, own)
                 .and_then(|own| limits(own, &form.cost, &form.classes))
                 .map_err(|error| format!("`overrides`: {pattern}: {error}"))?;
+            let own = own.of_rule(&pattern.text(), form.on_change);
             overrides.push((pattern, own));
         }
         overrides.sort_by_key(|(pattern, _)| Reverse(pattern.specificity()));
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
-        let limits = limits(all, &form.cost, &form.classes)?;
+        let limits = limits(all, &form.cost, &form.classes)?.of_rule("", form.on_change);
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
         let home = sets.flat_map(Limits::parts).map(Part::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
@@ -75,11 +76,12 @@ impl Policy {
     /// What is wrong with their number.
     pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
         let (name, depth) = (String::new(), Depth::Whole);
-        let named = |limit| NamedLimit { name: name.clone(), depth, limit };
+        let named = |limit| NamedLimit { name: name.clone(), depth, limit, tag: 0 };
         Ok(Self {
             name: name.clone(),
             description: None,
-            limits: checked(limits.into_iter().map(named).collect(), &Cost::default())?,
+            limits: checked(limits.into_iter().map(named).collect(), &Cost::default())?
+                .of_rule("", OnChange::default()),
             overrides: Vec::new(),
             deny: Vec::new(),
             allow: Vec::new(),

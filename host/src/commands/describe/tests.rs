@@ -1,0 +1,69 @@
+use tidegate::gate::{Operation, Policy, Request, Rule, Timestamp, blob};
+
+use super::describe;
+
+const POLICY: &str = "
+  limits = [
+    { name = 'user', algorithm = 'token_bucket', capacity = 5, rate = '1/s' },
+    { name = 'organisation', depth = 1, algorithm = 'sliding_log', rates = ['20/m'] },
+  ]
+  [overrides]
+  'acme/vip' = { limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }] }";
+
+fn policy(on_change: &str) -> Policy {
+    Policy::parse("api", &format!("on_change = '{on_change}'\n{POLICY}")).unwrap()
+}
+
+#[test]
+fn a_policy_is_described_with_the_sizes_and_names_of_its_states() {
+    let limits = "\
+api: no description
+  organisation: 20 in any 1 m, by the first part of the key
+  user: bursts of 5, then every 1 s; full after 5 s
+";
+    let end = "by client address; in an outage a request is refused; on Workers each key in an \
+               object of its own; stored as";
+    assert_eq!(
+        describe(&policy("reset")),
+        format!(
+            "{limits}  \"acme/vip\" instead, stored as 25 bytes under 3fb3f012c1663886:
+    api: bursts of 9, then every 1 s; full after 9 s
+  {end} at most 191 bytes under ea9595e3f5fd492c and 25 bytes under 2cd8df4df0e07950
+"
+        )
+    );
+    assert_eq!(
+        describe(&policy("keep")),
+        format!(
+            "{limits}  \"acme/vip\" instead, stored as 83 bytes under 188554ef891dc264:
+    api: bursts of 9, then every 1 s; full after 9 s
+  an edit of the limits keeps what was used
+  {end} at most 249 bytes under 3f2da46d410f6f4f and 83 bytes under af64724c8602eb6e
+"
+        )
+    );
+}
+
+/// A store has states of these sizes under such names.
+#[test]
+fn what_is_stored_is_what_is_described() {
+    let now = Timestamp(1_700_000_000_000_000);
+    for policy in ["reset", "keep", "proportional"].map(policy) {
+        let described = describe(&policy);
+        for key in ["acme/bob", "acme/vip"] {
+            let Rule::Limited(limits, _) = policy.rule(key) else { panic!("{key} is on a list") };
+            let mut words = vec![0; limits.words()];
+            for at in 0..20 {
+                let now = Timestamp(now.0 + at * 1_000_000);
+                let operation = Operation::Decide(Request::of(1));
+                assert!(limits.operate(&mut words, now, &operation).unwrap().decision.is_allowed());
+            }
+            for (part, words) in limits.split(&words) {
+                let name = blob::name(&policy, part, key);
+                let (_, end) = name.rsplit_once(':').unwrap();
+                let size = blob::encode(&policy, part, words).len();
+                assert!(described.contains(&format!("{size} bytes under {end}")), "{described}");
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A Redis Cluster keeps all states of one decision in one slot, whatever the key.
+
+use std::net::TcpListener;
+
+use tidegate::gate::{Policy, blob};
+use tidegate::local::RedisServer;
+
+use super::ask;
+
+const KEYS: [&str; 10] =
+    ["acme/bob", "a}b/c", "a}c/c", "{", "}", "{}", "}{/x", "{a}/b", "é}/ü", "a%7Db/c"];
+
+/// It also listens for other nodes, on a port that nobody else has.
+fn cluster() -> RedisServer {
+    let start = || {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free.to_string();
+        RedisServer::start_with(["--cluster-enabled", "yes", "--cluster-port", &port])
+    };
+    // another process may have taken the port in the meantime
+    (0..5).find_map(|_| start().ok()).unwrap_or_else(|| start().unwrap())
+}
+
+async fn slot(server: &RedisServer, name: &str) -> u16 {
+    ask(server, &[b"CLUSTER", b"KEYSLOT", name.as_bytes()]).await
+}
+
+#[tokio::test]
+async fn the_states_of_one_decision_are_in_one_slot() {
+    let server = cluster();
+    let whole = "{ algorithm = 'fixed_window', limit = 1, period = '1s' }";
+    let by = |depth| whole.replace(" }", &format!(", depth = {depth} }}"));
+    for on_change in ["reset", "keep"] {
+        for limits in [vec![by(0), by(1), by(2), whole.into()], vec![by(1), whole.into()]] {
+            let limits = limits.join(", ");
+            let text = format!("on_change = '{on_change}'\nlimits = [{limits}]");
+            let policy = Policy::parse("p", &text).unwrap();
+            for key in KEYS {
+                let mut slots = Vec::new();
+                for part in policy.limits().parts() {
+                    slots.push(slot(&server, &blob::name(&policy, part, key)).await);
+                }
+                let home = policy.home(key).replace('%', "%25").replace('}', "%7D");
+                let expected = slot(&server, &format!("p:{home}")).await;
+                assert!(slots.iter().all(|slot| *slot == expected), "{key}: {slots:?}");
+            }
+        }
+    }
+}
+
+/// Keys that end the braces early would all be in one slot, and make one server do all the work.
+#[tokio::test]
+async fn no_shape_of_key_gathers_in_one_slot() {
+    let server = cluster();
+    let text = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+    let policy = Policy::parse("p", text).unwrap();
+    let part = &policy.limits().parts()[0];
+    for shape in ["x}", "}", "{}", "{x}", "x"] {
+        let mut slots = std::collections::HashSet::new();
+        for number in 0..100 {
+            let name = blob::name(&policy, part, &format!("{shape}{number}"));
+            slots.insert(slot(&server, &name).await);
+        }
+        assert!(slots.len() > 90, "{shape}: 100 keys in {} slots", slots.len());
+    }
+}
