@@ -1,5 +1,5 @@
-//! Operations on one home that are under way together are decided together: one read, all of them in
-//! the order in which they came, one compare-and-swap. Operations that come meanwhile wait for the next
+//! A flight decides all operations that wait for one home: it reads once, does the operations in the
+//! order in which they came, swaps once, and answers. Operations that come meanwhile wait for the next
 //! flight.
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ const YIELD_AFTER: usize = 256;
 /// The bytes stored under each name of a session.
 type Found = Vec<Option<Vec<u8>>>;
 
-/// Serves a home until nothing waits for it. In a task of its own: a caller that goes away ends no
-/// flight.
+/// Serves a home until nothing waits for it. This runs in a task of its own, so a caller that goes away
+/// ends no flight.
 pub(super) async fn serve(shared: Arc<Shared>, id: HomeId) {
     let mut home = Home { shared, id, is_idle: false };
     while let Some(departure) = home.shared.queues.depart(&home.id) {
@@ -30,7 +30,7 @@ pub(super) async fn serve(shared: Arc<Shared>, id: HomeId) {
     home.is_idle = true;
 }
 
-/// A home that is served.
+/// A home that a task serves.
 struct Home {
     shared: Arc<Shared>,
     id: HomeId,
@@ -60,7 +60,7 @@ struct Unanswered<'a> {
 }
 
 impl Shared {
-    /// Decides and answers all of these.
+    /// Decides and answers these operations. They are on one home.
     async fn fly(&self, asked: Vec<Waiting>) {
         let asked = asked.into_iter().filter(|waiting| !waiting.question.is_abandoned());
         let (resolved, questions): (Vec<Resolved>, Vec<Question>) =
@@ -93,14 +93,14 @@ impl Shared {
                 Ok(None) => return land(unanswered),
                 Ok(Some(others)) if in_redis < self.options.deadline => {
                     found = others;
-                    // an answered operation is not decided again: what it was told was so then
+                    // a settled answer was true of what was read, so it is not decided again
                     asked = unanswered.into_iter().map(|each| each.passenger).collect();
                     if asked.is_empty() {
                         return;
                     }
                     continue;
                 }
-                // not again: others have been faster for as long as Redis may take
+                // other hosts have been faster for as long as Redis may take
                 Ok(Some(_)) => StoreError::Contended(self.options.deadline),
                 Err(error) => error,
             };
@@ -108,7 +108,8 @@ impl Shared {
         }
     }
 
-    /// What is there instead, if anything is not as it was found; then nothing was written.
+    /// Stores what the session writes, if all its states are still as they were found. Else it stores
+    /// nothing and returns the states that are there.
     async fn swap(
         &self,
         names: &[String],
@@ -147,7 +148,8 @@ impl Shared {
     }
 }
 
-/// Decides in order. Answers at once what holds whatever becomes of the write, and returns the others.
+/// Decides in order. Answers at once the operations whose answer does not depend on the write, and returns
+/// the others.
 async fn decide<'a>(session: &mut Session<'a>, asked: Vec<Passenger<'a>>) -> Vec<Unanswered<'a>> {
     let mut unanswered = Vec::new();
     for (place, passenger) in asked.into_iter().enumerate() {
@@ -164,15 +166,16 @@ async fn decide<'a>(session: &mut Session<'a>, asked: Vec<Passenger<'a>>) -> Vec
     unanswered
 }
 
-/// It is written.
+/// Answers operations whose write is stored.
 fn land(unanswered: Vec<Unanswered<'_>>) {
     for Unanswered { passenger, verdict } in unanswered {
         passenger.question.answer(Ok(verdict));
     }
 }
 
-/// It is not written, or nobody knows. An operation that takes nothing is answered by what was read,
-/// without the grants before it, so what was read and refused stays refused.
+/// Answers operations whose write failed, or may have failed. An operation that takes nothing is answered
+/// by what was read, without the grants before it: what was read and refused stays refused. The others
+/// get the error.
 fn give_up(
     unanswered: Vec<Unanswered<'_>>,
     found: &HashMap<&str, &Option<Vec<u8>>>,

@@ -50,14 +50,14 @@ const MOST_DEADLINES: u32 = 16;
 /// How to use a Redis.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// How long Redis may be silent when it was asked, connecting included. It counts neither from
-    /// when a caller began to wait nor while Redis answers earlier questions. No caller waits longer
-    /// than 16 deadlines. At most an hour; more counts as an hour.
+    /// How long Redis may be silent after it was asked, connecting included. Time in the store's own queue
+    /// does not count, and neither does time in which Redis answers earlier questions. No caller waits
+    /// longer than 16 deadlines. More than an hour counts as an hour.
     pub deadline: Duration,
     /// Stands before every name.
     pub prefix: String,
-    /// How much longer than needed a state is kept: the most by which two clocks may differ, of all
-    /// hosts and of Redis. A state expires by the clock of Redis and is decided on by that of a host.
+    /// The largest difference between any two clocks of the hosts and of Redis. States are kept this much
+    /// longer, because they expire by the clock of Redis and hosts decide by their own.
     pub keep_longer: Micros,
 }
 

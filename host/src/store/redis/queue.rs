@@ -19,13 +19,13 @@ const MOST_WAITING: usize = 16_384;
 /// How many of them may be on one key: half, so that no key takes all places from the others.
 const MOST_OF_A_KEY: usize = MOST_WAITING / 2;
 
-/// How many keys are decided together: a script holds up a Redis for some µs for each.
+/// How many keys depart together: a script holds up Redis for some µs for each of them.
 const MOST_KEYS: usize = 2_048;
 
-/// What is decided together: the keys of a home, under one edition of a policy.
+/// The keys of a home under one edition of a policy. Their operations are decided together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HomeId {
-    /// Where the policy is in memory. Those that wait hold it there.
+    /// The address of the policy in memory. Waiting operations keep the policy there.
     edition: usize,
     home: String,
 }
@@ -51,8 +51,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Whether nobody waits for a grant any more. What has happened already, such as the end of a
-    /// lease, is taken down also if nobody waits for an answer.
+    /// Whether the caller of a request has gone. Other operations tell what has happened, such as the end
+    /// of a lease, so they are done also if nobody waits for the answer.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(self.operation, Operation::Decide(_) | Operation::Peek(_))
             && self.reply.is_closed()
@@ -63,7 +63,7 @@ impl Question {
     }
 }
 
-/// What waits for each home. A home has an entry as long as a task serves it.
+/// The operations that wait, by home. A home has an entry as long as a task serves it.
 #[derive(Default)]
 pub(super) struct Queues {
     homes: Mutex<HashMap<HomeId, Queue>>,
@@ -75,20 +75,21 @@ struct Queue {
     /// In the order in which they came.
     waiting: Vec<Waiting>,
     of_each_key: HashMap<String, usize>,
-    /// Those that wait until all of this is decided and written.
+    /// These are dropped when all operations that wait now are decided and written.
     landings: Vec<oneshot::Sender<()>>,
 }
 
-/// What leaves the queue together.
+/// The operations that leave the queue together.
 #[derive(Default)]
 pub(super) struct Departure {
     pub(super) operations: Vec<Waiting>,
-    /// To be dropped when the operations are written.
+    /// The flight drops these when it has written.
     pub(super) landings: Vec<oneshot::Sender<()>>,
 }
 
 impl Queues {
-    /// Lines up. `true`: no task serves this home, so the caller has to start one.
+    /// Adds an operation to the queue of its home. Returns `true` if no task serves the home, and then
+    /// the caller has to start one.
     ///
     /// # Errors
     /// [`StoreError::Overloaded`] if there is no place.
@@ -112,7 +113,7 @@ impl Queues {
         Ok(false)
     }
 
-    /// What is to be decided next; `None` if nothing waits, and then the home's entry is gone.
+    /// Takes the operations that are decided next. `None` if nothing waits; the home's entry is gone then.
     pub(super) fn depart(&self, id: &HomeId) -> Option<Departure> {
         let mut homes = self.homes();
         let departure = homes.get_mut(id)?.depart();
@@ -123,14 +124,14 @@ impl Queues {
         Some(departure)
     }
 
-    /// Takes a home's entry away, and tells those that wait for it by dropping them.
+    /// Removes a home's entry. Its operations are dropped, which their callers notice.
     pub(super) fn close(&self, id: &HomeId) {
         let closed = self.homes().remove(id);
         drop(closed); // not while all homes are locked
     }
 
-    /// Ends when all operations on a home that came before are decided and written; `None` if they
-    /// are.
+    /// Ends when all operations on a home that came before are decided and written. `None` if they are
+    /// already.
     pub(super) fn landing(&self, id: &HomeId) -> Option<oneshot::Receiver<()>> {
         let mut homes = self.homes();
         let (sender, landing) = oneshot::channel();
@@ -138,7 +139,7 @@ impl Queues {
         Some(landing)
     }
 
-    /// How many operations found no place.
+    /// How many operations found the queue full.
     pub(super) fn overloaded(&self) -> u64 {
         self.overloaded.load(Ordering::Relaxed)
     }
