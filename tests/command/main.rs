@@ -374,6 +374,22 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
 }
 
 #[test]
+fn a_state_in_redis_is_kept_longer_by_the_largest_difference_of_clocks() {
+    let folder = Folder::new();
+    let redis = RedisServer::start().unwrap();
+    let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-max-skew", "86400000"]);
+    let checked = api.check("api", "k", 1, None);
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(checked.get("allowed"), true, "{checked:?}");
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let name: String = redis::cmd("RANDOMKEY").query(&mut connection).unwrap();
+    let left: u64 = redis::cmd("PTTL").arg(name).query(&mut connection).unwrap();
+    assert!(left > 86_000_000, "{left} ms");
+    folder.fails(&["serve", "--redis-max-skew", "86400001"], "86400001 is not in 0..=86400000");
+}
+
+#[test]
 fn callers_do_not_learn_what_redis_calls_a_state() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();

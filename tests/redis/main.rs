@@ -1,9 +1,14 @@
 //! The Redis store on a real Redis: races, outages, foreign bytes, expiry.
 
+mod clocks;
 mod cluster;
+mod connection;
+mod proxy;
+mod queue;
+mod refusals;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate::gate::{Part, Policies, Policy, Resolved, Timestamp, blob};
 use tidegate::local::RedisServer;
@@ -54,7 +59,8 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let name = blob::name(&policy, part(&policy), "k");
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
-    assert!((most - 60_000..=most).contains(&ttl), "{ttl} ms: two tokens come back in {most}");
+    let kept = most + 10_000;
+    assert!((most..=kept).contains(&ttl), "{ttl} ms: two tokens come back in {most}");
     let bytes = store.blobs(&on(&policy, "k")).await.unwrap()[0].clone().unwrap();
     let micros = i64::try_from(decision.reset_after().0).unwrap();
     assert_eq!((bytes.len(), micros), (25, most * 1_000));
@@ -157,10 +163,9 @@ async fn an_outage_is_an_error_in_time_and_ends_when_redis_is_back() {
         assert!(matches!(error, StoreError::Redis(_) | StoreError::Deadline(_)), "{error}");
     }
     server.restart().unwrap();
-    let mut tries = 0;
+    let began = Instant::now();
     while let Err(error) = store.operate(&on(&policy, "k"), NOW, 1).await {
-        tries += 1;
-        assert!(tries < 1_000, "{error}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{error}");
         tokio::task::yield_now().await;
     }
 }

@@ -9,6 +9,7 @@ use tidegate::clock;
 use tidegate::gate::{
     Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole, http,
 };
+use tidegate::store::RedisOptions;
 
 use super::describe::describe;
 use super::{PolicyFile, say};
@@ -62,8 +63,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     if asked.lease().is_some() && !named {
         bail!("--lease: {}", OperationError::NeedsLease); // nobody would learn a random name
     }
-    let deadline = Duration::from_secs(5);
-    let store = super::store(&policies, arguments.redis.as_deref(), deadline, 1)?;
+    let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::default() };
+    let store = super::store(&policies, arguments.redis.as_deref(), options, 1)?;
     let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
     let decision = asked.said(verdict).decision;
     say(&serde_json::to_string(&http::DecisionForm::from(decision))?)?;

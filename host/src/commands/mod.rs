@@ -10,7 +10,6 @@ pub(crate) mod serve;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -45,11 +44,10 @@ impl PolicyFile {
 pub(crate) fn store(
     policies: &Policies,
     redis: Option<&str>,
-    deadline: Duration,
+    options: RedisOptions,
     max_keys: usize,
 ) -> Result<Store> {
     let Some(url) = redis else { return Ok(Store::memory(policies, max_keys)) };
-    let options = RedisOptions { deadline, ..RedisOptions::default() };
     let redis = Redis::new(url, options).with_context(|| {
         let url = without_password(url);
         format!("--redis {url}: allowed is an address such as redis://127.0.0.1:6379")

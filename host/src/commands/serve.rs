@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
+use tidegate::gate::Micros;
 use tidegate::gate::http::Access;
 use tidegate::serve::{Bounds, Service, serve, warn};
-use tidegate::store::Store;
+use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -43,9 +44,12 @@ pub(crate) struct Arguments {
     /// Keep states in this Redis instead of in memory
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
-    /// How long Redis may take, in ms; after that the policy's `on_error` decides
+    /// How long Redis may be silent when it was asked, in ms; then the policy's `on_error` decides
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     redis_deadline: u64,
+    /// How far the clocks of Redis and of all hosts may differ, in ms; states are kept this much longer
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
+    redis_max_skew: u64,
     /// How many keys of each policy memory may hold
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_keys: usize,
@@ -69,9 +73,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         ),
         access => access,
     };
-    let deadline = Duration::from_millis(arguments.redis_deadline);
+    let options = RedisOptions {
+        deadline: Duration::from_millis(arguments.redis_deadline),
+        keep_longer: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
+        ..RedisOptions::default()
+    };
     let redis = arguments.redis.as_deref();
-    let store = super::store(&policies, redis, deadline, arguments.max_keys)?;
+    let store = super::store(&policies, redis, options, arguments.max_keys)?;
     if let Store::Redis(redis) = &store
         && let Err(error) = redis.ping().await
     {

@@ -33,7 +33,7 @@ pub enum Store {
 }
 
 /// Why a store did not decide. Unless it says otherwise, nothing was granted or consumed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The limits cannot do what is asked.
@@ -65,6 +65,20 @@ pub enum StoreError {
     /// Redis did not answer in time. A grant may have been written all the same.
     #[error("redis: no answer within {0:?}")]
     Deadline(Duration),
+    /// Other hosts changed the state each time before this one could: nothing was granted.
+    #[error("redis: other hosts changed the same state again and again for {0:?}")]
+    Contended(Duration),
+    /// Too many operations wait for the same state: this one was not begun.
+    #[error("redis: {key:?}: {most} operations wait for the same state already")]
+    Overloaded {
+        /// Whose operation it was.
+        key: String,
+        /// How many may wait.
+        most: usize,
+    },
+    /// The runtime that was to ask Redis ended. A grant may have been written all the same.
+    #[error("redis: the runtime ended before there was an answer")]
+    Abandoned,
     /// The store was made without this policy.
     #[error("the store was made without the policy {0:?}")]
     NoPolicy(String),
@@ -103,8 +117,11 @@ impl StoreError {
             Self::Operation(_) => "the limits cannot do what is asked",
             Self::Full { .. } | Self::Table(_) => "the store is full",
             Self::Blob { .. } => "what is stored is no state of this policy",
-            Self::Redis(_) | Self::NoPolicy(_) | Self::Session(_) => "the store cannot be asked",
-            Self::Deadline(_) => "the store did not answer in time",
+            Self::Redis(_) | Self::NoPolicy(_) | Self::Session(_) | Self::Abandoned => {
+                "the store cannot be asked"
+            }
+            Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
+            Self::Overloaded { .. } => "too many requests wait for the store",
         }
     }
 }

@@ -1,0 +1,169 @@
+//! The connection to Redis: when it is made, when it counts as dead, how long an answer may take.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind,
+};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::StoreError;
+
+/// A connection on which this many questions in a row missed the deadline counts as dead.
+const MOST_MISSED: u32 = 2;
+
+/// A connection that counts as dead is replaced when it is at least this old. A Redis that stays away
+/// or read-only is not connected to more often.
+const REPLACED_AFTER: Duration = Duration::from_millis(100);
+
+/// One connection for all, replaced when it is dead or leads to a server that is not the master.
+pub(super) struct Connection {
+    client: Client,
+    deadline: Duration,
+    /// Made at the first use: a connection needs a runtime to live in.
+    current: Mutex<Option<Arc<Attempt>>>,
+}
+
+/// A connection that was begun.
+struct Attempt {
+    began: Instant,
+    /// When the last answer came.
+    heard: Mutex<Instant>,
+    /// `None` until it is known whether it came about.
+    connected: watch::Receiver<Option<RedisResult<MultiplexedConnection>>>,
+    /// How many questions in a row missed the deadline.
+    missed: AtomicU32,
+    is_dead: AtomicBool,
+}
+
+impl Connection {
+    /// To the Redis at `url`; connects at the first question.
+    pub(super) fn new(url: &str, deadline: Duration) -> RedisResult<Self> {
+        let info = url.into_connection_info()?.set_tcp_settings(tcp_settings(deadline));
+        Ok(Self { client: Client::open(info)?, deadline, current: Mutex::new(None) })
+    }
+
+    /// Asks, and waits for the answer as long as Redis is not silent for a whole deadline. Redis answers
+    /// the questions on a connection in their order: while others are answered, this one's turn
+    /// comes. The first deadline includes connecting.
+    pub(super) async fn ask<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        question: impl FnOnce(MultiplexedConnection) -> F,
+    ) -> Result<T, StoreError> {
+        let attempt = self.attempt();
+        let mut answer = pin!(async {
+            let connection = attempt.connection().await.inspect_err(|_| attempt.end())?;
+            question(connection).await
+        });
+        let mut since = Instant::now();
+        loop {
+            if let Ok(answer) = timeout_at(since + self.deadline, answer.as_mut()).await {
+                attempt.answered(answer.as_ref().err());
+                return Ok(answer?);
+            }
+            let heard = attempt.heard();
+            if heard <= since {
+                attempt.missed();
+                return Err(StoreError::Deadline(self.deadline));
+            }
+            since = heard;
+        }
+    }
+
+    /// The connection, or a new one in its place if it is dead and old enough.
+    fn attempt(&self) -> Arc<Attempt> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*current {
+            Some(attempt) if !attempt.is_to_be_replaced() => Arc::clone(attempt),
+            _ => Arc::clone(current.insert(self.begin())),
+        }
+    }
+
+    /// In a task of its own: a caller that goes away does not end it.
+    fn begin(&self) -> Arc<Attempt> {
+        let (sender, connected) = watch::channel(None);
+        let (client, deadline) = (self.client.clone(), self.deadline);
+        tokio::spawn(async move {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(deadline))
+                .set_response_timeout(None); // `ask` has a deadline of its own
+            let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+            let _ = sender.send(Some(connection)); // it may have been replaced
+        });
+        let (missed, is_dead) = (AtomicU32::new(0), AtomicBool::new(false));
+        let (began, heard) = (Instant::now(), Mutex::new(Instant::now()));
+        Arc::new(Attempt { began, heard, connected, missed, is_dead })
+    }
+}
+
+impl Attempt {
+    async fn connection(&self) -> RedisResult<MultiplexedConnection> {
+        let mut connected = self.connected.clone();
+        match connected.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(connection)) => connection.clone(),
+            _ => Err(RedisError::from((ErrorKind::Client, "the runtime of the connection ended"))),
+        }
+    }
+
+    fn answered(&self, error: Option<&RedisError>) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.missed.store(0, Ordering::Relaxed);
+        if error.is_some_and(is_final) {
+            self.end();
+        }
+    }
+
+    fn heard(&self) -> Instant {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn missed(&self) {
+        if self.missed.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_MISSED {
+            self.end();
+        }
+    }
+
+    fn end(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
+    }
+
+    fn is_to_be_replaced(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed) && self.began.elapsed() >= REPLACED_AFTER
+    }
+}
+
+/// Whether a connection that says so is of no more use: it broke, or its server cannot write. A name
+/// or an address may lead to the new master by now.
+fn is_final(error: &RedisError) -> bool {
+    error.is_io_error()
+        || error.is_unrecoverable_error()
+        || matches!(
+            error.kind(),
+            ErrorKind::Server(
+                ServerErrorKind::ReadOnly
+                    | ServerErrorKind::MasterDown
+                    | ServerErrorKind::BusyLoading
+            )
+        )
+}
+
+/// The kernel ends a connection whose peer is gone, also one on which nothing is asked.
+fn tcp_settings(deadline: Duration) -> TcpSettings {
+    let probes = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5));
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(probes);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout((deadline * MOST_MISSED).max(Duration::from_secs(1)));
+    #[cfg(not(target_os = "linux"))]
+    let _ = deadline;
+    settings
+}
