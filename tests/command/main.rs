@@ -216,7 +216,12 @@ fn what_is_wrong_is_said_with_its_place() {
     folder.fails(&["replay", "t.jsonl", "--policy", "x"], "expected one of api, open; found \"x\"");
     folder.fails(&["replay", "t.jsonl", "--decisions", "no/where"], "--decisions no/where");
     folder.fails(&["serve", "--listen", "0.0.0.0:0"], "no token is configured");
-    folder.fails(&["serve", "--max-keys", "0"], "0 is not in 1..");
+    folder
+        .fails(&["serve", "--max-memory", "1MB"], "expected a size such as 256MiB, found \"1MB\"");
+    folder.fails(
+        &["serve", "--max-memory", "10KiB"],
+        "--max-memory 10240, in equal parts for the 2 policies: policy \"api\": expected at least ",
+    );
     for token in [" a", "a ", "a\n", "a\tb", "ä"] {
         let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
         let output = serve.env("TIDEGATE_TOKEN", token).output().unwrap();
@@ -411,20 +416,22 @@ fn callers_do_not_learn_what_redis_calls_a_state() {
 }
 
 #[test]
-fn a_full_store_says_how_many_keys_it_may_have() {
+fn a_full_store_says_so_and_still_decides_on_the_keys_it_knows() {
     let folder = Folder::new();
-    let (mut server, api) = folder.serve(&["--max-keys", "1"]);
-    // each of 64 parts has room for one
-    let replies: Vec<_> = (0..65).map(|key| api.check("api", &key.to_string(), 1, None)).collect();
+    let (mut server, api) = folder.serve(&["--max-memory", "64KiB"]);
+    let check = |key: u32| api.check("api", &key.to_string(), 1, None);
+    let full =
+        (0..1_000).map(|key| (key, check(key))).find(|(_, it)| !it.get("degraded").is_null());
+    let known = check(0);
     let _ = server.kill();
     let _ = server.wait();
-    let reasons: Vec<_> =
-        replies.iter().map(|reply| reply.get("degraded")).filter(|it| !it.is_null()).collect();
-    assert!(reasons.iter().all(|reason| reason == "the store is full"), "{reasons:?}");
-    assert!(!reasons.is_empty());
+    let (keys, reply) = full.unwrap();
+    assert!(keys > 50, "{keys} keys");
+    assert_eq!(reply.get("degraded"), "the store is full");
+    assert!(known.get("degraded").is_null(), "{known:?}");
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-    assert!(log.contains("allowed is 1 for each policy"), "{log}");
+    assert!(log.contains("no room for a new key: the keys in use fill their part"), "{log}");
 }
 
 fn signal(server: &Child, name: &str) {

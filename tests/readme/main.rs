@@ -73,7 +73,7 @@ fn the_library_does_what_the_readme_shows() {
             "login",
             "limits = [{ algorithm = 'fixed_window', limit = 5, period = '15m' }]",
         )?;
-        let login = Memory::new(policy, 100_000); // at most so many keys
+        let login = Memory::new(policy, 16 << 20)?; // at most 16 MiB
 
         let decision = login.decide("user:42", clock::now(), 1)?;
         assert!(decision.is_allowed());

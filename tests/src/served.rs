@@ -62,7 +62,7 @@ pub fn memory(policies: &str) -> Served {
 
 /// The same, with other bounds.
 pub fn bounded_memory(policies: &str, bounds: Bounds) -> Served {
-    host(policies, |policies| Store::memory(policies, 1_000), bounds)
+    host(policies, |policies| Store::memory(policies, 64 << 20).expect("room"), bounds)
 }
 
 /// The host with states in a Redis of its own, which is waited for however slow the machine is.

@@ -31,8 +31,8 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
             retry: None,
         }));
     }
-    let mut tables: Vec<Table> =
-        policies.all().iter().map(|_| Table::new(8 * KEYS, KeyHasher::new(seed))).collect();
+    let table = |_| Table::new(1 << 20, KeyHasher::new(seed));
+    let mut tables: Vec<_> = policies.all().iter().map(table).collect();
     let mut text = String::new();
     for _ in 0..lines {
         let place = rng.usize(..keys.len());

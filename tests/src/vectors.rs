@@ -33,7 +33,7 @@ pub struct Native(BTreeMap<String, Table>);
 
 impl Backend for Native {
     fn answer(&mut self, vectors: &Vectors, step: &Step) -> String {
-        let fresh = || Table::new(100, KeyHasher::new(1));
+        let fresh = || Table::new(1 << 20, KeyHasher::new(1));
         let table = self.0.entry(vectors.name.clone()).or_insert_with(fresh);
         step.answer_by(&vectors.policy, |resolved, operation| {
             table.ask(resolved, step.at(), operation).ok()

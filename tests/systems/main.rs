@@ -68,7 +68,7 @@ impl System {
     fn parse(policy: &str, file: &str) -> Self {
         let policies = Policies::parse(file).unwrap();
         let policy = policies.get(policy).unwrap_or_else(|| panic!("no policy {policy}"));
-        Self { policy: policy.clone(), table: Table::new(100, KeyHasher::new(1)) }
+        Self { policy: policy.clone(), table: Table::new(1 << 20, KeyHasher::new(1)) }
     }
 
     fn operate(&mut self, key: &str, now: Timestamp, operation: impl Into<Operation>) -> Verdict {

@@ -1,5 +1,6 @@
 //! The store in memory: the states of many keys under one policy.
 
+mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -22,14 +23,19 @@ use crate::resolved::Resolved;
 /// make every request pay for a search.
 const SWEEP_EVERY: Micros = Micros::SECOND;
 
-/// The states of many keys under one policy, never more than so many.
+/// The states of many keys under one policy, within a bound of bytes.
 ///
 /// A key is forgotten only when its state equals a fresh one, so bounding the memory loosens no
 /// limit: a full table refuses to learn new keys, and says so.
-#[derive(Clone, Debug)]
+///
+/// The bound holds at every moment: [`bytes`](Self::bytes) says what counts. Beside it an allocator
+/// may lose memory to fragmentation, and a decision needs a copy of the states of one key.
+#[derive(Debug)]
 pub struct Table {
     entries: HashTable<Entry>,
-    max_keys: usize,
+    /// What the entries take outside of the hash table.
+    heap: usize,
+    max_bytes: usize,
     hasher: KeyHasher,
     swept: Timestamp,
 }
@@ -74,10 +80,10 @@ impl KeyHasher {
 pub enum TableError {
     /// The limits cannot do what is asked.
     Operation(OperationError),
-    /// There are as many keys as allowed, and none has expired.
+    /// A new key would exceed the bound of the memory, and no other key has expired.
     Full {
-        /// How many that is.
-        max_keys: usize,
+        /// The bound.
+        max_bytes: usize,
     },
 }
 
@@ -85,8 +91,11 @@ impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Operation(error) => error.fmt(f),
-            Self::Full { max_keys } => {
-                write!(f, "the memory store is full: {max_keys} keys are in use, the most allowed")
+            Self::Full { max_bytes } => {
+                write!(
+                    f,
+                    "no room for a new key: the keys in use fill the {max_bytes} bytes allowed"
+                )
             }
         }
     }
@@ -119,10 +128,12 @@ impl Decided for Verdict {
 }
 
 impl Table {
-    /// An empty table for at most `max_keys` keys.
+    /// An empty table of at most `max_bytes`; [`least_bytes`](Self::least_bytes) says how few are
+    /// enough.
     #[must_use]
-    pub fn new(max_keys: usize, hasher: KeyHasher) -> Self {
-        Self { entries: HashTable::new(), max_keys, hasher, swept: Timestamp::EPOCH }
+    pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
+        let swept = Timestamp::EPOCH;
+        Self { entries: HashTable::new(), heap: 0, max_bytes, hasher, swept }
     }
 
     /// How many keys are in use.
@@ -227,32 +238,38 @@ impl Table {
     /// The words of a canonical key, if it is in use.
     #[must_use]
     pub fn words(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
-        Some(self.gather(limits, key)).filter(|words| words.iter().any(|word| *word != 0))
+        self.gather(limits, key).filter(|words| words.iter().any(|word| *word != 0))
     }
 
-    /// The words of all parts of a canonical key: of those that are not in use, zeros.
-    fn gather(&self, limits: &Limits, key: &str) -> SmallVec<[u64; 3]> {
-        let mut words = SmallVec::with_capacity(limits.words());
+    /// The words of all parts of a canonical key: of those that are not in use, zeros. `None` if the
+    /// allocator has no room for them.
+    fn gather(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
+        let mut words = SmallVec::new();
+        words.try_reserve_exact(limits.words()).ok()?;
         for part in limits.parts() {
-            let key = part.depth().of(key);
-            let found = self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key));
-            match found {
+            match self.entry(part, part.depth().of(key)) {
                 Some(entry) => words.extend_from_slice(&entry.words),
                 None => words.resize(words.len().saturating_add(part.words()), 0),
             }
         }
-        words
+        Some(words)
     }
 
     /// Forgets the states that equal a fresh one at `now`, and those of limits that the policy
     /// does not have.
     pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
         self.swept = now;
+        let mut heap = 0_usize;
         self.entries.retain(|entry| {
-            policy
-                .part(entry.identity)
-                .is_some_and(|part| part.time_to_live(&entry.words, now) > Micros::ZERO)
+            let part = policy.part(entry.identity);
+            let lasts = part.is_some_and(|part| lasts(part, &entry.words, now));
+            if lasts {
+                heap = heap.saturating_add(entry.heap());
+            }
+            lasts
         });
+        self.heap = heap;
+        self.tidy();
     }
 
     #[inline]
@@ -260,6 +277,10 @@ impl Table {
         self.entries
             .find_mut(hash, |entry| entry.is(part, key))
             .map(|entry| entry.words.as_mut_slice())
+    }
+
+    fn entry(&self, part: &Part, key: &str) -> Option<&Entry> {
+        self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key))
     }
 
     /// The same for a key that is not in use, or whose limits count by several parts of it.
@@ -272,47 +293,75 @@ impl Table {
         now: Timestamp,
         decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
-        let mut words = self.gather(limits, key);
+        let full = TableError::Full { max_bytes: self.max_bytes };
+        let mut words = self.gather(limits, key).ok_or(full)?;
         let decided = decide(&mut words)?;
-        let missing = |table: &Self, part: &Part| {
-            let key = part.depth().of(key);
-            table.entries.find(table.hasher.hash(key), |entry| entry.is(part, key)).is_none()
-        };
-        let lasts = |part: &Part, words: &[u64]| part.time_to_live(words, now) > Micros::ZERO;
-        let needed = limits.split(&words).filter(|(part, words)| lasts(part, words));
-        let needed = needed.filter(|(part, _)| missing(self, part)).count();
-        let room = self.make_room(policy, needed, now);
-        if let (Err(full), true) = (room, decided.decision().is_allowed()) {
+        // nothing changes before everything has its room
+        let mut learned = self.learned(limits, key, &words, now);
+        if learned.is_none() && self.may_sweep(now) {
+            self.sweep(policy, now);
+            learned = self.learned(limits, key, &words, now);
+        }
+        if learned.is_none() && decided.decision().is_allowed() {
             return Err(full);
         }
         for (part, words) in limits.split(&words) {
             let key = part.depth().of(key);
-            let hash = self.hasher.hash(key);
-            // of a state that equals a fresh one but for its clock the others keep half the room
-            let spare = self.entries.len().saturating_mul(2) < self.max_keys;
-            if let Some(own) = self.find(part, hash, key) {
+            if let Some(own) = self.find(part, self.hasher.hash(key), key) {
                 own.copy_from_slice(words);
-            } else if words.iter().any(|word| *word != 0)
-                && if lasts(part, words) { room.is_ok() } else { spare }
-            {
-                let Self { entries, hasher, .. } = self;
-                let identity = part.identity();
-                let entry = Entry { key: key.into(), identity, words: words.into() };
-                entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
             }
         }
+        learned.into_iter().flatten().for_each(|entry| self.insert(entry));
+        self.learn_clocks(limits, key, &words, now);
         Ok(decided)
     }
 
-    fn make_room(&mut self, policy: &Policy, new: usize, now: Timestamp) -> Result<(), TableError> {
-        let full = |table: &Self| table.entries.len().saturating_add(new) > table.max_keys;
-        if new == 0 || !full(self) {
-            return Ok(());
+    /// Entries for the states that last and are not in the table yet, and room for them there;
+    /// `None` if there is no room for all of them.
+    fn learned(
+        &mut self,
+        limits: &Limits,
+        key: &str,
+        words: &[u64],
+        now: Timestamp,
+    ) -> Option<SmallVec<[Entry; 1]>> {
+        let parts = limits.split(words).map(|(part, words)| (part, part.depth().of(key), words));
+        let new = parts.filter(|(part, _, words)| lasts(part, words, now));
+        let new: SmallVec<[_; 4]> =
+            new.filter(|(part, key, _)| self.entry(part, key).is_none()).collect();
+        let heap = new.iter().map(|(_, key, words)| Entry::heap_of(key.len(), words.len()));
+        let heap = heap.fold(0_usize, usize::saturating_add);
+        self.reserve(new.len(), heap, self.max_bytes)?;
+        new.into_iter().map(|(part, key, words)| Entry::new(part, key, words)).collect()
+    }
+
+    /// Remembers the states that equal a fresh one but for their clock. They get half of the room at
+    /// most, and none is missed.
+    fn learn_clocks(&mut self, limits: &Limits, key: &str, words: &[u64], now: Timestamp) {
+        for (part, words) in limits.split(words) {
+            let key = part.depth().of(key);
+            let is_clock = words.iter().any(|word| *word != 0) && !lasts(part, words, now);
+            if is_clock
+                && self.entry(part, key).is_none()
+                && let heap = Entry::heap_of(key.len(), words.len())
+                && self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
+                && let Some(entry) = Entry::new(part, key, words)
+            {
+                self.insert(entry);
+            }
         }
-        if now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY {
-            self.sweep(policy, now);
-        }
-        if full(self) { Err(TableError::Full { max_keys: self.max_keys }) } else { Ok(()) }
+    }
+
+    /// After [`reserve`](Self::reserve): the hash table does not grow.
+    fn insert(&mut self, entry: Entry) {
+        self.heap = self.heap.saturating_add(entry.heap());
+        let Self { entries, hasher, .. } = self;
+        let hash = hasher.hash(&entry.key);
+        entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
+    }
+
+    fn may_sweep(&self, now: Timestamp) -> bool {
+        now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY
     }
 }
 
@@ -321,4 +370,8 @@ impl Entry {
     fn is(&self, part: &Part, key: &str) -> bool {
         self.key.as_bytes() == key.as_bytes() && self.identity == part.identity()
     }
+}
+
+fn lasts(part: &Part, words: &[u64], now: Timestamp) -> bool {
+    part.time_to_live(words, now) > Micros::ZERO
 }

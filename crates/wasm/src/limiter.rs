@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidegate_gate::{
     Ask, AskError, CheckForm, Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES,
-    MAX_QUANTITY, OperationError, Part, Policy, Request, Rule, Table, TableError, Timestamp, Whole,
+    MAX_QUANTITY, OperationError, Policy, Request, Rule, Table, TableError, Timestamp, Whole,
     check_key, http,
 };
 use wasm_bindgen::JsValue;
@@ -45,13 +45,13 @@ impl Limiter {
         text: &str,
         written: bool,
         name: Option<String>,
-        max_keys: Option<f64>,
+        max_bytes: Option<f64>,
         seed_high: u32,
         seed_low: u32,
     ) -> Result<Self, JsValue> {
         let policy = policy::read(text, name.as_deref())
             .map_err(|failure| if written { failure } else { failure.without_line() })?;
-        let max_keys = key_bound(&policy, max_keys)?;
+        let max_bytes = byte_bound(&policy, max_bytes)?;
         let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
         let cost_is_all = all_limits(&policy)
             .flat_map(Limits::iter)
@@ -59,7 +59,7 @@ impl Limiter {
         Ok(Self {
             policy,
             cost_is_all,
-            table: Table::new(max_keys, KeyHasher::new(seed)),
+            table: Table::new(max_bytes, KeyHasher::new(seed)),
             chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
             decision: Box::new([0.0; 4]),
@@ -159,6 +159,12 @@ impl Limiter {
         Ok(())
     }
 
+    /// What the keys in use take at most, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
     /// How many keys are in use.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -255,30 +261,24 @@ pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
     })
 }
 
-const DEFAULT_MAX_KEYS: usize = 1_000_000;
+/// On a machine of 512 MiB there is room for it.
+const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
-/// What the keys of one limiter may take at the worst, of the 4 GiB that WebAssembly has: running
-/// out of them would end the whole module.
-const MOST_BYTES: usize = 3 << 30;
+/// Half of what WebAssembly can address: fragments, answers and other limiters need the rest.
+const MOST_BYTES: usize = 2 << 30;
 
-/// What a key takes beside itself and its state: its place in a table that has just doubled, the
-/// half from before that, and the allocator's own.
-const BYTES_BESIDE: usize = 144;
-
-fn key_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {
-    let parts = all_limits(policy).flat_map(Limits::parts);
-    let words = parts.map(Part::words).max().unwrap_or_default();
-    let worst = words.saturating_mul(8).saturating_add(MAX_KEY_BYTES + BYTES_BESIDE);
-    let most = MOST_BYTES.checked_div(worst).unwrap_or(1);
-    let Some(given) = given else { return Ok(DEFAULT_MAX_KEYS.min(most)) };
+fn byte_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {
+    let least = Table::least_bytes(policy);
+    let Some(given) = given else { return Ok(DEFAULT_MAX_BYTES.max(least)) };
+    let quantity = |bytes| u64::try_from(bytes).unwrap_or(MAX_QUANTITY);
     to_quantity(given)
-        .and_then(|max_keys| usize::try_from(max_keys).ok())
-        .filter(|max_keys| (1..=most).contains(max_keys))
+        .and_then(|max_bytes| usize::try_from(max_bytes).ok())
+        .filter(|max_bytes| (least..=MOST_BYTES).contains(max_bytes))
         .ok_or(Failure::Number {
-            field: "options.maxKeys",
+            field: "options.maxBytes",
             code: "INVALID_OPTION",
             found: given,
-            least: 1,
-            most: u64::try_from(most).unwrap_or(MAX_QUANTITY),
+            least: quantity(least),
+            most: quantity(MOST_BYTES),
         })
 }

@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         bail!("--lease: {}", OperationError::NeedsLease); // nobody would learn a random name
     }
     let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::default() };
-    let store = super::store(&policies, arguments.redis.as_deref(), options, 1)?;
+    let store = super::store(&policies, arguments.redis.as_deref(), options, usize::MAX)?;
     let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
     let decision = asked.said(verdict).decision;
     say(&serde_json::to_string(&http::DecisionForm::from(decision))?)?;

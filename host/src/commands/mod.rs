@@ -45,9 +45,14 @@ pub(crate) fn store(
     policies: &Policies,
     redis: Option<&str>,
     options: RedisOptions,
-    max_keys: usize,
+    max_memory: usize,
 ) -> Result<Store> {
-    let Some(url) = redis else { return Ok(Store::memory(policies, max_keys)) };
+    let Some(url) = redis else {
+        return Store::memory(policies, max_memory).with_context(|| {
+            let count = policies.all().len();
+            format!("--max-memory {max_memory}, in equal parts for the {count} policies")
+        });
+    };
     let redis = Redis::new(url, options).with_context(|| {
         let url = without_password(url);
         format!("--redis {url}: allowed is an address such as redis://127.0.0.1:6379")

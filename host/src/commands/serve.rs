@@ -50,9 +50,10 @@ pub(crate) struct Arguments {
     /// How far the clocks of Redis and of all hosts may differ, in ms; states are kept this much longer
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
     redis_max_skew: u64,
-    /// How many keys of each policy memory may hold
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    max_keys: usize,
+    /// How much memory the states may take, in equal parts for the policies: bytes, or a number of
+    /// KiB, MiB or GiB. A full part learns no new keys: for them the policy's `on_error` decides
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    max_memory: usize,
     /// How many connections may be open at a time; others wait
     #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     max_connections: usize,
@@ -79,7 +80,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         ..RedisOptions::default()
     };
     let redis = arguments.redis.as_deref();
-    let store = super::store(&policies, redis, options, arguments.max_keys)?;
+    let store = super::store(&policies, redis, options, arguments.max_memory)?;
     if let Store::Redis(redis) = &store
         && let Err(error) = redis.ping().await
     {
@@ -119,4 +120,40 @@ fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
             }
         }
     })
+}
+
+/// Such as `512KiB`, `256MiB` or `1048576`.
+fn size(text: &str) -> Result<usize, String> {
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(number) {
+        Some("") => Some(1),
+        Some("KiB") => Some(1 << 10),
+        Some("MiB") => Some(1 << 20),
+        Some("GiB") => Some(1_usize << 30),
+        _ => None,
+    };
+    let count = number.parse::<usize>().ok();
+    let size = count.zip(unit).and_then(|(count, unit)| count.checked_mul(unit));
+    size.ok_or_else(|| format!("expected a size such as 256MiB, found {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn a_size_is_bytes_or_has_a_unit() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("3KiB", 3 << 10),
+            ("256MiB", 256 << 20),
+            ("17179869183GiB", 17_179_869_183 << 30),
+        ] {
+            assert_eq!(size(text), Ok(bytes));
+        }
+        for text in ["", "MiB", "1MB", "1 MiB", "1mib", "-1", "1.5GiB", "17179869184GiB", "1MiBs"] {
+            assert_eq!(size(text), Err(format!("expected a size such as 256MiB, found {text:?}")));
+        }
+    }
 }

@@ -17,8 +17,8 @@ use super::worker::Worker;
 use crate::local::{RedisServer, Workerd, WorkerdOptions};
 use crate::store::{Memory, Redis, RedisOptions};
 
-/// More keys than any trace that is replayed here.
-const MAX_KEYS: usize = 100_000_000;
+/// What the states of a policy may take in memory: more than those of any trace that is replayed here.
+const MAX_BYTES: usize = 8 << 30;
 /// A replay runs at its own speed, so its time says nothing about when a state may be dropped.
 const KEEP_LONGER: Micros = Micros(3_600_000_000);
 
@@ -88,9 +88,9 @@ impl Backend {
         Ok(match kind {
             BackendKind::Memory => {
                 let table = |policy: &Arc<Policy>| {
-                    (policy.name().to_owned(), Memory::new(policy.clone(), MAX_KEYS))
+                    Ok((policy.name().to_owned(), Memory::new(policy.clone(), MAX_BYTES)?))
                 };
-                Self::Memory(policies.all().iter().map(table).collect())
+                Self::Memory(policies.all().iter().map(table).collect::<Result<_>>()?)
             }
             BackendKind::Redis => {
                 Self::Redis(Box::new(RedisReplay::start(target.redis.as_deref()).await?))

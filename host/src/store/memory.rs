@@ -12,17 +12,47 @@ use tidegate_gate::{
 /// Enough for threads on two sockets to meet rarely.
 const SHARDS: usize = 64;
 
+/// A shard has room for 64 of the largest states at least, four times this: so that one is seldom
+/// full while others have room.
+const ROOMY: usize = 16;
+
 /// The states of many keys under one policy, for all threads of a process.
 ///
-/// Never more than so many keys, and no limit loosens for it: see [`Table`].
+/// They stay within a bound of bytes, and no limit loosens for it: see [`Table`].
+///
+/// ```
+/// use tidegate::gate::{Policy, Timestamp};
+/// use tidegate::store::Memory;
+///
+/// let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]";
+/// let login = Memory::new(Policy::parse("login", limits)?, 64 << 10)?;
+/// assert!(login.decide("user:42", Timestamp(0), 1)?.is_allowed());
+/// assert!(!login.decide("user:42", Timestamp(1), 1)?.is_allowed());
+/// while login.decide(&format!("user:{}", login.len()), Timestamp(2), 1).is_ok() {}
+/// // the store is full: it learns no key, and still decides on those that it knows
+/// assert!(login.decide("another", Timestamp(2), 1).is_err());
+/// assert!(!login.decide("user:42", Timestamp(2), 1)?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Memory {
     policy: Arc<Policy>,
     shards: Box<[Shard; SHARDS]>,
     hasher: KeyHasher,
-    /// All states are in one shard: a decision needs those that keys share and those that they do
-    /// not, and all of them together are to be no more than so many.
-    one_for_all: bool,
+    /// One less than the number of shards in use, a power of two.
+    mask: usize,
+}
+
+/// A store that has too little memory for a policy.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("policy {policy:?}: expected at least {least} bytes of memory, found {found}")]
+pub struct TooLittleMemory {
+    /// The policy's name.
+    pub policy: String,
+    /// How many bytes the largest states need.
+    pub least: usize,
+    /// How many bytes there are for this policy.
+    pub found: usize,
 }
 
 /// On a cache line of its own: neighbours would slow each other down.
@@ -31,22 +61,41 @@ pub struct Memory {
 struct Shard(Mutex<Table>);
 
 impl Memory {
-    /// An empty store for at most `max_keys` keys, in equal parts by a hash of the key.
-    #[must_use]
-    pub fn new(policy: impl Into<Arc<Policy>>, max_keys: usize) -> Self {
+    /// An empty store of at most `max_bytes`, in equal parts by a hash of the key: up to 64, fewer if
+    /// states are large, and one if the policy has a limit by `depth`.
+    ///
+    /// # Errors
+    /// [`TooLittleMemory`] if some state of this policy would never find room.
+    pub fn new(policy: impl Into<Arc<Policy>>, max_bytes: usize) -> Result<Self, TooLittleMemory> {
         let policy = policy.into();
+        let least = Table::least_bytes(&policy);
+        if max_bytes < least {
+            let policy = policy.name().to_owned();
+            return Err(TooLittleMemory { policy, least, found: max_bytes });
+        }
         // the standard library's source of chance
         let hasher = KeyHasher::new(RandomState::new().hash_one(SHARDS));
-        let one_for_all = policy.shares_states();
-        let each = if one_for_all { max_keys } else { max_keys.div_ceil(SHARDS) };
-        let table = || Shard(Mutex::new(Table::new(each, hasher.clone())));
-        Self { policy, shards: Box::new(std::array::from_fn(|_| table())), hasher, one_for_all }
+        let is_roomy = |shards: &usize| max_bytes / shards / ROOMY >= least;
+        // a decision needs the states that keys share as well as those that they do not
+        let shards = match policy.shares_states() {
+            true => 1,
+            false => [SHARDS, 32, 16, 8, 4, 2].into_iter().find(is_roomy).unwrap_or(1),
+        };
+        let table = || Shard(Mutex::new(Table::new(max_bytes / shards, hasher.clone())));
+        let tables = Box::new(std::array::from_fn(|_| table()));
+        Ok(Self { policy, shards: tables, hasher, mask: shards - 1 })
     }
 
     /// The policy that it decides by.
     #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
         &self.policy
+    }
+
+    /// What the states take at most: see [`Table::bytes`].
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
     }
 
     /// How many keys are in use.
@@ -164,7 +213,6 @@ impl Memory {
 
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
-        let bits = if self.one_for_all { 0 } else { usize::try_from(hash >> 32).unwrap_or(0) };
-        bits & (SHARDS - 1)
+        usize::try_from(hash >> 32).unwrap_or(0) & self.mask & (SHARDS - 1)
     }
 }

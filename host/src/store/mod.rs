@@ -14,20 +14,15 @@ use tidegate_gate::{
     Verdict,
 };
 
-pub use memory::Memory;
+pub use memory::{Memory, TooLittleMemory};
 pub use redis::{Redis, RedisOptions};
 
 /// Where the states of keys are kept.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Store {
-    /// In this process.
-    Memory {
-        /// One for each policy, by its name.
-        tables: BTreeMap<String, Memory>,
-        /// How many keys each of them may hold.
-        max_keys: usize,
-    },
+    /// In this process, one for each policy, by its name.
+    Memory(BTreeMap<String, Memory>),
     /// In Redis or Valkey.
     Redis(Box<Redis>),
 }
@@ -40,10 +35,12 @@ pub enum StoreError {
     #[error(transparent)]
     Operation(#[from] OperationError),
     /// The part of the memory store that the key belongs to is full.
-    #[error("the memory store has no room for a key: allowed is {max_keys} for each policy")]
+    #[error(
+        "no room for a new key: the keys in use fill their part of the memory, {max_bytes} bytes"
+    )]
     Full {
-        /// How many keys of a policy may be in use.
-        max_keys: usize,
+        /// How large the part is.
+        max_bytes: usize,
     },
     /// The memory store did not decide.
     #[error(transparent)]
@@ -101,11 +98,10 @@ impl From<::redis::RedisError> for StoreError {
 }
 
 impl StoreError {
-    fn of_table(error: TableError, max_keys: usize) -> Self {
+    fn of_table(error: TableError) -> Self {
         match error {
             TableError::Operation(error) => Self::Operation(error),
-            // one shard is full, which has room for fewer
-            TableError::Full { .. } => Self::Full { max_keys },
+            TableError::Full { max_bytes } => Self::Full { max_bytes },
             error => Self::Table(error),
         }
     }
@@ -127,13 +123,17 @@ impl StoreError {
 }
 
 impl Store {
-    /// A store in this process, of at most `max_keys` keys for each policy.
-    #[must_use]
-    pub fn memory(policies: &Policies, max_keys: usize) -> Self {
+    /// A store in this process, of at most `max_bytes` in equal parts for the policies.
+    ///
+    /// # Errors
+    /// [`TooLittleMemory`] for the first policy whose states need more than its part.
+    pub fn memory(policies: &Policies, max_bytes: usize) -> Result<Self, TooLittleMemory> {
+        let policies = policies.all();
+        let each = max_bytes / policies.len().max(1);
         let table = |policy: &Arc<Policy>| {
-            (policy.name().to_owned(), Memory::new(policy.clone(), max_keys))
+            Ok((policy.name().to_owned(), Memory::new(policy.clone(), each)?))
         };
-        Self::Memory { tables: policies.all().iter().map(table).collect(), max_keys }
+        Ok(Self::Memory(policies.iter().map(table).collect::<Result<_, _>>()?))
     }
 
     /// Does what is asked, with what each limit says.
@@ -157,7 +157,7 @@ impl Store {
         asked: &[(&Resolved, Operation)],
     ) -> Vec<Result<Verdict, StoreError>> {
         match self {
-            Self::Memory { tables, max_keys } => {
+            Self::Memory(tables) => {
                 let mut by_policy: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
                 for (place, (resolved, _)) in asked.iter().enumerate() {
                     by_policy.entry(resolved.policy().name()).or_default().push(place);
@@ -171,7 +171,7 @@ impl Store {
                     let own = places.iter().filter_map(|place| asked.get(*place)).copied();
                     for (place, answer) in places.iter().zip(table.operate_all(now, own)) {
                         if let Some(slot) = answers.get_mut(*place) {
-                            *slot = answer.map_err(|error| StoreError::of_table(error, *max_keys));
+                            *slot = answer.map_err(StoreError::of_table);
                         }
                     }
                 }
@@ -191,7 +191,7 @@ impl Store {
 
     /// Forgets what has expired. Redis does so by itself.
     pub fn sweep(&self, now: Timestamp) {
-        if let Self::Memory { tables, .. } = self {
+        if let Self::Memory(tables) = self {
             for table in tables.values() {
                 table.sweep(now);
             }

@@ -35,7 +35,7 @@ fn sorted(keys: &[String]) -> Vec<String> {
 
 fn store(keys: &[String]) -> Memory {
     let policy = Policy::parse("bench", POLICY).expect("a policy");
-    let store = Memory::new(policy, 2 * keys.len() + 100_000);
+    let store = Memory::new(policy, (64 << 20) + 512 * keys.len()).expect("room");
     for key in &sorted(keys) {
         let _ = store.decide(key, clock::now(), 1).expect("room");
     }

@@ -1,5 +1,5 @@
 use std::format;
-use std::string::String;
+use std::string::{String, ToString};
 use std::sync::Arc;
 
 use tidegate_core::{MAX_QUANTITY, Timestamp};
@@ -9,6 +9,25 @@ use crate::policy::Policy;
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
 
+/// With room for all that a test asks.
+fn table() -> Table {
+    Table::new(1 << 20, KeyHasher::new(1))
+}
+
+/// As small as it may be for these limits.
+fn small_table(policy: &Policy) -> Table {
+    Table::new(Table::least_bytes(policy), KeyHasher::new(1))
+}
+
+/// Asks for 1 by `key-0`, `key-1` and so on until there is no room; how many there were.
+fn fill(table: &mut Table, policy: &Policy, now: Timestamp) -> usize {
+    let full = |count: &usize| match table.decide(policy, &format!("key-{count}"), now, 1) {
+        Err(error) => matches!(error, TableError::Full { .. }),
+        Ok(decision) => !decision.is_allowed(),
+    };
+    (0..1_000_000).find(full).unwrap()
+}
+
 fn policy() -> Policy {
     let text = "limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '2/s' }]";
     Policy::parse("p", text).unwrap()
@@ -16,7 +35,7 @@ fn policy() -> Policy {
 
 #[test]
 fn keys_are_counted_apart() {
-    let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
+    let (policy, mut table) = (policy(), table());
     for key in ["a", "b", "", "a longer key than fits anywhere inline, surely"] {
         assert!(table.decide(&policy, key, Timestamp(0), 2).unwrap().is_allowed());
         assert!(!table.decide(&policy, key, Timestamp(0), 1).unwrap().is_allowed());
@@ -26,7 +45,7 @@ fn keys_are_counted_apart() {
 
 #[test]
 fn a_peek_or_an_impossible_cost_remembers_no_key() {
-    let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
+    let (policy, mut table) = (policy(), table());
     assert!(table.decide(&policy, "a", Timestamp(0), 0).unwrap().is_allowed());
     assert!(matches!(
         table.decide(&policy, "a", Timestamp(0), 3),
@@ -37,28 +56,55 @@ fn a_peek_or_an_impossible_cost_remembers_no_key() {
 
 #[test]
 fn a_full_table_learns_no_key_until_one_expires_and_loosens_no_limit() {
-    let (policy, mut table) = (policy(), Table::new(3, KeyHasher::new(1)));
-    for key in ["a", "b", "c"] {
-        assert!(table.decide(&policy, key, Timestamp(0), 2).unwrap().is_allowed());
-    }
+    let policy = policy();
+    let (mut table, max_bytes) = (small_table(&policy), Table::least_bytes(&policy));
+    let count = fill(&mut table, &policy, Timestamp(0));
+    assert!(count > 10 && table.len() == count && table.bytes() <= max_bytes);
+    assert!(table.decide(&policy, "key-0", Timestamp(0), 1).unwrap().is_allowed());
     let at = |seconds: u64| Timestamp(seconds * 500_000);
-    assert_eq!(table.decide(&policy, "d", at(1), 1), Err(TableError::Full { max_keys: 3 }));
-    assert!(!table.decide(&policy, "a", at(1), 2).unwrap().is_allowed(), "a is remembered");
+    let full = table.decide(&policy, "d", at(0), 1);
+    assert_eq!(full, Err(TableError::Full { max_bytes }));
+    assert_eq!(
+        full.unwrap_err().to_string(),
+        format!("no room for a new key: the keys in use fill the {max_bytes} bytes allowed")
+    );
+    assert!(!table.decide(&policy, "key-0", at(1), 2).unwrap().is_allowed(), "it is remembered");
     assert!(table.decide(&policy, "d", at(2), 1).unwrap().is_allowed(), "all were full again");
     assert_eq!(table.len(), 1);
 }
 
 #[test]
 fn a_flood_of_new_keys_keeps_the_table_at_its_size() {
-    let (policy, mut table) = (policy(), Table::new(1_000, KeyHasher::new(1)));
+    let (policy, max_bytes) = (policy(), 200_000);
+    let mut table = Table::new(max_bytes, KeyHasher::new(1));
     let mut refused = 0;
     for i in 0..100_000_u64 {
         // 10 µs apart: 100,000 keys in a second, each in use for half a second
         let key: String = format!("key-{i}");
         refused += u64::from(table.decide(&policy, &key, Timestamp(i * 10), 1).is_err());
-        assert!(table.len() <= 1_000);
+        assert!(table.bytes() <= max_bytes);
     }
-    assert_eq!(refused, 99_000);
+    assert_eq!(refused, 100_000 - u64::try_from(table.len()).unwrap());
+    assert!((896..=1_792).contains(&table.len()), "{} keys", table.len());
+}
+
+/// Removed entries leave places behind that a hash table would rather grow than use.
+#[test]
+fn a_table_at_its_bound_learns_as_many_keys_as_expire() {
+    let text = "limits = [{ algorithm = 'token_bucket', capacity = 10, rate = '1/s' }]";
+    let policy = Policy::parse("p", text).unwrap();
+    let mut table = Table::new(150_000, KeyHasher::new(1));
+    let most = fill(&mut table, &policy, Timestamp(0));
+    for second in 1..100_u64 {
+        for i in 0..2_000 {
+            // 1 to 9 s in use
+            let (key, cost) = (format!("{second}-{i}"), 1 + (second * 31 + i * 17) % 9);
+            let now = Timestamp(second * 1_000_000 + i * 500);
+            let _ = table.decide(&policy, &key, now, cost);
+        }
+        assert!(table.bytes() <= 150_000);
+        assert!(table.len() * 8 > most * 7, "{} of {most} keys", table.len());
+    }
 }
 
 /// Whom an organisation's limit refuses cannot be let in by filling the table, nor keep others out.
@@ -68,25 +114,28 @@ fn a_refusal_needs_no_room() {
         { algorithm = 'token_bucket', name = 'user', capacity = 5, rate = '1/d' },
         { algorithm = 'fixed_window', name = 'organisation', depth = 1, limit = 2, period = '1d' },
     ]";
-    let (policy, mut table) = (Policy::parse("p", text).unwrap(), Table::new(8, KeyHasher::new(1)));
+    let policy = Policy::parse("p", text).unwrap();
+    let (mut table, max_bytes) = (small_table(&policy), Table::least_bytes(&policy));
     let mut decide = |key: &str, at: u64| {
         let decision = table.decide(&policy, key, Timestamp(at), 1);
-        (decision.map(|decision| decision.is_allowed()), table.len())
+        (decision.map(|decision| decision.is_allowed()), table.len(), table.bytes())
     };
-    assert_eq!(decide("acme/0", 0), (Ok(true), 2));
-    assert_eq!(decide("acme/1", 1), (Ok(true), 3));
-    for user in 2..100 {
-        assert_eq!(decide(&format!("acme/{user}"), user), (Ok(false), 4), "half the room");
+    assert!(matches!(decide("acme/0", 0), (Ok(true), 2, _)));
+    assert!(matches!(decide("acme/1", 1), (Ok(true), 3, _)));
+    for user in 2..1_000 {
+        let (allowed, _, bytes) = decide(&format!("acme/{user}"), user);
+        assert!(allowed == Ok(false) && bytes <= max_bytes / 2, "{bytes} of {max_bytes}");
     }
-    assert_eq!(decide("other/0", 100), (Ok(true), 6));
-    assert_eq!(decide("another/0", 101), (Ok(true), 8));
-    assert_eq!(decide("last/0", 102), (Err(TableError::Full { max_keys: 8 }), 8));
-    assert_eq!(decide("acme/100", 103), (Ok(false), 8));
+    let (_, refused, _) = decide("acme/1000", 1_000);
+    let full = (0..1_000).find(|user| decide(&format!("other-{user}/0"), 1_001 + user).0.is_err());
+    assert!(full.is_some_and(|users| users > 5), "half the room was left");
+    let (allowed, len, _) = decide("acme/1001", 3_000);
+    assert!(allowed == Ok(false) && len > refused + 10);
 }
 
 #[test]
 fn sweeping_forgets_what_equals_a_fresh_state_and_nothing_else() {
-    let (policy, mut table) = (policy(), Table::new(100, KeyHasher::new(1)));
+    let (policy, mut table) = (policy(), table());
     assert!(table.decide(&policy, "a", Timestamp(0), 2).unwrap().is_allowed());
     assert!(table.decide(&policy, "b", Timestamp(0), 1).unwrap().is_allowed());
     table.sweep(&policy, Timestamp(499_999));
@@ -109,7 +158,7 @@ limits = [
 #[test]
 fn a_user_within_an_organisation_within_all_is_granted_by_each_or_taken_from_none() {
     let policy = Policy::parse("p", LEVELS).unwrap();
-    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut table = table();
     let mut decide = |key: &str, cost| {
         let verdict = table.operate(&policy, key, Timestamp(7), cost).unwrap();
         let remaining = verdict.limits.iter().map(|limit| limit.remaining());
@@ -130,7 +179,7 @@ fn a_user_within_an_organisation_within_all_is_granted_by_each_or_taken_from_non
 #[test]
 fn a_key_that_looks_like_part_of_another_shares_nothing_with_it() {
     let policy = Policy::parse("p", LEVELS).unwrap();
-    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut table = table();
     for key in ["acme", "acme/", "acme/acme"] {
         let verdict = table.operate(&policy, key, Timestamp(7), 1).unwrap();
         assert_eq!(verdict.limits[2].remaining(), 1, "{key}: as a user each is its own");
@@ -140,13 +189,23 @@ fn a_key_that_looks_like_part_of_another_shares_nothing_with_it() {
 
 #[test]
 fn a_full_table_takes_all_parts_of_a_key_or_none() {
-    let policy = Policy::parse("p", LEVELS).unwrap();
-    let mut table = Table::new(4, KeyHasher::new(1));
-    assert!(table.decide(&policy, "acme/alice", Timestamp(0), 1).unwrap().is_allowed());
-    assert!(table.decide(&policy, "initech/peter", Timestamp(0), 1).is_err(), "5 of 4");
-    assert_eq!(table.len(), 3);
-    assert!(table.decide(&policy, "acme/bob", Timestamp(0), 1).unwrap().is_allowed());
-    assert_eq!(table.len(), 4);
+    let text = "limits = [
+        { name = 'user', algorithm = 'fixed_window', limit = 2, period = '1s' },
+        { name = 'org', depth = 1, algorithm = 'sliding_log', rates = ['900/s'] },
+    ]";
+    let policy = Policy::parse("p", text).unwrap();
+    let mut table = small_table(&policy);
+    let mut decide = |key: &str| {
+        let before = table.bytes();
+        let decided = table.decide(&policy, key, Timestamp(0), 1);
+        assert!(decided.is_ok() || table.bytes() == before, "nothing has changed");
+        (decided.is_ok(), table.len())
+    };
+    let full = (0..100).find(|org| !decide(&format!("{org}/alice")).0).unwrap();
+    assert_eq!(decide("another/alice"), (false, 2 * full), "no room for the organisation");
+    assert_eq!(decide("0/bob"), (true, 2 * full + 1), "there is for the user alone");
+    assert_eq!(decide("0/alice"), (true, 2 * full + 1));
+    assert_eq!(decide("another/alice"), (false, 2 * full + 1));
 }
 
 #[test]
@@ -163,7 +222,7 @@ fn overrides_and_lists_hold_for_their_keys() {
             { algorithm = 'fixed_window', limit = 99, period = '1m' },
         ] }";
     let policy = Policy::parse("p", text).unwrap();
-    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut table = table();
     for (key, limit) in [
         ("anybody", 2),
         ("user:42", 5),
@@ -198,7 +257,7 @@ fn an_ipv6_address_is_counted_by_its_network() {
             "limits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s' }}]\n{prefix}"
         );
         let policy = Policy::parse("p", &text).unwrap();
-        let mut table = Table::new(100, KeyHasher::new(1));
+        let mut table = table();
         let mut allowed = |key| table.decide(&policy, key, Timestamp(0), 1).unwrap().is_allowed();
         assert!(allowed("ip:2001:db8:1:2::1"));
         assert!(!allowed(alike), "{prefix}");
@@ -217,7 +276,7 @@ fn an_address_by_any_name_is_on_the_list() {
         deny = ['ip:::ffff:198.51.100.0/120', 'ip:2001:db8:*', 'ip:10.0.*']
         limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
     let policy = Policy::parse("p", text).unwrap();
-    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut table = table();
     for key in [
         "ip:198.51.100.3",
         "ip:::ffff:198.51.100.3",
@@ -237,7 +296,7 @@ fn keys_that_share_a_state_share_no_leases() {
         { name = 'org', depth = 1, algorithm = 'concurrency', capacity = 3, time_to_live = '60s' },
     ]";
     let policy = Arc::new(Policy::parse("p", text).unwrap());
-    let mut table = Table::new(100, KeyHasher::new(1));
+    let mut table = table();
     let lease = |key: &str| Resolved::new(&policy, key).unwrap().lease_id("job-1");
     let mut ask = |key: &str, operation: Operation| {
         let verdict = table.operate(&policy, key, Timestamp(7), operation).unwrap();

@@ -89,7 +89,7 @@ struct Server {
 impl Server {
     fn new(policies: &str) -> Self {
         let policies = Policies::parse(policies).unwrap();
-        let table = Table::new(100, KeyHasher::new(0));
+        let table = Table::new(1 << 20, KeyHasher::new(0));
         Self { policies, table, now: Timestamp(START) }
     }
 
