@@ -35,12 +35,12 @@ for (const [field, code, call] of [
 ]) {
   test(`${field} must be a whole number: ${call}`, () => {
     for (const [value, found] of NOT_NUMBERS) {
-      const message = `\`${field}\`: found ${found}, allowed is a number`;
+      const message = `\`${field}\`: expected a number, found ${found}`;
       refuses((limiter) => call(limiter, value), { name: "TypeError", code, message });
     }
     for (const [value, found] of NOT_WHOLE) {
       const message =
-        `\`${field}\`: found ${found}, allowed are whole numbers from 0 to 9007199254740991`;
+        `\`${field}\`: expected a whole number from 0 to 9007199254740991, found ${found}`;
       refuses((limiter) => call(limiter, value), { name: "RangeError", code, message });
     }
   });
@@ -52,7 +52,7 @@ test("a key must be a string of 1 to 512 bytes of UTF-8", () => {
   for (const call of calls) {
     for (const [key, found] of [[undefined, "undefined"], [1, "a number"], [Object("a"), "an object"],
       ...NOT_NUMBERS.filter(([value]) => typeof value !== "string")]) {
-      const message = `\`key\`: found ${found}, allowed is a string`;
+      const message = `\`key\`: expected a string, found ${found}`;
       refuses((limiter) => call(limiter, key), { name: "TypeError", code, message });
     }
     for (const [key, bytes] of [["", 0], ["x".repeat(513), 513], ["é".repeat(257), 514],
@@ -110,16 +110,16 @@ test("the fields of an operation must be known and of their kind", () => {
   ];
   for (const [field, call, own = code, most = Number.MAX_SAFE_INTEGER] of quantities) {
     for (const [value, found] of NOT_NUMBERS) {
-      const message = `\`${field}\`: found ${found}, allowed is a number`;
+      const message = `\`${field}\`: expected a number, found ${found}`;
       assert.throws(() => call(value), { name: "TypeError", code: own, message });
     }
     for (const [value, found] of [...NOT_WHOLE, ...(most < 2 ** 53 - 1 ? [[most + 1, `${most + 1}`]] : [])]) {
-      const message = `\`${field}\`: found ${found}, allowed are whole numbers from 0 to ${most}`;
+      const message = `\`${field}\`: expected a whole number from 0 to ${most}, found ${found}`;
       assert.throws(() => call(value), { name: "RangeError", code: own, message });
     }
   }
   for (const cost of [0, -1, 1.5, NaN]) {
-    const message = `\`cost\`: found ${cost}, allowed are whole numbers from 1 to ${Number.MAX_SAFE_INTEGER}`;
+    const message = `\`cost\`: expected a whole number from 1 to ${Number.MAX_SAFE_INTEGER}, found ${cost}`;
     assert.throws(() => limiter.acquire("a", { cost, lease: "x" }, NOW), { name: "RangeError", code: "INVALID_COST", message });
   }
   for (const [name, call] of [
@@ -127,7 +127,7 @@ test("the fields of an operation must be known and of their kind", () => {
     ["lease", (lease) => limiter.release("a", lease, NOW)], ["class", (of) => limiter.decide("a", { class: of, lease: "x" }, NOW)],
   ]) {
     for (const value of [null, 1, {}, Symbol("a")]) {
-      assert.throws(() => call(value), { name: "TypeError", code, message: new RegExp(`^\`${name}\`: found .*, allowed is a string$`) });
+      assert.throws(() => call(value), { name: "TypeError", code, message: new RegExp(`^\`${name}\`: expected a string, found `) });
     }
     assert.throws(() => call("\ud800"), { name: "RangeError", code, message: /lone surrogate/ });
     assert.throws(() => call(""), { name: "RangeError", code, message: new RegExp(`^\`${name}\`: expected`) });
@@ -135,15 +135,15 @@ test("the fields of an operation must be known and of their kind", () => {
   }
   for (const [call, message] of [
     [() => limiter.decide("a", { price: 1 }, NOW),
-      "`request`: found `price`, allowed are `cost`, `class`, `lease`, `signalPpm` and `draw`"],
+      "`request`: expected `cost`, `class`, `lease`, `signalPpm` or `draw`, found `price`"],
     [() => limiter.decide("a", { constructor: 1 }, NOW), /found `constructor`/],
-    [() => limiter.decide("a", null, NOW), "`request`: found null, allowed is an object"],
-    [() => limiter.decide("a", 5, NOW), "`request`: found a number, allowed is an object"],
-    [() => limiter.renew("a", "held", { lease: "x" }, NOW), "`options`: found `lease`, allowed is `count`"],
-    [() => limiter.settle("a", undefined, NOW), "`settlement`: found undefined, allowed is an object"],
-    [() => limiter.settle("a", { reserved: 1, actual: 1 }, NOW), "`grantedAtUs`: found undefined, allowed is a number"],
-    [() => limiter.report("a", { admitted: 1 }, NOW), "`suppressed`: found undefined, allowed is a number"],
-    [() => limiter.release("a", undefined, NOW), "`lease`: found undefined, allowed is a string"],
+    [() => limiter.decide("a", null, NOW), "`request`: expected an object, found null"],
+    [() => limiter.decide("a", 5, NOW), "`request`: expected an object, found a number"],
+    [() => limiter.renew("a", "held", { lease: "x" }, NOW), "`options`: expected `count`, found `lease`"],
+    [() => limiter.settle("a", undefined, NOW), "`settlement`: expected an object, found undefined"],
+    [() => limiter.settle("a", { reserved: 1, actual: 1 }, NOW), "`grantedAtUs`: expected a number, found undefined"],
+    [() => limiter.report("a", { admitted: 1 }, NOW), "`suppressed`: expected a number, found undefined"],
+    [() => limiter.release("a", undefined, NOW), "`lease`: expected a string, found undefined"],
   ]) {
     assert.throws(call, { name: "TypeError", code, message });
   }
@@ -197,10 +197,10 @@ test("what JSON would drop from an object is not taken for a default", () => {
 });
 
 test("a policy must be an object or a string", () => {
-  const allowed = "an object, or a string of TOML or JSON";
+  const expected = "an object, or a string of TOML or JSON";
   for (const [value, found] of [[undefined, "undefined"], [null, "null"], [5, "a number"], [true, "a boolean"],
-    [1n, "a bigint"], [[FIVE_PER_HOUR], "an array"], [() => FIVE_PER_HOUR, "a function"], [new Date(1), "an object"]]) {
-    const message = `\`policy\`: found ${found}, allowed is ${allowed}`;
+    [1n, "a bigint"], [[FIVE_PER_HOUR], "an array"], [() => FIVE_PER_HOUR, "a function"]]) {
+    const message = `\`policy\`: expected ${expected}, found ${found}`;
     assert.throws(() => new Limiter(value), { name: "TypeError", code: "INVALID_POLICY", message });
   }
   const endless = { limits: [] };
@@ -211,9 +211,9 @@ test("a policy must be an object or a string", () => {
 test("a policy file with several policies needs to know which", () => {
   const file = { policies: { api: FIVE_PER_HOUR, login: FIVE_PER_HOUR } };
   for (const [policy, options, message] of [
-    [file, {}, '`options.policy`: found none, the policy file has ["api", "login"]'],
-    [file, { policy: "Api" }, '`options.policy`: found "Api", the policy file has ["api", "login"]'],
-    [file, { policy: "" }, '`options.policy`: found "", the policy file has ["api", "login"]'],
+    [file, {}, '`options.policy`: expected one of ["api", "login"], found none'],
+    [file, { policy: "Api" }, '`options.policy`: expected one of ["api", "login"], found "Api"'],
+    [file, { policy: "" }, '`options.policy`: expected one of ["api", "login"], found ""'],
   ]) {
     assert.throws(() => new Limiter(policy, options), { name: "Error", code: "UNKNOWN_POLICY", message });
   }
@@ -226,18 +226,18 @@ test("a policy file with several policies needs to know which", () => {
 test("options must be known and of their kind", () => {
   const code = "INVALID_OPTION";
   for (const [options, message] of [
-    [null, "`options`: found null, allowed is an object"],
-    [5, "`options`: found a number, allowed is an object"],
-    [{ maxkeys: 5 }, "`options`: found `maxkeys`, allowed are `policy` and `maxKeys`"],
-    [{ policy: 5 }, "`options.policy`: found a number, allowed is a string"],
-    [{ maxKeys: "5" }, "`options.maxKeys`: found a string, allowed is a number"],
-    [{ maxKeys: null }, "`options.maxKeys`: found null, allowed is a number"],
+    [null, "`options`: expected an object, found null"],
+    [5, "`options`: expected an object, found a number"],
+    [{ maxkeys: 5 }, "`options`: expected `policy` or `maxBytes`, found `maxkeys`"],
+    [{ policy: 5 }, "`options.policy`: expected a string, found a number"],
+    [{ maxBytes: "5" }, "`options.maxBytes`: expected a number, found a string"],
+    [{ maxBytes: null }, "`options.maxBytes`: expected a number, found null"],
   ]) {
     assert.throws(() => new Limiter(FIVE_PER_HOUR, options), { name: "TypeError", code, message });
   }
-  for (const [maxKeys, found] of [[0, "0"], ...NOT_WHOLE]) {
-    const message = new RegExp(`^\`options\\.maxKeys\`: found ${found.replace(/[+.]/g, "\\$&")}, allowed are whole numbers from 1 to \\d+$`);
-    assert.throws(() => new Limiter(FIVE_PER_HOUR, { maxKeys }), { name: "RangeError", code, message });
+  for (const [maxBytes, found] of [[0, "0"], ...NOT_WHOLE]) {
+    const message = new RegExp(`^\`options\\.maxBytes\`: expected a whole number from \\d+ to 2147483648, found ${found.replace(/[+.]/g, "\\$&")}$`);
+    assert.throws(() => new Limiter(FIVE_PER_HOUR, { maxBytes }), { name: "RangeError", code, message });
   }
 });
 

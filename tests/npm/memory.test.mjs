@@ -1,4 +1,4 @@
-// How many keys there may be, and what becomes of them.
+// What becomes of keys in a full limiter, in a sweep and in one that is freed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -11,16 +11,17 @@ const SECOND = 1_000_000;
 const ONE_PER_SECOND = { limits: [{ algorithm: "token_bucket", capacity: 1, rate: "1/s" }] };
 
 test("a full limiter refuses to learn new keys and still decides on those it has", () => {
-  const limiter = new Limiter(ONE_PER_SECOND, { maxKeys: 2 });
-  limiter.check("a", 1, NOW);
-  limiter.check("b", 1, NOW);
-  const full = { name: "Error", code: "TABLE_FULL", message: /2 keys are in use/ };
+  const limiter = new Limiter(ONE_PER_SECOND, { maxBytes: 20_000 });
+  const full = { name: "Error", code: "TABLE_FULL", message: /the keys in use fill the 20000 bytes allowed$/ };
+  assert.throws(() => { for (let key = 0; ; key++) limiter.check(`${key}`, 1, NOW); }, full);
+  const { size } = limiter;
+  assert.ok(size > 50 && limiter.bytes > 5_000 && limiter.bytes <= 20_000, `${size} keys, ${limiter.bytes} bytes`);
   assert.throws(() => limiter.check("c", 1, NOW), full);
-  assert.equal(limiter.size, 2);
-  assert.equal(limiter.check("a", 1, NOW).allowed, false);
+  assert.equal(limiter.size, size);
+  assert.equal(limiter.check("0", 1, NOW).allowed, false);
   assert.equal(limiter.peek("c", NOW).remaining, 1, "a peek needs no room");
 
-  assert.equal(limiter.check("c", 1, NOW + SECOND).allowed, true, "a and b are as good as new");
+  assert.equal(limiter.check("c", 1, NOW + SECOND).allowed, true, "all others are as good as new");
   assert.equal(limiter.size, 1);
 });
 
@@ -38,10 +39,9 @@ test("a sweep forgets the keys that are as good as new, and no others", () => {
 });
 
 test("a full limiter says so to whatever is asked", () => {
-  const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1s" }] }, { maxKeys: 1 });
-  limiter.acquire("a", {}, NOW);
-  assert.throws(() => limiter.acquire("b", {}, NOW), { name: "Error", code: "TABLE_FULL" });
-  assert.equal(limiter.acquire("b", {}, NOW + SECOND).allowed, true, "a's lease is over");
+  const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1s" }] }, { maxBytes: 20_000 });
+  assert.throws(() => { for (let key = 0; ; key++) limiter.acquire(`${key}`, {}, NOW); }, { name: "Error", code: "TABLE_FULL" });
+  assert.equal(limiter.acquire("b", {}, NOW + SECOND).allowed, true, "the leases of the others are over");
 });
 
 test("answers stay right while the module's memory grows", () => {
@@ -68,17 +68,6 @@ test("decisions stay right while the module's memory grows", () => {
   for (let index = 0; index < count; index++) {
     assert.equal(one.check(`ключ ${index}`, 1, NOW).allowed, false);
     assert.equal(other.check(`key ${index}`, 1, NOW).allowed, false);
-  }
-});
-
-test("maxKeys stays within what memory holds at the worst", () => {
-  const many = Array.from({ length: 16 }, () => (
-    { algorithm: "sliding_window", limit: 1, period: "1h", segments: 120 }
-  ));
-  assert.equal(new Limiter({ limits: many }).size, 0, "the default adapts");
-  assert.doesNotThrow(() => new Limiter(ONE_PER_SECOND, { maxKeys: 4_000_000 }));
-  for (const [policy, maxKeys] of [[ONE_PER_SECOND, 5_000_000], [{ limits: many }, 1_000_000]]) {
-    assert.throws(() => new Limiter(policy, { maxKeys }), { name: "RangeError", code: "INVALID_OPTION" });
   }
 });
 

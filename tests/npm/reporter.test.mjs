@@ -78,11 +78,11 @@ test("reporters and a limiter hold an account at its limit", () => {
 test("a reporter must be told what there is, in what there is", () => {
   const refuses = (call, name, code, message) => assert.throws(call, { name, code, message });
   for (const [options, message] of [
-    [undefined, "`options`: found undefined, allowed is an object"],
-    [{}, "`options.limit`: found undefined, allowed is a string"],
-    [{ limit: 5 }, "`options.limit`: found a number, allowed is a string"],
-    [{ limit: "1/s", localCap: 1 }, "`options.localCap`: found a number, allowed is a boolean"],
-    [{ limit: "1/s", cap: true }, "`options`: found `cap`, allowed are `limit` and `localCap`"],
+    [undefined, "`options`: expected an object, found undefined"],
+    [{}, "`options.limit`: expected a string, found undefined"],
+    [{ limit: 5 }, "`options.limit`: expected a string, found a number"],
+    [{ limit: "1/s", localCap: 1 }, "`options.localCap`: expected a boolean, found a number"],
+    [{ limit: "1/s", cap: true }, "`options`: expected `limit` or `localCap`, found `cap`"],
   ]) {
     refuses(() => new Reporter(options), "TypeError", "INVALID_OPTION", message);
   }
@@ -91,20 +91,20 @@ test("a reporter must be told what there is, in what there is", () => {
   }
   const reporter = new Reporter({ limit: "1/s" });
   for (const value of [NaN, -1, 1.5, 2 ** 53]) {
-    refuses(() => reporter.decide(value, PART), "RangeError", "INVALID_COST", /^`units`: found/);
-    refuses(() => reporter.decide(1, value), "RangeError", "INVALID_NOW", /^`now`: found/);
-    refuses(() => reporter.dueReports(value), "RangeError", "INVALID_NOW", /^`now`: found/);
-    refuses(() => reporter.apply(0, value), "RangeError", "INVALID_NOW", /^`now`: found/);
+    refuses(() => reporter.decide(value, PART), "RangeError", "INVALID_COST", /^`units`: expected/);
+    refuses(() => reporter.decide(1, value), "RangeError", "INVALID_NOW", /^`now`: expected/);
+    refuses(() => reporter.dueReports(value), "RangeError", "INVALID_NOW", /^`now`: expected/);
+    refuses(() => reporter.apply(0, value), "RangeError", "INVALID_NOW", /^`now`: expected/);
   }
   for (const factor of [NaN, -0.1, 1.1, Infinity]) {
-    refuses(() => reporter.apply(factor, PART), "RangeError", "INVALID_REQUEST", /allowed are numbers from 0 to 1$/);
+    refuses(() => reporter.apply(factor, PART), "RangeError", "INVALID_REQUEST", /expected a number from 0 to 1, found /);
   }
   for (const value of [null, "1", 1n]) {
-    refuses(() => reporter.decide(value, PART), "TypeError", "INVALID_COST", /^`units`: found/);
-    refuses(() => reporter.decide(1, value), "TypeError", "INVALID_NOW", /^`now`: found/);
-    refuses(() => reporter.dueReports(value), "TypeError", "INVALID_NOW", /^`now`: found/);
-    refuses(() => reporter.apply(value, PART), "TypeError", "INVALID_REQUEST", /^`factor`: found/);
-    refuses(() => reporter.apply(0, value), "TypeError", "INVALID_NOW", /^`now`: found/);
+    refuses(() => reporter.decide(value, PART), "TypeError", "INVALID_COST", /^`units`: expected/);
+    refuses(() => reporter.decide(1, value), "TypeError", "INVALID_NOW", /^`now`: expected/);
+    refuses(() => reporter.dueReports(value), "TypeError", "INVALID_NOW", /^`now`: expected/);
+    refuses(() => reporter.apply(value, PART), "TypeError", "INVALID_REQUEST", /^`factor`: expected/);
+    refuses(() => reporter.apply(0, value), "TypeError", "INVALID_NOW", /^`now`: expected/);
   }
   assert.deepEqual(reporter.dueReports(PART), [], "nothing was counted");
   assert.equal(reporter.decide(6, PART).admitted, true);

@@ -8,7 +8,7 @@ const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
 const policy: Policy = { limits: [limit], cost: { header: "x-cost" } };
 const file: PolicyFile = { policies: { api: policy } };
 
-const limiter = new Limiter(policy, { maxKeys: 10 });
+const limiter = new Limiter(policy, { maxBytes: 1_000_000 });
 new Limiter(file, { policy: "api" });
 new Limiter("limits = []");
 new Limiter({
@@ -45,7 +45,7 @@ reporter.free();
 reporter[Symbol.dispose]();
 
 limiter.sweep();
-limiter.sweep(numbers.length + limiter.size);
+limiter.sweep(numbers.length + limiter.size + limiter.bytes);
 limiter.free();
 limiter[Symbol.dispose]();
 
@@ -75,7 +75,7 @@ new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 2, period: "1s" }]
 // @ts-expect-error there is no such algorithm
 new Limiter({ limits: [{ algorithm: "leaky_bucket", capacity: 2, rate: "1/s" }] });
 // @ts-expect-error there is no such option
-new Limiter(policy, { maxkeys: 5 });
+new Limiter(policy, { maxKeys: 5 });
 // @ts-expect-error the factor is in the answer to a report, as `factor`
 reporter.apply(limiter.report("key", { admitted: 1, suppressed: 0 }));
 // @ts-expect-error a lease is named

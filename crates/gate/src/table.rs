@@ -30,7 +30,7 @@ const SWEEP_EVERY: Micros = Micros::SECOND;
 ///
 /// The bound holds at every moment: [`bytes`](Self::bytes) says what counts. Beside it an allocator
 /// may lose memory to fragmentation, and a decision needs a copy of the states of one key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Table {
     entries: HashTable<Entry>,
     /// What the entries take outside of the hash table.
@@ -41,7 +41,7 @@ pub struct Table {
 }
 
 /// A cache line: a look at a key then misses one, and no more while key and words are inline.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[repr(align(64))]
 struct Entry {
     /// The part of the key that these words are counted by. Inline up to 24 bytes.
@@ -305,14 +305,15 @@ impl Table {
         if learned.is_none() && decided.decision().is_allowed() {
             return Err(full);
         }
+        learned.into_iter().flatten().for_each(|entry| self.insert(entry));
         for (part, words) in limits.split(&words) {
             let key = part.depth().of(key);
             if let Some(own) = self.find(part, self.hasher.hash(key), key) {
                 own.copy_from_slice(words);
+            } else if words.iter().any(|word| *word != 0) && !lasts(part, words, now) {
+                self.learn_clock(part, key, words);
             }
         }
-        learned.into_iter().flatten().for_each(|entry| self.insert(entry));
-        self.learn_clocks(limits, key, &words, now);
         Ok(decided)
     }
 
@@ -335,20 +336,14 @@ impl Table {
         new.into_iter().map(|(part, key, words)| Entry::new(part, key, words)).collect()
     }
 
-    /// Remembers the states that equal a fresh one but for their clock. They get half of the room at
-    /// most, and none is missed.
-    fn learn_clocks(&mut self, limits: &Limits, key: &str, words: &[u64], now: Timestamp) {
-        for (part, words) in limits.split(words) {
-            let key = part.depth().of(key);
-            let is_clock = words.iter().any(|word| *word != 0) && !lasts(part, words, now);
-            if is_clock
-                && self.entry(part, key).is_none()
-                && let heap = Entry::heap_of(key.len(), words.len())
-                && self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
-                && let Some(entry) = Entry::new(part, key, words)
-            {
-                self.insert(entry);
-            }
+    /// Remembers a state that equals a fresh one but for its clock. Such states get half of the room
+    /// at most, and no decision misses one.
+    fn learn_clock(&mut self, part: &Part, key: &str, words: &[u64]) {
+        let heap = Entry::heap_of(key.len(), words.len());
+        if self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
+            && let Some(entry) = Entry::new(part, key, words)
+        {
+            self.insert(entry);
         }
     }
 

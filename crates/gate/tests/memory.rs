@@ -5,6 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use tidegate_core::lease::Id;
 use tidegate_gate::{KeyHasher, Operation, Policy, Request, Table, TableError, Timestamp};
 
 /// What this thread has allocated, the most that it was, and where allocating ends.
@@ -58,7 +59,7 @@ const POLICIES: [&str; 5] = [
 ];
 
 fn acquire(table: &mut Table, policy: &Policy, key: &str, at: u64) -> Result<bool, TableError> {
-    let lease = Some(policy.lease_id(key, "one"));
+    let lease = Some(Id([1, 1]));
     let request = Operation::from(Request { lease, ..Request::of(1) });
     let verdict = table.operate(policy, key, Timestamp(at), request)?;
     Ok(verdict.decision.is_allowed())

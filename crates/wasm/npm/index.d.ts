@@ -77,11 +77,11 @@ export interface LimiterOptions {
   /** Which policy of a policy file. Not needed if it has only one. */
   policy?: string;
   /**
-   * The most keys in use at once. A key is forgotten only when that changes no decision; a
-   * limiter with this many keys throws `TABLE_FULL` on a new one. Default: 1,000,000, or fewer if
-   * the policy's states are so large that these would not fit.
+   * The most bytes that the keys in use may take, up to 2 GiB. A key is forgotten only when that
+   * changes no decision; a limiter throws `TABLE_FULL` on a new key that would exceed the bound.
+   * Default: 256 MiB, which has room for 900,000 short keys with a small state.
    */
-  maxKeys?: number;
+  maxBytes?: number;
 }
 
 /** The answer to one request. Spans count from the time of the decision, in microseconds. */
@@ -220,7 +220,8 @@ export interface PolicyError extends LimiterError {
  *
  * All quantities are whole numbers from 0 to 2^53 − 1. `now` is in **microseconds** since the
  * Unix epoch and defaults to `Date.now() * 1000`. An argument that is none of what is allowed
- * throws a `TypeError` or `RangeError`, and consumes nothing.
+ * throws a `TypeError` or `RangeError`, and consumes nothing. Of objects only their own properties
+ * are read, so an object must be plain: without a class, and without fields in its prototype.
  */
 export class Limiter {
   /**
@@ -237,7 +238,7 @@ export class Limiter {
    * @param key who is limited: 1 to 512 bytes of UTF-8; behind `ip:` an address
    * @param cost default: the policy's; 0 changes nothing
    * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow),
-   *   `TABLE_FULL` for a new key beyond `maxKeys`, `NEEDS_LEASE` if a limit on the key holds leases
+   *   `TABLE_FULL` for a new key beyond `maxBytes`, `NEEDS_LEASE` if a limit on the key holds leases
    */
   check(key: string, cost?: number, now?: number): Decision;
 
@@ -302,6 +303,9 @@ export class Limiter {
 
   /** How many keys are in use: with a `depth`, parts of keys that are counted by. */
   readonly size: number;
+
+  /** What the keys in use take at most, in bytes; never more than `maxBytes`. */
+  readonly bytes: number;
 
   /**
    * Gives the memory back at once, instead of when the limiter is garbage-collected. Any later

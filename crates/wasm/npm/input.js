@@ -1,100 +1,117 @@
 // What callers pass in, as far as only JavaScript can tell what it is. Ranges and contents are
 // checked in WebAssembly.
+//
+// Only own properties are read, and no value is assigned to a property that a prototype could
+// define: what another library puts on `Object.prototype` must decide nothing here.
 
-/** An error with a stable `code`. */
-export function coded(Type, code, message) {
-  return Object.assign(new Type(message), { code });
+/** An error with a stable `code`, and what else there is to say. */
+export function coded(Type, code, message, others = { __proto__: null }) {
+  const error = new Type(message);
+  define(error, "code", code);
+  for (const name of Object.keys(others)) define(error, name, others[name]);
+  return error;
 }
 
-export function wrongType(field, code, found, allowed) {
-  return coded(TypeError, code, `\`${field}\`: found ${kindOf(found)}, allowed is ${allowed}`);
+export function wrongType(field, code, found, expected) {
+  return coded(TypeError, code, `\`${field}\`: expected ${expected}, found ${kindOf(found)}`);
 }
 
 /** The policy as text: a string as it stands, an object as JSON. */
 export function policyText(policy) {
-  if (typeof policy === "string") return policy;
-  const text = toJson(policy);
-  if (text?.startsWith("{")) return text;
-  throw wrongType("policy", "INVALID_POLICY", policy, "an object, or a string of TOML or JSON");
+  if (typeof policy === "string") {
+    if (!policy.isWellFormed()) throw loneSurrogate("", policy);
+    return requireShort("policy", "INVALID_POLICY", policy, MOST_POLICY);
+  }
+  if (typeof policy !== "object" || policy === null || Array.isArray(policy)) {
+    throw wrongType("policy", "INVALID_POLICY", policy, "an object, or a string of TOML or JSON");
+  }
+  requirePlain("policy", "INVALID_POLICY", policy);
+  return requireShort("policy", "INVALID_POLICY", policyJson(policy, "", 0), MOST_POLICY);
 }
 
 export function limiterOptions(options) {
-  const { policy, maxKeys } = known("options", "INVALID_OPTION", options, ["policy", "maxKeys"]);
-  requireType("options.policy", "INVALID_OPTION", policy, "string", OPTIONAL);
-  requireType("options.maxKeys", "INVALID_OPTION", maxKeys, "number", OPTIONAL);
-  return { name: policy, maxKeys };
+  const { policy, maxBytes } = known("options", "INVALID_OPTION", options, ["policy", "maxBytes"]);
+  requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
+  requireType("options.maxBytes", "INVALID_OPTION", maxBytes, "number", OPTIONAL);
+  return { name: policy, maxBytes };
 }
 
 /** A policy of the limit alone, as JSON, and whether there is a cap. */
 export function reporterOptions(options) {
   const { limit, localCap = true } = known("options", "INVALID_OPTION", options, ["limit", "localCap"]);
-  requireType("options.limit", "INVALID_OPTION", limit, "string");
+  requireText("options.limit", "INVALID_OPTION", limit);
   requireType("options.localCap", "INVALID_OPTION", localCap, "boolean");
-  return { policy: JSON.stringify({ limits: [{ algorithm: "suppression", rate: limit }] }), localCap };
+  return { policy: `{"limits":[{"algorithm":"suppression","rate":${JSON.stringify(limit)}}]}`, localCap };
 }
 
 /**
- * What is asked of a key, as the gate reads it: the fields of one of the lists below, and those
- * that have been `asked` already.
+ * What is asked of a key, as the gate reads it: the fields of one of the lists below, and the lease
+ * that it is about.
  */
-export function operationText(operation, argument, given, fields, asked = {}) {
+export function operationText(operation, argument, given, fields, lease) {
   const read = known(argument, "INVALID_REQUEST", given, fields.names);
-  for (const { name, wire, type, required, least = 0, most, code = "INVALID_REQUEST" } of fields) {
+  let text = lease === undefined ? "" : `"lease":${JSON.stringify(lease)}`;
+  for (let place = 0; place < fields.list.length; place++) {
+    const { name, wire, type, required, least, most, code } = fields.list[place];
     const value = read[name];
-    requireType(name, code, value, type, !required);
+    if (type === "string") requireText(name, code, value, !required);
+    else requireType(name, code, value, type, !required);
     // checked here, for JSON has no way to write NaN
     if (typeof value === "number") requireWhole(name, code, value, least, most);
-    if (typeof value === "string") requireWellFormed(name, code, value);
-    asked[wire] = value;
+    if (value !== undefined) text += `${text && ","}"${wire}":${JSON.stringify(value)}`;
   }
-  return JSON.stringify({ [operation]: asked });
+  return `{"${operation}":{${text}}}`;
 }
 
-const TEXT = { type: "string" };
-const QUANTITY = { type: "number", most: Number.MAX_SAFE_INTEGER };
-const NEEDED = { ...QUANTITY, required: true };
+const MOST_POLICY = 1_048_576;
+// The gate allows less, and says how much in bytes: this keeps memory from ending before it does.
+const MOST_TEXT = 1_000;
 
+const TEXT = rule("string", "INVALID_REQUEST");
+const COST = rule("number", "INVALID_COST", Number.MAX_SAFE_INTEGER);
+const QUANTITY = rule("number", "INVALID_REQUEST", Number.MAX_SAFE_INTEGER);
+const NEEDED = { ...QUANTITY, required: true };
 const CHECK = {
-  cost: { ...QUANTITY, code: "INVALID_COST" },
   class: TEXT,
   lease: TEXT,
-  signalPpm: { type: "number", most: 1_000_000 },
-  draw: { type: "number", most: 0xffff_ffff },
+  signalPpm: rule("number", "INVALID_REQUEST", 1_000_000),
+  draw: rule("number", "INVALID_REQUEST", 0xffff_ffff),
 };
 
 /** The fields of `check`. */
-export const REQUEST = fieldList(CHECK);
-/** The same to acquire a lease: who only looks gets none. */
-export const ACQUISITION = fieldList({ ...CHECK, cost: { ...CHECK.cost, least: 1 } });
+export const REQUEST = fieldList({ cost: COST, ...CHECK });
+/** The same to acquire a lease: a cost of 0 acquires none. */
+export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...CHECK });
 /** The fields of `settle`. */
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
 /** The fields of `renew` beside the lease. */
-export const RENEWAL = fieldList({ count: { type: "number", most: 0xffff_ffff } });
+export const RENEWAL = fieldList({ count: rule("number", "INVALID_REQUEST", 0xffff_ffff) });
 /** The fields of `budget` beside the lease. */
 export const BUDGET = fieldList({ wants: NEEDED, grantedAtUs: QUANTITY, left: QUANTITY });
-/** Those of `release`: none. */
+/** `release` has no field beside the lease. */
 export const RELEASE = fieldList({});
 /** The fields of `report`. */
 export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredAtUs: QUANTITY });
 
+function rule(type, code, most = undefined) {
+  return { type, code, required: false, least: 0, most };
+}
+
 function fieldList(rules) {
   const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  const fields = Object.entries(rules).map(([name, rule]) => ({ name, wire: snake(name), ...rule }));
-  return Object.assign(fields, { names: Object.keys(rules) });
+  const names = Object.keys(rules);
+  return { names, list: names.map((name) => ({ name, wire: snake(name), ...rules[name] })) };
 }
 
 /** The field that names a lease. */
 export function held(lease) {
-  requireType("lease", "INVALID_REQUEST", lease, "string");
-  requireWellFormed("lease", "INVALID_REQUEST", lease);
-  return { lease };
+  requireText("lease", "INVALID_REQUEST", lease);
+  return lease;
 }
 
 /** Every lone surrogate is encoded alike, so that different texts would be taken for one. */
 export function requireWellFormed(field, code, text) {
-  if (text.isWellFormed()) return;
-  const message = `\`${field}\`: found a lone surrogate, allowed is well-formed Unicode`;
-  throw coded(RangeError, code, message);
+  if (!text.isWellFormed()) throw coded(RangeError, code, `\`${field}\`: ${LONE_SURROGATE}`);
 }
 
 export function requireNumber(field, code, value) {
@@ -107,44 +124,121 @@ export function clock() {
 }
 
 const OPTIONAL = true;
+const LONE_SURROGATE = "expected well-formed Unicode, found a lone surrogate";
 
 function requireType(field, code, value, type, optional = false) {
   if (typeof value === type || (optional && value === undefined)) return;
   throw wrongType(field, code, value, `a ${type}`);
 }
 
-function requireWhole(field, code, value, least, most) {
-  if (Number.isInteger(value) && value >= least && value <= most) return;
-  const message = `\`${field}\`: found ${value}, allowed are whole numbers from ${least} to ${most}`;
+function requireText(field, code, value, optional = false) {
+  requireType(field, code, value, "string", optional);
+  if (value === undefined) return;
+  requireShort(field, code, value, MOST_TEXT);
+  requireWellFormed(field, code, value);
+}
+
+function requireShort(field, code, text, most) {
+  if (text.length <= most) return text;
+  const message = `\`${field}\`: expected at most ${most} characters, found ${text.length}`;
   throw coded(RangeError, code, message);
 }
 
-/** An object with no other fields than these. */
-function known(argument, code, found, fields) {
-  if (typeof found !== "object" || found === null) throw wrongType(argument, code, found, "an object");
-  const unknown = Object.keys(found).find((field) => !fields.includes(field));
-  if (unknown === undefined) return found;
-  const allowed = fields.map((field) => `\`${field}\``);
-  const last = allowed.pop();
-  const list = allowed.length > 0 ? `are ${allowed.join(", ")} and ${last}` : `is ${last}`;
-  throw coded(TypeError, code, `\`${argument}\`: found \`${unknown}\`, allowed ${list}`);
+function requireWhole(field, code, value, least, most) {
+  if (Number.isInteger(value) && value >= least && value <= most) return;
+  const message = `\`${field}\`: expected a whole number from ${least} to ${most}, found ${value}`;
+  throw coded(RangeError, code, message);
 }
 
-function toJson(value) {
-  try {
-    return JSON.stringify(value, keepWhatJsonDrops);
-  } catch (cause) {
-    throw coded(TypeError, "INVALID_POLICY", `\`policy\`: ${cause.message}`);
+/** The own fields of an object that has no others than these. */
+function known(argument, code, found, fields) {
+  if (typeof found !== "object" || found === null) throw wrongType(argument, code, found, "an object");
+  requirePlain(argument, code, found);
+  const unknown = Object.keys(found).find((field) => !fields.includes(field));
+  if (unknown !== undefined) throw unknownField(argument, code, unknown, fields);
+  const own = { __proto__: null };
+  for (let place = 0; place < fields.length; place++) {
+    const field = fields[place];
+    if (Object.hasOwn(found, field)) own[field] = found[field];
   }
+  return own;
+}
+
+function unknownField(argument, code, unknown, fields) {
+  const names = fields.map((field) => `\`${field}\``);
+  const last = names.pop() ?? "no field";
+  const expected = names.length > 0 ? `${names.join(", ")} or ${last}` : last;
+  return coded(TypeError, code, `\`${argument}\`: expected ${expected}, found \`${unknown}\``);
+}
+
+/** The fields of another object may be its prototype's, where they are not read. */
+function requirePlain(argument, code, found) {
+  const prototype = Object.getPrototypeOf(found);
+  if (prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(found))) return;
+  const kind = Array.isArray(found) ? "an array" : "an object with a prototype of its own";
+  throw coded(TypeError, code, `\`${argument}\`: expected a plain object, found ${kind}`);
 }
 
 /**
- * JSON writes NaN as null and leaves functions out, and either would be read as "not given". As
- * text they are refused where they stand.
+ * The value as JSON, out of its own properties alone. JSON.stringify would ask prototypes for
+ * `toJSON`, write NaN as null and leave functions out, which would be read as "not given". As text
+ * they are refused where they stand.
  */
-function keepWhatJsonDrops(_field, value) {
-  const dropped = typeof value === "number" ? !Number.isFinite(value) : UNKNOWN_TO_JSON.has(typeof value);
-  return dropped ? String(value) : value;
+function policyJson(value, path, depth) {
+  if (typeof value === "string") {
+    if (!value.isWellFormed()) throw loneSurrogate(path);
+    return JSON.stringify(value);
+  }
+  if (typeof value === "boolean" || value === null || Number.isFinite(value)) return `${value}`;
+  if (typeof value !== "object") return JSON.stringify(String(value));
+  if (depth === MOST_DEPTH) {
+    const message = `\`policy\`: expected at most ${MOST_DEPTH} levels, found more: it may be circular`;
+    throw coded(TypeError, "INVALID_POLICY", message);
+  }
+  return Array.isArray(value) ? arrayJson(value, path, depth + 1) : objectJson(value, path, depth + 1);
+}
+
+function arrayJson(array, path, depth) {
+  let text = "";
+  for (let place = 0; place < array.length && text.length <= MOST_POLICY; place++) {
+    const value = Object.hasOwn(array, place) ? array[place] : null;
+    text += `${text && ","}${policyJson(value, `${path}[${place}]`, depth)}`;
+  }
+  return `[${text}]`;
+}
+
+function objectJson(object, path, depth) {
+  const names = Object.keys(object);
+  let text = "";
+  for (let place = 0; place < names.length && text.length <= MOST_POLICY; place++) {
+    const name = names[place];
+    if (!name.isWellFormed()) throw loneSurrogate(path);
+    const value = object[name];
+    if (value === undefined) continue;
+    const within = path === "" ? name : `${path}.${name}`;
+    text += `${text && ","}${JSON.stringify(name)}:${policyJson(value, within, depth)}`;
+  }
+  return `{${text}}`;
+}
+
+const MOST_DEPTH = 32;
+
+/** A lone surrogate at a path, or in a text that has lines. */
+function loneSurrogate(path, text) {
+  let [line, column, place] = [0, 0, path === "" ? "" : `${path}: `];
+  if (text !== undefined) {
+    const before = text.slice(0, text.search(/\p{Surrogate}/u)).split("\n");
+    [line, column] = [before.length, Array.from(before[before.length - 1]).length + 1];
+    place = `line ${line}, column ${column}: `;
+  }
+  return coded(Error, "INVALID_POLICY", place + LONE_SURROGATE, { __proto__: null, line, column, path });
+}
+
+/** As an assignment would, past any setter of a prototype. */
+function define(object, name, value) {
+  Object.defineProperty(object, name, {
+    __proto__: null, value, configurable: true, enumerable: true, writable: true,
+  });
 }
 
 function kindOf(value) {
@@ -152,5 +246,3 @@ function kindOf(value) {
   if (Array.isArray(value)) return "an array";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }
-
-const UNKNOWN_TO_JSON = new Set(["bigint", "function", "symbol"]);

@@ -1,5 +1,5 @@
 // What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
-import { Limiter as Native, moduleMemory } from "./dist/tidegate.js";
+import { Limiter as Native, moduleMemory, requireMemory } from "./dist/tidegate.js";
 import {
   ACQUISITION, BUDGET, RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
   clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
@@ -19,9 +19,10 @@ export class Limiter {
   constructor(policy, options = {}) {
     const text = policyText(policy);
     const written = typeof policy === "string";
-    const { name, maxKeys } = limiterOptions(options);
-    const [seedHigh, seedLow] = crypto.getRandomValues(new Uint32Array(2));
-    this.#native = new Native(text, written, name, maxKeys, seedHigh, seedLow);
+    const { name, maxBytes } = limiterOptions(options);
+    const seeds = crypto.getRandomValues(new Uint32Array(2));
+    requireMemory(text.length);
+    this.#native = new Native(text, written, name, maxBytes, seeds[0], seeds[1]);
     this.#defaultCost = this.#native.defaultCost();
     this.#isShadow = this.#native.isShadow();
   }
@@ -71,6 +72,10 @@ export class Limiter {
     return this.#inUse().size();
   }
 
+  get bytes() {
+    return this.#inUse().bytes();
+  }
+
   free() {
     this.#native?.free();
     this.#native = undefined;
@@ -94,8 +99,7 @@ export class Limiter {
       retryAfterUs: numbers[2],
       resetAfterUs: numbers[3],
     };
-    if (this.#isShadow) decision.wouldAllow = granted;
-    return Object.freeze(decision);
+    return Object.freeze(this.#isShadow ? { ...decision, wouldAllow: granted } : decision);
   }
 
   #operate(key, operation, now, acquires = false) {
@@ -142,18 +146,21 @@ export class Limiter {
   }
 }
 
-function readAnswer({ at_us, live, lease, factor, would_factor, budget, would_allow, limits, ...decision }) {
-  const answer = { ...readDecision(decision), atUs: at_us };
-  if (lease !== undefined) answer.lease = lease;
-  if (live !== undefined) answer.live = live;
-  if (factor !== undefined) answer.factor = factor / 2 ** 32; // exact
-  if (would_factor !== undefined) answer.wouldFactor = would_factor / 2 ** 32;
-  if (budget !== undefined) answer.budget = readBudget(budget);
-  if (would_allow !== undefined) answer.wouldAllow = would_allow;
-  answer.limits = Object.freeze(
-    limits.map(({ name, ...decision }) => Object.freeze({ name, ...readDecision(decision) })),
-  );
-  return Object.freeze(answer);
+// Literals and spreads define properties, past any setter of a prototype. What an answer may leave
+// out is read only where it is the answer's own.
+function readAnswer(answer) {
+  const has = (name) => Object.hasOwn(answer, name);
+  return Object.freeze({
+    ...readDecision(answer),
+    atUs: answer.at_us,
+    ...(has("lease") && { lease: answer.lease }),
+    ...(has("live") && { live: answer.live }),
+    ...(has("factor") && { factor: answer.factor / 2 ** 32 }), // exact
+    ...(has("would_factor") && { wouldFactor: answer.would_factor / 2 ** 32 }),
+    ...(has("budget") && { budget: readBudget(answer.budget) }),
+    ...(has("would_allow") && { wouldAllow: answer.would_allow }),
+    limits: Object.freeze(answer.limits.map((limit) => Object.freeze({ name: limit.name, ...readDecision(limit) }))),
+  });
 }
 
 function readBudget({ granted, granted_at_us, expires_at_us }) {

@@ -1,5 +1,5 @@
 // As for the limiter: types and the clock. Whatever decides is in WebAssembly.
-import { Reporter as Native } from "./dist/tidegate.js";
+import { Reporter as Native, requireMemory } from "./dist/tidegate.js";
 import { clock, coded, reporterOptions, requireNumber } from "./input.js";
 
 export class Reporter {
@@ -7,6 +7,7 @@ export class Reporter {
 
   constructor(options) {
     const { policy, localCap } = reporterOptions(options);
+    requireMemory(policy.length);
     this.#native = new Native(policy, localCap);
   }
 
@@ -23,8 +24,7 @@ export class Reporter {
     const numbers = this.#inUse(now).dueReports(now);
     const reports = [];
     for (let at = 0; at < numbers.length; at += 3) {
-      const [offeredAtUs, admitted, suppressed] = numbers.subarray(at, at + 3);
-      reports.push({ offeredAtUs, admitted, suppressed });
+      reports.push({ offeredAtUs: numbers[at], admitted: numbers[at + 1], suppressed: numbers[at + 2] });
     }
     return reports;
   }
@@ -32,7 +32,7 @@ export class Reporter {
   apply(factor, now = clock()) {
     requireNumber("factor", "INVALID_REQUEST", factor);
     if (!(factor >= 0 && factor <= 1)) {
-      const message = `\`factor\`: found ${factor}, allowed are numbers from 0 to 1`;
+      const message = `\`factor\`: expected a number from 0 to 1, found ${factor}`;
       throw coded(RangeError, "INVALID_REQUEST", message);
     }
     this.#inUse(now).apply(Math.floor(factor * 2 ** 32), now);

@@ -1,10 +1,10 @@
 //! What JavaScript catches.
 
-use js_sys::{Error, Number, RangeError, Reflect};
+use js_sys::{Error, Number, Object, RangeError, Reflect};
 use tidegate_gate::{
     AskError, CostExceedsCapacity, InvalidKey, OperationError, PolicyError, TableError,
 };
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
 
 /// Why there is no decision, or no limiter.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Ask(AskError),
     /// Where leases are held, a check would hold one that nobody can name.
     NeedsLease,
+    /// WebAssembly has no memory left for a policy.
+    NoMemory,
 }
 
 impl Failure {
@@ -50,7 +52,7 @@ impl Failure {
             | Self::Ask(AskError::Cost(_)) => "COST_EXCEEDS_CAPACITY",
             Self::Ask(AskError::Key(_)) => "INVALID_KEY",
             Self::Ask(AskError::NoRandomness) => "NO_RANDOMNESS",
-            Self::Table(_) => "TABLE_FULL",
+            Self::Table(_) | Self::NoMemory => "TABLE_FULL",
             Self::Option(_) => "INVALID_OPTION",
             Self::Ask(_) => "INVALID_REQUEST",
             Self::NeedsLease => "NEEDS_LEASE",
@@ -67,17 +69,16 @@ impl Failure {
                 let found = Number::from(*found)
                     .to_string_with_radix(10)
                     .map_or_else(|_| "?".into(), String::from);
-                format!(
-                    "`{field}`: found {found}, allowed are whole numbers from {least} to {most}"
-                )
+                format!("`{field}`: expected a whole number from {least} to {most}, found {found}")
             }
             Self::Key(error) => error.to_string(),
-            Self::KeyEncoding => "`key`: found bytes that are no UTF-8".into(),
+            Self::KeyEncoding => "`key`: expected UTF-8, found other bytes".into(),
             Self::Table(error) => error.to_string(),
             Self::Units(error) => error.to_string(),
             Self::NeedsLease => {
                 "the limits on this key hold leases: `acquire` one, and `release` it".into()
             }
+            Self::NoMemory => "no memory is left for a policy: `free` limiters in use".into(),
         }
     }
 
@@ -87,7 +88,8 @@ impl Failure {
             | Self::UnknownPolicy(_)
             | Self::KeyEncoding
             | Self::NeedsLease
-            | Self::Ask(AskError::NoRandomness) => false,
+            | Self::Ask(AskError::NoRandomness)
+            | Self::NoMemory => false,
             Self::Table(error) => matches!(error, TableError::Operation(OperationError::Cost(_))),
             _ => true,
         }
@@ -112,7 +114,15 @@ impl From<Failure> for JsValue {
     }
 }
 
+/// Past any setter that others have put on `Object.prototype`.
 fn set(error: &JsValue, name: &str, value: JsValue) {
-    // fails for frozen objects and proxies alone
-    let _ = Reflect::set(error, &name.into(), &value);
+    let descriptor = Object::create(JsValue::NULL.unchecked_ref());
+    let yes = JsValue::TRUE;
+    for (field, value) in
+        [("value", &value), ("configurable", &yes), ("enumerable", &yes), ("writable", &yes)]
+    {
+        // fails for frozen objects and proxies alone
+        let _ = Reflect::set(&descriptor, &field.into(), value);
+    }
+    let _ = Reflect::define_property(error.unchecked_ref::<Object>(), &name.into(), &descriptor);
 }

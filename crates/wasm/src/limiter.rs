@@ -1,5 +1,6 @@
 //! A table and its policy.
 
+use std::hint::black_box;
 use std::iter;
 use std::sync::Arc;
 
@@ -242,6 +243,19 @@ fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
 
 fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {
     iter::once(policy.limits()).chain(policy.overrides().iter().map(|(_, own)| own))
+}
+
+/// Refuses to begin where memory would end, which would end the whole module: a policy of so many
+/// characters takes less than this while it is read.
+///
+/// # Errors
+/// An `Error` with the code `TABLE_FULL`.
+#[wasm_bindgen(js_name = requireMemory)]
+pub fn require_memory(characters: usize) -> Result<(), JsValue> {
+    let mut needed: Vec<u8> = Vec::new();
+    let reserved = needed.try_reserve_exact(characters.saturating_mul(256).saturating_add(4 << 20));
+    black_box(needed); // else the compiler leaves the allocation out
+    Ok(reserved.map_err(|_| Failure::NoMemory)?)
 }
 
 /// The memory that the addresses of a [`Limiter`] point into.

@@ -34,7 +34,7 @@ fn choose(file: &Policies, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
     found.cloned().ok_or_else(|| {
         let names: Vec<&str> = file.all().iter().map(|policy| policy.name()).collect();
         Failure::UnknownPolicy(format!(
-            "`options.policy`: found {}, the policy file has {names:?}",
+            "`options.policy`: expected one of {names:?}, found {}",
             name.map_or("none".into(), |name| format!("{name:?}")),
         ))
     })

@@ -99,6 +99,6 @@ fn limit(policy: &str) -> Result<Rate, Failure> {
         .map_err(|error| Failure::Option(format!("`options.limit`: {}", error.message)))?;
     match policy.limits().iter().map(|each| each.limit).next() {
         Some(Limit::Suppression(config)) => Ok(config.limit()),
-        _ => Err(Failure::Option("`options.limit`: found none".into())),
+        _ => Err(Failure::Option("`options.limit`: expected a rate, found none".into())),
     }
 }

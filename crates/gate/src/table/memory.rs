@@ -116,6 +116,14 @@ impl Entry {
     }
 }
 
+/// A derived clone would round the words up to a power of two.
+impl Clone for Entry {
+    fn clone(&self) -> Self {
+        let words = SmallVec::from_slice(&self.words);
+        Self { key: self.key.clone(), identity: self.identity, words }
+    }
+}
+
 /// Of any table that grows: more than the parts of one key need at once.
 const FEWEST_PLACES: usize = 64;
 

@@ -1,0 +1,164 @@
+// The bound in bytes: states of any size stay within it, and memory that ends is TABLE_FULL.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { install, load } from "./installed.mjs";
+
+const folder = install();
+const { Limiter } = await load(folder);
+
+const NOW = 1_700_000_000_000_000;
+const MIB = 1 << 20;
+
+/** States that are large beside the number of keys that a bound in keys would allow. */
+const LARGE = {
+  "concurrency of 4096": [{ algorithm: "concurrency", capacity: 4_096, time_to_live: "1h" }],
+  "concurrency of 100": [{ algorithm: "concurrency", capacity: 100, time_to_live: "1h" }],
+  "sliding_log of 600": [{ algorithm: "sliding_log", rates: ["600/h"] }],
+  "budget": [
+    { algorithm: "token_bucket", capacity: 5_000, rate: "1/h" }, { algorithm: "budget", most: 10, time: "1h" },
+  ],
+};
+
+const full = (error) => {
+  if (error.code === "TABLE_FULL" && error.constructor === Error) return true;
+  throw error;
+};
+
+/** Asks for new keys until one is refused, and returns how many there were. */
+function fill(limiter, limits, most = 4_000_000) {
+  const { algorithm } = limits.at(-1);
+  for (let count = 0; count < most; count++) {
+    const key = `key-${count}`;
+    try {
+      const answer = algorithm === "concurrency" ? limiter.acquire(key, { lease: "one" }, NOW)
+        : algorithm === "budget" ? limiter.budget(key, "one", { wants: 5 }, NOW)
+        : limiter.check(key, 1, NOW);
+      assert.equal(answer.allowed, true);
+    } catch (error) {
+      full(error);
+      return count;
+    }
+  }
+  throw new Error(`${most} keys, and no end`);
+}
+
+/** A full limiter refuses new keys, and decides on others as ever. */
+function staysRight(limiter, limits, count) {
+  assert.equal(limiter.size, count);
+  assert.ok(count > 0);
+  const isLease = limits[0].algorithm === "concurrency";
+  const before = limiter.peek("key-0", NOW).remaining;
+  for (let round = 0; round < 3; round++) {
+    if (isLease) assert.equal(limiter.acquire("key-0", { lease: `more-${round}` }, NOW).remaining, before - 1 - round);
+    else assert.equal(limiter.check("key-0", 1, NOW).remaining, before - 1 - round);
+    const ask = isLease ? () => limiter.acquire("new", {}, NOW) : () => limiter.check("new", 1, NOW);
+    assert.throws(ask, full);
+  }
+  assert.equal(limiter.size, count);
+}
+
+for (const [name, limits] of Object.entries(LARGE)) {
+  for (const maxBytes of [8 * MIB, undefined]) {
+    test(`${name}: a limiter of ${maxBytes ?? "the default"} bytes keeps its bound`, () => {
+      const before = process.memoryUsage().external;
+      const limiter = new Limiter({ limits }, { maxBytes });
+      const count = fill(limiter, limits);
+      staysRight(limiter, limits, count);
+      const grown = process.memoryUsage().external - before;
+      assert.ok(grown < 1.5 * (maxBytes ?? 256 * MIB) + 8 * MIB, `${grown} bytes for ${count} keys`);
+      limiter.free();
+    });
+  }
+}
+
+test("the default bound has room for 900,000 short keys", () => {
+  const limiter = new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 1, rate: "1/h" }] });
+  for (let count = 0; count < 900_000; count++) limiter.check(`user:${count}`, 1, NOW);
+  assert.equal(limiter.size, 900_000);
+  limiter.free();
+});
+
+test("long keys count", () => {
+  const limits = [{ algorithm: "token_bucket", capacity: 1, rate: "1/h" }];
+  const fillBy = (prefix) => {
+    const limiter = new Limiter({ limits }, { maxBytes: MIB });
+    let count = 0;
+    assert.throws(() => { for (;; count++) limiter.check(`${prefix}${count}`, 1, NOW); }, full);
+    limiter.free();
+    return count;
+  };
+  const [short, long] = [fillBy(""), fillBy("x".repeat(500))];
+  assert.ok(short >= 3_500 && short <= 7_200, `${short} short keys`);
+  assert.ok(long > 1_000 && long < 2_000, `${long} long keys`);
+});
+
+test("a bound that no key of the policy fits into is refused", () => {
+  for (const [limits, least] of Object.values(LARGE).map((limits) => [limits, /from \d+ to 2147483648, found 1000$/])) {
+    assert.throws(() => new Limiter({ limits }, { maxBytes: 1_000 }),
+      { name: "RangeError", code: "INVALID_OPTION", message: least });
+  }
+  const [small, large] = [[{ algorithm: "fixed_window", limit: 5, period: "1h" }], LARGE["concurrency of 4096"]];
+  assert.equal(new Limiter({ limits: small }, { maxBytes: 64 * 1024 }).check("a", 1, NOW).allowed, true);
+  assert.throws(() => new Limiter({ limits: large }, { maxBytes: 64 * 1024 }), { code: "INVALID_OPTION" });
+});
+
+/** Runs a script where the module's memory ends at so many pages of 64 KiB. */
+function withMemoryOf(pages, script) {
+  const file = join(folder, "limited.mjs");
+  writeFileSync(file, `
+    import { Limiter } from "tidegate";
+    const NOW = ${NOW};
+    const codes = {};
+    const tried = (call) => {
+      try { return call(); } catch (error) {
+        if (error.code === undefined) throw error; // a trap
+        codes[error.code] = (codes[error.code] ?? 0) + 1;
+      }
+    };
+    ${script}
+    console.log(JSON.stringify(codes));`);
+  const printed = execFileSync(process.execPath, [`--wasm-max-mem-pages=${pages}`, file], { cwd: folder, encoding: "utf8" });
+  return JSON.parse(printed);
+}
+
+test("memory that ends before the bound is a full limiter, and no trap", () => {
+  for (const [name, limits] of Object.entries(LARGE)) {
+    const { algorithm } = limits.at(-1);
+    const codes = withMemoryOf(512, `
+      const limits = ${JSON.stringify(limits)};
+      const limiter = new Limiter({ limits }, { maxBytes: 2 ** 31 });
+      const ask = (limiter, key, lease) => tried(() =>
+        ${algorithm === "concurrency" ? "limiter.acquire(key, { lease }, NOW)"
+          : algorithm === "budget" ? "limiter.budget(key, lease, { wants: 5 }, NOW)" : "limiter.check(key, 1, NOW)"});
+      for (let key = 0; codes.TABLE_FULL === undefined; key++) ask(limiter, "key-" + key, "one");
+      // and from then on: known keys and new ones, long keys, other limiters
+      for (let round = 0; round < 200; round++) {
+        if (ask(limiter, "key-0", "lease-" + round) === undefined) throw new Error("a known key");
+        ask(limiter, "x".repeat(500) + round, "one");
+        const other = tried(() => new Limiter({ limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] }));
+        if (other) ask(other, "a", "one");
+      }
+      codes.keys = limiter.size;`);
+    assert.ok(codes.keys > 50, name);
+    assert.ok(codes.TABLE_FULL > 200, name);
+  }
+});
+
+test("a text of any length is no trap", () => {
+  const codes = withMemoryOf(256, `
+    const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 5, time_to_live: "1h" }] });
+    const long = "x".repeat(100_000_000);
+    tried(() => new Limiter(long));
+    tried(() => new Limiter({ limits: [], ["a" + long]: 1 }));
+    tried(() => new Limiter({ limits: [] }, { policy: long }));
+    tried(() => limiter.acquire("a", { lease: long }, NOW));
+    tried(() => limiter.decide("a", { class: long }, NOW));
+    tried(() => limiter.renew("a", long, {}, NOW));
+    tried(() => limiter.check(long, 1, NOW));
+    if (!limiter.acquire("a", {}, NOW).allowed) throw new Error();`);
+  assert.deepEqual(codes, { INVALID_POLICY: 2, INVALID_OPTION: 1, INVALID_REQUEST: 3, INVALID_KEY: 1 });
+});

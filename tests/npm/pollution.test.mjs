@@ -1,0 +1,174 @@
+// What stands on a prototype is nobody's field: others' libraries put it there, or their attackers.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { load } from "./installed.mjs";
+
+const { Limiter, Reporter } = await load();
+
+const NOW = 1_700_000_000_000_000;
+const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
+const JOBS = { limits: [{ algorithm: "concurrency", capacity: 5, time_to_live: "1h" }] };
+
+/** Calls while each of these is a property of the prototype: a value, or a descriptor. */
+function polluted(prototype, properties, call) {
+  const defined = Object.entries(properties).map(([name, value]) => [name, {
+    __proto__: null, configurable: true, enumerable: true,
+    ...(value?.descriptor ?? { value, writable: true }),
+  }]);
+  for (const [name, descriptor] of defined) Object.defineProperty(prototype, name, descriptor);
+  try {
+    return call();
+  } finally {
+    for (const name of Object.keys(properties)) delete prototype[name];
+  }
+}
+
+/** A setter that swallows what is assigned, and what it says it holds. */
+const swallows = (said) => ({ descriptor: { get: () => said, set() {} } });
+
+const count = (times, call) => Array.from({ length: times }, call).filter(({ allowed }) => allowed).length;
+
+test("an inherited cost lets nobody pass", () => {
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  const passed = polluted(Object.prototype, { cost: 0 }, () => count(50, () => limiter.decide("a", {}, NOW)));
+  assert.equal(passed, 5);
+});
+
+test("inherited fields of an operation are not read", () => {
+  const limiter = new Limiter({ limits: [...FIVE_PER_HOUR.limits, ...JOBS.limits] });
+  const inherited = {
+    cost: 0, class: "none", lease: "inherited", signalPpm: -1, draw: -1, count: 0, grantedAtUs: 1, reserved: 5, actual: 0,
+  };
+  polluted(Object.prototype, inherited, () => {
+    const { lease, remaining } = limiter.acquire("a", {}, NOW);
+    assert.equal(remaining, 4);
+    assert.notEqual(lease, "inherited");
+    assert.equal(limiter.renew("a", lease, {}, NOW).live, true);
+    assert.throws(() => limiter.settle("a", {}, NOW), { code: "INVALID_REQUEST", message: /^`grantedAtUs`: expected/ });
+    assert.equal(limiter.peek("a", NOW).remaining, 4);
+  });
+});
+
+test("inherited options are not read", () => {
+  const inherited = { policy: "other", maxBytes: 1, limit: "1000/s", localCap: false };
+  polluted(Object.prototype, inherited, () => {
+    assert.equal(new Limiter(FIVE_PER_HOUR).check("a", 1, NOW).remaining, 4);
+    assert.throws(() => new Reporter({}), { code: "INVALID_OPTION", message: /^`options\.limit`: expected/ });
+    const reporter = new Reporter({ limit: "1/s" });
+    assert.equal(reporter.decide(6, NOW).admitted, true);
+    assert.equal(reporter.decide(1, NOW).reason, "capped");
+  });
+});
+
+test("inherited rules of fields are not read", () => {
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  const inherited = { required: true, least: 3, most: 1, type: "object", code: "NONE", name: "x", wire: "y" };
+  polluted(Object.prototype, inherited, () => {
+    assert.equal(limiter.decide("a", { cost: 2 }, NOW).remaining, 3);
+    assert.throws(() => limiter.decide("a", { cost: 0.5 }, NOW), { code: "INVALID_COST" });
+  });
+});
+
+test("no toJSON on a prototype speaks for a policy or an operation", () => {
+  const free = () => ({ limits: [{ algorithm: "fixed_window", limit: 5_000, period: "1h" }], check: { cost: 0 } });
+  for (const prototype of [Object.prototype, Array.prototype, String.prototype, Number.prototype]) {
+    polluted(prototype, { toJSON: free }, () => {
+      const limiter = new Limiter(FIVE_PER_HOUR);
+      assert.equal(limiter.decide("a", { cost: 2 }, NOW).remaining, 3);
+      assert.equal(new Reporter({ limit: "1/s" }).decide(6, NOW).admitted, true);
+    });
+  }
+});
+
+test("an array's hole is not filled by its prototype", () => {
+  polluted(Array.prototype, { 0: FIVE_PER_HOUR.limits[0] }, () => {
+    assert.throws(() => new Limiter({ limits: new Array(1) }), { code: "INVALID_POLICY" });
+  });
+});
+
+test("setters on Object.prototype swallow nothing that is answered or asked", () => {
+  const names = [
+    "allowed", "wouldAllow", "limit", "remaining", "retryAfterUs", "resetAfterUs", "atUs", "live", "lease",
+    "factor", "wouldFactor", "budget", "limits", "cost", "class", "check", "renew", "grantedAtUs", "name", "wire",
+    "at_us", "would_allow", "would_factor", "granted_at_us", "retry_after_us", "reset_after_us", "names", "list",
+    "code", "line", "column", "path", "0", "get", "set", "value", "admitted", "reason",
+  ];
+  const setters = Object.fromEntries(names.map((name) => [name, swallows("inherited")]));
+  const ask = () => {
+    const limiter = new Limiter({
+      limits: [...FIVE_PER_HOUR.limits, ...JOBS.limits, { algorithm: "budget", most: 2, time: "1s" }], shadow: true,
+    });
+    const own = (value) => Object.entries(value);
+    const answer = limiter.acquire("a", { cost: 2, lease: "one" }, NOW);
+    const answers = [
+      answer, answer.limits, limiter.renew("a", "one", {}, NOW), limiter.budget("a", "one", { wants: 1 }, NOW),
+      limiter.peek("a", NOW), limiter.settle("a", { grantedAtUs: NOW, reserved: 2, actual: 1 }, NOW),
+    ];
+    const errors = [
+      () => limiter.check("a", 0.5, NOW), () => limiter.check("a", "1", NOW), () => limiter.check("", 1, NOW),
+      () => limiter.check("a", 1, NOW), () => new Limiter({ limits: [{ algorithm: "none" }] }), () => new Limiter("limits = ["),
+    ].map((call) => {
+      try {
+        return call();
+      } catch (error) {
+        const { code, line, column, path } = error;
+        return [Object.hasOwn(error, "code"), code, line, column, path, error.message];
+      }
+    });
+    return [answers.map(own), answer.limits.map(own), errors];
+  };
+  const expected = ask();
+  const found = polluted(Object.prototype, setters, ask);
+  // compared afterwards, for the comparison itself trips over setters; and these errors have no lines
+  for (const error of found[2]) error.forEach((field, place) => { if (field === "inherited") error[place] = undefined; });
+  assert.deepEqual(found, expected);
+});
+
+test("nothing inherited is in an answer", () => {
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  const inherited = {
+    live: true, lease: "x", factor: 1, would_factor: 1, would_allow: true, budget: { granted: 1 },
+  };
+  const answer = polluted(Object.prototype, inherited, () => limiter.decide("a", {}, NOW));
+  assert.deepEqual(Object.keys(answer).sort(),
+    ["allowed", "atUs", "limit", "limits", "remaining", "resetAfterUs", "retryAfterUs"]);
+});
+
+test("an object with a prototype of its own is refused, for its fields may be there", () => {
+  class Request {
+    get cost() { return 5; }
+  }
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  for (const request of [new Request(), Object.create({ cost: 5 }), new Map([["cost", 5]]), [5], new Date(5)]) {
+    assert.throws(() => limiter.decide("a", request, NOW), { name: "TypeError", code: "INVALID_REQUEST", message: /^`request`: expected a plain object, found/ });
+  }
+  assert.throws(() => new Limiter(Object.create(FIVE_PER_HOUR)), { code: "INVALID_POLICY" });
+  assert.throws(() => new Limiter(FIVE_PER_HOUR, Object.create({ maxBytes: 5 })), { code: "INVALID_OPTION" });
+  assert.equal(limiter.size, 0);
+  assert.equal(limiter.decide("a", Object.assign(Object.create(null), { cost: 5 }), NOW).remaining, 0);
+});
+
+test("a lone surrogate is refused wherever it stands", () => {
+  const overrides = (key) => `limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]\ndeny = ['é🦀${key}']`;
+  for (const [lone, kept] of [["\ud800", "\ufffd"], ["\udc00", "a"], ["\ud800\ud800", "\ud83e\udd80"]]) {
+    assert.throws(() => new Limiter(overrides(lone)), {
+      name: "Error", code: "INVALID_POLICY", line: 2, column: 12, path: "",
+      message: "line 2, column 12: expected well-formed Unicode, found a lone surrogate",
+    });
+    assert.equal(new Limiter(overrides(kept)).check(`é🦀${kept}`, 1, NOW).allowed, false);
+    for (const [policy, path] of [
+      [{ ...FIVE_PER_HOUR, deny: ["a", lone] }, "deny[1]"],
+      [{ ...FIVE_PER_HOUR, overrides: { [lone]: { limit: 5 } } }, "overrides"],
+      [{ policies: { api: { limits: [{ ...FIVE_PER_HOUR.limits[0], name: lone }] } } }, "policies.api.limits[0].name"],
+    ]) {
+      assert.throws(() => new Limiter(policy), {
+        name: "Error", code: "INVALID_POLICY", line: 0, column: 0, path,
+        message: `${path}: expected well-formed Unicode, found a lone surrogate`,
+      });
+    }
+    const option = { name: "RangeError", code: "INVALID_OPTION", message: /expected well-formed Unicode, found a lone surrogate$/ };
+    assert.throws(() => new Limiter({ policies: { "\ufffd": FIVE_PER_HOUR } }, { policy: lone }), option);
+    assert.throws(() => new Reporter({ limit: lone }), option);
+  }
+});
