@@ -467,3 +467,28 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     assert_eq!(server.wait().unwrap().code(), Some(0));
     assert_eq!(reply.get("degraded"), "the store cannot be asked", "{reply:?}");
 }
+
+/// 20,000 keys of 185 KB each would take 3.5 GB.
+#[test]
+fn a_flood_of_large_states_stays_within_the_memory() {
+    let folder = Folder::new();
+    let limit = "{ algorithm = 'concurrency', capacity = 4096, time_to_live = '1h' }";
+    folder.write("policies.toml", format!("[policies.jobs]\nlimits = [{limit}]"));
+    let (mut server, api) = folder.serve(&["--max-memory", "64MiB"]);
+    let mut learned = 0;
+    for request in 0..20 {
+        let check = |key| format!("{{\"policy\":\"jobs\",\"key\":\"{request}-{key}\"}}");
+        let checks: Vec<_> = (0..1_000).map(check).collect();
+        let reply = api.post("/v1/check", format!("{{\"checks\":[{}]}}", checks.join(",")));
+        let answers = reply.json();
+        let answers = answers["decisions"].as_array().unwrap();
+        learned += answers.iter().filter(|answer| answer["degraded"].is_null()).count();
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let _ = server.kill();
+    let _ = server.wait();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: usize = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!((250..=360).contains(&learned), "{learned} keys of 185 KB in 64 MiB");
+    assert!(peak < 160 * 1_024, "{peak} KiB");
+}
