@@ -157,7 +157,7 @@ fn rules_of_a_policy_share_no_state() {
         );
         let policy = Policy::parse("p", &text).unwrap();
         let mut stored = Stored::default();
-        let mut table = Table::new(100, KeyHasher::new(7));
+        let mut table = Table::new(1 << 20, KeyHasher::new(7));
         let mut granted = std::collections::BTreeMap::new();
         for round in 0..8 {
             let keys = ["acme/bob", "acme/vip", "acme/too", "acme/alice", "acme/as-all"];
