@@ -35,7 +35,7 @@
 //!     limits = [{ algorithm = "fixed_window", limit = 1, period = "1m" }]
 //! "#).unwrap();
 //! let mut server = InMemory {
-//!     table: Table::new(100, KeyHasher::new(1)),
+//!     table: Table::new(1 << 20, KeyHasher::new(1)),
 //!     body: br#"{"policy":"login","key":"user:42"}"#.to_vec(),
 //! };
 //! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: None };
