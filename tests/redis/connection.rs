@@ -8,7 +8,7 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, bucket, on};
+use super::{NOW, ask, bucket, on, within};
 
 /// Asks until there is an answer, and says what went wrong before.
 async fn errors_until_it_decides(store: &Redis, policy: &Arc<Policy>) -> Vec<StoreError> {
@@ -27,7 +27,7 @@ async fn errors_until_it_decides(store: &Redis, policy: &Arc<Policy>) -> Vec<Sto
 async fn a_connection_that_swallows_is_replaced_after_two_missed_deadlines() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, Duration::ZERO);
-    let options = RedisOptions { deadline: Duration::from_millis(500), ..RedisOptions::default() };
+    let options = within(Duration::from_secs(1));
     let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
     assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
     proxy.swallow_on_open_connections();
@@ -42,7 +42,7 @@ async fn a_server_that_became_a_replica_is_left_for_the_one_the_address_leads_to
     for (serves_reads, expected) in [("yes", "read only replica"), ("no", "MASTER is down")] {
         let (old, new) = (RedisServer::start().unwrap(), RedisServer::start().unwrap());
         let proxy = Proxy::start(&old, Duration::ZERO);
-        let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
+        let options = within(Duration::from_secs(10));
         let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
         assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
         let serves_reads = serves_reads.as_bytes();
@@ -77,7 +77,7 @@ async fn a_server_that_stays_a_replica_is_connected_to_only_now_and_then() {
 async fn a_write_whose_answer_is_lost_is_not_repeated() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, Duration::ZERO);
-    let options = RedisOptions { deadline: Duration::from_millis(500), ..RedisOptions::default() };
+    let options = within(Duration::from_secs(1));
     let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
     assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
     proxy.lose_answers_to(b"EVALSHA");

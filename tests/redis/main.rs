@@ -29,7 +29,11 @@ fn bucket() -> Arc<Policy> {
 }
 
 fn store(server: &RedisServer) -> Redis {
-    Redis::new(server.url(), RedisOptions::default()).unwrap()
+    Redis::new(server.url(), within(Duration::from_secs(10))).unwrap()
+}
+
+fn within(deadline: Duration) -> RedisOptions {
+    RedisOptions { deadline, ..RedisOptions::default() }
 }
 
 /// A plain connection, to see and to do what the store does not.
@@ -82,11 +86,7 @@ async fn stores_that_race_for_one_key_grant_no_more_than_one_would() {
     let mut tasks = Vec::new();
     for _ in 0..4 {
         // each a node of its own: its lock keeps nobody else out
-        let store = Redis::new(
-            server.url(),
-            RedisOptions { deadline: Duration::from_secs(30), ..RedisOptions::default() },
-        )
-        .unwrap();
+        let store = Redis::new(server.url(), within(Duration::from_secs(30))).unwrap();
         let policy = policy.clone();
         tasks.push(tokio::spawn(async move {
             let mut granted = 0;

@@ -7,10 +7,10 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tidegate::gate::{Depth, Id, Operation, Policy, Request, Resolved, Settlement, Timestamp};
 use tidegate::local::RedisServer;
-use tidegate::store::{Redis, RedisOptions, StoreError};
+use tidegate::store::{Redis, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, bucket, futures, on, policy, store};
+use super::{NOW, bucket, futures, on, policy, store, within};
 
 const TWO_MS: Duration = Duration::from_millis(2);
 
@@ -24,7 +24,7 @@ fn count(decided: &[Result<bool, StoreError>]) -> (usize, usize) {
 async fn a_thousand_checks_of_one_key_over_a_slow_network_grant_the_limit_and_degrade_none() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
-    let store = Redis::new(&proxy.url, RedisOptions::default()).unwrap();
+    let store = Redis::new(&proxy.url, within(Duration::from_secs(2))).unwrap();
     let policy = policy("{ algorithm = 'fixed_window', limit = 5, period = '1m' }");
     let decided = join_all((0..1_000).map(async |_| {
         let verdict = store.operate(&on(&policy, "hot"), NOW, 1).await?;
@@ -37,7 +37,7 @@ async fn a_thousand_checks_of_one_key_over_a_slow_network_grant_the_limit_and_de
 async fn a_flood_by_one_user_degrades_no_other_of_the_same_home() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
-    let store = Redis::new(&proxy.url, RedisOptions::default()).unwrap();
+    let store = Redis::new(&proxy.url, within(Duration::from_secs(2))).unwrap();
     let policy = policy(
         "{ algorithm = 'fixed_window', limit = 1_000_000, period = '1m', depth = 0 },
          { algorithm = 'fixed_window', limit = 5, period = '1m' }",
@@ -62,9 +62,10 @@ async fn a_flood_by_one_user_degrades_no_other_of_the_same_home() {
 async fn a_redis_that_answers_one_after_the_other_is_not_away() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::thin(&server, Duration::from_millis(1));
-    let store = Redis::new(&proxy.url, RedisOptions::default()).unwrap();
-    let policy = bucket();
-    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok()); // Redis knows the script
+    let (policy, deadline) = (bucket(), Duration::from_millis(500));
+    let direct = store(&server);
+    assert!(direct.operate(&on(&policy, "k"), NOW, 1).await.is_ok()); // Redis knows the script
+    let store = Redis::new(&proxy.url, within(deadline)).unwrap();
     // each key is asked for twice, with an answer of 5 bytes: the last answer comes after 1.2 s
     let decided = join_all((0..120).map(async |key| {
         let verdict = store.operate(&on(&policy, &format!("user:{key}")), NOW, 1).await?;
@@ -96,7 +97,8 @@ const KINDS: [&str; 4] = [
     "limits = [{ algorithm = 'sliding_log', rates = ['9/m'], count_denied = true },
                { algorithm = 'penalty', refusals = 3, within = '1m', duration = '10s', depth = 0 }]",
     "limits = [{ algorithm = 'sliding_window', limit = 9, period = '1m', segments = 4, depth = 1 }]
-     on_change = 'keep'",
+     on_change = 'keep'
+     overrides = { 'acme/1' = { limit = 20 } }",
     "limits = [{ algorithm = 'concurrency', capacity = 4, time_to_live = '2s' }]",
 ];
 
@@ -151,7 +153,7 @@ async fn together_is_the_same_as_one_after_the_other() {
 async fn a_caller_that_goes_away_strands_nobody() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
-    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
+    let options = within(Duration::from_secs(10));
     let (store, policy) = (Redis::new(&proxy.url, options).unwrap(), bucket());
     let k = on(&policy, "k");
     let ask = || Box::pin(store.operate(&k, NOW, 1));
@@ -174,7 +176,7 @@ async fn a_caller_that_goes_away_strands_nobody() {
 async fn what_is_read_after_a_refusal_is_what_the_refusal_left() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
-    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
+    let options = within(Duration::from_secs(10));
     let store = Redis::new(&proxy.url, options).unwrap();
     let policy = bucket();
     assert!(store.operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tidegate::gate::{Policy, Timestamp};
 use tidegate::local::RedisServer;
-use tidegate::store::{Redis, RedisOptions, StoreError};
+use tidegate::store::{Redis, StoreError};
 use tokio::time::timeout;
 
 use super::proxy::Proxy;
-use super::{NOW, ask, futures, on, policy, store};
+use super::{NOW, ask, futures, on, policy, store, within};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
 
@@ -79,7 +79,7 @@ async fn a_refusal_behind_a_grant_that_was_not_written_is_none() {
 async fn a_refusal_does_not_wait_for_the_write_of_its_time() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, Duration::ZERO);
-    let options = RedisOptions { deadline: Duration::from_secs(60), ..RedisOptions::default() };
+    let options = within(Duration::from_secs(60));
     let store = Redis::new(&proxy.url, options).unwrap();
     let policy = policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/d' }");
     assert!(store.operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());
