@@ -28,7 +28,8 @@ const ROOMY: usize = 16;
 /// let login = Memory::new(Policy::parse("login", limits)?, 64 << 10)?;
 /// assert!(login.decide("user:42", Timestamp(0), 1)?.is_allowed());
 /// assert!(!login.decide("user:42", Timestamp(1), 1)?.is_allowed());
-/// while login.decide(&format!("user:{}", login.len()), Timestamp(2), 1).is_ok() {}
+/// let full = (100..).find(|n| login.decide(&format!("user:{n}"), Timestamp(2), 1).is_err());
+/// assert!(full.is_some());
 /// // the store is full: it learns no key, and still decides on those that it knows
 /// assert!(login.decide("another", Timestamp(2), 1).is_err());
 /// assert!(!login.decide("user:42", Timestamp(2), 1)?.is_allowed());
