@@ -63,7 +63,8 @@ pub struct Window {
     pub period: Micros,
 }
 
-/// What becomes of the units of a refused request.
+/// What becomes of the units of a refused request, whether the log refused it or
+/// [another limiter](Config::refused).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// They are forgotten: a refusal consumes nothing.
@@ -254,6 +255,26 @@ impl Config {
     ) -> Result<Decision, CostExceedsCapacity> {
         CostExceedsCapacity::check(cost, self.limit)?;
         Ok(self.answer(self.view(state, now), cost))
+    }
+
+    /// Takes notice of a request of `cost` units that another limiter refused at `now`, as of one
+    /// that the log itself refuses: its units are remembered if refused ones are [`Denied::Counted`].
+    /// Returns how long the same request then has to wait for this log. A cost of 0 changes nothing.
+    pub fn refused<W: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<W>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Micros {
+        if cost == 0 {
+            return Micros::ZERO;
+        }
+        self.advance(state, now);
+        if self.denied == Denied::Counted {
+            remember(state, index(cost));
+        }
+        let settled = View { taken: state.newest(), shift: 0, units: state.units() };
+        self.wait(settled, 0, cost)
     }
 
     /// Moves the state to `now`, as any decision does first: forgets units that no longer count,

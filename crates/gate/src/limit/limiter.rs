@@ -23,9 +23,11 @@ pub(super) trait Limiter {
         u64::MAX
     }
 
-    /// No more than time, for a limiter that remembers no refusals.
-    fn refused(&self, words: &mut [u64], now: Timestamp, _request: &Request) -> Option<()> {
-        self.advance(words, now)
+    /// Takes notice of a request that was refused, whoever refused it, and says how long the
+    /// same request now has to wait for this limiter. A limiter that remembers no refusals takes
+    /// notice of the time, and says nothing new.
+    fn refused(&self, words: &mut [u64], now: Timestamp, _request: &Request) -> Option<Micros> {
+        self.advance(words, now).map(|()| Micros::ZERO)
     }
 
     /// Nothing, for a limiter that counts no units.

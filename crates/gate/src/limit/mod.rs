@@ -147,10 +147,11 @@ impl Limit {
         let _ = ask!(self, |limiter| Limiter::advance(limiter, words, now));
     }
 
-    /// Takes notice of a request that was refused, by this limiter or another of the same policy.
-    /// Consumes nothing.
-    pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) {
-        let _ = ask!(self, |limiter| Limiter::refused(limiter, words, now, request));
+    /// Takes notice of a request that was refused, by this limiter or another of the same policy,
+    /// and says how long the same request now has to wait for what this limiter remembers of
+    /// refusals. A limiter that remembers none moves to `now`.
+    pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Micros {
+        ask!(self, |limiter| Limiter::refused(limiter, words, now, request)).unwrap_or_default()
     }
 
     /// Whether a refusal leaves more than the newest time behind.

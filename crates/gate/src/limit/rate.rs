@@ -2,7 +2,7 @@
 
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{Decision, InvalidState, Micros, Timestamp, bucket};
+use tidegate_core::{InvalidState, Micros, Timestamp, bucket};
 
 use super::limiter::{Answer, Limiter, on_words, with_borrowed_words, with_words};
 use crate::request::Request;
@@ -143,14 +143,8 @@ impl Limiter for log::Config {
         let state = self.state(words).ok()?;
         Some(self.peek(&state, now, request.cost).map_err(Into::into))
     }
-    /// It remembers what it refuses itself, if it is told to: not what others do.
-    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
-        let mut state = self.state(words).ok()?;
-        match self.peek(&state, now, request.cost) {
-            Ok(Decision::Deny { .. }) => drop(self.decide(&mut state, now, request.cost)),
-            _ => self.advance(&mut state, now),
-        }
-        Some(())
+    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Micros> {
+        Some(self.refused(&mut self.state(words).ok()?, now, request.cost))
     }
     fn used(&self, words: &[u64]) -> Option<u64> {
         Some(self.used(&self.state(words).ok()?))

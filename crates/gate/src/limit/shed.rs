@@ -30,8 +30,8 @@ impl Limiter for utilization::Config {
         }))
     }
     /// The signal counts, whoever refused.
-    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
-        Limiter::decide(self, words, now, request).map(drop)
+    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Micros> {
+        Limiter::decide(self, words, now, request).map(|_| Micros::ZERO)
     }
 }
 
@@ -66,8 +66,11 @@ impl Limiter for suppression::Config {
         Some(Ok(suppress(self, &mut state, now, request)))
     }
     /// It was offered, whoever refused.
-    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<()> {
-        on_words!(state = suppression::State, words, count(self, state, now, (0, request.cost)))
+    fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Option<Micros> {
+        on_words!(state = suppression::State, words, {
+            count(self, state, now, (0, request.cost));
+            Micros::ZERO
+        })
     }
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Option<()> {
         on_words!(state = suppression::State, words, count(self, state, now, (cost, 0)))
@@ -127,9 +130,10 @@ impl Limiter for penalty::Config {
             decision => decision,
         }))
     }
-    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<()> {
-        self.refused(&mut self.state(words).ok()?, now);
-        Some(())
+    fn refused(&self, words: &mut [u64], now: Timestamp, _: &Request) -> Option<Micros> {
+        let mut state = self.state(words).ok()?;
+        self.refused(&mut state, now);
+        Some(self.peek(&state, now).retry_after())
     }
 }
 

@@ -287,6 +287,29 @@ proptest! {
 }
 
 proptest! {
+    /// Its own refusals and those of other limiters, in any order.
+    #[test]
+    fn refusals_by_others_are_remembered_as_the_oracle_has_it(
+        config in configs(1, 3, 2_000),
+        steps in prop::collection::vec((0..900_u64, 0..9_000_u64, 0..=12_u64, any::<bool>()), 1..60),
+    ) {
+        let mut oracle = properties::Subject::oracle(config);
+        let mut state = fresh(config);
+        let mut now = 1_000_000_u64;
+        for (ahead, back, cost, by_another) in steps {
+            now = (now + ahead).saturating_sub(if back > 8_000 { back } else { 0 });
+            let cost = cost.min(config.limit());
+            if by_another {
+                let wait = config.refused(&mut state, Timestamp(now), cost);
+                prop_assert_eq!(wait.0, oracle.refused(now, cost));
+            } else {
+                let decided = config.decide(&mut state, Timestamp(now), cost);
+                prop_assert_eq!(properties::outcome(decided), oracle.decide(now, cost));
+            }
+            prop_assert!(config.accepts(&state).is_ok());
+        }
+    }
+
     #[test]
     fn retry_after_is_the_first_microsecond_that_grants(
         config in configs(10, 8, 5_000_000),
