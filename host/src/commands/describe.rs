@@ -6,8 +6,8 @@ mod tests;
 use std::fmt::Display;
 
 use tidegate::gate::{
-    Denied, Depth, Estimator, KeySource, Kind, Limit, Limits, Micros, OnChange, OnError, Part,
-    Placement, Policy, Share, Window, blob,
+    Denied, Depth, Estimator, KeySource, Kind, Limit, Limiter, Limits, Micros, OnChange, OnError,
+    Part, Placement, Policy, RateLimiter, Share, Window, blob,
 };
 
 pub(super) fn describe(policy: &Policy) -> String {

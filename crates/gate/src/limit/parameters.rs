@@ -8,7 +8,7 @@ use tidegate_core::shed::suppression::Estimator;
 use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::shed::{Share, fleet, penalty, suppression, utilization};
 use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{ConfigError, MAX_QUANTITY, Micros, Rate, bucket};
+use tidegate_core::{ConfigError, Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter, bucket};
 
 use super::Limit;
 
