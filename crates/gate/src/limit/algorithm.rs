@@ -1,24 +1,56 @@
 //! What a policy asks of an algorithm.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{Decision, Limiter, Micros, State, Timestamp};
+use tidegate_core::{ConfigError, Decision, Limiter, Micros, State, Timestamp};
 
 use super::{Kind, Limit};
+use crate::policy::limit::LimitForm;
 use crate::request::{Operation, OperationError, Request, Unspent};
 
-pub(super) type Answer = Result<Decision, OperationError>;
+pub(crate) type Answer = Result<Decision, OperationError>;
 
 /// What a policy asks of an algorithm, beyond what every [`Limiter`] does. Each algorithm answers in
 /// its own file.
 ///
 /// What [`ask`](Self::ask) grants is what [`look`](Self::look) said before, and what a look at a cost
 /// of 0 says afterwards.
-pub(super) trait Algorithm: Limiter {
+pub(crate) trait Algorithm: Limiter {
     /// What it is about.
     const KIND: Kind;
+
+    /// Its name in the policy file.
+    const NAME: &'static str;
+
+    /// Its number in [parameters](Limit::parameters), which no other algorithm ever has: it is part of
+    /// the fingerprint of stored states.
+    const NUMBER: u64;
+
+    /// The fields that it has in the policy file, beside those that every limit has.
+    const FIELDS: &'static [&'static str];
+
+    /// The algorithm with the numbers of the policy file.
+    ///
+    /// # Errors
+    /// What is wrong, in words; the policy file adds the place.
+    fn read(form: &LimitForm) -> Result<Self, String>;
+
+    /// The configuration in numbers, to tell it from any other of the same algorithm.
+    fn numbers(&self) -> Vec<u64>;
+
+    /// The configuration with these [`numbers`](Self::numbers).
+    ///
+    /// # Errors
+    /// [`ConfigError`] for numbers that no configuration has.
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError>;
+
+    /// The limit in words, every quantity exact.
+    fn describe(&self) -> String;
 
     /// Decides on a request; a cost of 0 is a look.
     fn ask(&self, state: &mut State<Self, &mut [u64]>, now: Timestamp, request: &Request)
@@ -161,6 +193,47 @@ macro_rules! asks_a_rate_limiter {
     };
 }
 
+/// Renews and releases the leases of a limiter that holds each by its id.
+macro_rules! holds_leases {
+    () => {
+        fn hold(
+            &self,
+            state: &mut State<&mut [u64]>,
+            now: Timestamp,
+            operation: &Operation,
+        ) -> Option<Held> {
+            match *operation {
+                Operation::Heartbeat(id) => Some(self.heartbeat(state, now, id)),
+                Operation::Release(id) => Some(self.release(state, now, id)),
+                _ => None,
+            }
+        }
+    };
+}
+
+/// Takes over the leases of the variant of [`Limit`] that holds them.
+macro_rules! adopts_leases {
+    ($variant:ident) => {
+        fn of(limit: &Limit) -> Option<&Self> {
+            match limit {
+                Limit::$variant(config) => Some(config),
+                _ => None,
+            }
+        }
+
+        fn adopt(
+            &self,
+            own: &mut State<&mut [u64]>,
+            old: &Self,
+            held: &State<&[u64]>,
+            _: (u64, u64),
+        ) -> bool {
+            Leases::adopt(self, own, old, held);
+            true
+        }
+    };
+}
+
 /// The same answer to someone who only looks: to look is free.
 pub(super) const fn looked(decision: Decision) -> Decision {
     Decision::Allow {
@@ -184,4 +257,4 @@ pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
     }
 }
 
-pub(super) use asks_a_rate_limiter;
+pub(super) use {adopts_leases, asks_a_rate_limiter, holds_leases};

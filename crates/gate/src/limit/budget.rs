@@ -1,15 +1,50 @@
 //! `budget`: units of the policy's rates, to be spent without asking. It refuses nobody: units are
 //! taken out of the rates when they are granted.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::ConfigError;
 use tidegate_core::lease::Id;
 use tidegate_core::lease::budget::{Allowance, Config, Refundable, State};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
+use super::describe::span;
+use super::parameters::{unfit, wide};
+use crate::policy::limit::{LimitForm, required, text};
 use crate::request::{Request, Unspent};
 
 impl Algorithm for Config {
+    const NAME: &'static str = "budget";
+    const NUMBER: u64 = 11;
+    const FIELDS: &'static [&'static str] = &["most", "time", "max_holders"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let most = required("most", form.most)?.0;
+        let time = required("time", form.time)?.0;
+        let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, |holders| holders.0);
+        Self::new(most, time, holders).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        [self.most(), self.period().0, wide(self.max_holders())].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [most, time, holders] = *numbers else { return Err(unfit(numbers)) };
+        Self::new(most, Micros(time), holders)
+    }
+
+    fn describe(&self) -> String {
+        let (most, time, holders) = (self.most(), span(self.period()), self.max_holders());
+        format!(
+            "up to {most} units for {time}, to up to {holders} holders who spend them without asking"
+        )
+    }
+
     const KIND: Kind = Kind::Budget;
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
@@ -52,3 +87,6 @@ fn untouched(config: &Config, state: &State<impl Words>, now: Timestamp) -> Deci
     let reset_after = Micros(config.reset_after(state).0.saturating_sub(passed));
     Decision::Allow { limit: config.most(), remaining: config.most(), reset_after }
 }
+
+/// How many nodes one key's units are usually spent by at most.
+const DEFAULT_MAX_HOLDERS: u64 = 64;

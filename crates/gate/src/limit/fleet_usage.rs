@@ -1,16 +1,56 @@
 //! `fleet_usage`: so many leases at once, a share of them for the most important class alone. A
 //! request takes one place, whatever it costs.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use tidegate_core::lease::{Held, Id, Leases};
 use tidegate_core::shed::fleet::{Config, Priority, State};
 use tidegate_core::shed::utilization::Class;
+use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, held, renewed};
+use super::algorithm::{Algorithm, Answer, adopts_leases, held, holds_leases, renewed};
+use super::describe::{room, span};
+use super::parameters::{unfit, wide};
 use super::{Kind, Limit};
+use crate::policy::limit::{LimitForm, required, text};
 use crate::request::{Operation, OperationError, Request};
 
 impl Algorithm for Config {
+    const NAME: &'static str = "fleet_usage";
+    const NUMBER: u64 = 8;
+    const FIELDS: &'static [&'static str] = &["capacity", "reserve", "time_to_live", "max_leases"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let capacity = required("capacity", form.capacity)?.0;
+        let reserve = required("reserve", form.reserve)?.0.ppm().into();
+        let time_to_live = required("time_to_live", form.time_to_live)?.0;
+        let leases = form.max_leases(capacity);
+        Self::with_share(capacity, reserve, time_to_live, leases).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        [self.capacity(), self.reserve(), self.period().0, wide(self.max_leases())].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [capacity, reserve, time_to_live, leases] = *numbers else {
+            return Err(unfit(numbers));
+        };
+        Self::new(capacity, reserve, Micros(time_to_live), leases)
+    }
+
+    fn describe(&self) -> String {
+        let (capacity, reserve, lives) = (self.capacity(), self.reserve(), span(self.period()));
+        let room = room(self.max_leases(), capacity.saturating_sub(reserve));
+        format!(
+            "{capacity} at once, {reserve} of them for the most important class alone, each for \
+             {lives} unless renewed{room}"
+        )
+    }
+
     const KIND: Kind = Kind::Lease;
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
@@ -34,36 +74,8 @@ impl Algorithm for Config {
         request.cost > 0 && priority(request) == Priority::Low
     }
 
-    fn hold(
-        &self,
-        state: &mut State<&mut [u64]>,
-        now: Timestamp,
-        operation: &Operation,
-    ) -> Option<Held> {
-        match *operation {
-            Operation::Heartbeat(id) => Some(self.heartbeat(state, now, id)),
-            Operation::Release(id) => Some(self.release(state, now, id)),
-            _ => None,
-        }
-    }
-
-    fn of(limit: &Limit) -> Option<&Self> {
-        match limit {
-            Limit::Fleet(config) => Some(config),
-            _ => None,
-        }
-    }
-
-    fn adopt(
-        &self,
-        own: &mut State<&mut [u64]>,
-        old: &Self,
-        held: &State<&[u64]>,
-        _: (u64, u64),
-    ) -> bool {
-        Leases::adopt(self, own, old, held);
-        true
-    }
+    holds_leases!();
+    adopts_leases!(Fleet);
 }
 
 /// The lease that a request takes a place under; requests of high priority are not counted.

@@ -1,9 +1,10 @@
 //! One limiter of a policy, whichever it is, over state kept as plain words.
 
-mod algorithm;
+pub(crate) mod algorithm;
 mod budget;
 mod concurrency;
 mod connections;
+mod describe;
 mod fixed_window;
 mod fleet_usage;
 mod parameters;
@@ -11,8 +12,12 @@ mod penalty;
 mod sliding_log;
 mod sliding_window;
 mod suppression;
+#[cfg(test)]
+mod tests;
 mod token_bucket;
 mod utilization;
+
+use alloc::string::String;
 
 use algorithm::{Algorithm, Answer};
 pub(crate) use parameters::{read, write};
@@ -88,6 +93,8 @@ macro_rules! ask {
         }
     };
 }
+
+use ask;
 
 /// Asks whichever limiter it is about its state in `$words`; `None` if they are of another length.
 macro_rules! ask_about {
@@ -190,6 +197,12 @@ impl Limit {
     #[must_use]
     pub fn needs_lease(&self, request: &Request) -> bool {
         ask!(self, |limiter| limiter.needs_lease(request))
+    }
+
+    /// The limit in words, every quantity exact.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        ask!(self, |limiter| limiter.describe())
     }
 
     /// Renews, counts or releases a lease; `None` if it is a limiter without leases, or another
