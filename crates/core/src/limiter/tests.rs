@@ -6,7 +6,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::lease::{Id, budget, concurrency, connections};
+use crate::lease::{Held, Id, Leases, budget, concurrency, connections};
 use crate::properties::fresh;
 use crate::shed::reporter::LocalCap;
 use crate::shed::suppression::{Estimator, Report};
@@ -155,4 +155,50 @@ proptest! {
             _ => drop(penalties.decide(state, now)),
         })?;
     }
+}
+
+/// Whether the lease is held just before its end, at its end, and after its release.
+fn held<L: Leases>(
+    limiter: L,
+    acquire: impl Fn(&mut Owned<L>, Timestamp, Id) -> bool,
+    release: impl Fn(&mut Owned<L>, Timestamp, Id) -> Held,
+) {
+    let (mine, others) = (Id([1, 0]), Id([0, 1]));
+    let mut state = fresh(limiter);
+    assert!(!limiter.holds(&state, Timestamp(0), mine), "none was acquired");
+    assert!(acquire(&mut state, Timestamp(50), mine));
+    let end = 50 + limiter.period().0;
+    for (now, held) in [(50, true), (end - 1, true), (end, false), (end + 1, false)] {
+        assert_eq!(limiter.holds(&state, Timestamp(now), mine), held, "at {now} of {end}");
+        assert!(!limiter.holds(&state, Timestamp(now), others));
+    }
+    assert_eq!(limiter.heartbeat(&mut state, Timestamp(end - 1), mine), Held::Live { cost: 1 });
+    assert!(limiter.holds(&state, Timestamp(end), mine), "renewed");
+    assert_eq!(release(&mut state, Timestamp(end), mine), Held::Live { cost: 1 });
+    assert!(!limiter.holds(&state, Timestamp(end), mine), "released");
+}
+
+#[test]
+fn a_lease_is_held_until_its_time_to_live_has_passed() {
+    let places = concurrency::Config::new(4, Micros(100), 3).unwrap();
+    held(
+        places,
+        |state, now, id| places.acquire(state, now, id, 1).unwrap().is_allowed(),
+        |state, now, id| places.release(state, now, id),
+    );
+    let owners = connections::Config::new(4, Micros(100), 3).unwrap();
+    held(
+        owners,
+        |state, now, id| owners.open(state, now, id, 1).unwrap().is_allowed(),
+        |state, now, id| owners.close(state, now, id, 1),
+    );
+    let low = fleet::Config::new(5, 1, Micros(100), 3).unwrap();
+    held(
+        low,
+        |state, now, id| low.acquire(state, now, fleet::Priority::Low, id, 1).unwrap().is_allowed(),
+        |state, now, id| low.release(state, now, id),
+    );
+    let mut state = fresh(low);
+    assert!(low.acquire(&mut state, Timestamp(0), fleet::Priority::High, id(16), 1).is_ok());
+    assert!(!low.holds(&state, Timestamp(0), id(16)), "high priority holds no lease");
 }
