@@ -71,6 +71,9 @@ impl Decision {
     }
 }
 
+/// A decision, or that no waiting could ever lead to a grant.
+pub type Answer = Result<Decision, CostExceedsCapacity>;
+
 /// The request costs more than the limiter could ever grant. Not a refusal: waiting is no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostExceedsCapacity {

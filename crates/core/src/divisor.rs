@@ -6,7 +6,7 @@
 //! quotient is exact for every u64.
 
 /// A divisor from 1 to 2^64 − 1 with its reciprocal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Divisor {
     value: u64,
     /// m' = ⌊2^64·(2^l − d) / d⌋ + 1 with l = ⌈log2 d⌉.

@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use std::vec;
 use std::vec::Vec;
 
-use crate::properties::{Model, Subject, outcome};
+use crate::properties::{Model, Subject, fresh, outcome};
 use crate::window::log::Denied;
 use crate::window::{Refund, fixed, log, sliding};
-use crate::{Micros, Rate, Timestamp, bucket};
+use crate::{Micros, Rate, State, Timestamp, bucket};
 
 const MOST: u64 = 3;
 /// At each of nine times: costs 0 to 3, decided and peeked at, three refunds and three charges.
@@ -78,11 +78,11 @@ fn triples(a: Range, b: Range, c: Range) -> impl Iterator<Item = (u64, u64, u64)
 }
 
 fn check<S: Subject>(subject: S) {
-    let first = Place { state: subject.fresh(), oracle: subject.oracle() };
-    let whole = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.clone());
-    let essence = |place: &PlaceOf<S>| (place.state.clone(), place.oracle.essence());
-    let begin = |place: &PlaceOf<S>| after_each(subject, place, 0..=8);
-    let end = |place: &PlaceOf<S>| after_each(subject, place, u64::MAX - 8..=u64::MAX);
+    let first = Place { state: fresh(subject), oracle: subject.oracle() };
+    let whole = |place: &Place<S>| (place.state.clone(), place.oracle.clone());
+    let essence = |place: &Place<S>| (place.state.clone(), place.oracle.essence());
+    let begin = |place: &Place<S>| after_each(subject, place, 0..=8);
+    let end = |place: &Place<S>| after_each(subject, place, u64::MAX - 8..=u64::MAX);
     let walked = Graph::walk(first.clone(), Some(3), whole, begin);
     assert_eq!(walked.sequences(3), OPERATIONS.pow(3));
     let walked = Graph::walk(first.clone(), None, essence, begin);
@@ -93,15 +93,13 @@ fn check<S: Subject>(subject: S) {
 
 /// Where a sequence has led.
 #[derive(Clone)]
-struct Place<State, Oracle> {
-    state: State,
-    oracle: Oracle,
+struct Place<S: Subject> {
+    state: State<S, Vec<u64>>,
+    oracle: S::Oracle,
 }
 
-type PlaceOf<S> = Place<<S as Subject>::State, <S as Subject>::Oracle>;
-
 /// The place after each operation, all answers having been compared.
-fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>, times: Range) -> Vec<PlaceOf<S>> {
+fn after_each<S: Subject>(subject: S, place: &Place<S>, times: Range) -> Vec<Place<S>> {
     let mut places = Vec::new();
     for now in times {
         for cost in 0..=MOST {
@@ -117,7 +115,7 @@ fn after_each<S: Subject>(subject: S, place: &PlaceOf<S>, times: Range) -> Vec<P
         }
         for cost in 1..=MOST {
             let mut next = place.clone();
-            let granted_at = Timestamp(now).min(S::newest(&next.state));
+            let granted_at = Timestamp(now).min(next.state.newest());
             subject.refund(&mut next.state, Refund { granted_at, cost });
             next.oracle.refund(granted_at.0, cost);
             assert!(

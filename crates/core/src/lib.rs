@@ -1,7 +1,7 @@
 //! The mathematics of rate limiting, once.
 //!
-//! Every limiter here is three types: a validated `Config` (`Copy`), a plain `State`, and
-//! functions of the two. Nothing reads a clock, draws a random number, allocates, uses a float or
+//! Every limiter here is a validated `Config` (`Copy`), a [`State`] of plain words, and functions of
+//! the two: those that all limiters have are [`Limiter`]'s and [`RateLimiter`]'s. Nothing reads a clock, draws a random number, allocates, uses a float or
 //! touches I/O: time is an argument and a decision is a value, so the same request gets the same
 //! answer in a process, in a Worker, under wasmtime and against Redis.
 //!
@@ -51,6 +51,7 @@ mod decision;
 mod divisor;
 #[cfg(test)]
 mod exhaustive;
+mod limiter;
 #[cfg(test)]
 mod properties;
 mod quantity;
@@ -61,6 +62,7 @@ pub mod lease;
 pub mod shed;
 pub mod window;
 
-pub use decision::{CostExceedsCapacity, Decision, InvalidState};
+pub use decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
+pub use limiter::{Limiter, RateLimiter, State, Words, WordsMut};
 pub use quantity::{ConfigError, MAX_QUANTITY, Rate};
 pub use time::{Micros, Timestamp};

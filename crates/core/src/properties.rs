@@ -8,7 +8,9 @@ use proptest::test_runner::TestCaseError;
 use tidegate_reference::{Oracle, Outcome, Rule};
 
 use crate::window::{Refund, fixed, log, sliding};
-use crate::{CostExceedsCapacity, Decision, InvalidState, Micros, Timestamp, bucket};
+use crate::{
+    CostExceedsCapacity, Decision, Limiter, Micros, RateLimiter, State, Timestamp, bucket,
+};
 
 type Answer = Result<Decision, CostExceedsCapacity>;
 
@@ -43,111 +45,57 @@ macro_rules! model {
 model!(Oracle);
 model!(tidegate_reference::log::Log);
 
-/// A limiter as the properties see it.
-pub(crate) trait Subject: Copy {
-    type State: Clone + Eq + Hash + core::fmt::Debug;
+/// A limiter as the properties see it, beside its oracle.
+pub(crate) trait Subject: RateLimiter + Eq + Hash + core::fmt::Debug {
     type Oracle: Model;
     fn oracle(self) -> Self::Oracle;
-    fn fresh(self) -> Self::State;
-    fn newest(state: &Self::State) -> Timestamp;
-    fn decide(self, state: &mut Self::State, now: Timestamp, cost: u64) -> Answer;
-    fn peek(self, state: &Self::State, now: Timestamp, cost: u64) -> Answer;
-    fn refund(self, state: &mut Self::State, refund: Refund);
-    fn charge(self, state: &mut Self::State, now: Timestamp, cost: u64);
-    fn advance(self, state: &mut Self::State, now: Timestamp);
-    fn expires_at(self, state: &Self::State) -> Timestamp;
-    fn accepts(self, state: &Self::State) -> Result<(), InvalidState>;
 }
 
-macro_rules! subject {
-    ($config:ty, $state:ty, $oracle:ty, fresh: $fresh:expr, oracle: $new:expr, refund: $refund:expr) => {
-        impl Subject for $config {
-            type State = $state;
-            type Oracle = $oracle;
-            fn oracle(self) -> Self::Oracle {
-                $new(self)
-            }
-            fn fresh(self) -> Self::State {
-                $fresh(self)
-            }
-            fn newest(state: &Self::State) -> Timestamp {
-                state.newest()
-            }
-            fn decide(self, state: &mut Self::State, now: Timestamp, cost: u64) -> Answer {
-                <$config>::decide(&self, state, now, cost)
-            }
-            fn peek(self, state: &Self::State, now: Timestamp, cost: u64) -> Answer {
-                <$config>::peek(&self, state, now, cost)
-            }
-            fn refund(self, state: &mut Self::State, refund: Refund) {
-                $refund(self, state, refund)
-            }
-            fn charge(self, state: &mut Self::State, now: Timestamp, cost: u64) {
-                <$config>::charge(&self, state, now, cost);
-            }
-            fn advance(self, state: &mut Self::State, now: Timestamp) {
-                <$config>::advance(&self, state, now);
-            }
-            fn expires_at(self, state: &Self::State) -> Timestamp {
-                <$config>::expires_at(&self, state)
-            }
-            fn accepts(self, state: &Self::State) -> Result<(), InvalidState> {
-                <$config>::accepts(&self, state)
-            }
-        }
-    };
-}
-
-subject!(
-    bucket::Config,
-    bucket::State,
-    Oracle,
-    fresh: |_| bucket::State::default(),
-    oracle: |config: Self| Oracle::new(Rule::TokenBucket {
-        capacity: config.capacity(),
-        units: config.rate().0,
-        period: config.rate().1.0,
-        starts_empty: config.starts_empty(),
-    }),
-    refund: |config: Self, state: &mut _, refund: Refund| {
-        bucket::Config::refund(&config, state, refund.cost)
+impl Subject for bucket::Config {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        Oracle::new(Rule::TokenBucket {
+            capacity: self.capacity(),
+            units: self.rate().0,
+            period: self.rate().1.0,
+            starts_empty: self.starts_empty(),
+        })
     }
-);
-subject!(
-    fixed::Config,
-    fixed::State,
-    Oracle,
-    fresh: |_| fixed::State::default(),
-    oracle: |config: Self| Oracle::new(Rule::FixedWindow {
-        limit: config.limit(),
-        period: config.period().0,
-    }),
-    refund: |config: Self, state: &mut _, refund| fixed::Config::refund(&config, state, refund)
-);
-subject!(
-    sliding::Config,
-    sliding::State<Vec<u64>>,
-    Oracle,
-    fresh: |config: Self| config.state(std::vec![0; config.segments() + 1]).unwrap(),
-    oracle: |config: Self| Oracle::new(Rule::SlidingWindow {
-        limit: config.limit(),
-        period: config.period().0,
-        segments: u64::try_from(config.segments()).unwrap(),
-    }),
-    refund: |config: Self, state: &mut _, refund| sliding::Config::refund(&config, state, refund)
-);
-subject!(
-    log::Config,
-    log::State<Vec<u64>>,
-    tidegate_reference::log::Log,
-    fresh: |config: Self| config.state(std::vec![0; config.words()]).unwrap(),
-    oracle: |config: Self| tidegate_reference::log::Log::new(
-        config.windows().iter().map(|window| (window.limit, window.period.0)).collect(),
-        config.min_gap().0,
-        config.denied() == log::Denied::Counted,
-    ),
-    refund: |config: Self, state: &mut _, refund| log::Config::refund(&config, state, refund)
-);
+}
+
+impl Subject for fixed::Config {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        Oracle::new(Rule::FixedWindow { limit: self.limit(), period: self.period().0 })
+    }
+}
+
+impl Subject for sliding::Config {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        Oracle::new(Rule::SlidingWindow {
+            limit: self.limit(),
+            period: self.period().0,
+            segments: u64::try_from(self.segments()).unwrap(),
+        })
+    }
+}
+
+impl Subject for log::Config {
+    type Oracle = tidegate_reference::log::Log;
+    fn oracle(self) -> Self::Oracle {
+        tidegate_reference::log::Log::new(
+            self.windows().iter().map(|window| (window.limit, window.period.0)).collect(),
+            self.min_gap().0,
+            self.denied() == log::Denied::Counted,
+        )
+    }
+}
+
+/// The state of a key never seen.
+pub(crate) fn fresh<L: Limiter>(limiter: L) -> State<L, Vec<u64>> {
+    limiter.state(std::vec![0; limiter.words()]).unwrap()
+}
 
 /// One step of a random history: where the time goes from the last one.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +129,7 @@ pub(crate) fn equals_the_oracle(
     steps: Vec<(Step, u64)>,
 ) -> Result<(), TestCaseError> {
     let mut oracle = subject.oracle();
-    let mut state = subject.fresh();
+    let mut state = fresh(subject);
     let (mut now, mut retry, mut last_grant) = (1_000_000_u64, 0, Timestamp(0));
     for (step, cost) in steps {
         match step {
@@ -208,14 +156,10 @@ pub(crate) fn equals_the_oracle(
         prop_assert!(subject.accepts(&state).is_ok(), "{:?}", state);
         retry = expected.map_or(0, |outcome| outcome.retry_after);
         if expected.is_some_and(|outcome| outcome.allowed) && cost > 0 {
-            last_grant = newest(subject, &state);
+            last_grant = state.newest();
         }
     }
     Ok(())
-}
-
-fn newest<S: Subject>(_: S, state: &S::State) -> Timestamp {
-    S::newest(state)
 }
 
 pub(crate) fn outcome(answer: Answer) -> Option<Outcome> {
@@ -236,7 +180,7 @@ pub(crate) fn retry_after_is_the_first_microsecond_that_grants(
     subject: impl Subject,
     requests: Vec<(u64, u64)>,
 ) -> Result<(), TestCaseError> {
-    let mut state = subject.fresh();
+    let mut state = fresh(subject);
     let mut now = Timestamp(0);
     for (gap, cost) in requests {
         now = now.saturating_add(Micros(gap));
@@ -254,7 +198,7 @@ pub(crate) fn a_refusal_consumes_nothing(
     subject: impl Subject,
     requests: Vec<(u64, u64)>,
 ) -> Result<(), TestCaseError> {
-    let mut state = subject.fresh();
+    let mut state = fresh(subject);
     let mut now = Timestamp(0);
     for (gap, cost) in requests {
         now = now.saturating_add(Micros(gap));
@@ -272,7 +216,7 @@ pub(crate) fn from_expires_at_on_it_equals_a_fresh_one(
     requests: Vec<(u64, u64)>,
     later: Micros,
 ) -> Result<(), TestCaseError> {
-    let mut state = subject.fresh();
+    let mut state = fresh(subject);
     let mut now = Timestamp(0);
     let mut last_cost = 1;
     for (gap, cost) in requests {
@@ -285,7 +229,7 @@ pub(crate) fn from_expires_at_on_it_equals_a_fresh_one(
         let before = subject.peek(&state, Timestamp(expires.0 - 1), 0).unwrap();
         prop_assert!(before.reset_after() > Micros::ZERO, "not a microsecond sooner");
     }
-    let mut fresh = subject.fresh();
+    let mut fresh = fresh(subject);
     let at = expires.saturating_add(later);
     prop_assert_eq!(
         subject.decide(&mut state, at, last_cost).unwrap(),
@@ -297,7 +241,7 @@ pub(crate) fn from_expires_at_on_it_equals_a_fresh_one(
 
 /// What was granted, as (time, cost), of requests at a clock that only goes forward.
 pub(crate) fn grants(subject: impl Subject, requests: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    let mut state = subject.fresh();
+    let mut state = fresh(subject);
     let mut now = Timestamp(0);
     let mut grants = Vec::new();
     for (gap, cost) in requests {
@@ -317,7 +261,7 @@ pub(crate) fn a_jump_and_back_locks_for_no_longer_than_a_period(
     most: u64,
 ) {
     for ahead in [period.0 + 1, 1 << 40, u64::MAX - 1_000_000_000] {
-        let mut state = subject.fresh();
+        let mut state = fresh(subject);
         let sane = Timestamp(1_000_000_000);
         let jumped = sane.saturating_add(Micros(ahead));
         assert!(subject.decide(&mut state, jumped, most).unwrap().is_allowed());

@@ -197,11 +197,10 @@ impl Limits {
         let mut after = each.clone();
         let places = split_mut(self, words).zip(each.iter_mut().zip(&mut after));
         for ((limit, words), (said, after)) in places {
-            limit.refused(words, now, request);
-            retry_after = retry_after.max(said.retry_after());
+            let remembered = limit.refused(words, now, request);
+            retry_after = retry_after.max(said.retry_after()).max(remembered);
             if let Limit::Penalty(_) = limit {
                 *after = limit.peek(words, now, request)?; // this refusal may have begun it
-                retry_after = retry_after.max(after.retry_after());
             } else if said.is_allowed() || limit.remembers_refusals() {
                 *after = limit.peek(words, now, &request.peek())?;
             }

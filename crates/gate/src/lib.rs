@@ -51,5 +51,6 @@ pub use tidegate_core::shed::utilization::Class;
 pub use tidegate_core::shed::{Draw, Probability, Share};
 pub use tidegate_core::window::log::{Denied, Window};
 pub use tidegate_core::{
-    ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Rate, Timestamp,
+    ConfigError, CostExceedsCapacity, Decision, Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter,
+    Timestamp,
 };

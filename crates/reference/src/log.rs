@@ -32,6 +32,19 @@ impl Log {
         Some(self.settle_and_decide(now, cost))
     }
 
+    /// Takes notice of a request that another limiter refused; how long the same request then has
+    /// to wait. A cost of 0 changes nothing.
+    pub fn refused(&mut self, now: u64, cost: u64) -> u64 {
+        if cost == 0 {
+            return 0;
+        }
+        let now = self.settle(now);
+        if self.counted {
+            self.remember(now, cost);
+        }
+        first(|d| self.passes(now + d, cost))
+    }
+
     /// Gives back up to `cost` units remembered at `granted_at`.
     pub fn refund(&mut self, granted_at: u64, cost: u64) {
         for _ in 0..cost {

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use tidegate_bench::{GRANTED, LIMIT, REFUSED, beside_governor, quick};
 use tidegate_core::window::{fixed, sliding};
-use tidegate_core::{Micros, Rate, bucket};
+use tidegate_core::{Limiter, Micros, Rate, RateLimiter, bucket};
 
 fn decide(criterion: &mut Criterion) {
     for (case, step) in [("granted", GRANTED), ("refused", REFUSED)] {
@@ -26,8 +26,7 @@ fn decide(criterion: &mut Criterion) {
         for segments in [1, 10, 50] {
             let window = sliding::Config::new(LIMIT, Micros::SECOND, segments);
             let window = black_box(window.expect("a window"));
-            let counts = vec![0; window.segments() + 1];
-            let mut state = window.state(counts).expect("fresh");
+            let mut state = window.state(vec![0; window.words()]).expect("fresh");
             beside_governor(criterion, &format!("sliding_window_{segments}_{case}"), step, |now| {
                 window.decide(&mut state, now, black_box(1))
             });

@@ -7,7 +7,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tidegate_bench::{GRANTED, REFUSED, START, beside_governor, quick};
 use tidegate_core::lease::{Id, budget, concurrency, connections};
 use tidegate_core::shed::fleet::{self, Priority};
-use tidegate_core::{MAX_QUANTITY, Micros};
+use tidegate_core::{Limiter, MAX_QUANTITY, Micros};
 
 /// Live leases, or owners.
 const LIVE: u64 = 1_000;

@@ -10,7 +10,7 @@ use tidegate_core::shed::suppression::{self, Estimator};
 use tidegate_core::shed::utilization::{self, Class, Thresholds, Timing};
 use tidegate_core::shed::{Draw, Share, penalty};
 use tidegate_core::window::log::{self, Denied};
-use tidegate_core::{MAX_QUANTITY, Micros, Rate, Timestamp};
+use tidegate_core::{Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter, Timestamp};
 
 /// So long that nothing is forgotten while it is measured.
 const LONG: Micros = Micros(MAX_QUANTITY / 4);

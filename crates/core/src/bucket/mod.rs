@@ -15,11 +15,11 @@
 //! error bound 0.
 //!
 //! **Guarantee:** in any span of length s at most C + r·s tokens are granted. What is
-//! [charged](Config::charge) because it was spent already may take the level below 0, to −C: the debt
+//! [charged](RateLimiter::charge) because it was spent already may take the level below 0, to −C: the debt
 //! is paid off before anything is granted again.
 //!
 //! ```
-//! use tidegate_core::{Decision, Micros, Rate, Timestamp, bucket};
+//! use tidegate_core::{Micros, Rate, RateLimiter, Timestamp, bucket};
 //!
 //! let two_then_three_per_second =
 //!     bucket::Config::new(2, Rate::new(3, Micros::SECOND).unwrap()).unwrap();
@@ -41,13 +41,15 @@ mod published;
 #[cfg(test)]
 mod tests;
 
-use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
+use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
 use crate::time::{Micros, Timestamp};
+use crate::window::Refund;
 
 /// A validated token bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     capacity: u64,
     /// u: scaled units that flow in per microsecond.
@@ -63,34 +65,30 @@ pub struct Config {
     starts_empty: bool,
 }
 
-/// What is remembered of a key. The default is a key never seen: full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct State {
+/// What is remembered of a key: what was spent, in units of 1/p token, and the newest time. The
+/// default is a key never seen: full, unless the bucket starts empty.
+pub type State<W = [u64; 2]> = limiter::State<Config, W>;
+
+small_state!(Config, 2, newest: 1);
+
+/// A state's words by their names.
+#[derive(Clone, Copy)]
+struct Level {
     /// p·(C − L) at `newest`.
     spent: u64,
     newest: Timestamp,
 }
 
-impl State {
-    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
-    /// be one of that configuration.
-    #[must_use]
+impl Level {
     #[inline]
-    pub const fn from_words([spent, newest]: [u64; 2]) -> Self {
+    fn of(state: &State<impl Words>) -> Self {
+        let [spent, newest] = state.read();
         Self { spent, newest: Timestamp(newest) }
     }
 
-    /// Two words; all zero for a key never seen.
-    #[must_use]
     #[inline]
-    pub const fn to_words(self) -> [u64; 2] {
+    const fn to_words(self) -> [u64; 2] {
         [self.spent, self.newest.0]
-    }
-
-    /// The newest time seen.
-    #[must_use]
-    pub const fn newest(&self) -> Timestamp {
-        self.newest
     }
 }
 
@@ -126,7 +124,7 @@ impl Config {
 
     /// The same, but a key never seen has nothing at first: whoever loses his state, or gets a new
     /// name, gets no burst for it. Such a state never equals a fresh one again, so that it must be
-    /// kept for ever: [`reset_after`](Self::reset_after) is [`Micros::MAX`].
+    /// kept for ever: [`reset_after`](Limiter::reset_after) is [`Micros::MAX`].
     #[must_use]
     pub const fn starting_empty(self) -> Self {
         Self { starts_empty: true, ..self }
@@ -138,136 +136,141 @@ impl Config {
         self.starts_empty
     }
 
-    /// The most tokens that can be taken at once.
-    #[must_use]
-    pub const fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
     /// The rate at which tokens come back.
     #[must_use]
     pub const fn rate(&self) -> (u64, Micros) {
         (self.inflow.value(), Micros(self.scale.value()))
     }
 
-    /// From empty to full.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.fill_time
-    }
-
-    /// Decides on a request of `cost` tokens at `now`; 0 is a peek.
-    ///
-    /// # Errors
-    /// [`CostExceedsCapacity`]; the state is untouched.
     #[inline]
-    pub fn decide(
-        &self,
-        state: &mut State,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
-        CostExceedsCapacity::check(cost, self.capacity)?;
-        let mut next = *state;
-        self.advance(&mut next, now);
-        let decision = self.take(&mut next, cost);
-        if cost > 0 {
-            *state = next;
+    const fn refill(&self, level: &mut Level, now: Timestamp) {
+        if self.starts_empty && level.spent == 0 && level.newest.0 == 0 {
+            *level = Level { spent: self.full, newest: now };
         }
-        Ok(decision)
+        let taken = now.taken_after(level.newest, self.fill_time);
+        let inflow = taken.saturating_since(level.newest).0.saturating_mul(self.inflow.value());
+        level.spent = level.spent.saturating_sub(inflow);
+        level.newest = taken;
     }
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
-    ///
-    /// # Errors
-    /// As [`decide`](Self::decide).
     #[inline]
-    pub fn peek(
-        &self,
-        state: &State,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
-        CostExceedsCapacity::check(cost, self.capacity)?;
-        let mut settled = *state;
-        self.advance(&mut settled, now);
-        Ok(self.take(&mut settled, cost))
-    }
-
-    /// Moves the state to `now`, as any decision does first: refills, consumes nothing.
-    #[inline]
-    pub const fn advance(&self, state: &mut State, now: Timestamp) {
-        if self.starts_empty && state.spent == 0 && state.newest.0 == 0 {
-            *state = State { spent: self.full, newest: now };
-        }
-        let taken = now.taken_after(state.newest, self.fill_time);
-        let inflow = taken.saturating_since(state.newest).0.saturating_mul(self.inflow.value());
-        state.spent = state.spent.saturating_sub(inflow);
-        state.newest = taken;
-    }
-
-    /// Takes `cost` tokens that were spent already, whether they are there or not: the real cost of a
-    /// request that was granted on an estimate. The debt never exceeds one capacity.
-    pub fn charge(&self, state: &mut State, now: Timestamp, cost: u64) {
-        self.advance(state, now);
-        let spent = state.spent.saturating_add(cost.saturating_mul(self.scale.value()));
-        state.spent = spent.min(self.deepest.max(state.spent));
-    }
-
-    /// Gives back `cost` tokens that were granted and not used, up to the capacity.
-    pub const fn refund(&self, state: &mut State, cost: u64) {
-        state.spent = state.spent.saturating_sub(cost.saturating_mul(self.scale.value()));
-    }
-
-    /// The tokens that count as spent at the newest time, a started one as a whole: more than the
-    /// capacity while there is a debt.
-    #[must_use]
-    pub const fn used(&self, state: &State) -> u64 {
-        self.scale.ceil(state.spent)
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub const fn expires_at(&self, state: &State) -> Timestamp {
-        state.newest.saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    #[inline]
-    pub const fn reset_after(&self, state: &State) -> Micros {
+    const fn until_full(&self, level: &Level) -> Micros {
         if self.starts_empty {
             return Micros::MAX;
         }
-        Micros(self.inflow.ceil(state.spent)) // up: a microsecond sooner it is not full
+        Micros(self.inflow.ceil(level.spent)) // up: a microsecond sooner it is not full
     }
 
-    /// # Errors
-    /// [`InvalidState`] if no decision of this configuration can have left the state behind.
-    pub const fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        if state.spent > self.deepest { Err(InvalidState) } else { Ok(()) }
+    /// Takes the cost if it is there: what is then left, scaled.
+    #[inline]
+    fn take(&self, level: &mut Level, cost: u64) -> Option<u64> {
+        let needed = cost.saturating_mul(self.scale.value()); // cost ≤ C, so at most p·C
+        let left = self.full.saturating_sub(level.spent).checked_sub(needed);
+        if left.is_some() {
+            level.spent = level.spent.saturating_add(needed);
+        }
+        left
+    }
+
+    /// The answer to a request of `cost` after which `left` is left, or for which there was too
+    /// little.
+    #[inline]
+    fn answer(&self, level: Level, cost: u64, left: Option<u64>) -> Decision {
+        let (limit, reset_after) = (self.capacity, self.until_full(&level));
+        if let Some(left) = left {
+            let remaining = self.scale.floor(left); // down: a started token cannot be taken
+            return Decision::Allow { limit, remaining, reset_after };
+        }
+        let available = self.full.saturating_sub(level.spent);
+        let debt = level.spent.saturating_sub(self.full);
+        let needed = cost.saturating_mul(self.scale.value());
+        let missing = needed.saturating_sub(available).saturating_add(debt);
+        Decision::Deny {
+            limit,
+            remaining: self.scale.floor(available),
+            // up: a microsecond sooner the level is still below the cost
+            retry_after: Micros(self.inflow.ceil(missing)),
+            reset_after,
+        }
+    }
+}
+
+impl Limiter for Config {
+    #[inline]
+    fn words(&self) -> usize {
+        2
+    }
+
+    /// From empty to full.
+    #[inline]
+    fn period(&self) -> Micros {
+        self.fill_time
     }
 
     #[inline]
-    fn take(&self, state: &mut State, cost: u64) -> Decision {
-        let limit = self.capacity;
-        let level = self.full.saturating_sub(state.spent);
-        let needed = cost.saturating_mul(self.scale.value()); // cost ≤ C, so at most p·C
-        if let Some(left) = level.checked_sub(needed) {
-            state.spent = state.spent.saturating_add(needed);
-            let remaining = self.scale.floor(left); // down: a started token cannot be taken
-            Decision::Allow { limit, remaining, reset_after: self.reset_after(state) }
-        } else {
-            let debt = state.spent.saturating_sub(self.full);
-            let missing = needed.saturating_sub(level).saturating_add(debt);
-            Decision::Deny {
-                limit,
-                remaining: self.scale.floor(level),
-                // up: a microsecond sooner the level is still below the cost
-                retry_after: Micros(self.inflow.ceil(missing)),
-                reset_after: self.reset_after(state),
-            }
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        let mut level = Level::of(state);
+        self.refill(&mut level, now);
+        state.write(level.to_words());
+    }
+
+    #[inline]
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        self.until_full(&Level::of(state))
+    }
+
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        if Level::of(state).spent > self.deepest { Err(InvalidState) } else { Ok(()) }
+    }
+}
+
+impl RateLimiter for Config {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        CostExceedsCapacity::check(cost, self.capacity)?;
+        let mut level = Level::of(state);
+        self.refill(&mut level, now);
+        let left = self.take(&mut level, cost);
+        if cost > 0 {
+            state.write(level.to_words());
         }
+        Ok(self.answer(level, cost, left))
+    }
+
+    #[inline]
+    fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
+        CostExceedsCapacity::check(cost, self.capacity)?;
+        let mut level = Level::of(state);
+        self.refill(&mut level, now);
+        let left = self.take(&mut level, cost);
+        Ok(self.answer(level, cost, left))
+    }
+
+    /// The debt never exceeds one capacity.
+    fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
+        let mut level = Level::of(state);
+        self.refill(&mut level, now);
+        let spent = level.spent.saturating_add(cost.saturating_mul(self.scale.value()));
+        level.spent = spent.min(self.deepest.max(level.spent));
+        state.write(level.to_words());
+    }
+
+    /// A started token counts as a whole.
+    fn used(&self, state: &State<impl Words>) -> u64 {
+        self.scale.ceil(Level::of(state).spent)
+    }
+
+    /// The tokens come back up to the capacity, whenever they were granted.
+    fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
+        let mut level = Level::of(state);
+        let given_back = refund.cost.saturating_mul(self.scale.value());
+        level.spent = level.spent.saturating_sub(given_back);
+        state.write(level.to_words());
     }
 }
 

@@ -14,7 +14,8 @@
 use std::vec::Vec;
 
 use super::{Config, State};
-use crate::{Micros, Rate, Timestamp};
+use crate::window::Refund;
+use crate::{Micros, Rate, RateLimiter, Timestamp};
 
 /// One step, the time in which a token comes back.
 const STEP: u64 = 100_000;
@@ -57,7 +58,7 @@ impl Bucket {
     }
 
     fn refund(&mut self, cost: u64) {
-        self.config.refund(&mut self.state, cost);
+        self.config.refund(&mut self.state, Refund { granted_at: Timestamp(0), cost });
     }
 }
 

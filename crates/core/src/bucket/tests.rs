@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
 use super::{Config, State};
-use crate::{ConfigError, Decision, MAX_QUANTITY, Micros, Rate, Timestamp, properties};
+use crate::{
+    ConfigError, Decision, Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter, Timestamp, properties,
+};
 
 fn config(capacity: u64, units: u64, period_us: u64) -> Config {
     Config::new(capacity, Rate::new(units, Micros(period_us)).unwrap()).unwrap()
@@ -104,8 +106,8 @@ fn a_debt_is_paid_off_before_anything_is_granted() {
 #[test]
 fn a_foreign_state_is_noticed() {
     let config = config(5, 1, 1_000_000);
-    assert!(config.accepts(&State::from_words([10_000_000, 7])).is_ok(), "in debt");
-    assert!(config.accepts(&State::from_words([10_000_001, 7])).is_err());
+    assert!(config.accepts(&config.state([10_000_000, 7]).unwrap()).is_ok(), "in debt");
+    assert!(config.accepts(&config.state([10_000_001, 7]).unwrap()).is_err());
 }
 
 #[test]

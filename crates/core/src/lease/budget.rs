@@ -31,7 +31,7 @@
 //! twice the holders. A grant looks at all holders, up to 54 times.
 //!
 //! ```
-//! use tidegate_core::{Micros, Rate, Timestamp, bucket, lease::{Id, budget}};
+//! use tidegate_core::{Limiter, Micros, Rate, RateLimiter, Timestamp, bucket, lease::{Id, budget}};
 //!
 //! let parent = bucket::Config::new(120, Rate::new(60, Micros::SECOND).unwrap()).unwrap();
 //! let mut level = bucket::State::default();
@@ -52,20 +52,40 @@
 #[cfg(test)]
 mod tests;
 
-use super::table::{FIELDS, Layout, Table};
-use super::{Id, State};
+use super::Id;
+use super::table::{FIELDS, Layout, Table, Tabled, limiter_with_table};
 use crate::bucket;
-use crate::decision::InvalidState;
+use crate::limiter::{self, Limiter, WordsMut};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
 /// Validated budget leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     most: u64,
     layout: Layout<WIDTH>,
 }
+
+/// What is remembered of a key: made by [`Limiter::state`].
+pub type State<W> = limiter::State<Config, W>;
+
+impl Tabled<WIDTH> for Config {
+    #[inline]
+    fn layout(&self) -> Layout<WIDTH> {
+        self.layout
+    }
+
+    fn made<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, place: usize) -> bool {
+        let held = table.extra(place, HELD);
+        (1..=MAX_QUANTITY).contains(&table.extra(place, WANTS))
+            && held <= self.most
+            && held <= table.value(place)
+            && table.extra(place, ACCOUNT) < self.period().0
+    }
+}
+
+limiter_with_table!(Config);
 
 /// What a holder has: units to spend before a time. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +140,7 @@ impl Refundable {
         Refund { granted_at: self.granted_at, cost: self.units }
     }
 
-    /// For a bucket: how many units to refund.
+    /// For a bucket: how many of the units come back.
     ///
     /// Had they never been taken, the bucket might have been full in the meantime, and have lost
     /// what flowed in. That is at most rate × [`after`](Self::after), and it can lose nothing of
@@ -128,14 +148,15 @@ impl Refundable {
     /// min(units, granted − rate × after) can be put back without granting more than the bucket
     /// alone would have.
     #[must_use]
-    pub fn to_bucket(&self, parent: &bucket::Config) -> u64 {
+    pub fn to_bucket(&self, parent: &bucket::Config) -> Refund {
         let (units, period) = parent.rate();
         let inflow = u128::from(units).saturating_mul(self.after.0.into());
         // up: a started unit may be lost
         let inflow = inflow.saturating_add(u128::from(period.0).saturating_sub(1));
         let inflow = inflow.checked_div(period.0.into()).unwrap_or(0);
         let inflow = u64::try_from(inflow).unwrap_or(u64::MAX);
-        self.units.min(self.granted.saturating_sub(inflow))
+        let cost = self.units.min(self.granted.saturating_sub(inflow));
+        Refund { granted_at: self.granted_at, cost }
     }
 }
 
@@ -176,27 +197,6 @@ impl Config {
         self.layout.entries()
     }
 
-    /// T, the time of a lease.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.layout.period()
-    }
-
-    /// The number of words in a state.
-    #[must_use]
-    pub const fn words(&self) -> usize {
-        self.layout.words()
-    }
-
-    /// The state kept in these words; all zero for a key never seen.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if there are not [`words`](Self::words) of them. Whether they mean
-    /// something is for [`accepts`](Self::accepts) to say.
-    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
-        if words.as_ref().len() == self.words() { Ok(State(words)) } else { Err(InvalidState) }
-    }
-
     /// Grants `holder`, which wants so many units per T, its part of the `available` ones. The
     /// caller takes as many from the parent as are granted, at the same `now`.
     ///
@@ -204,9 +204,9 @@ impl Config {
     /// Nothing is granted if there is no room for another holder, or for a second time in a
     /// microsecond, since a lease is told from another by when it was granted. To want nothing
     /// changes nothing.
-    pub fn grant<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn grant(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         holder: Id,
         wants: u64,
@@ -215,7 +215,7 @@ impl Config {
         if wants == 0 {
             return Allowance::default();
         }
-        let mut table = Table::new(self.layout, state.0.as_mut());
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(holder);
         let place = match found.place {
@@ -250,14 +250,14 @@ impl Config {
     /// Ends the lease that `allowance` is left of, and says what may return to the parent: at most
     /// what was granted. `None` if the lease is unknown: it has expired, was replaced, was given back
     /// before, or was granted by a clock that has come back since; nothing returns then.
-    pub fn give_back<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn give_back(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         holder: Id,
         allowance: Allowance,
     ) -> Option<Refundable> {
-        let mut table = Table::new(self.layout, state.0.as_mut());
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let place = table.find(holder)?;
         let (granted, after) = (table.extra(place, HELD), table.age(place));
@@ -288,40 +288,6 @@ impl Config {
         let least = usage.wanted.div_ceil(4).max(1);
         let most = usage.wanted.saturating_mul(2).max(1);
         wants.clamp(least.min(most), most).min(MAX_QUANTITY)
-    }
-
-    /// Moves the state to `now`, as any operation does first: expired leases leave.
-    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
-        Table::new(self.layout, state.0.as_mut()).advance(now);
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
-        state.newest().saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.until_empty(table.live(state.newest()))
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no operation of this configuration can have left the state behind.
-    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.check()?;
-        let sane = |place| {
-            let held = table.extra(place, HELD);
-            (1..=MAX_QUANTITY).contains(&table.extra(place, WANTS))
-                && held <= self.most
-                && held <= table.value(place)
-                && table.extra(place, ACCOUNT) < self.period().0
-        };
-        let all_sane = (1..=table.count()).all(sane);
-        if all_sane && table.sum() <= MAX_QUANTITY { Ok(()) } else { Err(InvalidState) }
     }
 
     /// From the beginning of a holder's account to the newest time.

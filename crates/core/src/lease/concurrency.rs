@@ -22,7 +22,7 @@
 //! twice the leases; 44 KB for 1,000.
 //!
 //! ```
-//! use tidegate_core::{Micros, Timestamp, lease::{Held, Id, concurrency}};
+//! use tidegate_core::{Limiter, Micros, Timestamp, lease::{Held, Id, concurrency}};
 //!
 //! let two_at_once = concurrency::Config::new(2, Micros::SECOND, 2).unwrap();
 //! let mut state = two_at_once.state(vec![0; two_at_once.words()]).unwrap();
@@ -41,18 +41,33 @@
 #[cfg(test)]
 mod tests;
 
-use super::table::{FIELDS, Layout, Live, Table};
-use super::{Held, Id, State};
-use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
-use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
+use super::table::{FIELDS, Layout, Live, Table, Tabled, limiter_with_table};
+use super::{Held, Id, Leases};
+use crate::decision::{Answer, CostExceedsCapacity, Decision};
+use crate::limiter::{self, Limiter, Words, WordsMut};
+use crate::quantity::{ConfigError, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// A validated limit on concurrency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     capacity: u64,
     layout: Layout<FIELDS>,
 }
+
+/// What is remembered of a key: made by [`Limiter::state`].
+pub type State<W> = limiter::State<Config, W>;
+
+impl Tabled<FIELDS> for Config {
+    #[inline]
+    fn layout(&self) -> Layout<FIELDS> {
+        self.layout
+    }
+}
+
+limiter_with_table!(Config);
+
+impl Leases for Config {}
 
 impl Config {
     /// At most `capacity` units at once, in at most `max_leases` leases, each of which expires
@@ -79,27 +94,6 @@ impl Config {
         self.layout.entries()
     }
 
-    /// The time to live of a lease.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.layout.period()
-    }
-
-    /// The number of words in a state.
-    #[must_use]
-    pub const fn words(&self) -> usize {
-        self.layout.words()
-    }
-
-    /// The state kept in these words; all zero for a key never seen.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if there are not [`words`](Self::words) of them. Whether they mean
-    /// something is for [`accepts`](Self::accepts) to say.
-    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
-        if words.as_ref().len() == self.words() { Ok(State(words)) } else { Err(InvalidState) }
-    }
-
     /// Asks for the lease `id` of `cost` units. A live one is renewed: it is allowed, and keeps
     /// the cost it has. 0 is a peek.
     ///
@@ -108,18 +102,18 @@ impl Config {
     /// # Errors
     /// [`CostExceedsCapacity`]; the state is untouched.
     #[inline]
-    pub fn acquire<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn acquire(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         id: Id,
         cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Answer {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
         CostExceedsCapacity::check(cost, self.capacity)?;
-        let mut table = Table::new(self.layout, state.0.as_mut());
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let live = table.all();
         let found = table.search(id);
@@ -143,14 +137,9 @@ impl Config {
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
-    pub fn peek<W: AsRef<[u64]>>(
-        &self,
-        state: &State<W>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    pub fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.capacity)?;
-        let table = Table::new(self.layout, state.0.as_ref());
+        let table = Table::new(self.layout, state.words());
         let live = table.live(now);
         if cost == 0 {
             return Ok(Decision::Allow {
@@ -162,37 +151,10 @@ impl Config {
         Ok(self.answer(&table, live, cost))
     }
 
-    /// Whether the lease `id` is live: to acquire it again is then allowed, and takes nothing.
-    #[must_use]
-    pub fn holds<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp, id: Id) -> bool {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.find(id).is_some_and(|place| table.is_live(table.live(now), place))
-    }
-
-    /// Renews a live lease: it expires a whole time to live from now.
-    #[inline]
-    pub fn heartbeat<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        id: Id,
-    ) -> Held {
-        let mut table = Table::new(self.layout, state.0.as_mut());
-        table.advance(now);
-        let Some(place) = table.find(id) else { return Held::Unknown };
-        table.touch(place);
-        Held::Live { cost: table.value(place) }
-    }
-
     /// Ends a live lease: its units are free at once.
     #[inline]
-    pub fn release<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        id: Id,
-    ) -> Held {
-        let mut table = Table::new(self.layout, state.0.as_mut());
+    pub fn release(&self, state: &mut State<impl WordsMut>, now: Timestamp, id: Id) -> Held {
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(id);
         if found.place == 0 {
@@ -203,49 +165,9 @@ impl Config {
         Held::Live { cost }
     }
 
-    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
-    /// newest time: who holds something still holds it, also where that is more than this
-    /// configuration would have granted. What finds no room in the table is lost.
-    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        from: &Self,
-        held: &State<V>,
-    ) {
-        let held = Table::new(from.layout, held.0.as_ref());
-        Table::new(self.layout, state.0.as_mut()).adopt(&held);
-    }
-
-    /// Moves the state to `now`, as any operation does first: expired leases leave.
-    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
-        Table::new(self.layout, state.0.as_mut()).advance(now);
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
-        state.newest().saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.until_empty(table.live(state.newest()))
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no decision of this configuration can have left the state behind.
-    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.check()?;
-        let costs_nothing = (1..=table.count()).any(|place| table.value(place) == 0);
-        if costs_nothing || table.sum() > MAX_QUANTITY { Err(InvalidState) } else { Ok(()) }
-    }
-
     /// The units live at the time at which a decision at `now` is taken.
-    pub(crate) fn live_units<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp) -> u64 {
-        Table::new(self.layout, state.0.as_ref()).live(now).sum
+    pub(crate) fn live_units(&self, state: &State<impl Words>, now: Timestamp) -> u64 {
+        Table::new(self.layout, state.words()).live(now).sum
     }
 
     #[inline]

@@ -22,7 +22,7 @@
 //! State: as that of [`concurrency`](super::concurrency), with owners in place of leases.
 //!
 //! ```
-//! use tidegate_core::{Micros, Timestamp, lease::{Held, Id, connections}};
+//! use tidegate_core::{Limiter, Micros, Timestamp, lease::{Held, Id, connections}};
 //!
 //! let ten = connections::Config::new(10, connections::DEFAULT_EXPIRY, 100).unwrap();
 //! let mut state = ten.state(vec![0; ten.words()]).unwrap();
@@ -42,9 +42,10 @@ mod tests;
 
 use core::fmt;
 
-use super::table::{FIELDS, Layout, Live, Table};
-use super::{Held, Id, State};
-use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use super::table::{FIELDS, Layout, Live, Table, Tabled, limiter_with_table};
+use super::{Held, Id, Leases};
+use crate::decision::{Answer, CostExceedsCapacity, Decision};
+use crate::limiter::{self, Limiter, Words, WordsMut};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -56,11 +57,28 @@ pub const DEFAULT_EXPIRY: Micros = Micros(600_000_000);
 pub const DEFAULT_REFRESH: Micros = Micros(180_000_000);
 
 /// A validated limit on connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     limit: u64,
     layout: Layout<FIELDS>,
 }
+
+/// What is remembered of a key: made by [`Limiter::state`].
+pub type State<W> = limiter::State<Config, W>;
+
+impl Tabled<FIELDS> for Config {
+    #[inline]
+    fn layout(&self) -> Layout<FIELDS> {
+        self.layout
+    }
+}
+
+limiter_with_table!(Config);
+
+/// [`heartbeat`](Leases::heartbeat) says that an owner lives; the answer is how many connections
+/// are counted for it. One that is unknown has expired, and [reports](Config::report) what it
+/// still has.
+impl Leases for Config {}
 
 /// Why a report was not recorded. The owner's connections beyond those recorded before count
 /// nowhere: it has to close them.
@@ -115,27 +133,6 @@ impl Config {
         self.layout.entries()
     }
 
-    /// How long an owner may not be heard of.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.layout.period()
-    }
-
-    /// The number of words in a state.
-    #[must_use]
-    pub const fn words(&self) -> usize {
-        self.layout.words()
-    }
-
-    /// The state kept in these words; all zero for a key never seen.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if there are not [`words`](Self::words) of them. Whether they mean
-    /// something is for [`accepts`](Self::accepts) to say.
-    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
-        if words.as_ref().len() == self.words() { Ok(State(words)) } else { Err(InvalidState) }
-    }
-
     /// Asks for `count` new connections of `owner`, which counts as refreshed if they are
     /// granted. 0 is a peek.
     ///
@@ -145,18 +142,18 @@ impl Config {
     /// # Errors
     /// [`CostExceedsCapacity`]; the state is untouched.
     #[inline]
-    pub fn open<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn open(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         owner: Id,
         count: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Answer {
         if count == 0 {
             return self.peek(state, now, owner, 0);
         }
         CostExceedsCapacity::check(count, self.limit)?;
-        let mut table = Table::new(self.layout, state.0.as_mut());
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(owner);
         let decision = self.answer(&table, table.all(), found.place != 0, count);
@@ -173,15 +170,9 @@ impl Config {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn peek<W: AsRef<[u64]>>(
-        &self,
-        state: &State<W>,
-        now: Timestamp,
-        owner: Id,
-        count: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    pub fn peek(&self, state: &State<impl Words>, now: Timestamp, owner: Id, count: u64) -> Answer {
         CostExceedsCapacity::check(count, self.limit)?;
-        let table = Table::new(self.layout, state.0.as_ref());
+        let table = Table::new(self.layout, state.words());
         let live = table.live(now);
         let known = table.find(owner).is_some(); // one that has expired leaves room behind
         Ok(self.answer(&table, live, known, count))
@@ -191,14 +182,14 @@ impl Config {
     /// many it was. An owner without connections is forgotten. To close does not refresh: it may
     /// be done on behalf of an owner that is dead.
     #[inline]
-    pub fn close<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn close(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         owner: Id,
         count: u64,
     ) -> Held {
-        let mut table = Table::new(self.layout, state.0.as_mut());
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(owner);
         if found.place == 0 {
@@ -218,14 +209,14 @@ impl Config {
     ///
     /// # Errors
     /// [`Unrecorded`]: nothing has changed but the time.
-    pub fn report<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn report(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         owner: Id,
         count: u64,
     ) -> Result<u64, Unrecorded> {
-        let mut table = Table::new(self.layout, state.0.as_mut());
+        let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(owner);
         let others = table.sum().saturating_sub(table.value(found.place));
@@ -246,62 +237,6 @@ impl Config {
             }
         }
         Ok(total)
-    }
-
-    /// Says that `owner` lives; the answer is how many connections are counted for it. One that is
-    /// unknown has expired, and [reports](Self::report) what it still has.
-    #[inline]
-    pub fn refresh<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        owner: Id,
-    ) -> Held {
-        let mut table = Table::new(self.layout, state.0.as_mut());
-        table.advance(now);
-        let Some(place) = table.find(owner) else { return Held::Unknown };
-        table.touch(place);
-        Held::Live { cost: table.value(place) }
-    }
-
-    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
-    /// newest time: who holds something still holds it, also where that is more than this
-    /// configuration would have granted. What finds no room in the table is lost.
-    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        from: &Self,
-        held: &State<V>,
-    ) {
-        let held = Table::new(from.layout, held.0.as_ref());
-        Table::new(self.layout, state.0.as_mut()).adopt(&held);
-    }
-
-    /// Moves the state to `now`, as any operation does first: expired owners leave.
-    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
-        Table::new(self.layout, state.0.as_mut()).advance(now);
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
-        state.newest().saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.until_empty(table.live(state.newest()))
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no operation of this configuration can have left the state behind.
-    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
-        let table = Table::new(self.layout, state.0.as_ref());
-        table.check()?;
-        let without = (1..=table.count()).any(|place| table.value(place) == 0);
-        if without || table.sum() > MAX_QUANTITY { Err(InvalidState) } else { Ok(()) }
     }
 
     #[inline]

@@ -9,18 +9,19 @@
 //! All three keep one table per key: at most [`MAX_ENTRIES`] entries, found by [`Id`] and ordered
 //! by when they were last touched. An operation costs the same however many entries there are, but
 //! for a budget's grant and a refusal of many units. What has expired is cleared by the next
-//! operation that writes. The words of a state are many, and live in a buffer of the caller's:
-//! [`State`].
+//! operation that writes.
 
 pub mod budget;
 pub mod concurrency;
 pub mod connections;
 #[cfg(test)]
 mod properties;
-mod table;
+pub(crate) mod table;
 
 pub use table::MAX_ENTRIES;
 
+use self::table::{FIELDS, Table, Tabled};
+use crate::limiter::{Limiter, State, Words, WordsMut};
 use crate::time::Timestamp;
 
 /// Who holds a lease: 128 bits that mean nothing here. All values are legal, also all zero.
@@ -42,22 +43,36 @@ pub enum Held {
     Unknown,
 }
 
-/// What is remembered of a key: words in a buffer of the caller's, all zero for a key never seen.
-/// Made by the limiter's `Config::state`, which checks their number; its `accepts` says whether
-/// they mean something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State<W>(W);
-
-impl<W: AsRef<[u64]>> State<W> {
-    /// The newest time seen.
-    #[must_use]
-    pub fn newest(&self) -> Timestamp {
-        table::newest(self.0.as_ref())
+/// A limiter of leases that their holders renew: [`concurrency`], [`connections`] and
+/// [fleet usage](crate::shed::fleet). A lease of connections is known by its owner's id.
+pub trait Leases: Limiter + Tabled<FIELDS> {
+    /// Renews a live lease: it expires a whole [period](Limiter::period) from now.
+    #[inline]
+    fn heartbeat(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, id: Id) -> Held {
+        let mut table = Table::new(self.layout(), state.words_mut());
+        table.advance(now);
+        let Some(place) = table.find(id) else { return Held::Unknown };
+        table.touch(place);
+        Held::Live { cost: table.value(place) }
     }
 
-    /// The words, to be stored.
+    /// Whether the lease `id` is live: to acquire it again is then allowed, and takes nothing.
     #[must_use]
-    pub fn words(&self) -> &[u64] {
-        self.0.as_ref()
+    fn holds(&self, state: &State<Self, impl Words>, now: Timestamp, id: Id) -> bool {
+        let table = Table::new(self.layout(), state.words());
+        table.find(id).is_some_and(|place| table.is_live(table.live(now), place))
+    }
+
+    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
+    /// newest time: who holds something still holds it, also where that is more than this
+    /// configuration would have granted. What finds no room in the table is lost.
+    fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+        &self,
+        state: &mut State<Self, W>,
+        from: &Self,
+        held: &State<Self, V>,
+    ) {
+        let held = Table::new(from.layout(), held.words());
+        Table::new(self.layout(), state.words_mut()).adopt(&held);
     }
 }

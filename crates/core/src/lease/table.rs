@@ -22,7 +22,7 @@ mod tests;
 
 use super::Id;
 use crate::decision::InvalidState;
-use crate::quantity::{ConfigError, in_bounds};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds};
 use crate::time::{Micros, Timestamp};
 
 /// The most entries that a state may have room for: with five words each, 180 KB.
@@ -30,8 +30,8 @@ pub const MAX_ENTRIES: u64 = 4_096;
 
 /// Where a table's words are, and how long an entry lives. An entry has `WIDTH` words: those that
 /// the table needs ([`FIELDS`]), and extra ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout<const WIDTH: usize> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout<const WIDTH: usize> {
     /// The most entries.
     entries: usize,
     /// Slots − 1; a power of two of them.
@@ -81,24 +81,73 @@ impl<const WIDTH: usize> Layout<WIDTH> {
     }
 }
 
-/// The newest time seen in a table's words.
-pub(super) fn newest(words: &[u64]) -> Timestamp {
-    Timestamp(words.first().copied().unwrap_or(0))
+/// A limiter that keeps one table per key.
+pub trait Tabled<const WIDTH: usize> {
+    /// How its tables lie in the words.
+    fn layout(&self) -> Layout<WIDTH>;
+
+    /// Whether an operation can have left the entry in this place behind.
+    fn made<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, place: usize) -> bool {
+        table.value(place) > 0
+    }
 }
 
+/// Implements [`Limiter`](crate::Limiter) for one that is [`Tabled`].
+macro_rules! limiter_with_table {
+    ($config:ty) => {
+        impl $crate::limiter::sealed::Sealed for $config {}
+
+        impl $crate::limiter::Limiter for $config {
+            fn words(&self) -> usize {
+                self.layout().words()
+            }
+
+            /// How long an entry lives that is not renewed.
+            #[inline]
+            fn period(&self) -> $crate::Micros {
+                self.layout().period()
+            }
+
+            /// What has expired leaves.
+            #[inline]
+            fn advance(
+                &self,
+                state: &mut State<impl $crate::limiter::WordsMut>,
+                now: $crate::Timestamp,
+            ) {
+                $crate::lease::table::Table::new(self.layout(), state.words_mut()).advance(now);
+            }
+
+            fn reset_after(&self, state: &State<impl $crate::limiter::Words>) -> $crate::Micros {
+                let table = $crate::lease::table::Table::new(self.layout(), state.words());
+                table.until_empty(table.live(table.newest()))
+            }
+
+            fn accepts(
+                &self,
+                state: &State<impl $crate::limiter::Words>,
+            ) -> Result<(), $crate::InvalidState> {
+                $crate::lease::table::Table::new(self.layout(), state.words()).accepted_by(self)
+            }
+        }
+    };
+}
+
+pub(crate) use limiter_with_table;
+
 /// A table in its words.
-pub(super) struct Table<W, const WIDTH: usize> {
+pub struct Table<W, const WIDTH: usize> {
     layout: Layout<WIDTH>,
     words: W,
 }
 
 /// Where a search ended.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// The slot of the entry, or the empty one where it would be.
     slot: usize,
     /// The place of the entry; 0 for none.
-    pub(super) place: usize,
+    pub(crate) place: usize,
 }
 
 /// How many entries there are, and the places of the two ends of the list; 0 for none.
@@ -118,44 +167,45 @@ struct Links {
 
 /// The entries that are live at a time at or after the newest one.
 #[derive(Clone, Copy)]
-pub(super) struct Live {
+pub(crate) struct Live {
     /// From the newest time to that one.
     ahead: u64,
     oldest: usize,
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// Of their values.
-    pub(super) sum: u64,
+    pub(crate) sum: u64,
 }
 
 impl Live {
     /// As if an entry of that value were added.
-    pub(super) const fn with(self, value: u64) -> Self {
+    pub(crate) const fn with(self, value: u64) -> Self {
         let count = self.count.saturating_add(1);
         Self { count, sum: self.sum.saturating_add(value), ..self }
     }
 }
 
 impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
-    pub(super) const fn new(layout: Layout<WIDTH>, words: W) -> Self {
+    pub(crate) const fn new(layout: Layout<WIDTH>, words: W) -> Self {
         Self { layout, words }
     }
 
-    pub(super) fn newest(&self) -> Timestamp {
-        newest(self.words.as_ref())
+    #[inline]
+    pub(crate) fn newest(&self) -> Timestamp {
+        Timestamp(self.word(NEWEST))
     }
 
     /// Of all values.
-    pub(super) fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         self.word(SUM)
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.ends().count
     }
 
     /// The place of the entry with this id.
     #[inline]
-    pub(super) fn find(&self, id: Id) -> Option<usize> {
+    pub(crate) fn find(&self, id: Id) -> Option<usize> {
         match self.search(id) {
             Found { place: 0, .. } => None,
             Found { place, .. } => Some(place),
@@ -164,7 +214,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
 
     /// Where the entry with this id is, or could be put.
     #[inline]
-    pub(super) fn search(&self, id: Id) -> Found {
+    pub(crate) fn search(&self, id: Id) -> Found {
         let mut slot = self.home(id);
         for _ in 0..self.layout.mask {
             let place = self.slot(slot);
@@ -177,31 +227,31 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     }
 
     #[inline]
-    pub(super) fn value(&self, place: usize) -> u64 {
+    pub(crate) fn value(&self, place: usize) -> u64 {
         self.field(place, VALUE)
     }
 
     /// An entry's k-th extra word.
-    pub(super) fn extra(&self, place: usize, k: usize) -> u64 {
+    pub(crate) fn extra(&self, place: usize, k: usize) -> u64 {
         self.field(place, FIELDS.saturating_add(k))
     }
 
     /// From its touch to the newest time.
     #[inline]
-    pub(super) fn age(&self, place: usize) -> Micros {
+    pub(crate) fn age(&self, place: usize) -> Micros {
         Micros(self.newest().0.wrapping_sub(self.field(place, TOUCHED)))
     }
 
     /// What is live at the newest time, all of it, once the table has advanced.
     #[inline]
-    pub(super) fn all(&self) -> Live {
+    pub(crate) fn all(&self) -> Live {
         let Ends { count, oldest, .. } = self.ends();
         Live { ahead: 0, oldest, count, sum: self.sum() }
     }
 
     /// What is live at the time at which a decision at `now` is taken.
     #[inline]
-    pub(super) fn live(&self, now: Timestamp) -> Live {
+    pub(crate) fn live(&self, now: Timestamp) -> Live {
         let newest = self.newest();
         let taken = now.taken_after(newest, self.layout.period);
         // earlier than the newest: believed again, and every age stays what it is
@@ -216,12 +266,12 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     }
 
     /// Whether the entry has not expired then.
-    pub(super) fn is_live(&self, live: Live, place: usize) -> bool {
+    pub(crate) fn is_live(&self, live: Live, place: usize) -> bool {
         self.until(live, place) > Micros::ZERO
     }
 
     /// Until so much of the values has expired, and at least one entry.
-    pub(super) fn until_freed(&self, live: Live, value: u64) -> Micros {
+    pub(crate) fn until_freed(&self, live: Live, value: u64) -> Micros {
         let (mut place, mut freed) = (live.oldest, 0_u64);
         for _ in 0..live.count {
             freed = freed.saturating_add(self.value(place));
@@ -235,13 +285,21 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
 
     /// Until the last entry has expired.
     #[inline]
-    pub(super) fn until_empty(&self, live: Live) -> Micros {
+    pub(crate) fn until_empty(&self, live: Live) -> Micros {
         if live.count == 0 { Micros::ZERO } else { self.until(live, self.ends().latest) }
     }
 
     /// # Errors
+    /// [`InvalidState`] if no operations of this limiter can have left the words behind.
+    pub(crate) fn accepted_by(&self, limiter: &impl Tabled<WIDTH>) -> Result<(), InvalidState> {
+        self.check()?;
+        let made = (1..=self.count()).all(|place| limiter.made(self, place));
+        if made && self.sum() <= MAX_QUANTITY { Ok(()) } else { Err(InvalidState) }
+    }
+
+    /// # Errors
     /// [`InvalidState`] if no operations can have left the words behind.
-    pub(super) fn check(&self) -> Result<(), InvalidState> {
+    fn check(&self) -> Result<(), InvalidState> {
         let ends = self.ends();
         let behind = self.layout.base(ends.count.saturating_add(1));
         let unused = self.words.as_ref().get(behind..).ok_or(InvalidState)?;
@@ -356,7 +414,7 @@ const TOUCHED: usize = 2;
 const VALUE: usize = 3;
 const LINKS: usize = 4;
 /// The words that every entry has; extra ones follow them.
-pub(super) const FIELDS: usize = 5;
+pub const FIELDS: usize = 5;
 
 const SLOTS_PER_WORD: usize = 4;
 const LOG2_SLOTS_PER_WORD: u32 = 2;

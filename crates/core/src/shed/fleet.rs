@@ -19,7 +19,7 @@
 //! State: as that of [`concurrency`]; one key for the whole fleet.
 //!
 //! ```
-//! use tidegate_core::{Micros, Timestamp, lease::Id, shed::fleet::{Config, Priority}};
+//! use tidegate_core::{Limiter, Micros, Timestamp, lease::Id, shed::fleet::{Config, Priority}};
 //!
 //! // 100 workers, of which 20 % are for high priority alone
 //! let fleet = Config::with_share(100, 200_000, Micros(60_000_000), 1_000).unwrap();
@@ -35,8 +35,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
-use crate::lease::{Held, Id, State, concurrency};
+use crate::decision::{Answer, Decision};
+use crate::lease::table::{FIELDS, Layout, Tabled, limiter_with_table};
+use crate::lease::{Held, Id, Leases, concurrency};
+use crate::limiter::{self, Words, WordsMut};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds};
 use crate::time::{Micros, Timestamp};
 
@@ -50,13 +52,29 @@ pub enum Priority {
 }
 
 /// A validated fleet usage shedder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// C
     capacity: u64,
     /// What limits low priority, to C − R.
     low: concurrency::Config,
 }
+
+/// What is remembered of the fleet: made by [`Limiter::state`](crate::Limiter::state), and the
+/// same words as [`concurrency`] has.
+pub type State<W> = limiter::State<Config, W>;
+
+impl Tabled<FIELDS> for Config {
+    #[inline]
+    fn layout(&self) -> Layout<FIELDS> {
+        self.low.layout()
+    }
+}
+
+limiter_with_table!(Config);
+
+/// A lease of high priority is unknown, which is harmless.
+impl Leases for Config {}
 
 impl Config {
     /// A fleet of `capacity` units, of which `reserve` are for high priority alone. Leases of low
@@ -118,43 +136,23 @@ impl Config {
         self.low.max_leases()
     }
 
-    /// The time to live of a lease.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.low.period()
-    }
-
-    /// The number of words in a state.
-    #[must_use]
-    pub const fn words(&self) -> usize {
-        self.low.words()
-    }
-
-    /// The state kept in these words; all zero for a fleet never seen.
-    ///
-    /// # Errors
-    /// As [`concurrency::Config::state`].
-    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
-        self.low.state(words)
-    }
-
     /// Asks for the lease `id` of `cost` units: low priority as [`concurrency::Config::acquire`],
     /// within what is not reserved. High priority is allowed at any cost and changes nothing;
     /// `limit` is then the capacity, and `remaining` what low priority does not hold of it.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`], to low priority alone; the state is untouched.
+    /// [`CostExceedsCapacity`](crate::CostExceedsCapacity), to low priority alone; the state is untouched.
     #[inline]
-    pub fn acquire<W: AsRef<[u64]> + AsMut<[u64]>>(
+    pub fn acquire(
         &self,
-        state: &mut State<W>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         priority: Priority,
         id: Id,
         cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Answer {
         match priority {
-            Priority::Low => self.low.acquire(state, now, id, cost),
+            Priority::Low => self.low.acquire(&mut state.under_mut(), now, id, cost),
             Priority::High => self.pass(state, now),
         }
     }
@@ -163,90 +161,29 @@ impl Config {
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
-    pub fn peek<W: AsRef<[u64]>>(
+    pub fn peek(
         &self,
-        state: &State<W>,
+        state: &State<impl Words>,
         now: Timestamp,
         priority: Priority,
         cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    ) -> Answer {
         match priority {
-            Priority::Low => self.low.peek(state, now, cost),
+            Priority::Low => self.low.peek(&state.under(), now, cost),
             Priority::High => self.pass(state, now),
         }
     }
 
-    /// Renews a live lease. One of high priority is unknown, which is harmless.
-    #[inline]
-    pub fn heartbeat<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        id: Id,
-    ) -> Held {
-        self.low.heartbeat(state, now, id)
-    }
-
     /// Ends a live lease. One of high priority is unknown, which is harmless.
     #[inline]
-    pub fn release<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        id: Id,
-    ) -> Held {
-        self.low.release(state, now, id)
+    pub fn release(&self, state: &mut State<impl WordsMut>, now: Timestamp, id: Id) -> Held {
+        self.low.release(&mut state.under_mut(), now, id)
     }
 
-    /// Takes over the leases of low priority of another configuration: see
-    /// [`concurrency::Config::adopt`].
-    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        from: &Self,
-        held: &State<V>,
-    ) {
-        self.low.adopt(state, &from.low, held);
-    }
-
-    /// Moves the state to `now`, as any operation does first: expired leases leave.
-    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
-        self.low.advance(state, now);
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
-        self.low.expires_at(state)
-    }
-
-    /// Whether the lease `id` of low priority is live: to acquire it again is then allowed, and
-    /// takes nothing.
-    #[must_use]
-    pub fn holds<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp, id: Id) -> bool {
-        self.low.holds(state, now, id)
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
-        self.low.reset_after(state)
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no decision of this configuration can have left the state behind.
-    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
-        self.low.accepts(state)
-    }
-
-    fn pass<W: AsRef<[u64]>>(
-        &self,
-        state: &State<W>,
-        now: Timestamp,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    fn pass(&self, state: &State<impl Words>, now: Timestamp) -> Answer {
         let limit = self.capacity;
-        let remaining = limit.saturating_sub(self.low.live_units(state, now));
-        let reset_after = self.low.peek(state, now, 0)?.reset_after();
+        let remaining = limit.saturating_sub(self.low.live_units(&state.under(), now));
+        let reset_after = self.low.peek(&state.under(), now, 0)?.reset_after();
         Ok(Decision::Allow { limit, remaining, reset_after })
     }
 }

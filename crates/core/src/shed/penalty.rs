@@ -15,13 +15,13 @@
 //!
 //! **Guarantee:** a penalty begins at the n-th refusal within W and at no other moment; it lasts at
 //! most M, and ends at its time although the caller never stops. Under the clock rule, with
-//! [`Config::period`] = max(W, M + F): after a return of the clock by more than a period nobody is
+//! [`Limiter::period`] = max(W, M + F): after a return of the clock by more than a period nobody is
 //! refused for longer than what was left of the penalty, at most M; after a shorter one time first
 //! stands still until the clock has caught up, as for every limiter. A state is 32 + 8·(n − 1)
 //! bytes.
 //!
 //! ```
-//! use tidegate_core::{Micros, Timestamp, shed::penalty};
+//! use tidegate_core::{Limiter, Micros, Timestamp, shed::penalty};
 //!
 //! let config = penalty::Config::new(penalty::Terms {
 //!     refusals: 2,
@@ -48,6 +48,7 @@
 mod tests;
 
 use crate::decision::{Decision, InvalidState};
+use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::log;
@@ -56,7 +57,7 @@ use crate::window::log;
 pub const MAX_REFUSALS: u64 = 100;
 
 /// When a penalty begins, and how long it lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
     /// n: so many refusals begin a penalty, from 1 to [`MAX_REFUSALS`].
     pub refusals: u64,
@@ -72,7 +73,7 @@ pub struct Terms {
 }
 
 /// Validated [`Terms`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     terms: Terms,
     /// The refusals that count, short of the one that begins a penalty.
@@ -81,40 +82,33 @@ pub struct Config {
     most_in_a_row: u64,
 }
 
-/// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's. Its words:
-/// the span from the newest time until the last penalty is forgiven, how many came in a row, and
-/// then as in a [`log::State`] the newest time seen, how many refusals are remembered, and their
-/// times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State<W> {
-    words: W,
-}
+/// What is remembered of a key: made by [`Limiter::state`]. Its words: the span from the newest
+/// time until the last penalty is forgiven, how many came in a row, and then as in a [`log::State`]
+/// the newest time seen, how many refusals are remembered, and their times.
+pub type State<W> = limiter::State<Config, W>;
 
-impl<W: AsRef<[u64]>> State<W> {
-    /// The newest time seen.
-    #[must_use]
-    #[inline]
-    pub fn newest(&self) -> Timestamp {
-        self.read().refusals.newest()
-    }
-
-    #[inline]
-    fn read(&self) -> Parts<&[u64]> {
-        let (unforgiven, in_a_row, refusals): (u64, u64, &[u64]) = match self.words.as_ref() {
-            [unforgiven, in_a_row, refusals @ ..] => (*unforgiven, *in_a_row, refusals),
-            _ => (0, 0, &[]),
-        };
-        Parts { unforgiven, in_a_row, refusals: log::State::over(refusals) }
-    }
+impl sealed::Sealed for Config {
+    const NEWEST: usize = 2;
 }
 
 /// A state's words by their names.
-struct Parts<W> {
+struct Parts<'a> {
     /// How long after the newest time the last penalty is forgiven.
     unforgiven: u64,
     /// k
     in_a_row: u64,
-    refusals: log::State<W>,
+    refusals: log::State<&'a [u64]>,
+}
+
+impl<'a> Parts<'a> {
+    #[inline]
+    fn of(state: &'a State<impl Words>) -> Self {
+        let (unforgiven, in_a_row, refusals): (u64, u64, &[u64]) = match state.words() {
+            [unforgiven, in_a_row, refusals @ ..] => (*unforgiven, *in_a_row, refusals),
+            _ => (0, 0, &[]),
+        };
+        Self { unforgiven, in_a_row, refusals: log::State::over(refusals) }
+    }
 }
 
 impl Config {
@@ -152,44 +146,18 @@ impl Config {
         self.terms
     }
 
-    /// How long anything is remembered: the longer of W and M + F.
-    #[must_use]
-    pub fn period(&self) -> Micros {
-        self.terms.within.max(Micros(self.terms.max.0.saturating_add(self.terms.forgive_after.0)))
-    }
-
-    /// How many words a state has: four, and one for each refusal short of a penalty.
-    #[must_use]
-    pub const fn words(&self) -> usize {
-        self.refusals.words().saturating_add(2)
-    }
-
-    /// The state in these words; all zero for a key never seen. [`accepts`](Self::accepts) says
-    /// whether it can be one of this configuration.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if there are not [`words`](Self::words) of them.
-    #[inline]
-    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
-        if words.as_ref().len() == self.words() { Ok(State { words }) } else { Err(InvalidState) }
-    }
-
     /// Whether anything may pass at `now`. `limit` is n; `remaining`, while no penalty lasts, how
     /// many refusals are left up to the one that begins one.
     #[inline]
-    pub fn decide<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-    ) -> Decision {
+    pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Decision {
         self.advance(state, now);
         self.peek(state, now)
     }
 
     /// What [`decide`](Self::decide) would answer; changes nothing.
     #[inline]
-    pub fn peek<W: AsRef<[u64]>>(&self, state: &State<W>, now: Timestamp) -> Decision {
-        let Parts { unforgiven, refusals, .. } = state.read();
+    pub fn peek(&self, state: &State<impl Words>, now: Timestamp) -> Decision {
+        let Parts { unforgiven, refusals, .. } = Parts::of(state);
         let taken = now.taken_after(refusals.newest(), self.period());
         let unforgiven = unforgiven.saturating_sub(taken.saturating_since(refusals.newest()).0);
         let (limit, unforgiven) = (self.terms.refusals, Micros(unforgiven));
@@ -207,14 +175,10 @@ impl Config {
 
     /// Counts a refusal by another limit at `now`. If that begins a penalty: how long it lasts.
     /// While one lasts, nothing counts.
-    pub fn refused<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-    ) -> Option<Micros> {
+    pub fn refused(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Option<Micros> {
         let Decision::Allow { remaining, .. } = self.decide(state, now) else { return None };
         let newest = state.newest();
-        let [unforgiven, in_a_row, refusals @ ..] = state.words.as_mut() else { return None };
+        let [unforgiven, in_a_row, refusals @ ..] = state.words_mut() else { return None };
         if remaining > 1 {
             let _ = self.refusals.decide(&mut log::State::over(refusals), newest, 1);
             return None;
@@ -231,14 +195,33 @@ impl Config {
 
     /// Forgets everything, a penalty that lasts included: a key never seen.
     pub fn forgive<W: AsMut<[u64]>>(&self, state: &mut State<W>) {
-        state.words.as_mut().fill(0);
+        state.words_mut().fill(0);
     }
 
-    /// Moves the state to `now`, as any decision does first: forgets what no longer counts.
-    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
+    /// How long the penalty lasts that is the k-th in a row: min(T·2^(k−1), M).
+    fn lasts(&self, in_a_row: u64) -> Micros {
+        let doubled = u32::try_from(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX);
+        let times = 1_u64.checked_shl(doubled).unwrap_or(u64::MAX);
+        Micros(self.terms.duration.0.saturating_mul(times)).min(self.terms.max)
+    }
+}
+
+impl Limiter for Config {
+    /// Four words, and one for each refusal short of a penalty.
+    fn words(&self) -> usize {
+        self.refusals.words().saturating_add(2)
+    }
+
+    /// How long anything is remembered: the longer of W and M + F.
+    fn period(&self) -> Micros {
+        self.terms.within.max(Micros(self.terms.max.0.saturating_add(self.terms.forgive_after.0)))
+    }
+
+    /// Forgets what no longer counts.
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
         let newest = state.newest();
         let taken = now.taken_after(newest, self.period());
-        let [unforgiven, in_a_row, refusals @ ..] = state.words.as_mut() else { return };
+        let [unforgiven, in_a_row, refusals @ ..] = state.words_mut() else { return };
         // what is left stays as it is after a return from a jump ahead
         *unforgiven = unforgiven.saturating_sub(taken.saturating_since(newest).0);
         if *unforgiven == 0 {
@@ -248,26 +231,17 @@ impl Config {
         self.refusals.advance(&mut log::State::over(refusals), taken);
     }
 
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
-        state.newest().saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
-        let Parts { unforgiven, refusals, .. } = state.read();
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        let Parts { unforgiven, refusals, .. } = Parts::of(state);
         self.refusals.reset_after(&refusals).max(Micros(unforgiven))
     }
 
-    /// # Errors
-    /// [`InvalidState`] if no decision of this configuration can have left the state behind.
-    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
-        let Parts { unforgiven, in_a_row, refusals } = state.read();
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let Parts { unforgiven, in_a_row, refusals } = Parts::of(state);
         self.refusals.accepts(&refusals)?;
         let longest = self.lasts(in_a_row).0.saturating_add(self.terms.forgive_after.0);
-        let since = refusals.oldest().map(|oldest| refusals.newest().saturating_since(oldest).0);
+        let oldest = log::units(&refusals).last();
+        let since = oldest.map(|&oldest| refusals.newest().saturating_since(Timestamp(oldest)).0);
         let possible = match (in_a_row, self.terms.forgive_after.0.checked_sub(unforgiven)) {
             (0, _) => unforgiven == 0,
             (_, None) => since.is_none(), // a penalty lasts: nothing has counted since it began
@@ -278,12 +252,5 @@ impl Config {
         } else {
             Err(InvalidState)
         }
-    }
-
-    /// How long the penalty lasts that is the k-th in a row: min(T·2^(k−1), M).
-    fn lasts(&self, in_a_row: u64) -> Micros {
-        let doubled = u32::try_from(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX);
-        let times = 1_u64.checked_shl(doubled).unwrap_or(u64::MAX);
-        Micros(self.terms.duration.0.saturating_mul(times)).min(self.terms.max)
     }
 }

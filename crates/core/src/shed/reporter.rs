@@ -57,6 +57,7 @@ mod tests;
 use super::suppression::{PART, PERIOD, REPORT_EVERY, Report, part_of, since_start};
 use super::{Draw, Probability};
 use crate::decision::{CostExceedsCapacity, InvalidState};
+use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
 use crate::quantity::{MAX_QUANTITY, Rate};
 use crate::time::{Micros, Timestamp};
 
@@ -74,16 +75,23 @@ pub enum LocalCap {
 }
 
 /// A validated reporter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     limit: Rate,
     /// N; 2^53 − 1 if the cap is off.
     most: u64,
 }
 
-/// What is remembered of an account. The default is one never seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+/// What is remembered of an account. The default is an account never seen.
+pub type State<W = [u64; 10]> = limiter::State<Config, W>;
+
+small_state!(Config, 10, newest: 0);
+
+type Array = [u64; 10];
+
+/// A state's words by their names.
+#[derive(Clone, Copy)]
+struct Account {
     newest: Timestamp,
     /// Admitted in the part of `newest`, reported or not.
     admitted: u64,
@@ -138,11 +146,9 @@ impl Verdict {
     }
 }
 
-impl State {
-    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
-    /// be one of that configuration.
-    #[must_use]
-    pub const fn from_words(words: [u64; 10]) -> Self {
+impl Account {
+    #[inline]
+    const fn of(words: Array) -> Self {
         let [newest, admitted, a0, s0, a1, s1, age, report_after, factor, factor_left] = words;
         Self {
             newest: Timestamp(newest),
@@ -156,42 +162,62 @@ impl State {
         }
     }
 
-    /// Ten words; all zero for an account never seen.
-    #[must_use]
-    pub const fn to_words(self) -> [u64; 10] {
-        [
-            self.newest.0,
-            self.admitted,
-            self.current.admitted,
-            self.current.suppressed,
-            self.previous.admitted,
-            self.previous.suppressed,
-            self.age,
-            self.report_after.0,
-            self.factor,
-            self.factor_left.0,
-        ]
-    }
-
-    /// The newest time seen.
-    #[must_use]
-    pub const fn newest(&self) -> Timestamp {
-        self.newest
-    }
-
+    #[inline]
     fn has_unreported(&self) -> bool {
         !self.current.is_empty() || !self.previous.is_empty()
     }
 
-    /// What has passed leaves nothing behind.
-    fn forget(&mut self) {
-        if self.factor_left == Micros::ZERO || self.factor == 0 {
-            (self.factor, self.factor_left) = (0, Micros::ZERO);
+    fn is_due(&self) -> bool {
+        self.has_unreported() && self.report_after == Micros::ZERO
+    }
+
+    fn reports(&self) -> [Option<Report>; 2] {
+        let report = |counts: Counts, age: u64| {
+            let offered_at = part_of(self.newest).saturating_sub(age).saturating_mul(PART.0);
+            let Counts { admitted, suppressed } = counts;
+            let report = Report { offered_at: Timestamp(offered_at), admitted, suppressed };
+            (!counts.is_empty()).then_some(report)
+        };
+        [report(self.current, 0), report(self.previous, self.age)]
+    }
+}
+
+/// Moves to `now`, as everything else does first.
+#[inline]
+fn settle(words: &mut Array, now: Timestamp) {
+    let [newest, admitted, a0, s0, a1, s1, age, report_after, factor, factor_left] = words;
+    let taken = now.taken_after(Timestamp(*newest), PERIOD);
+    // after a return from a jump ahead nothing has passed: spans and ages stay
+    let elapsed = taken.saturating_since(Timestamp(*newest)).0;
+    let aged = part_of(taken).saturating_sub(part_of(Timestamp(*newest)));
+    *report_after = report_after.saturating_sub(elapsed);
+    *factor_left = factor_left.saturating_sub(elapsed);
+    *newest = taken.0;
+    if aged > 0 {
+        *admitted = 0;
+        if [*a0, *s0] != [0; 2] {
+            (*a1, *s1, *age) = (*a0, *s0, 0);
+            (*a0, *s0) = (0, 0);
         }
-        if self.age >= PARTS_KEPT {
-            (self.previous, self.age) = (Counts::default(), 0);
+        if [*a1, *s1] != [0; 2] {
+            *age = age.saturating_add(aged);
         }
     }
+    // what has passed leaves nothing behind
+    if *factor_left == 0 || *factor == 0 {
+        (*factor, *factor_left) = (0, 0);
+    }
+    if *age >= PARTS_KEPT {
+        (*a1, *s1, *age) = (0, 0, 0);
+    }
+}
+
+/// The account of a state at `now`.
+#[inline]
+fn at(state: &State<impl Words>, now: Timestamp) -> Account {
+    let mut words = state.read();
+    settle(&mut words, now);
+    Account::of(words)
 }
 
 impl Config {
@@ -216,19 +242,13 @@ impl Config {
         self.most
     }
 
-    /// The longest that anything is remembered.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        PERIOD
-    }
-
     /// Decides on a request that would be of `units`; 0 is a peek.
     ///
     /// # Errors
     /// [`CostExceedsCapacity`] if the request could never pass; the state is untouched.
     pub fn decide(
         &self,
-        state: &mut State,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         units: u64,
         draw: Draw,
@@ -237,14 +257,17 @@ impl Config {
             return self.peek(state, now, 0, draw);
         }
         CostExceedsCapacity::check(units, self.most)?;
-        self.advance(state, now);
-        let verdict = self.answer(state, units, draw);
-        let plus = |count: u64| count.saturating_add(units).min(MAX_QUANTITY);
+        let Some(words) = state.words_mut().first_chunk_mut() else {
+            return Err(CostExceedsCapacity { cost: units, capacity: 0 }); // a state has its words
+        };
+        settle(words, now);
+        let verdict = self.answer(&Account::of(*words), units, draw);
+        let [_, in_part, admitted, suppressed, ..] = words;
+        let plus = |count: &mut u64| *count = count.saturating_add(units).min(MAX_QUANTITY);
         if verdict.is_admitted() {
-            state.admitted = plus(state.admitted);
-            state.current.admitted = plus(state.current.admitted);
+            [in_part, admitted].into_iter().for_each(plus);
         } else {
-            state.current.suppressed = plus(state.current.suppressed);
+            plus(suppressed);
         }
         Ok(verdict)
     }
@@ -255,114 +278,51 @@ impl Config {
     /// As [`decide`](Self::decide).
     pub fn peek(
         &self,
-        state: &State,
+        state: &State<impl Words>,
         now: Timestamp,
         units: u64,
         draw: Draw,
     ) -> Result<Verdict, CostExceedsCapacity> {
         CostExceedsCapacity::check(units, self.most)?;
-        let mut settled = *state;
-        self.advance(&mut settled, now);
-        Ok(self.answer(&settled, units, draw))
+        Ok(self.answer(&at(state, now), units, draw))
     }
 
     /// Whether there is something to report, and the last report is long enough ago.
     #[must_use]
-    pub fn report_due(&self, state: &State, now: Timestamp) -> bool {
-        let mut settled = *state;
-        self.advance(&mut settled, now);
-        settled.has_unreported() && settled.report_after == Micros::ZERO
+    pub fn report_due(&self, state: &State<impl Words>, now: Timestamp) -> bool {
+        at(state, now).is_due()
     }
 
     /// What is to be reported, the part in progress first; nothing unless a report
     /// [is due](Self::report_due). What is taken counts as reported.
-    pub fn take_reports(&self, state: &mut State, now: Timestamp) -> [Option<Report>; 2] {
+    pub fn take_reports(
+        &self,
+        state: &mut State<impl WordsMut>,
+        now: Timestamp,
+    ) -> [Option<Report>; 2] {
         self.advance(state, now);
-        if !state.has_unreported() || state.report_after > Micros::ZERO {
+        let account = Account::of(state.read());
+        if !account.is_due() {
             return [None; 2];
         }
-        let report = |counts: Counts, age: u64| {
-            let offered_at = part_of(state.newest).saturating_sub(age).saturating_mul(PART.0);
-            let Counts { admitted, suppressed } = counts;
-            let report = Report { offered_at: Timestamp(offered_at), admitted, suppressed };
-            (!counts.is_empty()).then_some(report)
-        };
-        let reports = [report(state.current, 0), report(state.previous, state.age)];
-        (state.current, state.previous, state.age) = (Counts::default(), Counts::default(), 0);
-        state.report_after = REPORT_EVERY;
-        reports
+        if let [_, _, a0, s0, a1, s1, age, report_after, ..] = state.words_mut() {
+            (*a0, *s0, *a1, *s1, *age) = (0, 0, 0, 0, 0);
+            *report_after = REPORT_EVERY.0;
+        }
+        account.reports()
     }
 
     /// Takes the factor that the master replied; it holds for [`FACTOR_LIFE`].
-    pub fn apply(&self, state: &mut State, now: Timestamp, factor: Probability) {
+    pub fn apply(&self, state: &mut State<impl WordsMut>, now: Timestamp, factor: Probability) {
         self.advance(state, now);
-        state.factor = factor.units();
-        state.factor_left = FACTOR_LIFE;
-        state.forget();
-    }
-
-    /// Moves the state to `now`, as everything else does first.
-    pub fn advance(&self, state: &mut State, now: Timestamp) {
-        let taken = now.taken_after(state.newest, PERIOD);
-        // after a return from a jump ahead nothing has passed: spans and ages stay
-        let elapsed = taken.saturating_since(state.newest).0;
-        let aged = part_of(taken).saturating_sub(part_of(state.newest));
-        state.report_after = Micros(state.report_after.0.saturating_sub(elapsed));
-        state.factor_left = Micros(state.factor_left.0.saturating_sub(elapsed));
-        state.newest = taken;
-        if aged > 0 {
-            state.admitted = 0;
-            if !state.current.is_empty() {
-                (state.previous, state.age) = (state.current, 0);
-                state.current = Counts::default();
-            }
-            if !state.previous.is_empty() {
-                state.age = state.age.saturating_add(aged);
-            }
+        if let [.., own, left] = state.words_mut() {
+            let factor = factor.units();
+            (*own, *left) = (factor, if factor == 0 { 0 } else { FACTOR_LIFE.0 });
         }
-        state.forget();
     }
 
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at(&self, state: &State) -> Timestamp {
-        state.newest.saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after(&self, state: &State) -> Micros {
-        let until_aged =
-            |parts: u64| PART.0.saturating_mul(parts).saturating_sub(since_start(state.newest).0);
-        let parts = if !state.current.is_empty() {
-            PARTS_KEPT
-        } else if !state.previous.is_empty() {
-            PARTS_KEPT.saturating_sub(state.age)
-        } else {
-            u64::from(state.admitted > 0)
-        };
-        Micros(until_aged(parts)).max(state.report_after).max(state.factor_left)
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if nothing done with this configuration can have left the state behind.
-    pub fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        let State { admitted, current, previous, age, factor, .. } = *state;
-        let counts = [current.suppressed, previous.admitted, previous.suppressed];
-        let counted = admitted <= self.most
-            && current.admitted <= admitted
-            && counts.iter().all(|&count| count <= MAX_QUANTITY)
-            && previous.admitted <= self.most
-            && age < PARTS_KEPT
-            && (age == 0) == previous.is_empty();
-        let timed = state.report_after <= REPORT_EVERY
-            && state.factor_left <= FACTOR_LIFE
-            && Probability::from_units(factor).is_some()
-            && (factor == 0) == (state.factor_left == Micros::ZERO);
-        if counted && timed { Ok(()) } else { Err(InvalidState) }
-    }
-
-    fn answer(&self, settled: &State, units: u64, draw: Draw) -> Verdict {
+    #[inline]
+    fn answer(&self, settled: &Account, units: u64, draw: Draw) -> Verdict {
         if settled.admitted.saturating_add(units) > self.most && self.most < MAX_QUANTITY {
             let left = PART.0.saturating_sub(since_start(settled.newest).0);
             return Verdict::Capped { retry_after: Micros(left) };
@@ -372,6 +332,54 @@ impl Config {
             return Verdict::Suppressed { factor };
         }
         Verdict::Admitted
+    }
+}
+
+impl Limiter for Config {
+    fn words(&self) -> usize {
+        10
+    }
+
+    /// The longest that anything is remembered.
+    fn period(&self) -> Micros {
+        PERIOD
+    }
+
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        if let Some(words) = state.words_mut().first_chunk_mut() {
+            settle(words, now);
+        }
+    }
+
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        let account = Account::of(state.read());
+        let until_aged =
+            |parts: u64| PART.0.saturating_mul(parts).saturating_sub(since_start(account.newest).0);
+        let parts = if !account.current.is_empty() {
+            PARTS_KEPT
+        } else if !account.previous.is_empty() {
+            PARTS_KEPT.saturating_sub(account.age)
+        } else {
+            u64::from(account.admitted > 0)
+        };
+        Micros(until_aged(parts)).max(account.report_after).max(account.factor_left)
+    }
+
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let account = Account::of(state.read());
+        let Account { admitted, current, previous, age, factor, .. } = account;
+        let counts = [current.suppressed, previous.admitted, previous.suppressed];
+        let counted = admitted <= self.most
+            && current.admitted <= admitted
+            && counts.iter().all(|&count| count <= MAX_QUANTITY)
+            && previous.admitted <= self.most
+            && age < PARTS_KEPT
+            && (age == 0) == previous.is_empty();
+        let timed = account.report_after <= REPORT_EVERY
+            && account.factor_left <= FACTOR_LIFE
+            && Probability::from_units(factor).is_some()
+            && (factor == 0) == (account.factor_left == Micros::ZERO);
+        if counted && timed { Ok(()) } else { Err(InvalidState) }
     }
 }
 

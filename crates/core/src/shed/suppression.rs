@@ -59,6 +59,7 @@ mod tests;
 use super::share::Fraction;
 use super::{Draw, Probability};
 use crate::decision::InvalidState;
+use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -76,7 +77,7 @@ pub const REPORT_EVERY: Micros = Micros(2_000_000);
 pub(super) const PERIOD: Micros = Micros(24_000_000);
 
 /// How the rate is estimated, and what follows from it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Estimator {
     /// The authors' first: in proportion to how far the *admitted* rate is above the limit. It
@@ -95,7 +96,7 @@ pub enum Estimator {
 }
 
 /// A validated suppression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     limit: Rate,
     estimator: Estimator,
@@ -116,80 +117,60 @@ pub struct Report {
     pub suppressed: u64,
 }
 
-/// What is remembered of an account. The default is one never seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    newest: Timestamp,
-    /// The part in progress first.
-    parts: [Part; PARTS],
-}
+/// What is remembered of an account: the newest time, and the admitted and the suppressed units of
+/// four parts, the part in progress first. The default is an account never seen.
+pub type State<W = [u64; 9]> = limiter::State<Config, W>;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Part {
-    admitted: u64,
-    suppressed: u64,
-}
+small_state!(Config, 9, newest: 0);
 
-impl Part {
-    const fn offered(self) -> u64 {
-        self.admitted.saturating_add(self.suppressed)
+impl<W: AsRef<[u64]>> State<W> {
+    /// Units of the part in progress, whether they passed or not.
+    #[must_use]
+    pub fn offered_in_part(&self) -> u64 {
+        let [in_progress, ..] = *counts(self);
+        offered(in_progress)
     }
+}
+
+/// The admitted and the suppressed units of each part, the part in progress first.
+type Counts = [[u64; 2]; PARTS];
+
+#[inline]
+fn counts(state: &State<impl Words>) -> &Counts {
+    let counts = state.words().get(1..).unwrap_or(&[]);
+    counts.as_chunks().0.first_chunk().unwrap_or(&[[0; 2]; PARTS])
+}
+
+#[inline]
+const fn offered([admitted, suppressed]: [u64; 2]) -> u64 {
+    admitted.saturating_add(suppressed)
 }
 
 /// The least span that one, three and four parts go into: rates over them are then compared by
 /// their units alone.
 const COMMON: Micros = Micros(72_000_000);
 
-impl State {
-    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
-    /// be one of that configuration.
-    #[must_use]
-    pub const fn from_words([newest, a0, s0, a1, s1, a2, s2, a3, s3]: [u64; 9]) -> Self {
-        let parts = [
-            Part { admitted: a0, suppressed: s0 },
-            Part { admitted: a1, suppressed: s1 },
-            Part { admitted: a2, suppressed: s2 },
-            Part { admitted: a3, suppressed: s3 },
-        ];
-        Self { newest: Timestamp(newest), parts }
-    }
+/// The counts of the part so many before the one in progress.
+#[inline]
+fn counts_of<W: AsMut<[u64]>>(state: &mut State<W>, age: u64) -> Option<&mut [u64; 2]> {
+    let (counts, _) = state.words_mut().get_mut(1..)?.as_chunks_mut();
+    counts.get_mut(usize::try_from(age).ok()?)
+}
 
-    /// Nine words; all zero for an account never seen.
-    #[must_use]
-    pub const fn to_words(self) -> [u64; 9] {
-        let [p0, p1, p2, p3] = self.parts;
-        [
-            self.newest.0,
-            p0.admitted,
-            p0.suppressed,
-            p1.admitted,
-            p1.suppressed,
-            p2.admitted,
-            p2.suppressed,
-            p3.admitted,
-            p3.suppressed,
-        ]
-    }
-
-    /// The newest time seen.
-    #[must_use]
-    pub const fn newest(&self) -> Timestamp {
-        self.newest
-    }
-
-    /// A time in another part.
-    #[cold]
-    fn turn_to(&mut self, taken: Timestamp) -> Micros {
-        // after a return from a jump ahead the parts keep their ages
-        let aged = part_of(taken).saturating_sub(part_of(self.newest));
-        let aged = usize::try_from(aged).unwrap_or(PARTS).min(PARTS);
-        self.newest = taken;
-        self.parts.copy_within(..PARTS.saturating_sub(aged), aged);
-        for opened in self.parts.iter_mut().take(aged) {
-            *opened = Part::default();
+/// A time in another part: after a return from a jump ahead the parts keep their ages.
+#[cold]
+fn turn_to(state: &mut State<impl WordsMut>, taken: Timestamp) -> Micros {
+    let aged = part_of(taken).saturating_sub(part_of(state.newest()));
+    let aged = usize::try_from(aged).unwrap_or(PARTS).min(PARTS);
+    if let [newest, counts @ ..] = state.words_mut() {
+        *newest = taken.0;
+        let (counts, _) = counts.as_chunks_mut::<2>();
+        counts.copy_within(..counts.len().saturating_sub(aged), aged);
+        if let Some(opened) = counts.get_mut(..aged) {
+            opened.fill([0; 2]);
         }
-        since_start(taken)
     }
+    since_start(taken)
 }
 
 impl Config {
@@ -227,57 +208,58 @@ impl Config {
         self.estimator
     }
 
-    /// What is remembered: four parts.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        PERIOD
-    }
-
     /// Counts a report that arrives at `now`. Counts stay at 2^53 − 1 if they would exceed it.
-    pub fn report(&self, state: &mut State, now: Timestamp, report: Report) {
+    pub fn report(&self, state: &mut State<impl WordsMut>, now: Timestamp, report: Report) {
         let offered_at = report.offered_at.min(now.saturating_add(PART));
-        self.advance(state, now.max(offered_at));
-        let age = part_of(state.newest).saturating_sub(part_of(offered_at));
-        let Some(part) = usize::try_from(age).ok().and_then(|age| state.parts.get_mut(age)) else {
-            return;
-        };
-        part.admitted = plus(part.admitted, report.admitted);
-        part.suppressed = plus(part.suppressed, report.suppressed);
+        self.elapsed(state, now.max(offered_at));
+        let age = part_of(state.newest()).saturating_sub(part_of(offered_at));
+        if let Some([admitted, suppressed]) = counts_of(state, age) {
+            *admitted = plus(*admitted, report.admitted);
+            *suppressed = plus(*suppressed, report.suppressed);
+        }
     }
 
     /// Whether `cost` units that are offered at `now` pass, for who is a reporter and the master in
     /// one: by the factor as it was before them. They count in any case.
     #[inline]
-    pub fn decide(&self, state: &mut State, now: Timestamp, cost: u64, draw: Draw) -> bool {
+    pub fn decide(
+        &self,
+        state: &mut State<impl WordsMut>,
+        now: Timestamp,
+        cost: u64,
+        draw: Draw,
+    ) -> bool {
         let elapsed = self.elapsed(state, now);
-        let passes = !self.suppresses(state, elapsed, draw);
-        let [part, ..] = &mut state.parts;
-        let count = if passes { &mut part.admitted } else { &mut part.suppressed };
-        *count = plus(*count, cost);
+        let passes = !self.suppresses(counts(state), elapsed, draw);
+        if let Some([admitted, suppressed]) = counts_of(state, 0) {
+            let count = if passes { admitted } else { suppressed };
+            *count = plus(*count, cost);
+        }
         passes
     }
 
     /// Takes units out of the part in which they passed, as if they had never been offered: at most
     /// those that passed in it, and none once it has left the four.
-    pub fn refund(&self, state: &mut State, refund: Refund) {
-        let age = part_of(state.newest).saturating_sub(part_of(refund.granted_at));
-        if let Some(part) = usize::try_from(age).ok().and_then(|age| state.parts.get_mut(age)) {
-            part.admitted = part.admitted.saturating_sub(refund.cost);
+    pub fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
+        let age = part_of(state.newest()).saturating_sub(part_of(refund.granted_at));
+        if let Some([admitted, _]) = counts_of(state, age) {
+            *admitted = admitted.saturating_sub(refund.cost);
         }
     }
 
     /// The fraction of the load to refuse from `now` on; changes nothing.
     #[must_use]
-    pub fn factor(&self, state: &State, now: Timestamp) -> Probability {
-        let mut settled = *state;
+    pub fn factor(&self, state: &State<impl Words>, now: Timestamp) -> Probability {
+        let mut settled: State = State::over(state.read());
         let elapsed = self.elapsed(&mut settled, now);
+        let counts = counts(&settled);
         let factors = match self.estimator {
-            _ if !self.may_suppress(&settled) => [None; 2],
-            Estimator::LinearAdmitted { ramp } => [self.linear(&settled, ramp), None],
-            Estimator::ModifiedMean => [self.down_to_limit(modified_mean(&settled), COMMON), None],
+            _ if !self.may_suppress(counts) => [None; 2],
+            Estimator::LinearAdmitted { ramp } => [self.linear(counts, ramp), None],
+            Estimator::ModifiedMean => [self.down_to_limit(modified_mean(counts), COMMON), None],
             Estimator::NewestPart => [
-                self.down_to_limit(highest(&settled, elapsed), COMMON),
-                self.in_progress(&settled, elapsed),
+                self.down_to_limit(highest(counts, elapsed), COMMON),
+                self.in_progress(counts, elapsed),
             ],
         };
         factors.into_iter().flatten().map(Fraction::floor).max().unwrap_or_default()
@@ -285,23 +267,25 @@ impl Config {
 
     /// Whether the factor at the newest time turns away at this draw.
     #[inline]
-    fn suppresses(&self, state: &State, elapsed: Micros, draw: Draw) -> bool {
+    fn suppresses(&self, counts: &Counts, elapsed: Micros, draw: Draw) -> bool {
         let happens = |factor: Fraction| factor.happens(draw);
-        self.may_suppress(state)
+        self.may_suppress(counts)
             && match self.estimator {
-                Estimator::LinearAdmitted { ramp } => self.linear(state, ramp).is_some_and(happens),
-                Estimator::ModifiedMean => self.exceeds(modified_mean(state), draw),
+                Estimator::LinearAdmitted { ramp } => {
+                    self.linear(counts, ramp).is_some_and(happens)
+                }
+                Estimator::ModifiedMean => self.exceeds(modified_mean(counts), draw),
                 Estimator::NewestPart => {
-                    self.exceeds(highest(state, elapsed), draw)
-                        || self.in_progress(state, elapsed).is_some_and(happens)
+                    self.exceeds(highest(counts, elapsed), draw)
+                        || self.in_progress(counts, elapsed).is_some_and(happens)
                 }
             }
     }
 
     /// While all parts are within the limit none of the estimators says that the rate is above it.
     #[inline]
-    fn may_suppress(&self, state: &State) -> bool {
-        state.parts.iter().any(|part| part.offered() > self.in_a_part)
+    fn may_suppress(&self, counts: &Counts) -> bool {
+        counts.iter().any(|&part| offered(part) > self.in_a_part)
     }
 
     /// Whether f of so many units in the common span turns away at draw d, without dividing:
@@ -311,55 +295,25 @@ impl Config {
         u128::from(units).saturating_mul(u128::from(!draw.0)) >= self.common
     }
 
-    /// Moves the state to `now`, as a report does first: parts age, nothing is counted.
-    pub fn advance(&self, state: &mut State, now: Timestamp) {
-        self.elapsed(state, now);
-    }
-
-    /// The same, and how much of the part in progress is over.
+    /// Advances, and says how much of the part in progress is over.
     #[inline]
-    fn elapsed(&self, state: &mut State, now: Timestamp) -> Micros {
-        let taken = now.taken_after(state.newest, PERIOD);
-        let start = state.newest.0.saturating_sub(since_start(state.newest).0);
+    fn elapsed(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Micros {
+        let newest = state.newest();
+        let taken = now.taken_after(newest, PERIOD);
+        let start = newest.0.saturating_sub(since_start(newest).0);
         match taken.0.checked_sub(start) {
             Some(elapsed) if elapsed < PART.0 => {
-                state.newest = taken;
+                state.write([taken.0]);
                 Micros(elapsed)
             }
-            _ => state.turn_to(taken),
+            _ => turn_to(state, taken),
         }
-    }
-
-    /// From this time on the state equals a fresh one: all parts with anything in them have left.
-    #[must_use]
-    pub fn expires_at(&self, state: &State) -> Timestamp {
-        state.newest.saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after(&self, state: &State) -> Micros {
-        let newest_used = state.parts.iter().position(|&part| part != Part::default());
-        newest_used.map_or(Micros::ZERO, |age| {
-            let parts = u64::try_from(PARTS.saturating_sub(age)).unwrap_or(0);
-            Micros(PART.0.saturating_mul(parts).saturating_sub(since_start(state.newest).0))
-        })
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no report can have left the state behind.
-    pub fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        let most = |part: &Part| part.admitted.max(part.suppressed);
-        if state.parts.iter().map(most).any(|most| most > MAX_QUANTITY) {
-            return Err(InvalidState);
-        }
-        Ok(())
     }
 
     /// f by what the part in progress has had so far, if it has broken its limit: the promise then
     /// holds no longer.
-    fn in_progress(&self, state: &State, elapsed: Micros) -> Option<Fraction> {
-        let [units, ..] = state.parts.map(Part::offered);
+    fn in_progress(&self, counts: &Counts, elapsed: Micros) -> Option<Fraction> {
+        let [units, ..] = counts.map(offered);
         if units <= self.in_a_part {
             return None;
         }
@@ -373,8 +327,8 @@ impl Config {
     }
 
     /// (x/L − 1)/ramp = (x − L)/(L·ramp)
-    fn linear(&self, state: &State, ramp: u16) -> Option<Fraction> {
-        let units = state.parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.admitted));
+    fn linear(&self, counts: &Counts, ramp: u16) -> Option<Fraction> {
+        let units = counts.iter().fold(0_u64, |sum, [admitted, _]| sum.saturating_add(*admitted));
         let (admitted, limit) = self.scaled(units, PERIOD);
         let whole = limit.saturating_mul(u128::from(ramp));
         Some(Fraction { part: admitted.checked_sub(limit)?, whole })
@@ -387,11 +341,42 @@ impl Config {
     }
 }
 
+impl Limiter for Config {
+    fn words(&self) -> usize {
+        9
+    }
+
+    /// What is remembered: four parts.
+    #[inline]
+    fn period(&self) -> Micros {
+        PERIOD
+    }
+
+    /// Parts age, nothing is counted.
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        self.elapsed(state, now);
+    }
+
+    /// Until all parts with anything in them have left.
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        let newest_used = counts(state).iter().position(|&part| part != [0; 2]);
+        newest_used.map_or(Micros::ZERO, |age| {
+            let parts = u64::try_from(PARTS.saturating_sub(age)).unwrap_or(0);
+            Micros(PART.0.saturating_mul(parts).saturating_sub(since_start(state.newest()).0))
+        })
+    }
+
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let possible = counts(state).iter().flatten().all(|&count| count <= MAX_QUANTITY);
+        if possible { Ok(()) } else { Err(InvalidState) }
+    }
+}
+
 /// x of [`Estimator::ModifiedMean`], as units in the common span. Adding a part to a mean raises it
 /// iff the part is above it.
 #[inline]
-fn modified_mean(state: &State) -> u64 {
-    let [in_progress, complete @ ..] = state.parts.map(Part::offered);
+fn modified_mean(counts: &Counts) -> u64 {
+    let [in_progress, complete @ ..] = counts.map(offered);
     let of_three = complete.iter().fold(0_u64, |sum, &part| sum.saturating_add(part));
     let of_four = of_three.saturating_add(in_progress);
     of_three.saturating_mul(4).max(of_four.saturating_mul(3))
@@ -399,11 +384,11 @@ fn modified_mean(state: &State) -> u64 {
 
 /// x of [`Estimator::NewestPart`] but for the part in progress, as units in the common span.
 #[inline]
-fn highest(state: &State, elapsed: Micros) -> u64 {
-    let [_, newest, before, _] = state.parts.map(Part::offered);
+fn highest(counts: &Counts, elapsed: Micros) -> u64 {
+    let [_, newest, before, _] = counts.map(offered);
     // of the newest complete part some reports are still to come at first
     let newest = if elapsed < REPORT_EVERY { newest.max(before) } else { newest };
-    modified_mean(state).max(newest.saturating_mul(COMMON.0 / PART.0))
+    modified_mean(counts).max(newest.saturating_mul(COMMON.0 / PART.0))
 }
 
 const fn plus(count: u64, more: u64) -> u64 {

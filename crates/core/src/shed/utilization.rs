@@ -71,11 +71,12 @@ use super::share::Fraction;
 use super::{Draw, Probability, Share};
 use crate::decision::InvalidState;
 use crate::divisor::Divisor;
+use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, MAX_QUANTITY, gcd, in_range};
 use crate::time::{Micros, Timestamp};
 
 /// Between which shares nothing changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thresholds {
     /// g: below it load comes back. Above 0.
     pub good: Share,
@@ -92,7 +93,7 @@ impl Thresholds {
 }
 
 /// How slowly it acts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
     /// d: how long the signal must be wholly bad before anything is shed.
     pub delay: Micros,
@@ -116,7 +117,7 @@ impl Class {
 }
 
 /// A validated utilisation shedder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     thresholds: Thresholds,
     timing: Timing,
@@ -135,9 +136,15 @@ pub struct Config {
     per_us: Divisor,
 }
 
-/// What is remembered of a key. The default is a key never seen: at rest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+/// What is remembered of a key: the newest time, the shed amount above rest, and the trend. The
+/// default is a key never seen: at rest.
+pub type State<W = [u64; 3]> = limiter::State<Config, W>;
+
+small_state!(Config, 3, newest: 0);
+
+/// A state's words by their names.
+#[derive(Clone, Copy, Default)]
+struct Load {
     newest: Timestamp,
     /// (a + d/F)·F·M at `newest`.
     level: u64,
@@ -145,24 +152,16 @@ pub struct State {
     trend: u64,
 }
 
-impl State {
-    /// The state that [`to_words`](Self::to_words) wrote. [`Config::accepts`] says whether it can
-    /// be one of that configuration.
-    #[must_use]
-    pub const fn from_words([newest, level, trend]: [u64; 3]) -> Self {
+impl Load {
+    #[inline]
+    fn of(state: &State<impl Words>) -> Self {
+        let [newest, level, trend] = state.read();
         Self { newest: Timestamp(newest), level, trend }
     }
 
-    /// Three words; all zero for a key never seen.
-    #[must_use]
-    pub const fn to_words(self) -> [u64; 3] {
+    #[inline]
+    const fn to_words(self) -> [u64; 3] {
         [self.newest.0, self.level, self.trend]
-    }
-
-    /// The newest time seen.
-    #[must_use]
-    pub const fn newest(&self) -> Timestamp {
-        self.newest
     }
 }
 
@@ -261,29 +260,42 @@ impl Config {
         self.classes
     }
 
-    /// d + F: from shedding all to rest. A silence so long starts over.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        Micros(self.timing.delay.0.saturating_add(self.timing.full.0))
-    }
-
     /// Takes a signal that was measured without a request to decide on.
-    pub fn observe(&self, state: &mut State, now: Timestamp, signal: Share) {
-        self.step(state, now, Some(signal));
+    pub fn observe(&self, state: &mut State<impl WordsMut>, now: Timestamp, signal: Share) {
+        state.write(self.step(Load::of(state), now, Some(signal)).to_words());
     }
 
     /// Decides on a request; without a signal the last one still holds.
     #[inline]
     pub fn decide(
         &self,
-        state: &mut State,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         signal: Option<Share>,
         class: Class,
         draw: Draw,
     ) -> Verdict {
-        self.step(state, now, signal);
-        match self.shed_of(state, class) {
+        let load = self.step(Load::of(state), now, signal);
+        state.write(load.to_words());
+        self.verdict(load, class, draw)
+    }
+
+    /// What [`decide`](Self::decide) would answer; changes nothing.
+    #[inline]
+    pub fn peek(
+        &self,
+        state: &State<impl Words>,
+        now: Timestamp,
+        signal: Option<Share>,
+        class: Class,
+        draw: Draw,
+    ) -> Verdict {
+        self.verdict(self.step(Load::of(state), now, signal), class, draw)
+    }
+
+    #[inline]
+    fn verdict(&self, load: Load, class: Class, draw: Draw) -> Verdict {
+        match self.shed_of(load, class) {
             Some(shed) if shed.happens(draw) => {
                 Verdict::Shed { retry_after: self.until_spared(shed) }
             }
@@ -291,88 +303,46 @@ impl Config {
         }
     }
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
-    pub fn peek(
-        &self,
-        state: &State,
-        now: Timestamp,
-        signal: Option<Share>,
-        class: Class,
-        draw: Draw,
-    ) -> Verdict {
-        self.decide(&mut { *state }, now, signal, class, draw)
-    }
-
     /// With which probability a request of this class is shed at the newest time seen.
     #[must_use]
-    pub fn drop_probability(&self, state: &State, class: Class) -> Probability {
-        self.shed_of(state, class).map_or(Probability::NEVER, Fraction::floor)
+    pub fn drop_probability(&self, state: &State<impl Words>, class: Class) -> Probability {
+        self.shed_of(Load::of(state), class).map_or(Probability::NEVER, Fraction::floor)
     }
 
     /// The shed amount a at the newest time seen, in parts per million rounded down: from
     /// −10⁶·delay/full to 10⁶.
     #[must_use]
-    pub fn amount_ppm(&self, state: &State) -> i64 {
+    pub fn amount_ppm(&self, state: &State<impl Words>) -> i64 {
         let million = i128::from(Share::WHOLE.ppm());
-        let amount = i128::from(state.level).saturating_sub(i128::from(self.shedding));
+        let amount = i128::from(Load::of(state).level).saturating_sub(i128::from(self.shedding));
         let ppm = amount.saturating_mul(million).checked_div_euclid(i128::from(self.span));
         i64::try_from(ppm.unwrap_or(0)).unwrap_or(i64::MIN) // only a delay of many years is less
     }
 
-    /// Moves the state to `now`, as a decision without a signal does first.
-    pub fn advance(&self, state: &mut State, now: Timestamp) {
-        self.step(state, now, None);
-    }
-
-    /// From this time on the state equals a fresh one: a delay and a full after the newest call.
-    /// Even one that was shedding all and still rising: it would not have moved for longer than a
-    /// delay anyhow.
-    #[must_use]
-    pub fn expires_at(&self, state: &State) -> Timestamp {
-        state.newest.saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after(&self, state: &State) -> Micros {
-        if state.trend == 0 { Micros::ZERO } else { self.period() }
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no call of this configuration can have left the state behind.
-    pub fn accepts(&self, state: &State) -> Result<(), InvalidState> {
-        let top = self.shedding.saturating_add(self.span);
-        let steepest_up = self.steepest.saturating_mul(2).saturating_add(1);
-        let unseen = state.trend == 0;
-        if state.level > top || state.trend > steepest_up || (unseen && state.level > 0) {
-            return Err(InvalidState);
-        }
-        Ok(())
-    }
-
     #[inline]
-    fn step(&self, state: &mut State, now: Timestamp, signal: Option<Share>) {
-        let taken = now.taken_after(state.newest, self.period());
-        let mut elapsed = taken.saturating_since(state.newest);
+    fn step(&self, mut load: Load, now: Timestamp, signal: Option<Share>) -> Load {
+        let taken = now.taken_after(load.newest, self.period());
+        let mut elapsed = taken.saturating_since(load.newest);
         if elapsed >= self.period() {
-            *state = State::default();
+            load = Load::default();
         }
-        state.newest = taken;
-        if state.trend == 0 {
+        load.newest = taken;
+        if load.trend == 0 {
             elapsed = Micros::ZERO;
         }
         if let Some(signal) = signal {
-            state.trend = self.trend(signal);
+            load.trend = self.trend(signal);
         }
-        if state.trend == 0 {
-            return;
+        if load.trend == 0 {
+            return load;
         }
         let elapsed = elapsed.min(self.timing.delay).0; // times M it is at most d·M
         let flat = self.steepest.saturating_add(1);
-        let up = state.trend.saturating_sub(flat).saturating_mul(elapsed);
-        let down = flat.saturating_sub(state.trend).saturating_mul(elapsed);
+        let up = load.trend.saturating_sub(flat).saturating_mul(elapsed);
+        let down = flat.saturating_sub(load.trend).saturating_mul(elapsed);
         let top = self.shedding.saturating_add(self.span);
-        state.level = state.level.saturating_sub(down).saturating_add(up).min(top);
+        load.level = load.level.saturating_sub(down).saturating_add(up).min(top);
+        load
     }
 
     #[inline]
@@ -389,11 +359,11 @@ impl Config {
 
     /// a·K − i as (a·K − i)·F·M / F·M; `None` where it is not above 0.
     #[inline]
-    fn shed_of(&self, state: &State, class: Class) -> Option<Fraction> {
-        if class.0 >= self.classes || state.level <= self.shedding {
+    fn shed_of(&self, load: Load, class: Class) -> Option<Fraction> {
+        if class.0 >= self.classes || load.level <= self.shedding {
             return None;
         }
-        let amount = u128::from(state.level.saturating_sub(self.shedding));
+        let amount = u128::from(load.level.saturating_sub(self.shedding));
         let before = u128::from(class.0).saturating_mul(u128::from(self.span));
         let part = amount.saturating_mul(u128::from(self.classes)).checked_sub(before)?;
         (part > 0).then_some(Fraction { part, whole: u128::from(self.span) })
@@ -406,5 +376,40 @@ impl Config {
             Err(_) => u64::try_from(shed.part.div_ceil(self.per_us.value().into())).unwrap_or(0),
         };
         Micros(us) // at most F
+    }
+}
+
+impl Limiter for Config {
+    fn words(&self) -> usize {
+        3
+    }
+
+    /// d + F: from shedding all to rest. A silence so long starts over.
+    #[inline]
+    fn period(&self) -> Micros {
+        Micros(self.timing.delay.0.saturating_add(self.timing.full.0))
+    }
+
+    /// As a decision without a signal does.
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        state.write(self.step(Load::of(state), now, None).to_words());
+    }
+
+    /// A delay and a full after the newest call. Even for a state that was shedding all and still
+    /// rising: it would not have moved for longer than a delay anyhow.
+    #[inline]
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        if Load::of(state).trend == 0 { Micros::ZERO } else { self.period() }
+    }
+
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let Load { level, trend, .. } = Load::of(state);
+        let top = self.shedding.saturating_add(self.span);
+        let steepest_up = self.steepest.saturating_mul(2).saturating_add(1);
+        let unseen = trend == 0;
+        if level > top || trend > steepest_up || (unseen && level > 0) {
+            return Err(InvalidState);
+        }
+        Ok(())
     }
 }

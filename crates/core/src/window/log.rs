@@ -20,7 +20,7 @@
 //! and g between any two grants. A state is 16 + 8·N bytes.
 //!
 //! ```
-//! use tidegate_core::{Micros, Timestamp, window::log};
+//! use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, window::log};
 //!
 //! let rates = [
 //!     log::Window { limit: 10, period: Micros(60_000_000) },
@@ -43,7 +43,8 @@ mod view;
 
 use self::view::View;
 use super::Refund;
-use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
+use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -55,7 +56,7 @@ pub const MAX_WINDOWS: usize = 8;
 
 /// One of the rates of a log: at most `limit` units in every span of `period`. Not a
 /// [`Rate`](crate::Rate), which would reduce 10 in 10 s to 1 in 1 s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// The most units, from 1 to [`MAX_REMEMBERED`].
     pub limit: u64,
@@ -63,8 +64,9 @@ pub struct Window {
     pub period: Micros,
 }
 
-/// What becomes of the units of a refused request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What becomes of the units of a refused request, whether the log refused it or
+/// [another limiter](Config::refused).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Denied {
     /// They are forgotten: a refusal consumes nothing.
     Forgotten,
@@ -74,7 +76,7 @@ pub enum Denied {
 }
 
 /// A validated log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     windows: [Window; MAX_WINDOWS],
     count: usize,
@@ -88,41 +90,11 @@ pub struct Config {
     period: Micros,
 }
 
-/// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's. Its words:
-/// the newest time seen, how many units are remembered, and their times, the newest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State<W> {
-    words: W,
-}
+/// What is remembered of a key: made by [`Limiter::state`]. Its words: the newest time seen, how
+/// many units are remembered, and their times, the newest first.
+pub type State<W> = limiter::State<Config, W>;
 
-impl<W> State<W> {
-    /// A state whose owner has seen to the number of its words.
-    #[inline]
-    pub(crate) const fn over(words: W) -> Self {
-        Self { words }
-    }
-}
-
-impl<W: AsRef<[u64]>> State<W> {
-    /// The newest time seen.
-    #[must_use]
-    #[inline]
-    pub fn newest(&self) -> Timestamp {
-        Timestamp(self.words.as_ref().first().copied().unwrap_or(0))
-    }
-
-    /// The time of the oldest unit remembered.
-    pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        self.units().last().copied().map(Timestamp)
-    }
-
-    /// x₁, x₂, …
-    #[inline]
-    fn units(&self) -> &[u64] {
-        let [_, len, units @ ..] = self.words.as_ref() else { return &[] };
-        units.get(..index(*len)).unwrap_or(units)
-    }
-}
+impl sealed::Sealed for Config {}
 
 impl Config {
     /// Every one of `windows` holds, and `min_gap` lies between two requests
@@ -195,121 +167,31 @@ impl Config {
         self.limit
     }
 
-    /// The longest of all periods and the gap.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.period
-    }
-
-    /// How many words a state has: two, and one for each unit remembered.
-    #[must_use]
-    pub const fn words(&self) -> usize {
-        self.remembered.saturating_add(2)
-    }
-
-    /// The state in these words; all zero for a key never seen. [`accepts`](Self::accepts) says
-    /// whether it can be one of this configuration.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if there are not [`words`](Self::words) of them.
-    #[inline]
-    pub fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<W>, InvalidState> {
-        if words.as_ref().len() == self.words() { Ok(State { words }) } else { Err(InvalidState) }
-    }
-
-    /// Decides on a request of `cost` units at `now`; 0 is a peek.
-    ///
-    /// # Errors
-    /// [`CostExceedsCapacity`]; the state is untouched.
-    #[inline]
-    pub fn decide<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
+    /// Takes notice of a request of `cost` units that another limiter refused at `now`, as of one
+    /// that the log itself refuses: its units are remembered if refused ones are [`Denied::Counted`].
+    /// Returns how long the same request then has to wait for this log. A cost of 0 changes nothing.
+    pub fn refused(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Micros {
         if cost == 0 {
-            return self.peek(state, now, 0);
+            return Micros::ZERO;
         }
-        CostExceedsCapacity::check(cost, self.limit)?;
         self.advance(state, now);
-        let settled = View { taken: state.newest(), shift: 0, units: state.units() };
-        let decision = self.answer(settled, cost);
-        if decision.is_allowed() || self.denied == Denied::Counted {
+        if self.denied == Denied::Counted {
             remember(state, index(cost));
         }
-        Ok(decision)
-    }
-
-    /// What [`decide`](Self::decide) would answer; changes nothing.
-    ///
-    /// # Errors
-    /// As [`decide`](Self::decide).
-    #[inline]
-    pub fn peek<W: AsRef<[u64]>>(
-        &self,
-        state: &State<W>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
-        CostExceedsCapacity::check(cost, self.limit)?;
-        Ok(self.answer(self.view(state, now), cost))
-    }
-
-    /// Moves the state to `now`, as any decision does first: forgets units that no longer count,
-    /// consumes nothing.
-    #[inline]
-    pub fn advance<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, now: Timestamp) {
-        let View { taken, shift, units } = self.view(state, now);
-        let kept = units.len();
-        let [newest, len, units @ ..] = state.words.as_mut() else { return };
-        *newest = taken.0;
-        if shift > 0 {
-            for unit in units.iter_mut().take(kept) {
-                *unit = unit.saturating_sub(shift);
-            }
-        }
-        truncate(len, units, kept);
-    }
-
-    /// Remembers `cost` units that were spent already, whether there is room or not: the real cost of
-    /// a request that was granted on an estimate. As ever no more than N are remembered.
-    pub fn charge<W: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<W>,
-        now: Timestamp,
-        cost: u64,
-    ) {
-        self.advance(state, now);
-        remember(state, index(cost));
-    }
-
-    /// Gives back units that were granted and not used: of what was remembered at `granted_at`, no
-    /// more than is still there. Units of one moment are alike, those of refusals that count too.
-    pub fn refund<W: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<W>, refund: Refund) {
-        let (at, remembered) = (refund.granted_at.0, state.units());
-        let first = remembered.partition_point(|&unit| unit > at);
-        let (end, kept) = (remembered.partition_point(|&unit| unit >= at), remembered.len());
-        let given_back = index(refund.cost).min(end.saturating_sub(first));
-        let [_, len, units @ ..] = state.words.as_mut() else { return };
-        // from `first` to `end` all are the same: those behind them move up
-        if let Some(moved) = units.get_mut(..kept).and_then(|units| units.get_mut(first..)) {
-            moved.copy_within(given_back.., 0);
-        }
-        truncate(len, units, kept.saturating_sub(given_back));
+        self.wait(settled(state), 0, cost)
     }
 
     /// Takes over the units that are remembered under another configuration, each with its own time:
     /// `to` units for every `from` of them, rounded up. The oldest are lost if they are too many.
-    pub fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
+    pub fn adopt(
         &self,
-        state: &mut State<W>,
-        held: &State<V>,
+        state: &mut State<impl WordsMut>,
+        held: &State<impl Words>,
         (to, from): (u64, u64),
     ) {
-        let old = held.units();
+        let old = units(held);
         let wanted = count(old.len()).saturating_mul(to).div_ceil(from.max(1));
-        let [newest, len, units @ ..] = state.words.as_mut() else { return };
+        let [newest, len, units @ ..] = state.words_mut() else { return };
         let wanted = index(wanted).min(units.len());
         for (place, unit) in units.iter_mut().take(wanted).enumerate() {
             let of = count(place).saturating_mul(from).checked_div(to).unwrap_or(0);
@@ -319,53 +201,12 @@ impl Config {
         self.advance(state, held.newest()); // what is too old for this configuration leaves
     }
 
-    /// The units that count at the newest time, out of the [`limit`](Self::limit): by the rate that has
-    /// the least room left. The gap counts no units.
-    #[must_use]
-    pub fn used<W: AsRef<[u64]>>(&self, state: &State<W>) -> u64 {
-        let view = self.view(state, state.newest());
-        self.windows().iter().fold(0, |used, window| {
-            let spare = window.limit.saturating_sub(self.limit);
-            used.max(count(view.younger(window.period)).saturating_sub(spare))
-        })
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<W: AsRef<[u64]>>(&self, state: &State<W>) -> Timestamp {
-        state.newest().saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<W: AsRef<[u64]>>(&self, state: &State<W>) -> Micros {
-        self.view(state, state.newest()).until(0, 0, self.period)
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no decision of this configuration can have left the state behind: units
-    /// later than the newest time, out of order, too many, or too old to be remembered.
-    pub fn accepts<W: AsRef<[u64]>>(&self, state: &State<W>) -> Result<(), InvalidState> {
-        let [newest, len, units @ ..] = state.words.as_ref() else { return Err(InvalidState) };
-        let len = usize::try_from(*len).map_err(|_| InvalidState)?;
-        let (units, unused) = units.split_at_checked(len).ok_or(InvalidState)?;
-        let oldest = units.last().copied().unwrap_or(*newest);
-        let counts = newest.saturating_sub(oldest) < self.period.0;
-        let starts = units.first().is_none_or(|first| first <= newest);
-        let cleared = unused.iter().all(|&word| word == 0);
-        if starts && counts && cleared && units.is_sorted_by(|newer, older| newer >= older) {
-            Ok(())
-        } else {
-            Err(InvalidState)
-        }
-    }
-
     #[inline]
     fn view<'a, W: AsRef<[u64]>>(&self, state: &'a State<W>, now: Timestamp) -> View<'a> {
         let newest = state.newest();
         let taken = now.taken_after(newest, self.period);
         let shift = newest.saturating_since(taken).0;
-        let all = View { taken, shift, units: state.units() };
+        let all = View { taken, shift, units: units(state) };
         View { units: all.units.get(..all.younger(self.period)).unwrap_or(all.units), ..all }
     }
 
@@ -423,11 +264,130 @@ impl Config {
     }
 }
 
+impl Limiter for Config {
+    /// Two words, and one for each unit remembered.
+    fn words(&self) -> usize {
+        self.remembered.saturating_add(2)
+    }
+
+    /// The longest of all periods and the gap.
+    #[inline]
+    fn period(&self) -> Micros {
+        self.period
+    }
+
+    /// Forgets units that no longer count.
+    #[inline]
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        let View { taken, shift, units } = self.view(state, now);
+        let kept = units.len();
+        let [newest, len, units @ ..] = state.words_mut() else { return };
+        *newest = taken.0;
+        if shift > 0 {
+            for unit in units.iter_mut().take(kept) {
+                *unit = unit.saturating_sub(shift);
+            }
+        }
+        truncate(len, units, kept);
+    }
+
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        self.view(state, state.newest()).until(0, 0, self.period)
+    }
+
+    /// No units may be later than the newest time, out of order, too many, or too old to be
+    /// remembered.
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let [newest, len, units @ ..] = state.words() else { return Err(InvalidState) };
+        let len = usize::try_from(*len).map_err(|_| InvalidState)?;
+        let (units, unused) = units.split_at_checked(len).ok_or(InvalidState)?;
+        let oldest = units.last().copied().unwrap_or(*newest);
+        let counts = newest.saturating_sub(oldest) < self.period.0;
+        let starts = units.first().is_none_or(|first| first <= newest);
+        let cleared = unused.iter().all(|&word| word == 0);
+        if starts && counts && cleared && units.is_sorted_by(|newer, older| newer >= older) {
+            Ok(())
+        } else {
+            Err(InvalidState)
+        }
+    }
+}
+
+impl RateLimiter for Config {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    #[inline]
+    fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        if cost == 0 {
+            return self.peek(state, now, 0);
+        }
+        CostExceedsCapacity::check(cost, self.limit)?;
+        self.advance(state, now);
+        let decision = self.answer(settled(state), cost);
+        if decision.is_allowed() || self.denied == Denied::Counted {
+            remember(state, index(cost));
+        }
+        Ok(decision)
+    }
+
+    #[inline]
+    fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
+        CostExceedsCapacity::check(cost, self.limit)?;
+        Ok(self.answer(self.view(state, now), cost))
+    }
+
+    /// As ever no more than N units are remembered.
+    fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
+        self.advance(state, now);
+        remember(state, index(cost));
+    }
+
+    /// By the rate that has the least room left. The gap counts no units.
+    fn used(&self, state: &State<impl Words>) -> u64 {
+        let view = self.view(state, state.newest());
+        self.windows().iter().fold(0, |used, window| {
+            let spare = window.limit.saturating_sub(self.limit);
+            used.max(count(view.younger(window.period)).saturating_sub(spare))
+        })
+    }
+
+    /// The units come out of what was remembered at that moment, no more than is still there. Units
+    /// of one moment are alike, those of refusals that count too.
+    fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
+        let (at, remembered) = (refund.granted_at.0, units(state));
+        let first = remembered.partition_point(|&unit| unit > at);
+        let (end, kept) = (remembered.partition_point(|&unit| unit >= at), remembered.len());
+        let given_back = index(refund.cost).min(end.saturating_sub(first));
+        let [_, len, units @ ..] = state.words_mut() else { return };
+        // from `first` to `end` all are the same: those behind them move up
+        if let Some(moved) = units.get_mut(..kept).and_then(|units| units.get_mut(first..)) {
+            moved.copy_within(given_back.., 0);
+        }
+        truncate(len, units, kept.saturating_sub(given_back));
+    }
+}
+
+/// x₁, x₂, …
+#[inline]
+pub(crate) fn units(state: &State<impl Words>) -> &[u64] {
+    let [_, len, units @ ..] = state.words() else { return &[] };
+    units.get(..index(*len)).unwrap_or(units)
+}
+
+/// The view from the newest time of a state that was advanced to it.
+#[inline]
+fn settled(state: &State<impl Words>) -> View<'_> {
+    View { taken: state.newest(), shift: 0, units: units(state) }
+}
+
 /// Remembers `added` units at the newest time; the oldest leave if there are more than fit.
 #[inline]
-fn remember<W: AsRef<[u64]> + AsMut<[u64]>>(state: &mut State<W>, added: usize) {
-    let kept = state.units().len();
-    let [newest, len, units @ ..] = state.words.as_mut() else { return };
+fn remember(state: &mut State<impl WordsMut>, added: usize) {
+    let kept = units(state).len();
+    let [newest, len, units @ ..] = state.words_mut() else { return };
     let added = added.min(units.len());
     let kept = kept.min(units.len().saturating_sub(added));
     units.copy_within(..kept, added);

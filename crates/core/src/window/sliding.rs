@@ -20,10 +20,10 @@
 //! in any span of length P.
 //!
 //! ```
-//! use tidegate_core::{Micros, Timestamp, window::sliding};
+//! use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, window::sliding};
 //!
 //! let ten_per_second = sliding::Config::new(10, Micros::SECOND, 1).unwrap();
-//! let mut state = ten_per_second.state([0; 2]).unwrap(); // n + 1 counters
+//! let mut state = ten_per_second.state([0; 5]).unwrap(); // 3 words and n + 1 counters
 //!
 //! assert!(ten_per_second.decide(&mut state, Timestamp(999_999), 10).unwrap().is_allowed());
 //! // A quarter into the next second, three quarters of those ten still count: 7.5.
@@ -37,8 +37,9 @@
 mod tests;
 
 use super::Refund;
-use crate::decision::{CostExceedsCapacity, Decision, InvalidState};
+use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
+use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -46,7 +47,7 @@ use crate::time::{Micros, Timestamp};
 pub const MAX_SEGMENTS: u64 = 120;
 
 /// A validated sliding window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     limit: u64,
     /// n
@@ -56,31 +57,25 @@ pub struct Config {
     period: Micros,
 }
 
-/// What is remembered of a key: made by [`Config::state`], in a buffer of the caller's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State<C> {
+/// What is remembered of a key: made by [`Limiter::state`]. Its words: the newest time seen; the
+/// start of the segment of that time, since most decisions fall into the same segment again and
+/// then nothing needs dividing; a₀ + … + aₙ₋₁; and a₀ … aₙ.
+pub type State<W> = limiter::State<Config, W>;
+
+impl sealed::Sealed for Config {}
+
+/// The first words of a state by their names.
+#[derive(Clone, Copy)]
+struct Head {
     newest: Timestamp,
-    /// Where the segment of `newest` begins: most decisions fall into the same one again, and then
-    /// nothing needs dividing.
     start: u64,
-    /// a₀ + … + aₙ₋₁ at `newest`
     sum: u64,
-    /// a₀ … aₙ at `newest`
-    counts: C,
 }
 
-impl<C> State<C> {
-    /// The newest time seen.
-    #[must_use]
-    pub const fn newest(&self) -> Timestamp {
-        self.newest
-    }
-
-    /// The three words beside the counters, for [`Config::state_from`].
-    #[must_use]
+impl Head {
     #[inline]
-    pub const fn head(&self) -> [u64; 3] {
-        [self.newest.0, self.start, self.sum]
+    const fn of(&[newest, start, sum]: &[u64; 3]) -> Self {
+        Self { newest: Timestamp(newest), start, sum }
     }
 }
 
@@ -136,109 +131,10 @@ impl Config {
         self.limit
     }
 
-    /// The length of the window.
-    #[must_use]
-    pub const fn period(&self) -> Micros {
-        self.period
-    }
-
     /// n, the number of segments; a state has one counter more.
     #[must_use]
     pub const fn segments(&self) -> usize {
         self.segments
-    }
-
-    /// A key never seen, kept in `counts`: n + 1 zeros.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if that is not what `counts` is.
-    pub fn state<C: AsRef<[u64]>>(&self, counts: C) -> Result<State<C>, InvalidState> {
-        if counts.as_ref().iter().any(|&count| count != 0) {
-            return Err(InvalidState);
-        }
-        self.state_from([0; 3], counts)
-    }
-
-    /// The state of these words; all zero for a key never seen. [`accepts`](Self::accepts) says
-    /// whether it can be one of this configuration.
-    ///
-    /// # Errors
-    /// [`InvalidState`] if there are not n + 1 counters.
-    #[inline]
-    pub fn state_from<C: AsRef<[u64]>>(
-        &self,
-        [newest, start, sum]: [u64; 3],
-        counts: C,
-    ) -> Result<State<C>, InvalidState> {
-        if counts.as_ref().len() != self.segments.saturating_add(1) {
-            return Err(InvalidState);
-        }
-        Ok(State { newest: Timestamp(newest), start, sum, counts })
-    }
-
-    /// Decides on a request of `cost` units at `now`; 0 is a peek.
-    ///
-    /// # Errors
-    /// [`CostExceedsCapacity`]; the state is untouched.
-    #[inline]
-    pub fn decide<C: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<C>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
-        if cost == 0 {
-            return self.peek(state, now, 0);
-        }
-        CostExceedsCapacity::check(cost, self.limit)?;
-        let view = self.view(state, now);
-        settle(state, view);
-        let settled = View { aged: 0, ..view };
-        let decision = self.answer(state, settled, cost);
-        if decision.is_allowed() {
-            state.sum = state.sum.saturating_add(cost);
-            if let Some(current) = state.counts.as_mut().first_mut() {
-                *current = current.saturating_add(cost);
-            }
-        }
-        Ok(decision)
-    }
-
-    /// What [`decide`](Self::decide) would answer; changes nothing.
-    ///
-    /// # Errors
-    /// As [`decide`](Self::decide).
-    pub fn peek<C: AsRef<[u64]>>(
-        &self,
-        state: &State<C>,
-        now: Timestamp,
-        cost: u64,
-    ) -> Result<Decision, CostExceedsCapacity> {
-        CostExceedsCapacity::check(cost, self.limit)?;
-        Ok(self.answer(state, self.view(state, now), cost))
-    }
-
-    /// Moves the state to `now`, as any decision does first: lets segments age, consumes nothing.
-    pub fn advance<C: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<C>, now: Timestamp) {
-        let view = self.view(state, now);
-        settle(state, view);
-    }
-
-    /// Counts `cost` units that were spent already, whether there is room or not: the real cost of a
-    /// request that was granted on an estimate. At most twice the limit is ever counted in n
-    /// segments.
-    pub fn charge<C: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut State<C>,
-        now: Timestamp,
-        cost: u64,
-    ) {
-        self.advance(state, now);
-        let counted = cost.min(self.most().saturating_sub(state.sum));
-        state.sum = state.sum.saturating_add(counted);
-        if let Some(current) = state.counts.as_mut().first_mut() {
-            *current = current.saturating_add(counted);
-        }
     }
 
     /// What n segments hold at most: their weighted sum must fit 64 bits.
@@ -246,115 +142,35 @@ impl Config {
         self.limit.saturating_mul(2).min(self.segment.floor(u64::MAX))
     }
 
-    /// Gives back units that were granted and not used, out of the segment they were counted in.
-    pub fn refund<C: AsRef<[u64]> + AsMut<[u64]>>(&self, state: &mut State<C>, refund: Refund) {
-        if refund.granted_at > state.newest {
-            return; // by a clock that came back since
-        }
-        let (newest, granted) =
-            (self.segment.floor(state.newest.0), self.segment.floor(refund.granted_at.0));
-        let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
-        else {
-            return;
-        };
-        let Some(count) = state.counts.as_mut().get_mut(age) else { return };
-        let given_back = refund.cost.min(*count);
-        *count = count.saturating_sub(given_back);
-        if age < self.segments {
-            state.sum = state.sum.saturating_sub(given_back);
-        }
-    }
-
-    /// E at the newest time, rounded up: more than the limit if some units were charged beyond it.
-    #[must_use]
-    pub fn used<C: AsRef<[u64]>>(&self, state: &State<C>) -> u64 {
-        self.estimate(state.counts.as_ref(), self.view(state, state.newest))
-    }
-
-    /// From this time on the state equals a fresh one.
-    #[must_use]
-    pub fn expires_at<C: AsRef<[u64]>>(&self, state: &State<C>) -> Timestamp {
-        state.newest.saturating_add(self.reset_after(state))
-    }
-
-    /// The span from the newest time seen to [`expires_at`](Self::expires_at).
-    #[must_use]
-    pub fn reset_after<C: AsRef<[u64]>>(&self, state: &State<C>) -> Micros {
-        let offset = state.newest.0.saturating_sub(state.start);
-        self.until_empty(state.counts.as_ref(), 0, offset)
-    }
-
-    /// # Errors
-    /// [`InvalidState`] if no decision of this configuration can have left the state behind.
-    pub fn accepts<C: AsRef<[u64]>>(&self, state: &State<C>) -> Result<(), InvalidState> {
-        let counts = state.counts.as_ref();
-        let mut sum = 0_u64;
-        for &count in counts.iter().take(self.segments) {
-            sum = sum.checked_add(count).ok_or(InvalidState)?;
-        }
-        let trailing = counts.last().copied().unwrap_or(0);
-        let start = state.newest.0.saturating_sub(self.segment.rem(state.newest.0));
-        if start != state.start || sum != state.sum || sum > self.most() || trailing > self.most() {
-            return Err(InvalidState);
-        }
-        Ok(())
-    }
-
     /// After a return from a jump ahead the counters keep their ages.
     #[inline]
-    fn view<C: AsRef<[u64]>>(&self, state: &State<C>, now: Timestamp) -> View {
-        let taken = now.taken_after(state.newest, self.period);
-        match taken.0.checked_sub(state.start) {
+    fn view(&self, head: Head, counts: &[u64], now: Timestamp) -> View {
+        let Head { newest, start, sum } = head;
+        let taken = now.taken_after(newest, self.period);
+        match taken.0.checked_sub(start) {
             Some(offset) if offset < self.segment.value() => {
-                View { taken, start: state.start, aged: 0, sum: state.sum, offset }
+                View { taken, start, aged: 0, sum, offset }
             }
-            since_start => self.view_aged(state, taken, since_start.unwrap_or(0)),
+            since_start => self.view_aged(sum, counts, taken, since_start.unwrap_or(0)),
         }
     }
 
     /// The view from another segment, `since_start` after the start of that of the newest time.
-    fn view_aged<C: AsRef<[u64]>>(
-        &self,
-        state: &State<C>,
-        taken: Timestamp,
-        since_start: u64,
-    ) -> View {
+    #[inline]
+    fn view_aged(&self, sum: u64, counts: &[u64], taken: Timestamp, since_start: u64) -> View {
         let offset = self.segment.rem(taken.0);
         let start = taken.0.saturating_sub(offset);
         let aged = self.segment.floor(since_start);
         if aged == 0 {
-            return View { taken, start, aged: 0, sum: state.sum, offset };
+            return View { taken, start, aged: 0, sum, offset };
         }
         let most = self.segments.saturating_add(1);
         let aged = usize::try_from(aged).unwrap_or(most).min(most);
         // those of the oldest that become the trailing one, or leave
         let kept = self.segments.saturating_sub(aged);
-        let leaving = state.counts.as_ref().iter().take(self.segments).skip(kept);
-        let sum = leaving.fold(state.sum, |sum, &count| sum.saturating_sub(count));
+        let leaving = counts.iter().take(self.segments).skip(kept);
+        let sum = leaving.fold(sum, |sum, &count| sum.saturating_sub(count));
         View { taken, start, aged, sum, offset }
-    }
-
-    #[inline]
-    fn answer<C: AsRef<[u64]>>(&self, state: &State<C>, view: View, cost: u64) -> Decision {
-        let limit = self.limit;
-        let counts = state.counts.as_ref();
-        let remaining = limit.saturating_sub(self.estimate(counts, view));
-        if let Some(left) = remaining.checked_sub(cost) {
-            // what is granted now sits in the current segment, and that leaves last
-            let reset_after = if cost == 0 {
-                self.until_empty(counts, view.aged, view.offset)
-            } else {
-                self.until_aged_out(0, view.offset)
-            };
-            Decision::Allow { limit, remaining: left, reset_after }
-        } else {
-            Decision::Deny {
-                limit,
-                remaining,
-                retry_after: self.until_fits(counts, view, cost),
-                reset_after: self.until_empty(counts, view.aged, view.offset),
-            }
-        }
     }
 
     /// E, up: it is subtracted from the limit, and what remains is rounded down.
@@ -363,6 +179,17 @@ impl Config {
         let covered = self.segment.value().saturating_sub(view.offset); // s − o, at least 1
         let weighted = self.segment.ceil(self.trailing(counts, view.aged).saturating_mul(covered));
         view.sum.saturating_add(weighted)
+    }
+
+    /// The answer to a request that costs more than remains.
+    #[inline]
+    fn refusal(&self, counts: &[u64], view: View, cost: u64, remaining: u64) -> Decision {
+        Decision::Deny {
+            limit: self.limit,
+            remaining,
+            retry_after: self.until_fits(counts, view, cost),
+            reset_after: self.until_empty(counts, view.aged, view.offset),
+        }
     }
 
     /// aₙ after ageing by so many segments.
@@ -410,19 +237,158 @@ impl Config {
     }
 }
 
+impl Limiter for Config {
+    #[inline]
+    fn words(&self) -> usize {
+        self.segments.saturating_add(HEAD).saturating_add(1)
+    }
+
+    /// The length of the window.
+    #[inline]
+    fn period(&self) -> Micros {
+        self.period
+    }
+
+    /// Lets segments age.
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else { return };
+        let view = self.view(Head::of(head), counts, now);
+        age(head, counts, view);
+        count(head, counts, view, 0);
+    }
+
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+        let (Head { newest, start, .. }, counts) = split(state);
+        self.until_empty(counts, 0, newest.0.saturating_sub(start))
+    }
+
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let (head, counts) = split(state);
+        let mut sum = 0_u64;
+        for &count in counts.iter().take(self.segments) {
+            sum = sum.checked_add(count).ok_or(InvalidState)?;
+        }
+        let trailing = counts.last().copied().unwrap_or(0);
+        let start = head.newest.0.saturating_sub(self.segment.rem(head.newest.0));
+        let bounded = sum <= self.most() && trailing <= self.most();
+        if start == head.start && sum == head.sum && bounded { Ok(()) } else { Err(InvalidState) }
+    }
+}
+
+impl RateLimiter for Config {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.limit
+    }
+
+    #[inline]
+    fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        if cost == 0 {
+            return self.peek(state, now, 0);
+        }
+        CostExceedsCapacity::check(cost, self.limit)?;
+        let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else {
+            return Err(CostExceedsCapacity { cost, capacity: 0 }); // a state has its words
+        };
+        let view = self.view(Head::of(head), counts, now);
+        age(head, counts, view);
+        let settled = View { aged: 0, ..view };
+        let remaining = self.limit.saturating_sub(self.estimate(counts, settled));
+        let Some(left) = remaining.checked_sub(cost) else {
+            count(head, counts, settled, 0);
+            return Ok(self.refusal(counts, settled, cost, remaining));
+        };
+        count(head, counts, settled, cost);
+        // what is granted now sits in the current segment, and that leaves last
+        let reset_after = self.until_aged_out(0, view.offset);
+        Ok(Decision::Allow { limit: self.limit, remaining: left, reset_after })
+    }
+
+    fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
+        CostExceedsCapacity::check(cost, self.limit)?;
+        let (head, counts) = split(state);
+        let view = self.view(head, counts, now);
+        let remaining = self.limit.saturating_sub(self.estimate(counts, view));
+        let Some(left) = remaining.checked_sub(cost) else {
+            return Ok(self.refusal(counts, view, cost, remaining));
+        };
+        let reset_after = match cost {
+            0 => self.until_empty(counts, view.aged, view.offset),
+            _ => self.until_aged_out(0, view.offset),
+        };
+        Ok(Decision::Allow { limit: self.limit, remaining: left, reset_after })
+    }
+
+    /// At most twice the limit is ever counted in n segments.
+    fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
+        let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else { return };
+        let view = self.view(Head::of(head), counts, now);
+        age(head, counts, view);
+        let room = self.most().saturating_sub(view.sum);
+        count(head, counts, view, cost.min(room));
+    }
+
+    /// E, rounded up.
+    fn used(&self, state: &State<impl Words>) -> u64 {
+        let (head, counts) = split(state);
+        self.estimate(counts, self.view(head, counts, head.newest))
+    }
+
+    /// The units come out of the segment they were counted in.
+    fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
+        let newest = state.newest();
+        if refund.granted_at > newest {
+            return; // by a clock that came back since
+        }
+        let (newest, granted) =
+            (self.segment.floor(newest.0), self.segment.floor(refund.granted_at.0));
+        let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
+        else {
+            return;
+        };
+        let [_, _, sum, counts @ ..] = state.words_mut() else { return };
+        let Some(count) = counts.get_mut(age) else { return };
+        let given_back = refund.cost.min(*count);
+        *count = count.saturating_sub(given_back);
+        if age < self.segments {
+            *sum = sum.saturating_sub(given_back);
+        }
+    }
+}
+
+/// The words before the counters.
+const HEAD: usize = 3;
+
+/// The head of a state, and a₀ … aₙ.
+#[inline]
+fn split(state: &State<impl Words>) -> (Head, &[u64]) {
+    let (head, counts) = state.words().split_first_chunk().unwrap_or((&[0; HEAD], &[]));
+    (Head::of(head), counts)
+}
+
 /// Lets the counters age as the view says.
 #[inline]
-fn settle<C: AsMut<[u64]>>(state: &mut State<C>, view: View) {
-    state.newest = view.taken;
-    state.start = view.start;
-    state.sum = view.sum;
-    if view.aged == 0 {
-        return;
+fn age(head: &mut [u64; HEAD], counts: &mut [u64], view: View) {
+    let [_, start, _] = head;
+    if *start == view.start {
+        return; // the same segment
     }
-    let counts = state.counts.as_mut();
+    *start = view.start;
     let aged = view.aged.min(counts.len());
     counts.copy_within(..counts.len().saturating_sub(aged), aged);
     if let Some(opened) = counts.get_mut(..aged) {
         opened.fill(0);
+    }
+}
+
+/// Moves to the time of the view, once the counters have aged, and counts units in the current
+/// segment.
+#[inline]
+fn count(head: &mut [u64; HEAD], counts: &mut [u64], view: View, units: u64) {
+    let [newest, _, sum] = head;
+    *newest = view.taken.0;
+    *sum = view.sum.saturating_add(units);
+    if let Some(current) = counts.first_mut() {
+        *current = current.saturating_add(units);
     }
 }

@@ -1,3 +1,4 @@
+use std::format;
 use std::vec;
 use std::vec::Vec;
 
@@ -214,22 +215,63 @@ fn a_penalty_begins_when_the_other_limits_refused_often_enough() {
 }
 
 #[test]
-fn a_log_counts_the_refusals_that_are_its_own() {
+fn a_log_counts_a_refused_request_whoever_refused_it() {
     let policy = "limits = [
-        { algorithm = 'sliding_log', rates = ['3/s'], count_denied = true },
-        { algorithm = 'fixed_window', limit = 2, period = '10s' },
+        { algorithm = 'token_bucket', capacity = 2, rate = '1/s' },
+        { algorithm = 'sliding_log', rates = ['3/10s'], count_denied = true },
     ]";
     let limits = Policy::parse("p", policy).unwrap().limits().clone();
     let mut words = vec![0; limits.words()];
-    let mut decide = |now: u64| {
-        let verdict = limits.operate(&mut words, Timestamp(now), &1_u64.into()).unwrap();
-        let remaining = verdict.limits.iter().map(Decision::remaining);
-        (verdict.decision.is_allowed(), remaining.collect::<Vec<_>>())
+    let mut ask = |seconds: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let verdict = limits.operate(&mut words, now, &1_u64.into()).unwrap();
+        assert!(accepts(&limits, &words), "{words:?}");
+        let decision = verdict.decision;
+        let remaining: Vec<_> = verdict.limits.iter().map(Decision::remaining).collect();
+        (decision.is_allowed(), remaining, decision.retry_after().0, decision.reset_after().0)
     };
-    assert_eq!(decide(0), (true, vec![2, 1]));
-    assert_eq!(decide(0), (true, vec![1, 0]));
-    assert_eq!(decide(0), (false, vec![1, 0]), "refused by the window alone");
-    assert_eq!(decide(1_000_000), (false, vec![3, 0]));
+    assert_eq!(ask(0), (true, vec![1, 2], 0, 10_000_000));
+    assert_eq!(ask(0), (true, vec![0, 1], 0, 10_000_000));
+    // the bucket alone refuses and has a token again 1 s later, but the log is full by then
+    assert_eq!(ask(0), (false, vec![0, 0], 10_000_000, 10_000_000));
+    assert_eq!(ask(9), (false, vec![2, 0], 1_000_000, 10_000_000), "by the log alone");
+    assert_eq!(ask(18), (true, vec![1, 1], 0, 10_000_000));
+}
+
+#[test]
+fn a_log_that_counts_refusals_decides_alike_whoever_refuses_first() {
+    let log = "{ algorithm = 'sliding_log', rates = ['5/2ms', '3/1ms'], count_denied = true }";
+    let window = "{ algorithm = 'fixed_window', limit = 2, period = '500us' }";
+    let of = |policy: &str| Policy::parse("p", policy).unwrap().limits().clone();
+    let (one, other) =
+        (format!("limits = [{log}, {window}]"), format!("limits = [{window}, {log}]"));
+    let (one, other) = (of(&one), of(&other));
+    let (mut words, mut others) = (vec![0; one.words()], vec![0; other.words()]);
+    // as the log alone would have it, if it were told of each request that came
+    let mut actions: Vec<u64> = Vec::new();
+    let mut now = 0;
+    for k in 0..400_u64 {
+        let cost = 1 + k % 2;
+        now += k * k % 331;
+        let asked = Request::of(cost);
+        let decided = one.decide(&mut words, Timestamp(now), &asked).unwrap();
+        assert_eq!(decided, other.decide(&mut others, Timestamp(now), &asked).unwrap());
+        let full = |limit, period| {
+            let inside = actions.iter().filter(|&&at| at + period > now).count();
+            u64::try_from(inside).unwrap() + cost > limit
+        };
+        let by_log = !full(5, 2_000) && !full(3, 1_000);
+        assert!(by_log || !decided.is_allowed(), "{k}");
+        actions.extend((0..cost).map(|_| now));
+        if !decided.is_allowed() {
+            let before = Timestamp(now + decided.retry_after().0 - 1);
+            let at = Timestamp(now + decided.retry_after().0);
+            for (now, allowed) in [(before, false), (at, true)] {
+                let later = one.decide(&mut words.clone(), now, &asked).unwrap();
+                assert_eq!(later.is_allowed(), allowed, "{k}: retry_after is exact");
+            }
+        }
+    }
 }
 
 #[test]

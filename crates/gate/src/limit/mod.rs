@@ -1,20 +1,32 @@
 //! One limiter of a policy, whichever it is, over state kept as plain words.
 
-mod holds;
-mod limiter;
+pub(crate) mod algorithm;
+mod budget;
+mod concurrency;
+mod connections;
+mod describe;
+mod fixed_window;
+mod fleet_usage;
 mod parameters;
-mod rate;
-mod shed;
+mod penalty;
+mod sliding_log;
+mod sliding_window;
+mod suppression;
+#[cfg(test)]
+mod tests;
+mod token_bucket;
+mod utilization;
 
-use limiter::{Answer, Limiter};
+use alloc::string::String;
+
+use algorithm::{Algorithm, Answer};
 pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
-use tidegate_core::lease::{self, Held, Id, budget, concurrency, connections};
+use tidegate_core::lease::{self, Held, Id};
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::shed::utilization::Class;
-use tidegate_core::shed::{Probability, fleet, penalty, suppression, utilization};
+use tidegate_core::shed::{self, Probability};
 use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{Decision, InvalidState, Micros, Timestamp, bucket};
+use tidegate_core::{Decision, InvalidState, Limiter, Micros, RateLimiter, Timestamp, bucket};
 
 use crate::request::{Operation, OperationError, Request, Unspent};
 
@@ -34,19 +46,19 @@ pub enum Limit {
     /// [`tidegate_core::window::log`]
     SlidingLog(log::Config),
     /// [`tidegate_core::lease::concurrency`]
-    Concurrency(concurrency::Config),
+    Concurrency(lease::concurrency::Config),
     /// [`tidegate_core::lease::connections`]
-    Connections(connections::Config),
+    Connections(lease::connections::Config),
     /// [`tidegate_core::lease::budget`], out of the rates of the same policy
-    Budget(budget::Config),
+    Budget(lease::budget::Config),
     /// [`tidegate_core::shed::fleet`]
-    Fleet(fleet::Config),
+    Fleet(shed::fleet::Config),
     /// [`tidegate_core::shed::utilization`]
-    Utilization(utilization::Config),
+    Utilization(shed::utilization::Config),
     /// [`tidegate_core::shed::suppression`]
-    Suppression(suppression::Config),
+    Suppression(shed::suppression::Config),
     /// [`tidegate_core::shed::penalty`]
-    Penalty(penalty::Config),
+    Penalty(shed::penalty::Config),
 }
 
 /// What a limit is about.
@@ -82,24 +94,36 @@ macro_rules! ask {
     };
 }
 
+use ask;
+
+/// Asks whichever limiter it is about its state in `$words`; `None` if they are of another length.
+macro_rules! ask_about {
+    ($limit:expr, $words:expr, |$limiter:ident, $state:ident| $question:expr) => {
+        ask!($limit, |$limiter| $limiter.state($words).ok().map(|$state| $question))
+    };
+    ($limit:expr, $words:expr, |$limiter:ident, mut $state:ident| $question:expr) => {
+        ask!($limit, |$limiter| $limiter.state($words).ok().map(|mut $state| $question))
+    };
+}
+
 impl Limit {
     /// How many words a state has.
     #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
-        ask!(self, |limiter| Limiter::words(limiter))
+        ask!(self, |limiter| limiter.words())
     }
 
     /// The most that can be granted at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        ask!(self, |limiter| Limiter::capacity(limiter))
+        ask!(self, |limiter| limiter.most_at_once())
     }
 
     /// The span in which the capacity comes back.
     #[must_use]
     pub fn period(&self) -> Micros {
-        ask!(self, |limiter| Limiter::period(limiter))
+        ask!(self, |limiter| limiter.period())
     }
 
     /// Decides; a cost of 0 is a peek.
@@ -115,20 +139,22 @@ impl Limit {
     ) -> Result<Decision, OperationError> {
         // the most frequent one, and so short that a call would cost as much again
         if let Self::TokenBucket(bucket) = self
-            && let Some(answer) = Limiter::decide(bucket, words, now, request)
+            && let Ok(mut state) = bucket.state(&mut *words)
         {
-            return answer;
+            return Ok(bucket.decide(&mut state, now, request.cost)?);
         }
         self.decide_by_whichever(words, now, request)
     }
 
     #[inline(never)]
     fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Answer {
-        ask!(self, |limiter| Limiter::decide(limiter, words, now, request))
+        ask_about!(self, words, |limiter, mut state| limiter.ask(&mut state, now, request))
             .unwrap_or(Err(OperationError::InvalidState))
     }
 
     /// What [`decide`](Self::decide) would answer; changes nothing.
+    ///
+    /// What was granted is also what a peek at a cost of 0 says afterwards.
     ///
     /// # Errors
     /// As [`decide`](Self::decide).
@@ -138,60 +164,51 @@ impl Limit {
         now: Timestamp,
         request: &Request,
     ) -> Result<Decision, OperationError> {
-        ask!(self, |limiter| Limiter::peek(limiter, words, now, request))
+        ask_about!(self, words, |limiter, state| limiter.look(&state, now, request))
             .unwrap_or(Err(OperationError::InvalidState))
     }
 
     /// Moves the state to `now`, as any decision does first; consumes nothing.
     pub fn advance(&self, words: &mut [u64], now: Timestamp) {
-        let _ = ask!(self, |limiter| Limiter::advance(limiter, words, now));
+        let _ = ask_about!(self, words, |limiter, mut state| limiter.advance(&mut state, now));
     }
 
-    /// Takes notice of a request that was refused, by this limiter or another of the same policy.
-    /// Consumes nothing.
-    pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) {
-        let _ = ask!(self, |limiter| Limiter::refused(limiter, words, now, request));
+    /// Takes notice of a request that was refused, by this limiter or another of the same policy,
+    /// and says how long the same request now has to wait for what this limiter remembers of
+    /// refusals. A limiter that remembers none moves to `now`.
+    pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Micros {
+        ask_about!(self, words, |limiter, mut state| limiter.note_refusal(&mut state, now, request))
+            .unwrap_or_default()
     }
 
     /// Whether a refusal leaves more than the newest time behind.
     #[must_use]
-    pub const fn remembers_refusals(&self) -> bool {
-        match self {
-            Self::Penalty(_) | Self::Utilization(_) | Self::Suppression(_) => true,
-            Self::SlidingLog(log) => matches!(log.denied(), log::Denied::Counted),
-            _ => false,
-        }
+    pub fn remembers_refusals(&self) -> bool {
+        ask!(self, |limiter| limiter.remembers_refusals())
     }
 
     /// What it is about.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::TokenBucket(_)
-            | Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::SlidingLog(_) => Kind::Rate,
-            Self::Concurrency(_) | Self::Connections(_) | Self::Fleet(_) => Kind::Lease,
-            Self::Budget(_) => Kind::Budget,
-            Self::Utilization(_) | Self::Suppression(_) | Self::Penalty(_) => Kind::Shed,
-        }
+    pub fn kind(&self) -> Kind {
+        ask!(self, |limiter| kind_of(limiter))
     }
 
     /// Whether it would hold a lease for this request.
     #[must_use]
-    pub const fn needs_lease(&self, request: &Request) -> bool {
-        match self {
-            Self::Concurrency(_) | Self::Connections(_) => request.cost > 0,
-            // high priority is not counted
-            Self::Fleet(_) => request.cost > 0 && request.class.0 != Class::CRITICAL.0,
-            _ => false,
-        }
+    pub fn needs_lease(&self, request: &Request) -> bool {
+        ask!(self, |limiter| limiter.needs_lease(request))
+    }
+
+    /// The limit in words, every quantity exact.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        ask!(self, |limiter| limiter.describe())
     }
 
     /// Renews, counts or releases a lease; `None` if it is a limiter without leases, or another
     /// operation.
     pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
-        ask!(self, |limiter| Limiter::hold(limiter, words, now, operation))
+        ask_about!(self, words, |limiter, mut state| limiter.hold(&mut state, now, operation))?
     }
 
     /// Grants a holder units out of the `available` ones; `None` if it is no budget.
@@ -199,11 +216,12 @@ impl Limit {
         &self,
         words: &mut [u64],
         now: Timestamp,
-        (holder, wants): (Id, u64),
+        holder_wants: (Id, u64),
         available: u64,
     ) -> Option<Allowance> {
-        let Self::Budget(config) = self else { return None };
-        Some(config.grant(&mut config.state(words).ok()?, now, holder, wants, available))
+        ask_about!(self, words, |limiter, mut state| {
+            Algorithm::grant(limiter, &mut state, now, holder_wants, available)
+        })?
     }
 
     /// What comes back of a holder's units; `None` if it is no budget, or if nothing does.
@@ -214,11 +232,9 @@ impl Limit {
         holder: Id,
         unspent: Unspent,
     ) -> Option<Refundable> {
-        let Self::Budget(config) = self else { return None };
-        let Unspent { granted_at, left } = unspent;
-        let expires_at = granted_at.saturating_add(config.period());
-        let allowance = Allowance { left, granted_at, expires_at };
-        config.give_back(&mut config.state(words).ok()?, now, holder, allowance)
+        ask_about!(self, words, |limiter, mut state| {
+            Algorithm::give_back(limiter, &mut state, now, holder, unspent)
+        })?
     }
 
     /// Takes over what another limiter of the same algorithm holds, or remembers by its time: so many
@@ -230,84 +246,67 @@ impl Limit {
         words: &[u64],
         ratio: (u64, u64),
     ) -> bool {
-        match (self, old) {
-            (Self::Concurrency(new), Self::Concurrency(old)) => {
-                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
-            }
-            (Self::Connections(new), Self::Connections(old)) => {
-                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
-            }
-            (Self::Fleet(new), Self::Fleet(old)) => {
-                adopted(new.state(own), old.state(words), |own, held| new.adopt(own, old, held))
-            }
-            (Self::SlidingLog(new), Self::SlidingLog(old)) => {
-                let (Ok(mut own), Ok(held)) = (new.state(own), old.state(words)) else {
-                    return false;
-                };
-                new.adopt(&mut own, &held, ratio);
-                true
-            }
-            _ => false,
-        }
+        ask!(self, |limiter| adopt(limiter, own, (old, words), ratio)).unwrap_or(false)
     }
 
     /// The fraction of the load that reporters are to refuse; `None` if there are none.
     #[must_use]
     pub fn factor(&self, words: &[u64], now: Timestamp) -> Option<Probability> {
-        let Self::Suppression(config) = self else { return None };
-        let state = suppression::State::from_words(*words.as_array()?);
-        Some(config.factor(&state, now))
+        ask_about!(self, words, |limiter, state| Algorithm::factor(limiter, &state, now))?
     }
 
     /// Counts what a reporter has seen.
     pub fn report(&self, words: &mut [u64], now: Timestamp, report: Report) {
-        if let (Self::Suppression(config), Some(words)) = (self, words.as_mut_array()) {
-            let mut state = suppression::State::from_words(*words);
-            config.report(&mut state, now, report);
-            *words = state.to_words();
-        }
+        let _ = ask_about!(self, words, |limiter, mut state| {
+            Algorithm::report(limiter, &mut state, now, report)
+        });
     }
 
     /// The units that count as used at the newest time, also beyond the capacity; `None` for a limiter
     /// that counts no units.
     pub(crate) fn used(&self, words: &[u64]) -> Option<u64> {
-        ask!(self, |limiter| Limiter::used(limiter, words))
+        ask_about!(self, words, |limiter, state| limiter.units_used(&state))?
     }
 
     /// Takes what was spent already, whether it is there or not.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
-        let _ = ask!(self, |limiter| Limiter::charge(limiter, words, now, cost));
+        let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
     }
 
     /// Gives back what was granted and not used: never so much that more would be granted than if
     /// it had not been.
     pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
-        let _ = ask!(self, |limiter| Limiter::refund(limiter, words, now, unused));
+        let _ =
+            ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
     }
 
     /// The newest time seen, and the span from then on after which the state equals a fresh one.
     #[must_use]
     pub fn newest_and_reset(&self, words: &[u64]) -> (Timestamp, Micros) {
-        ask!(self, |limiter| Limiter::newest_and_reset(limiter, words)).unwrap_or_default()
+        ask_about!(self, words, |limiter, state| (state.newest(), limiter.reset_after(&state)))
+            .unwrap_or_default()
     }
 
     /// # Errors
     /// [`InvalidState`] if no decision of this limiter can have left these words behind.
     pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
-        ask!(self, |limiter| Limiter::accepts(limiter, words)).unwrap_or(Err(InvalidState))
+        ask_about!(self, words, |limiter, state| limiter.accepts(&state))
+            .unwrap_or(Err(InvalidState))
     }
 }
 
-fn adopted<W, V>(
-    own: Result<lease::State<W>, InvalidState>,
-    held: Result<lease::State<V>, InvalidState>,
-    adopt: impl FnOnce(&mut lease::State<W>, &lease::State<V>),
-) -> bool {
-    match (own, held) {
-        (Ok(mut own), Ok(held)) => {
-            adopt(&mut own, &held);
-            true
-        }
-        _ => false,
-    }
+const fn kind_of<A: Algorithm>(_: &A) -> Kind {
+    A::KIND
+}
+
+/// `None` if either is of another algorithm or length.
+fn adopt<A: Algorithm>(
+    limiter: &A,
+    own: &mut [u64],
+    (old, words): (&Limit, &[u64]),
+    ratio: (u64, u64),
+) -> Option<bool> {
+    let old = A::of(old)?;
+    let (mut own, held) = (limiter.state(own).ok()?, old.state(words).ok()?);
+    Some(Algorithm::adopt(limiter, &mut own, old, &held, ratio))
 }

@@ -1,6 +1,8 @@
-//! The shape of a limit in the policy file.
+//! The shape of a limit in the policy file: all fields of all algorithms. Each algorithm reads its own.
 
 mod build;
+
+pub(crate) use build::{required, text};
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +18,7 @@ use crate::object::object;
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Algorithm {
+pub(super) enum AlgorithmName {
     TokenBucket,
     FixedWindow,
     SlidingWindow,
@@ -32,7 +34,7 @@ pub(super) enum Algorithm {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum EstimatorForm {
+pub(crate) enum EstimatorForm {
     NewestPart,
     ModifiedMean,
     LinearAdmitted,
@@ -41,7 +43,7 @@ enum EstimatorForm {
 /// What a key never seen has.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Start {
+pub(crate) enum Start {
     Full,
     Empty,
 }
@@ -52,13 +54,13 @@ macro_rules! limit_form {
     ($($field:ident: $form:ty,)*) => {
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub(super) struct LimitForm {
-            algorithm: Option<Algorithm>,
+        pub(crate) struct LimitForm {
+            algorithm: Option<AlgorithmName>,
             name: Option<Name>,
             depth: Option<Depth>,
             /// Of an override alone: instead of other numbers, other limits.
             limits: Option<Vec<LimitEntry>>,
-            $($field: Option<$form>,)*
+            $(pub(crate) $field: Option<$form>,)*
         }
 
         impl LimitForm {

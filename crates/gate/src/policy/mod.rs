@@ -2,7 +2,7 @@
 
 mod error;
 mod file;
-mod limit;
+pub(crate) mod limit;
 #[cfg(test)]
 mod tests;
 mod units;

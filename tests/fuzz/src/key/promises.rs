@@ -1,6 +1,7 @@
 //! What must hold of each answer.
 
 use tidegate_core::shed::suppression::PART;
+use tidegate_core::Limiter;
 use tidegate_core::shed::utilization;
 use tidegate_gate::{
     Budget, Class, Decision, Id, Kind, Limit, MAX_QUANTITY, Micros, Operation, OperationError,
@@ -170,8 +171,8 @@ impl Key {
         for (limit, range) in self.each() {
             let Limit::Utilization(config) = limit else { continue };
             let amount = |words: &[u64]| {
-                let words = words[range.clone()].try_into().expect("three words");
-                config.amount_ppm(&utilization::State::from_words(words))
+                let words: [u64; 3] = words[range.clone()].try_into().expect("three words");
+                config.amount_ppm(&utilization::State::from(words))
             };
             let elapsed = self.newest().saturating_since(newest);
             if elapsed < config.period() {

@@ -1,19 +1,15 @@
 use std::vec;
-use std::vec::Vec;
 
-use super::{Allowance, Config, Refundable, State, Usage};
+use super::{Allowance, Config, Refundable, Usage};
 use crate::lease::{Id, MAX_ENTRIES};
-use crate::{MAX_QUANTITY, Micros, Rate, Timestamp, bucket};
+use crate::properties::fresh;
+use crate::{Limiter, MAX_QUANTITY, Micros, Rate, Timestamp, bucket};
 
 mod guarantee;
 mod histories;
 
 fn config(most: u64, time: u64, holders: u64) -> Config {
     Config::new(most, Micros(time), holders).unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.words()]).unwrap()
 }
 
 const A: Id = Id([0, 0]);
@@ -158,7 +154,7 @@ fn a_bucket_gets_back_what_it_cannot_have_lost() {
     ] {
         let granted_at = Timestamp(7);
         let refundable = Refundable { units, granted, granted_at, after: Micros(after) };
-        assert_eq!(refundable.to_bucket(&parent), expected, "{units} of {granted}, {after}");
+        assert_eq!(refundable.to_bucket(&parent).cost, expected, "{units} of {granted}, {after}");
     }
 }
 

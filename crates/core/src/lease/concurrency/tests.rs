@@ -7,16 +7,12 @@ use tidegate_reference::lease::Leases;
 use super::{Config, State};
 use crate::exhaustive::every_history;
 use crate::lease::properties::{ids, moves, outcome};
-use crate::lease::{Held, Id, MAX_ENTRIES};
-use crate::properties::tuple;
-use crate::{ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Timestamp};
+use crate::lease::{Held, Id, Leases as _, MAX_ENTRIES};
+use crate::properties::{fresh, tuple};
+use crate::{ConfigError, CostExceedsCapacity, Decision, Limiter, MAX_QUANTITY, Micros, Timestamp};
 
 fn config(capacity: u64, ttl: u64, most: u64) -> Config {
     Config::new(capacity, Micros(ttl), most).unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.words()]).unwrap()
 }
 
 const A: Id = Id([0, 0]);

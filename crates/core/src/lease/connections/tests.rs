@@ -7,16 +7,12 @@ use tidegate_reference::lease::Leases;
 use super::{Config, DEFAULT_EXPIRY, DEFAULT_REFRESH, State, Unrecorded};
 use crate::exhaustive::every_history;
 use crate::lease::properties::{ids, moves, outcome};
-use crate::lease::{Held, Id, MAX_ENTRIES};
-use crate::properties::tuple;
-use crate::{CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Timestamp};
+use crate::lease::{Held, Id, Leases as _, MAX_ENTRIES};
+use crate::properties::{fresh, tuple};
+use crate::{CostExceedsCapacity, Decision, Limiter, MAX_QUANTITY, Micros, Timestamp};
 
 fn config(limit: u64, expiry: u64, most: u64) -> Config {
     Config::new(limit, Micros(expiry), most).unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.words()]).unwrap()
 }
 
 const A: Id = Id([0, 0]);
@@ -65,7 +61,7 @@ fn both(
             oracle.set(now, owner.0, count, MAX_QUANTITY)
         ),
         Operation::Refresh => {
-            assert_eq!(config.refresh(state, at, owner), held(oracle.renew(now, owner.0)));
+            assert_eq!(config.heartbeat(state, at, owner), held(oracle.renew(now, owner.0)));
         }
     }
     assert_eq!(config.accepts(state), Ok(()), "{state:?}");
@@ -98,8 +94,8 @@ fn decides_as_worked_out_by_hand() {
     let full = Unrecorded::OwnersFull { most: 2 };
     assert_eq!(config.report(&mut state, Timestamp(1_080), A, 1), Err(full));
     assert_eq!(config.report(&mut state, Timestamp(1_080), A, 0), Ok(27));
-    assert_eq!(config.refresh(&mut state, Timestamp(1_140), C), Held::Live { cost: 2 });
-    assert_eq!(config.refresh(&mut state, Timestamp(1_150), B), Held::Unknown, "expired");
+    assert_eq!(config.heartbeat(&mut state, Timestamp(1_140), C), Held::Live { cost: 2 });
+    assert_eq!(config.heartbeat(&mut state, Timestamp(1_150), B), Held::Unknown, "expired");
     assert_eq!(config.report(&mut state, Timestamp(1_150), C, 0), Ok(0));
     assert_eq!(state.words()[1..], vec![0; config.words() - 1]);
 }
@@ -113,11 +109,11 @@ fn an_owner_that_refreshes_as_published_stays_and_a_dead_one_vanishes() {
     assert!(config.open(&mut state, now, B, 2).unwrap().is_allowed());
     for _ in 0..3 {
         now = now.saturating_add(DEFAULT_REFRESH);
-        assert_eq!(config.refresh(&mut state, now, A), Held::Live { cost: 3 });
+        assert_eq!(config.heartbeat(&mut state, now, A), Held::Live { cost: 3 });
         assert!(!config.open(&mut state, now, A, 1).unwrap().is_allowed(), "B may yet live");
     }
     now = now.saturating_add(DEFAULT_REFRESH);
-    assert_eq!(config.refresh(&mut state, now, A), Held::Live { cost: 3 });
+    assert_eq!(config.heartbeat(&mut state, now, A), Held::Live { cost: 3 });
     assert!(config.open(&mut state, now, A, 2).unwrap().is_allowed(), "B is 12 minutes silent");
 }
 
@@ -288,7 +284,7 @@ proptest! {
                     }
                 }
                 Operation::Refresh => {
-                    let _ = config.refresh(&mut state, at, owner);
+                    let _ = config.heartbeat(&mut state, at, owner);
                     known.into_iter().for_each(|k| owners[k].2 = now);
                 }
             }

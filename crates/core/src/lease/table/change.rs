@@ -10,7 +10,7 @@ use crate::time::{Micros, Timestamp};
 impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     /// Moves to `now`, as any operation does first: what has expired by then leaves.
     #[inline]
-    pub(in crate::lease) fn advance(&mut self, now: Timestamp) {
+    pub(crate) fn advance(&mut self, now: Timestamp) {
         let newest = self.newest();
         let taken = now.taken_after(newest, self.layout.period);
         if taken < newest {
@@ -27,7 +27,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     /// A new entry, touched now, where the search for its id ended in vain; nothing if there is no
     /// room.
     #[inline]
-    pub(in crate::lease) fn insert(&mut self, found: Found, id: Id, value: u64) -> Option<usize> {
+    pub(crate) fn insert(&mut self, found: Found, id: Id, value: u64) -> Option<usize> {
         let ends = self.ends();
         if ends.count >= self.layout.entries {
             return None;
@@ -44,7 +44,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     }
 
     /// Takes over what is live in another table, the oldest first, as if touched at its newest time.
-    pub(in crate::lease) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V, WIDTH>) {
+    pub(crate) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V, WIDTH>) {
         self.advance(other.newest());
         let live = other.live(other.newest());
         let mut place = live.oldest;
@@ -60,26 +60,26 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
 
     /// Makes the entry the latest.
     #[inline]
-    pub(in crate::lease) fn touch(&mut self, place: usize) {
+    pub(crate) fn touch(&mut self, place: usize) {
         self.unlink(place);
         self.append(place);
     }
 
     #[inline]
-    pub(in crate::lease) fn set_value(&mut self, place: usize, value: u64) {
+    pub(crate) fn set_value(&mut self, place: usize, value: u64) {
         let others = self.sum().saturating_sub(self.value(place));
         self.set_word(SUM, others.saturating_add(value));
         self.set_field(place, VALUE, value);
     }
 
     /// Sets an entry's k-th extra word.
-    pub(in crate::lease) fn set_extra(&mut self, place: usize, k: usize, word: u64) {
+    pub(crate) fn set_extra(&mut self, place: usize, k: usize, word: u64) {
         self.set_field(place, FIELDS.saturating_add(k), word);
     }
 
     /// Removes the entry that was found; the last one takes its place.
     #[inline]
-    pub(in crate::lease) fn remove(&mut self, found: Found) {
+    pub(crate) fn remove(&mut self, found: Found) {
         let Found { slot, place } = found;
         self.set_value(place, 0);
         self.unlink(place);

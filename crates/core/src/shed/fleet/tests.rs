@@ -1,22 +1,17 @@
-use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
 use tidegate_reference::Outcome;
 use tidegate_reference::lease::Fleet;
 
-use super::{Config, Priority};
+use super::{Config, Priority, State};
 use crate::exhaustive::every_history;
-use crate::lease::{Held, Id, State};
-use crate::properties::tuple;
-use crate::{ConfigError, CostExceedsCapacity, Decision, MAX_QUANTITY, Micros, Timestamp};
+use crate::lease::{Held, Id, Leases};
+use crate::properties::{fresh, tuple};
+use crate::{ConfigError, CostExceedsCapacity, Decision, Limiter, MAX_QUANTITY, Micros, Timestamp};
 
 fn config(capacity: u64, reserve: u64, ttl: u64, most: u64) -> Config {
     Config::new(capacity, reserve, Micros(ttl), most).unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.words()]).unwrap()
 }
 
 const A: Id = Id([0, 0]);

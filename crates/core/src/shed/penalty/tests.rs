@@ -1,11 +1,10 @@
-use std::vec;
 use std::vec::Vec;
 
 use tidegate_reference::penalty::Penalty;
 
-use super::{Config, MAX_REFUSALS, State, Terms};
-use crate::properties::tuple;
-use crate::{ConfigError, MAX_QUANTITY, Micros, Timestamp};
+use super::{Config, MAX_REFUSALS, Terms};
+use crate::properties::{fresh, tuple};
+use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, Timestamp};
 
 mod histories;
 
@@ -18,10 +17,6 @@ fn config(refusals: u64, [within, duration, max, forgive_after]: [u64; 4]) -> Co
         forgive_after: Micros(forgive_after),
     })
     .unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.words()]).unwrap()
 }
 
 fn oracle(config: Config) -> Penalty {
@@ -71,7 +66,7 @@ fn decides_as_worked_out_by_hand() {
 fn one_refusal_can_be_enough() {
     let config = config(1, [5, 10, 10, 0]);
     let mut state = fresh(config);
-    assert_eq!(state.words.len(), 4);
+    assert_eq!(state.words().len(), 4);
     for round in 0..5 {
         let now = |after: u64| Timestamp(round * 10 + after);
         assert_eq!(tuple(config.decide(&mut state, now(0))), (true, 1, 0, 0));

@@ -3,7 +3,7 @@ use tidegate_reference::shed::reporter::{Answer, Oracle};
 use super::{Config, FACTOR_LIFE, LocalCap, State, Verdict};
 use crate::shed::suppression::{PART, REPORT_EVERY, Report};
 use crate::shed::{Draw, Probability};
-use crate::{CostExceedsCapacity, MAX_QUANTITY, Micros, Rate, Timestamp};
+use crate::{CostExceedsCapacity, Limiter, MAX_QUANTITY, Micros, Rate, Timestamp};
 
 mod histories;
 
@@ -153,7 +153,7 @@ fn a_foreign_state_is_noticed() {
     let config = config(1, SECOND, LocalCap::On);
     let good = [START, 6, 5, 9, 4, 0, 3, 2 * SECOND, HALF, 24 * SECOND];
     assert!(config.accepts(&State::default()).is_ok());
-    assert!(config.accepts(&State::from_words(good)).is_ok());
+    assert!(config.accepts(&config.state(good).unwrap()).is_ok());
     for (word, foreign) in [
         (1, 7), // more than the cap
         (1, 4), // less than what of it is to be reported
@@ -172,6 +172,6 @@ fn a_foreign_state_is_noticed() {
     ] {
         let mut words = good;
         words[word] = foreign;
-        assert!(config.accepts(&State::from_words(words)).is_err(), "{word}: {foreign}");
+        assert!(config.accepts(&config.state(words).unwrap()).is_err(), "{word}: {foreign}");
     }
 }

@@ -3,9 +3,9 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_reference::shed::utilization::{Answer, Oracle, Rule};
 
-use super::{Class, Config, State, Thresholds, Timing, Verdict};
+use super::{Class, Config, Load, State, Thresholds, Timing, Verdict};
 use crate::shed::{Draw, Share};
-use crate::{ConfigError, MAX_QUANTITY, Micros, Timestamp};
+use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, Timestamp};
 
 const SECOND: u64 = 1_000_000;
 const START: u64 = 1_700_000_000 * SECOND;
@@ -44,7 +44,7 @@ fn answer(config: &Config, state: &State, class: Class, verdict: Verdict) -> Ans
 
 /// a as a fraction: over 1,200 for the source's constants and signals in whole tenths.
 fn over_1200(config: &Config, state: &State) -> i128 {
-    let amount = i128::from(state.to_words()[1]) - i128::from(config.shedding);
+    let amount = i128::from(state.words()[1]) - i128::from(config.shedding);
     assert_eq!(amount * 1_200 % i128::from(config.span), 0);
     amount * 1_200 / i128::from(config.span)
 }
@@ -194,7 +194,7 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_a_period() {
             let verdict = config.decide(&mut state, now, Some(Share::NONE), Class(0), Draw(0));
             assert_eq!(verdict.is_admitted(), second >= 5, "{ahead}, {second} s after the return");
         }
-        assert_eq!(state.to_words()[1], 0, "at rest after a period");
+        assert_eq!(state.words()[1], 0, "at rest after a period");
     }
 }
 
@@ -202,7 +202,7 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_a_period() {
 fn a_foreign_state_is_noticed() {
     let config = source(2);
     let (top, steepest) = (config.shedding + config.span, config.steepest);
-    let accepts = |words| config.accepts(&State::from_words(words)).is_ok();
+    let accepts = |words| config.accepts(&config.state(words).unwrap()).is_ok();
     assert!(accepts([0, 0, 0]) && accepts([u64::MAX, 0, 0]));
     assert!(accepts([7, top, 2 * steepest + 1]));
     assert!(!accepts([7, top + 1, 1]));
@@ -293,8 +293,8 @@ proptest! {
             prop_assert_eq!(state.newest().0, oracle.newest());
             prop_assert!(config.accepts(&state).is_ok(), "{:?}", state);
             // no faster than 1/F a microsecond
-            let moved = state.level.abs_diff(if state.trend == 0 { 0 } else { before.level });
-            let elapsed = state.newest.saturating_since(before.newest).0;
+            let moved = state.words()[1].abs_diff(if state.words()[2] == 0 { 0 } else { before.words()[1] });
+            let elapsed = state.newest().saturating_since(before.newest()).0;
             prop_assert!(
                 elapsed >= config.period().0
                     || u128::from(moved) <= u128::from(elapsed) * u128::from(config.steepest)
@@ -309,16 +309,16 @@ proptest! {
         config in configs(), level in any::<u64>(), class in 0..4_u16,
     ) {
         let top = config.shedding + config.span;
-        let mut state = State::from_words([START, level % (top + 1), 1]);
+        let mut state = config.state([START, level % (top + 1), 1]).unwrap();
         let verdict = config.peek(&state, state.newest(), None, Class(class), Draw(0));
         prop_assume!(!verdict.is_admitted());
         let spared_at = verdict.retry_after().0;
         prop_assert!((1..=config.timing().full.0).contains(&spared_at));
         for after in 1..=spared_at {
-            prop_assert!(config.shed_of(&state, Class(class)).is_some(), "{} of {}", after, spared_at);
+            prop_assert!(config.shed_of(Load::of(&state), Class(class)).is_some(), "{} of {}", after, spared_at);
             config.observe(&mut state, Timestamp(START + after), Share::NONE);
         }
-        prop_assert!(config.shed_of(&state, Class(class)).is_none());
+        prop_assert!(config.shed_of(Load::of(&state), Class(class)).is_none());
     }
 
     #[test]
@@ -339,7 +339,7 @@ proptest! {
         prop_assert_eq!(expires, state.newest().saturating_add(config.reset_after(&state)));
         let mut last = state; // a microsecond sooner it is still known
         config.advance(&mut last, Timestamp(expires.0 - 1));
-        prop_assert!(last.trend != 0 || state.trend == 0);
+        prop_assert!(last.words()[2] != 0 || state.words()[2] == 0);
 
         let at = expires.saturating_add(Micros(later));
         let (mut fresh, signal) = (State::default(), signal.map(share));
@@ -362,7 +362,7 @@ proptest! {
         let bounded = [newest, level % (config.shedding + config.span + 2),
             trend % (2 * config.steepest + 3)];
         for words in [[newest, level, trend], bounded] {
-            let mut state = State::from_words(words);
+            let mut state = config.state(words).unwrap();
             let accepted = config.accepts(&state).is_ok();
             for &(_, by, signal, class, draw) in &calls {
                 let at = Timestamp(newest.wrapping_add(by));

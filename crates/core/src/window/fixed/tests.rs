@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::{Config, State};
 use crate::window::Refund;
-use crate::{MAX_QUANTITY, Micros, Timestamp, properties};
+use crate::{Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp, properties};
 
 fn config(limit: u64, period_us: u64) -> Config {
     Config::new(limit, Micros(period_us)).unwrap()
@@ -57,8 +57,8 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_period() {
 
 #[test]
 fn a_foreign_state_is_noticed() {
-    assert!(config(5, 100).accepts(&State::from_words([10, 7])).is_ok(), "in debt");
-    assert!(config(5, 100).accepts(&State::from_words([11, 7])).is_err());
+    assert!(config(5, 100).accepts(&config(5, 100).state([10, 7]).unwrap()).is_ok(), "in debt");
+    assert!(config(5, 100).accepts(&config(5, 100).state([11, 7]).unwrap()).is_err());
 }
 
 proptest! {

@@ -4,17 +4,14 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::{Config, Denied, MAX_REMEMBERED, State, Window};
+use crate::properties::fresh;
 use crate::window::Refund;
-use crate::{ConfigError, MAX_QUANTITY, Micros, Timestamp, properties};
+use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp, properties};
 
 fn config(windows: &[(u64, u64)], min_gap: u64, denied: Denied) -> Config {
     let windows: Vec<Window> =
         windows.iter().map(|&(limit, period)| Window { limit, period: Micros(period) }).collect();
     Config::new(&windows, Micros(min_gap), denied).unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.words()]).unwrap()
 }
 
 /// Time, cost, (allowed, remaining, retry after, reset after).
@@ -116,7 +113,7 @@ fn a_caller_who_never_stops_never_passes_where_refusals_count() {
 
 #[test]
 fn units_of_one_moment_are_alike() {
-    let at = |state: &State<Vec<u64>>| state.words[2..].to_vec();
+    let at = |state: &State<Vec<u64>>| state.words()[2..].to_vec();
     let config = config(&[(4, 100)], 0, Denied::Counted);
     let mut state = fresh(config);
     for (now, cost, allowed, units) in [
@@ -129,7 +126,7 @@ fn units_of_one_moment_are_alike() {
         assert_eq!((decision.is_allowed(), at(&state)), (allowed, units.to_vec()));
     }
     config.refund(&mut state, Refund { granted_at: Timestamp(5), cost: 3 });
-    assert_eq!(state.words, [5, 1, 5, 0, 0, 0]);
+    assert_eq!(state.words(), [5, 1, 5, 0, 0, 0]);
 }
 
 #[test]
@@ -149,7 +146,7 @@ fn a_refund_takes_what_was_remembered_at_that_moment() {
         (30, 1, [30, 0, 0, 0, 0, 0, 0]),
     ] {
         config.refund(&mut state, Refund { granted_at: Timestamp(granted_at), cost });
-        assert_eq!(state.words, words, "{cost} of {granted_at}");
+        assert_eq!(state.words(), words, "{cost} of {granted_at}");
     }
 }
 
@@ -181,7 +178,7 @@ fn units_that_are_taken_over_keep_their_times() {
         new.adopt(&mut state, &held, ratio);
         assert_eq!(new.accepts(&state), Ok(()));
         assert_eq!(state.newest(), Timestamp(40));
-        state.units().to_vec()
+        super::units(&state).to_vec()
     };
     let config = |limit, period| config(&[(limit, period)], 0, Denied::Forgotten);
     assert_eq!(taken(config(6, 100), (1, 1)), [40, 30, 20, 10]);
@@ -287,6 +284,29 @@ proptest! {
 }
 
 proptest! {
+    /// Its own refusals and those of other limiters, in any order.
+    #[test]
+    fn refusals_by_others_are_remembered_as_the_oracle_has_it(
+        config in configs(1, 3, 2_000),
+        steps in prop::collection::vec((0..900_u64, 0..9_000_u64, 0..=12_u64, any::<bool>()), 1..60),
+    ) {
+        let mut oracle = properties::Subject::oracle(config);
+        let mut state = fresh(config);
+        let mut now = 1_000_000_u64;
+        for (ahead, back, cost, by_another) in steps {
+            now = (now + ahead).saturating_sub(if back > 8_000 { back } else { 0 });
+            let cost = cost.min(config.limit());
+            if by_another {
+                let wait = config.refused(&mut state, Timestamp(now), cost);
+                prop_assert_eq!(wait.0, oracle.refused(now, cost));
+            } else {
+                let decided = config.decide(&mut state, Timestamp(now), cost);
+                prop_assert_eq!(properties::outcome(decided), oracle.decide(now, cost));
+            }
+            prop_assert!(config.accepts(&state).is_ok());
+        }
+    }
+
     #[test]
     fn retry_after_is_the_first_microsecond_that_grants(
         config in configs(10, 8, 5_000_000),

@@ -1,18 +1,12 @@
-use std::vec;
-use std::vec::Vec;
-
 use proptest::prelude::*;
 
-use super::{Config, MAX_SEGMENTS, State};
+use super::{Config, MAX_SEGMENTS};
+use crate::properties::fresh;
 use crate::window::Refund;
-use crate::{ConfigError, MAX_QUANTITY, Micros, Timestamp, properties};
+use crate::{ConfigError, Limiter, MAX_QUANTITY, Micros, RateLimiter, Timestamp, properties};
 
 fn config(limit: u64, period_us: u64, segments: u64) -> Config {
     Config::new(limit, Micros(period_us), segments).unwrap()
-}
-
-fn fresh(config: Config) -> State<Vec<u64>> {
-    config.state(vec![0; config.segments() + 1]).unwrap()
 }
 
 #[test]
@@ -102,17 +96,17 @@ fn a_jump_ahead_and_back_locks_for_no_longer_than_the_period() {
 fn a_foreign_state_is_noticed() {
     let config = config(5, 100, 2);
     let accepts = |sum, counts: [u64; 3]| {
-        config.accepts(&config.state_from([57, 50, sum], counts).unwrap()).is_ok()
+        let [current, last, trailing] = counts;
+        config.accepts(&config.state([57, 50, sum, current, last, trailing]).unwrap()).is_ok()
     };
     assert!(accepts(10, [7, 3, 10]), "in debt");
     assert!(!accepts(4, [2, 3, 5]), "the sum is that of the counters");
     assert!(!accepts(11, [8, 3, 5]), "more than twice the limit");
     assert!(!accepts(5, [2, 3, 11]), "more than twice the limit in the trailing segment");
     assert!(!accepts(0, [u64::MAX, 1, 0]), "overflow");
-    let start = config.state_from([57, 49, 5], [2, 3, 5]).unwrap();
+    let start = config.state([57, 49, 5, 2, 3, 5]).unwrap();
     assert!(config.accepts(&start).is_err(), "no segment begins there");
-    assert!(config.state_from([0; 3], [0; 2]).is_err(), "a counter short");
-    assert!(config.state([0, 1, 0]).is_err(), "not fresh");
+    assert!(config.state([0; 5]).is_err(), "a counter short");
 }
 
 proptest! {

@@ -6,11 +6,12 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::{config, fresh};
+use super::config;
 use crate::lease::Id;
 use crate::lease::budget::{Allowance, Refundable};
+use crate::properties::fresh;
 use crate::window::{fixed, sliding};
-use crate::{Micros, Rate, Timestamp, bucket};
+use crate::{Limiter, Micros, Rate, RateLimiter, Timestamp, bucket};
 
 enum Parent {
     Bucket(bucket::Config, bucket::State),
@@ -30,7 +31,7 @@ impl Parent {
 
     fn sliding(limit: u64, segment: u64, segments: u64) -> Self {
         let config = sliding::Config::new(limit, Micros(segment * segments), segments).unwrap();
-        Self::Sliding(config, config.state(vec![0; config.segments() + 1]).unwrap())
+        Self::Sliding(config, config.state(vec![0; config.words()]).unwrap())
     }
 
     fn remaining(&self, now: Timestamp) -> u64 {
@@ -56,9 +57,9 @@ impl Parent {
     fn refund(&mut self, refundable: Refundable) -> u64 {
         match self {
             Self::Bucket(config, state) => {
-                let units = refundable.to_bucket(config);
-                config.refund(state, units);
-                units
+                let refund = refundable.to_bucket(config);
+                config.refund(state, refund);
+                refund.cost
             }
             Self::Fixed(config, state) => {
                 config.refund(state, refundable.to_window());

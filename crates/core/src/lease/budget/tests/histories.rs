@@ -6,12 +6,13 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_reference::lease::Budget;
 
-use super::{A, B, config, fresh};
+use super::{A, B, config};
 use crate::exhaustive::every_history;
 use crate::lease::Id;
 use crate::lease::budget::{Allowance, Config, State, Usage};
 use crate::lease::properties::{Move, ids, moves};
-use crate::{Micros, Timestamp};
+use crate::properties::fresh;
+use crate::{Limiter, Micros, Timestamp};
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {

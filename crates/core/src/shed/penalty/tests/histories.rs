@@ -6,11 +6,12 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use tidegate_reference::penalty::Penalty;
 
-use super::{config, fresh, oracle};
+use super::{config, oracle};
 use crate::exhaustive::Graph;
 use crate::properties;
+use crate::properties::fresh;
 use crate::shed::penalty::{Config, State};
-use crate::{Micros, Timestamp};
+use crate::{Limiter, Micros, Timestamp};
 
 /// What may happen at a time.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +122,7 @@ fn words() -> impl Strategy<Value = Vec<u64>> {
                 config.refused(&mut state, now);
             }
         }
-        state.words
+        state.words().to_vec()
     });
     let spoilt = (of_a_state.clone(), 0..7_usize, prop_oneof![0..600_u64, any::<u64>()]);
     let spoilt = spoilt.prop_map(|(mut words, i, word)| {

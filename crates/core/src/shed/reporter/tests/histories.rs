@@ -9,7 +9,7 @@ use super::{HALF, SECOND, START, answer, config, factor, oracle, tuples};
 use crate::shed::reporter::{Config, FACTOR_LIFE, LocalCap, State, Verdict};
 use crate::shed::suppression::{self, Estimator, PART, REPORT_EVERY, Report};
 use crate::shed::{Draw, Probability};
-use crate::{MAX_QUANTITY, Micros, Timestamp};
+use crate::{Limiter, MAX_QUANTITY, Micros, Timestamp};
 
 /// Times up to 8 of 4 s each, sequences of up to 6 of everything that a reporter does.
 #[test]
@@ -109,7 +109,7 @@ proptest! {
                     prop_assert_eq!(answer(verdict), expected, "{:?} at {}", before, now);
                     prop_assert_eq!(peeked, verdict);
                     if let Ok(Verdict::Capped { retry_after }) = verdict {
-                        let at = state.newest.saturating_add(retry_after);
+                        let at = state.newest().saturating_add(retry_after);
                         let capped = |at| matches!(
                             config.peek(&state, at, units, Draw(u32::MAX)),
                             Ok(Verdict::Capped { .. })
@@ -281,8 +281,8 @@ proptest! {
         bounded[8] %= (1 << 32) + 1;
         bounded[9] = words[9] % FACTOR_LIFE.0 + 1;
         for words in [words, bounded] {
-            let mut state = State::from_words(words);
-            prop_assert_eq!(state.to_words(), words);
+            let mut state = config.state(words).unwrap();
+            prop_assert_eq!(state.words(), words);
             let accepted = config.accepts(&state).is_ok();
             for &(clock, action) in &calls {
                 let at = Timestamp(later(newest, clock));

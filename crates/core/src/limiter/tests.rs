@@ -1,0 +1,204 @@
+//! What every limiter promises of its state, asked of each.
+
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::lease::{Held, Id, Leases, budget, concurrency, connections};
+use crate::properties::fresh;
+use crate::shed::reporter::LocalCap;
+use crate::shed::suppression::{Estimator, Report};
+use crate::shed::utilization::{Thresholds, Timing};
+use crate::shed::{Draw, Share, fleet, penalty, reporter, suppression, utilization};
+use crate::window::{fixed, log, sliding};
+use crate::{InvalidState, Limiter, Micros, Rate, RateLimiter, State, Timestamp, bucket};
+
+type Owned<L> = State<L, Vec<u64>>;
+
+/// Steps of (µs ahead, µs back, a number to make an operation of).
+type Steps = Vec<(u64, u64, u64)>;
+
+fn keeps_the_contract<L: Limiter + PartialEq + core::fmt::Debug>(
+    limiter: L,
+    steps: &Steps,
+    operate: impl Fn(&mut Owned<L>, Timestamp, u64),
+) -> Result<(), TestCaseError> {
+    let words = limiter.words();
+    for wrong in [0, words - 1, words + 1] {
+        prop_assert_eq!(limiter.state(vec![0; wrong]).err(), Some(InvalidState));
+    }
+    let mut state = fresh(limiter);
+    prop_assert_eq!(limiter.accepts(&state), Ok(()));
+    prop_assert_eq!((state.newest(), limiter.expires_at(&state)), (Timestamp(0), Timestamp(0)));
+
+    let period = limiter.period();
+    let mut now = Timestamp(1_000_000);
+    for &(ahead, back, number) in steps {
+        now = Timestamp(now.0.saturating_add(ahead).saturating_sub(back));
+        let taken = now.taken_after(state.newest(), period);
+        let mut advanced = state.clone();
+        limiter.advance(&mut advanced, now);
+        prop_assert_eq!(advanced.newest(), taken, "all go by one clock rule");
+        let once = advanced.clone();
+        limiter.advance(&mut advanced, taken);
+        prop_assert_eq!(&advanced, &once, "to advance to the same time changes nothing");
+
+        operate(&mut state, now, number);
+        prop_assert_eq!(state.newest(), taken);
+        prop_assert_eq!(limiter.accepts(&state), Ok(()), "{:?}", state);
+        let again = limiter.state(state.words()).unwrap();
+        prop_assert_eq!(again.newest(), state.newest(), "a state is its words");
+        prop_assert_eq!(limiter.reset_after(&again), limiter.reset_after(&state));
+
+        let reset_after = limiter.reset_after(&state);
+        prop_assert_eq!(limiter.expires_at(&state), taken.saturating_add(reset_after));
+        let (mut expired, mut unseen) = (state.clone(), fresh(limiter));
+        let expires = limiter.expires_at(&state);
+        limiter.advance(&mut expired, expires);
+        limiter.advance(&mut unseen, expires);
+        prop_assert_eq!(limiter.reset_after(&expired), Micros::ZERO);
+        prop_assert_eq!(limiter.reset_after(&unseen), Micros::ZERO);
+    }
+    Ok(())
+}
+
+fn steps() -> impl Strategy<Value = Steps> {
+    let back = prop_oneof![4 => Just(0), 1 => 0..40_000_000_u64];
+    proptest::collection::vec((0..9_000_000_u64, back, any::<u64>()), 1..40)
+}
+
+fn counts(
+    limiter: impl RateLimiter + PartialEq + core::fmt::Debug,
+    steps: &Steps,
+) -> Result<(), TestCaseError> {
+    keeps_the_contract(limiter, steps, |state, now, number| match number % 4 {
+        0 => limiter.charge(state, now, number % 5),
+        _ => {
+            let _ = limiter.decide(state, now, 1 + number % limiter.capacity());
+        }
+    })
+}
+
+fn id(number: u64) -> Id {
+    Id([number / 16 % 5, 0])
+}
+
+proptest! {
+    #[test]
+    fn limiters_of_rates(steps in steps()) {
+        let rate = Rate::new(3, Micros(10_000_000)).unwrap();
+        counts(bucket::Config::new(5, rate).unwrap(), &steps)?;
+        counts(fixed::Config::new(5, Micros(10_000_000)).unwrap(), &steps)?;
+        counts(sliding::Config::new(5, Micros(9_000_000), 3).unwrap(), &steps)?;
+        let windows = [(4, 9_000_000), (2, 1_000_000)];
+        let windows = windows.map(|(limit, period)| log::Window { limit, period: Micros(period) });
+        for denied in [log::Denied::Forgotten, log::Denied::Counted] {
+            counts(log::Config::new(&windows, Micros(100), denied).unwrap(), &steps)?;
+        }
+    }
+
+    #[test]
+    fn limiters_of_leases(steps in steps()) {
+        let places = concurrency::Config::new(4, Micros(10_000_000), 3).unwrap();
+        keeps_the_contract(places, &steps, |state, now, number| {
+            let _ = match number % 3 {
+                0 => places.release(state, now, id(number)) == crate::lease::Held::Unknown,
+                _ => places.acquire(state, now, id(number), 1 + number % 2).is_ok(),
+            };
+        })?;
+        let owners = connections::Config::new(4, Micros(10_000_000), 3).unwrap();
+        keeps_the_contract(owners, &steps, |state, now, number| {
+            let _ = match number % 3 {
+                0 => owners.report(state, now, id(number), number % 7).is_ok(),
+                _ => owners.open(state, now, id(number), 1 + number % 2).is_ok(),
+            };
+        })?;
+        let low = fleet::Config::new(5, 1, Micros(10_000_000), 3).unwrap();
+        keeps_the_contract(low, &steps, |state, now, number| {
+            let _ = low.acquire(state, now, fleet::Priority::Low, id(number), 1 + number % 2);
+        })?;
+        let budgets = budget::Config::new(5, Micros(10_000_000), 3).unwrap();
+        keeps_the_contract(budgets, &steps, |state, now, number| {
+            let _ = budgets.grant(state, now, id(number), 1 + number % 9, number % 11);
+        })?;
+    }
+
+    #[test]
+    fn limiters_that_shed(steps in steps()) {
+        let busy = utilization::Config::new(Thresholds::DEFAULT, Timing::DEFAULT, 1).unwrap();
+        keeps_the_contract(busy, &steps, |state, now, number| {
+            busy.observe(state, now, Share::of(number % 101, 100));
+        })?;
+        let rate = Rate::new(1, Micros(1_000_000)).unwrap();
+        let master = suppression::Config::new(rate, Estimator::NewestPart).unwrap();
+        keeps_the_contract(master, &steps, |state, now, number| {
+            let report = Report { offered_at: now, admitted: number % 9, suppressed: number % 5 };
+            let offered_at = now.taken_after(state.newest(), master.period());
+            master.report(state, now, Report { offered_at, ..report });
+        })?;
+        let reports = reporter::Config::new(rate, LocalCap::On);
+        keeps_the_contract(reports, &steps, |state, now, number| {
+            let _ = reports.decide(state, now, 1 + number % 3, Draw(0));
+        })?;
+        let terms = penalty::Terms {
+            refusals: 3,
+            within: Micros(9_000_000),
+            duration: Micros(5_000_000),
+            max: Micros(20_000_000),
+            forgive_after: Micros(6_000_000),
+        };
+        let penalties = penalty::Config::new(terms).unwrap();
+        keeps_the_contract(penalties, &steps, |state, now, number| match number % 2 {
+            0 => drop(penalties.refused(state, now)),
+            _ => drop(penalties.decide(state, now)),
+        })?;
+    }
+}
+
+/// Whether the lease is held just before its end, at its end, and after its release.
+fn held<L: Leases>(
+    limiter: L,
+    acquire: impl Fn(&mut Owned<L>, Timestamp, Id) -> bool,
+    release: impl Fn(&mut Owned<L>, Timestamp, Id) -> Held,
+) {
+    let (mine, others) = (Id([1, 0]), Id([0, 1]));
+    let mut state = fresh(limiter);
+    assert!(!limiter.holds(&state, Timestamp(0), mine), "none was acquired");
+    assert!(acquire(&mut state, Timestamp(50), mine));
+    let end = 50 + limiter.period().0;
+    for (now, held) in [(50, true), (end - 1, true), (end, false), (end + 1, false)] {
+        assert_eq!(limiter.holds(&state, Timestamp(now), mine), held, "at {now} of {end}");
+        assert!(!limiter.holds(&state, Timestamp(now), others));
+    }
+    assert_eq!(limiter.heartbeat(&mut state, Timestamp(end - 1), mine), Held::Live { cost: 1 });
+    assert!(limiter.holds(&state, Timestamp(end), mine), "renewed");
+    assert_eq!(release(&mut state, Timestamp(end), mine), Held::Live { cost: 1 });
+    assert!(!limiter.holds(&state, Timestamp(end), mine), "released");
+}
+
+#[test]
+fn a_lease_is_held_until_its_time_to_live_has_passed() {
+    let places = concurrency::Config::new(4, Micros(100), 3).unwrap();
+    held(
+        places,
+        |state, now, id| places.acquire(state, now, id, 1).unwrap().is_allowed(),
+        |state, now, id| places.release(state, now, id),
+    );
+    let owners = connections::Config::new(4, Micros(100), 3).unwrap();
+    held(
+        owners,
+        |state, now, id| owners.open(state, now, id, 1).unwrap().is_allowed(),
+        |state, now, id| owners.close(state, now, id, 1),
+    );
+    let low = fleet::Config::new(5, 1, Micros(100), 3).unwrap();
+    held(
+        low,
+        |state, now, id| low.acquire(state, now, fleet::Priority::Low, id, 1).unwrap().is_allowed(),
+        |state, now, id| low.release(state, now, id),
+    );
+    let mut state = fresh(low);
+    assert!(low.acquire(&mut state, Timestamp(0), fleet::Priority::High, id(16), 1).is_ok());
+    assert!(!low.holds(&state, Timestamp(0), id(16)), "high priority holds no lease");
+}

@@ -1,0 +1,92 @@
+//! `budget`: units of the policy's rates, to be spent without asking. It refuses nobody: units are
+//! taken out of the rates when they are granted.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::ConfigError;
+use tidegate_core::lease::Id;
+use tidegate_core::lease::budget::{Allowance, Config, Refundable, State};
+use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words};
+
+use super::Kind;
+use super::algorithm::{Algorithm, Answer};
+use super::describe::span;
+use super::parameters::{unfit, wide};
+use crate::policy::limit::{LimitForm, required, text};
+use crate::request::{Request, Unspent};
+
+impl Algorithm for Config {
+    const NAME: &'static str = "budget";
+    const NUMBER: u64 = 11;
+    const FIELDS: &'static [&'static str] = &["most", "time", "max_holders"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let most = required("most", form.most)?.0;
+        let time = required("time", form.time)?.0;
+        let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, |holders| holders.0);
+        Self::new(most, time, holders).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        [self.most(), self.period().0, wide(self.max_holders())].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [most, time, holders] = *numbers else { return Err(unfit(numbers)) };
+        Self::new(most, Micros(time), holders)
+    }
+
+    fn describe(&self) -> String {
+        let (most, time, holders) = (self.most(), span(self.period()), self.max_holders());
+        format!(
+            "up to {most} units for {time}, to up to {holders} holders who spend them without asking"
+        )
+    }
+
+    const KIND: Kind = Kind::Budget;
+
+    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+        if request.cost > 0 {
+            self.advance(state, now);
+        }
+        Ok(untouched(self, state, now))
+    }
+
+    fn look(&self, state: &State<&[u64]>, now: Timestamp, _: &Request) -> Answer {
+        Ok(untouched(self, state, now))
+    }
+
+    fn grant(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        (holder, wants): (Id, u64),
+        available: u64,
+    ) -> Option<Allowance> {
+        Some(Self::grant(self, state, now, holder, wants, available))
+    }
+
+    fn give_back(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        holder: Id,
+        unspent: Unspent,
+    ) -> Option<Refundable> {
+        let Unspent { granted_at, left } = unspent;
+        let expires_at = granted_at.saturating_add(self.period());
+        Self::give_back(self, state, now, holder, Allowance { left, granted_at, expires_at })
+    }
+}
+
+fn untouched(config: &Config, state: &State<impl Words>, now: Timestamp) -> Decision {
+    let taken = now.taken_after(state.newest(), config.period());
+    let passed = taken.saturating_since(state.newest()).0;
+    let reset_after = Micros(config.reset_after(state).0.saturating_sub(passed));
+    Decision::Allow { limit: config.most(), remaining: config.most(), reset_after }
+}
+
+/// How many nodes one key's units are usually spent by at most.
+const DEFAULT_MAX_HOLDERS: u64 = 64;

@@ -1,0 +1,86 @@
+//! `connections`: so many connections at once, counted by their owners. A request opens one,
+//! whatever it costs.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::Timestamp;
+use tidegate_core::lease::connections::DEFAULT_EXPIRY;
+use tidegate_core::lease::connections::{Config, State};
+use tidegate_core::lease::{Held, Leases};
+use tidegate_core::{ConfigError, Limiter, Micros};
+
+use super::algorithm::{Algorithm, Answer, adopts_leases, held};
+use super::describe::span;
+use super::parameters::{unfit, wide};
+use super::{Kind, Limit};
+use crate::policy::limit::{LimitForm, required, text};
+use crate::request::{Operation, Request};
+
+impl Algorithm for Config {
+    const NAME: &'static str = "connections";
+    const NUMBER: u64 = 7;
+    const FIELDS: &'static [&'static str] = &["limit", "expiry", "max_owners"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let limit = required("limit", form.limit)?.0;
+        let expiry = form.expiry.map_or(DEFAULT_EXPIRY, |span| span.0);
+        let owners = form.max_owners.map_or(DEFAULT_MAX_OWNERS, |owners| owners.0);
+        Self::new(limit, expiry, owners).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        [self.limit(), self.period().0, wide(self.max_owners())].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [limit, expiry, owners] = *numbers else { return Err(unfit(numbers)) };
+        Self::new(limit, Micros(expiry), owners)
+    }
+
+    fn describe(&self) -> String {
+        let (limit, owners, expiry) = (self.limit(), self.max_owners(), span(self.period()));
+        format!(
+            "{limit} connections of up to {owners} owners, each forgotten {expiry} after it was last \
+             heard of"
+        )
+    }
+
+    const KIND: Kind = Kind::Lease;
+
+    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+        Ok(self.open(state, now, held(request)?, request.places())?)
+    }
+
+    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+        let owner = request.lease.unwrap_or_default(); // without one, an owner that is not there yet
+        Ok(self.peek(state, now, owner, request.places())?)
+    }
+
+    fn needs_lease(&self, request: &Request) -> bool {
+        request.cost > 0
+    }
+
+    fn hold(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Option<Held> {
+        match *operation {
+            Operation::Heartbeat(owner) => Some(self.heartbeat(state, now, owner)),
+            Operation::Release(owner) => Some(self.close(state, now, owner, 1)),
+            Operation::Count(owner, count) => {
+                let recorded = self.report(state, now, owner, count);
+                Some(recorded.map_or(Held::Unknown, |_| Held::Live { cost: count }))
+            }
+            _ => None,
+        }
+    }
+
+    adopts_leases!(Connections);
+}
+
+/// How many server processes one key's connections are usually spread over at most.
+const DEFAULT_MAX_OWNERS: u64 = 64;

@@ -1,0 +1,43 @@
+//! Quantities as the description of a limit has them.
+
+use alloc::format;
+use alloc::string::String;
+
+use tidegate_core::Micros;
+use tidegate_core::shed::Share;
+
+/// A warning, where leases end before places do.
+pub(super) fn room(max_leases: usize, places: u64) -> String {
+    match u64::try_from(max_leases) {
+        Ok(leases) if leases < places => format!(
+            "; but a state has room for {leases} leases (max_leases), and no more are granted"
+        ),
+        _ => String::new(),
+    }
+}
+
+pub(super) fn percent(share: Share) -> String {
+    const PPM: u32 = 10_000;
+    let (whole, rest) = (share.ppm().div_euclid(PPM), share.ppm().rem_euclid(PPM));
+    let decimals = format!("{rest:04}");
+    match decimals.trim_end_matches('0') {
+        "" => format!("{whole} %"),
+        decimals => format!("{whole}.{decimals} %"),
+    }
+}
+
+/// In the largest unit that is exact.
+pub(super) fn span(span: Micros) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "m"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+    ];
+    let exact = UNITS.iter().find(|(micros, _)| span.0.is_multiple_of(*micros));
+    match exact.and_then(|(micros, unit)| Some((span.0.checked_div(*micros)?, unit))) {
+        Some((count, unit)) => format!("{count} {unit}"),
+        None => format!("{} µs", span.0),
+    }
+}

@@ -1,0 +1,82 @@
+//! `penalty`: refuses everything for a time after so many refusals by the other limits. Whatever a
+//! request costs, a penalty lets it through or not.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::ConfigError;
+use tidegate_core::shed::penalty::Terms;
+use tidegate_core::shed::penalty::{Config, State};
+use tidegate_core::{Micros, Timestamp};
+
+use super::Kind;
+use super::algorithm::{Algorithm, Answer, looked};
+use super::describe::span;
+use super::parameters::unfit;
+use crate::policy::limit::{LimitForm, required, text};
+use crate::request::Request;
+
+impl Algorithm for Config {
+    const NAME: &'static str = "penalty";
+    const NUMBER: u64 = 5;
+    const FIELDS: &'static [&'static str] =
+        &["refusals", "within", "duration", "max", "forgive_after"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let duration = required("duration", form.duration)?.0;
+        let terms = Terms {
+            refusals: required("refusals", form.refusals)?.0,
+            within: required("within", form.within)?.0,
+            duration,
+            max: form.max.map_or(duration, |span| span.0),
+            forgive_after: form.forgive_after.map_or(duration, |span| span.0),
+        };
+        Self::new(terms).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let Terms { refusals, within, duration, max, forgive_after } = self.terms();
+        [refusals, within.0, duration.0, max.0, forgive_after.0].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [refusals, ref spans @ ..] = *numbers else { return Err(unfit(numbers)) };
+        let spans: [u64; 4] = spans.try_into().map_err(|_| unfit(numbers))?;
+        let [within, duration, max, forgive_after] = spans.map(Micros);
+        Self::new(Terms { refusals, within, duration, max, forgive_after })
+    }
+
+    fn describe(&self) -> String {
+        let Terms { refusals, within, duration, max, forgive_after } = self.terms();
+        let [within, duration, max, forgive_after] =
+            [within, duration, max, forgive_after].map(span);
+        format!(
+            "after {refusals} refusals within {within} none for {duration}, twice as long each time \
+             up to {max}, forgiven after {forgive_after}"
+        )
+    }
+
+    const KIND: Kind = Kind::Shed;
+
+    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+        if request.cost == 0 {
+            return Ok(looked(self.peek(state, now)));
+        }
+        Ok(self.decide(state, now))
+    }
+
+    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+        let decision = self.peek(state, now);
+        Ok(if request.cost == 0 { looked(decision) } else { decision })
+    }
+
+    fn remembers_refusals(&self) -> bool {
+        true
+    }
+
+    fn note_refusal(&self, state: &mut State<&mut [u64]>, now: Timestamp, _: &Request) -> Micros {
+        self.refused(state, now);
+        self.peek(state, now).retry_after()
+    }
+}

@@ -1,0 +1,96 @@
+//! `sliding_log`: so many units in every span of several rates, each remembered by its time.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::ConfigError;
+use tidegate_core::lease::budget::Refundable;
+use tidegate_core::window::log::Window;
+use tidegate_core::window::log::{Config, Denied, State};
+use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
+
+use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter};
+use super::describe::span;
+use super::parameters::unfit;
+use super::{Kind, Limit};
+use crate::policy::limit::{LimitForm, required, text};
+use crate::request::Request;
+
+impl Algorithm for Config {
+    const NAME: &'static str = "sliding_log";
+    const NUMBER: u64 = 4;
+    const FIELDS: &'static [&'static str] = &["rates", "min_gap", "count_denied"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let rates = required("rates", form.rates.as_ref())?;
+        let windows: Vec<Window> = rates.iter().map(|window| window.0).collect();
+        let min_gap = form.min_gap.map_or(Micros::ZERO, |span| span.0);
+        let counted = form.count_denied.unwrap_or(false);
+        let denied = if counted { Denied::Counted } else { Denied::Forgotten };
+        Self::new(&windows, min_gap, denied).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let counted = u64::from(self.denied() == Denied::Counted);
+        let windows = self.windows().iter().flat_map(|window| [window.limit, window.period.0]);
+        [self.min_gap().0, counted].into_iter().chain(windows).collect()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [min_gap, counted @ (0 | 1), ref windows @ ..] = *numbers else {
+            return Err(unfit(numbers));
+        };
+        let (windows, []) = windows.as_chunks() else { return Err(unfit(numbers)) };
+        let window = |&[limit, period]: &[u64; 2]| Window { limit, period: Micros(period) };
+        let windows: Vec<Window> = windows.iter().map(window).collect();
+        let denied = if counted == 1 { Denied::Counted } else { Denied::Forgotten };
+        Self::new(&windows, Micros(min_gap), denied)
+    }
+
+    fn describe(&self) -> String {
+        let window = |window: &Window| format!("{} in any {}", window.limit, span(window.period));
+        let gap = match self.min_gap() {
+            Micros::ZERO => String::new(),
+            gap => format!(", {} apart", span(gap)),
+        };
+        let denied = match self.denied() {
+            Denied::Counted => ", refused ones too",
+            Denied::Forgotten => "",
+        };
+        let windows: Vec<String> = self.windows().iter().map(window).collect();
+        format!("{}{gap}{denied}", windows.join(" and "))
+    }
+
+    asks_a_rate_limiter!(|_log, unused| unused.to_window());
+
+    fn remembers_refusals(&self) -> bool {
+        self.denied() == Denied::Counted
+    }
+
+    fn note_refusal(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        request: &Request,
+    ) -> Micros {
+        self.refused(state, now, request.cost)
+    }
+    fn of(limit: &Limit) -> Option<&Self> {
+        match limit {
+            Limit::SlidingLog(config) => Some(config),
+            _ => None,
+        }
+    }
+
+    fn adopt(
+        &self,
+        own: &mut State<&mut [u64]>,
+        _: &Self,
+        held: &State<&[u64]>,
+        ratio: (u64, u64),
+    ) -> bool {
+        Self::adopt(self, own, held, ratio);
+        true
+    }
+}

@@ -1,0 +1,167 @@
+//! `suppression`: refuses a fraction of what is offered beyond a rate. One reporter and the master
+//! in one: what is decided here is counted here. `limit` is that of a part of 6 s, `remaining` what
+//! the one in progress has left of it, and `retry_after`, a hint, its end.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::lease::budget::Refundable;
+use tidegate_core::shed::Probability;
+use tidegate_core::shed::suppression::Estimator;
+use tidegate_core::shed::suppression::{Config, PART, Report, State};
+use tidegate_core::{ConfigError, Rate};
+use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
+
+use super::Kind;
+use super::algorithm::{Algorithm, Answer};
+use super::describe::span;
+use super::parameters::{invalid, unfit};
+use crate::policy::limit::{EstimatorForm, LimitForm, required, text};
+use crate::request::{OperationError, Request};
+
+impl Algorithm for Config {
+    const NAME: &'static str = "suppression";
+    const NUMBER: u64 = 10;
+    const FIELDS: &'static [&'static str] = &["rate", "estimator", "ramp"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let rate = required("rate", form.rate)?.0;
+        let estimator = match (form.estimator, form.ramp) {
+            (Some(EstimatorForm::LinearAdmitted), ramp) => {
+                let ramp = ramp.map_or(DEFAULT_RAMP, |ramp| ramp.0);
+                let ramp = ramp
+                    .try_into()
+                    .map_err(|_| format!("`ramp`: found {ramp}, allowed are 1 to {}", u16::MAX))?;
+                Estimator::LinearAdmitted { ramp }
+            }
+            (_, Some(_)) => {
+                return Err("found `ramp`, which `linear_admitted` alone has".into());
+            }
+            (Some(EstimatorForm::ModifiedMean), None) => Estimator::ModifiedMean,
+            (Some(EstimatorForm::NewestPart) | None, None) => Estimator::NewestPart,
+        };
+        Self::new(rate, estimator).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let estimator = match self.estimator() {
+            Estimator::LinearAdmitted { ramp } => ramp.into(),
+            Estimator::ModifiedMean => MODIFIED_MEAN,
+            _ => NEWEST_PART,
+        };
+        [self.limit().units(), self.limit().period().0, estimator].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [units, period, estimator] = *numbers else { return Err(unfit(numbers)) };
+        let estimator = match estimator {
+            NEWEST_PART => Estimator::NewestPart,
+            MODIFIED_MEAN => Estimator::ModifiedMean,
+            ramp => Estimator::LinearAdmitted {
+                ramp: ramp.try_into().map_err(|_| invalid("estimator", ramp))?,
+            },
+        };
+        Self::new(Rate::new(units, Micros(period))?, estimator)
+    }
+
+    fn describe(&self) -> String {
+        let estimator = match self.estimator() {
+            Estimator::LinearAdmitted { ramp } => {
+                let all = u32::from(ramp).saturating_add(1);
+                format!("linear on the admitted rate, all at {all} times the limit")
+            }
+            Estimator::ModifiedMean => "modified mean of the offered rate".into(),
+            _ => String::from("newest part of the offered rate"),
+        };
+        let (units, period) = (self.limit().units(), span(self.limit().period()));
+        format!("suppresses what is offered beyond {units} every {period}; {estimator}")
+    }
+
+    const KIND: Kind = Kind::Shed;
+
+    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+        if request.cost == 0 {
+            return look_at(self, state.words(), now, request);
+        }
+        Ok(decide(self, state, now, request))
+    }
+
+    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+        look_at(self, state.words(), now, request)
+    }
+
+    fn remembers_refusals(&self) -> bool {
+        true
+    }
+
+    /// It was offered, whoever refused.
+    fn note_refusal(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        request: &Request,
+    ) -> Micros {
+        count(self, state, now, (0, request.cost));
+        Micros::ZERO
+    }
+
+    fn spend(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
+        count(self, state, now, (cost, 0));
+    }
+
+    fn restore(&self, state: &mut State<&mut [u64]>, now: Timestamp, unused: &Refundable) {
+        self.advance(state, now);
+        self.refund(state, unused.to_window());
+    }
+
+    fn factor(&self, state: &State<&[u64]>, now: Timestamp) -> Option<Probability> {
+        Some(Self::factor(self, state, now))
+    }
+
+    fn report(&self, state: &mut State<&mut [u64]>, now: Timestamp, report: Report) {
+        Self::report(self, state, now, report);
+    }
+}
+
+fn look_at(config: &Config, words: &[u64], now: Timestamp, request: &Request) -> Answer {
+    let words = words.as_array().ok_or(OperationError::InvalidState)?;
+    Ok(decide(config, &mut State::from(*words), now, request))
+}
+
+fn decide(
+    config: &Config,
+    state: &mut State<impl WordsMut>,
+    now: Timestamp,
+    request: &Request,
+) -> Decision {
+    let passes = config.decide(state, now, request.cost, request.draw) || request.cost == 0;
+    let limit = config.units_per_part();
+    let remaining = limit.saturating_sub(state.offered_in_part());
+    let reset_after = config.reset_after(state);
+    if passes {
+        return Decision::Allow { limit, remaining, reset_after };
+    }
+    let into = state.newest().0.checked_rem(PART.0).unwrap_or(0);
+    let retry_after = Micros(PART.0.saturating_sub(into));
+    Decision::Deny { limit, remaining, retry_after, reset_after }
+}
+
+/// Units that pass and units that do not, at the newest time.
+fn count(
+    config: &Config,
+    state: &mut State<&mut [u64]>,
+    now: Timestamp,
+    (admitted, suppressed): (u64, u64),
+) {
+    config.advance(state, now);
+    let offered_at = state.newest();
+    config.report(state, offered_at, Report { offered_at, admitted, suppressed });
+}
+
+/// 1 + 2: at three times the limit everything is refused, as in the source.
+const DEFAULT_RAMP: u64 = 2;
+
+/// In numbers the estimators are these, or the ramp of a linear one.
+const NEWEST_PART: u64 = 1 << 32;
+const MODIFIED_MEAN: u64 = 2 << 32;

@@ -1,0 +1,138 @@
+use std::format;
+use std::string::String;
+use std::vec;
+
+use proptest::prelude::*;
+use tidegate_core::Timestamp;
+use tidegate_core::lease::Id;
+use tidegate_core::shed::{Draw, Share};
+
+use super::{Kind, Limit};
+use crate::policy::Policy;
+use crate::request::Request;
+
+/// One of each algorithm, and how it is described.
+const LIMITS: [(&str, &str); 12] = [
+    (
+        "algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty'",
+        "bursts of 5, then 3 every 1 s; full after 1666667 µs; empty at first",
+    ),
+    ("algorithm = 'fixed_window', limit = 5, period = '90s'", "5 in every aligned 90 s"),
+    (
+        "algorithm = 'sliding_window', limit = 5, period = '3s', segments = 3",
+        "5 in 3 s, slid by 3 segments of 1 s",
+    ),
+    (
+        "algorithm = 'sliding_log', rates = ['5/m', '2/3s'], min_gap = '1ms'",
+        "5 in any 1 m and 2 in any 3 s, 1 ms apart",
+    ),
+    (
+        "algorithm = 'sliding_log', rates = ['5/2s'], count_denied = true",
+        "5 in any 2 s, refused ones too",
+    ),
+    (
+        "algorithm = 'concurrency', capacity = 5, time_to_live = '2s', max_leases = 3",
+        "5 at once, each for 2 s unless renewed; but a state has room for 3 leases (max_leases), and no \
+         more are granted",
+    ),
+    (
+        "algorithm = 'connections', limit = 5",
+        "5 connections of up to 64 owners, each forgotten 10 m after it was last heard of",
+    ),
+    (
+        "algorithm = 'fleet_usage', capacity = 5, reserve = '20%', time_to_live = '2s'",
+        "5 at once, 1 of them for the most important class alone, each for 2 s unless renewed",
+    ),
+    (
+        "algorithm = 'utilization', good = '12.5%', bad = '50%'",
+        "sheds above 50 %: at 100% first after 28 s, all but the most important class after 2 m more, \
+         nearer to 50 % slower in proportion; takes it back below 12.5 %",
+    ),
+    (
+        "algorithm = 'suppression', rate = '1/s'",
+        "suppresses what is offered beyond 1 every 1 s; newest part of the offered rate",
+    ),
+    (
+        "algorithm = 'suppression', rate = '1/s', estimator = 'linear_admitted', ramp = 3",
+        "suppresses what is offered beyond 1 every 1 s; linear on the admitted rate, all at 4 times the \
+         limit",
+    ),
+    (
+        "algorithm = 'suppression', rate = '2/s', estimator = 'modified_mean'",
+        "suppresses what is offered beyond 1 every 500 ms; modified mean of the offered rate",
+    ),
+];
+
+const BESIDE_OTHERS: [(&str, &str); 2] = [
+    (
+        "algorithm = 'budget', most = 9, time = '2s'",
+        "up to 9 units for 2 s, to up to 64 holders who spend them without asking",
+    ),
+    (
+        "algorithm = 'penalty', refusals = 2, within = '3s', duration = '1s', max = '4s'",
+        "after 2 refusals within 3 s none for 1 s, twice as long each time up to 4 s, forgiven after 1 s",
+    ),
+];
+
+/// Each limit as written, with its description.
+fn each() -> impl Iterator<Item = (Limit, &'static str)> {
+    let alone = LIMITS.iter().map(|(limit, text)| (format!("limits = [{{ {limit} }}]"), *text));
+    let beside = BESIDE_OTHERS.iter().map(|(limit, text)| {
+        let window = "{ algorithm = 'fixed_window', limit = 9, period = '1s' }";
+        (format!("limits = [{{ {limit} }}, {window}]"), *text)
+    });
+    alone.chain(beside).map(|(policy, text): (String, _)| {
+        let policy = Policy::parse("p", &policy).unwrap();
+        let limit = policy.limits().iter().next().unwrap().limit;
+        (limit, text)
+    })
+}
+
+#[test]
+fn each_limit_is_described_and_told_by_its_numbers() {
+    for (limit, text) in each() {
+        assert_eq!(limit.describe(), text);
+        let parameters = limit.parameters();
+        assert_eq!(Limit::from_parameters(&parameters), Ok(limit), "{text}");
+        for wrong in [&parameters[..1], &[&parameters[..], &[1]].concat()] {
+            assert_ne!(Limit::from_parameters(wrong), Ok(limit), "{text}");
+        }
+    }
+}
+
+proptest! {
+    /// So that a decision evaluates each limit twice at most.
+    #[test]
+    fn a_grant_is_what_was_said_before_and_is_said_afterwards(
+        steps in prop::collection::vec((0..900_000_u64, 1..3_u64, 0..5_u64, any::<u32>()), 1..40),
+    ) {
+        for (limit, text) in each() {
+            let mut words = vec![0; limit.words()];
+            let mut now = 1_000_000_000;
+            for &(ahead, cost, lease, draw) in &steps {
+                now += ahead;
+                let now = Timestamp(now);
+                let request = Request {
+                    lease: Some(Id([lease, 0])),
+                    draw: Draw(draw),
+                    signal: Some(Share::of(u64::from(draw % 101), 100)),
+                    ..Request::of(cost)
+                };
+                let before = words.clone();
+                let said = limit.peek(&words, now, &request).unwrap();
+                prop_assert_eq!(&words, &before, "{}: a peek changes nothing", text);
+                let decided = limit.decide(&mut words, now, &request).unwrap();
+                prop_assert_eq!(said, decided, "{}", text);
+                prop_assert!(limit.accepts(&words).is_ok(), "{}", text);
+                if decided.is_allowed() {
+                    let after = limit.peek(&words, now, &request.peek()).unwrap();
+                    prop_assert_eq!(after, decided, "{}", text);
+                } else {
+                    limit.refused(&mut words, now, &request);
+                    prop_assert!(limit.accepts(&words).is_ok(), "{}", text);
+                }
+                prop_assert_eq!(limit.used(&words).is_some(), limit.kind() == Kind::Rate);
+            }
+        }
+    }
+}

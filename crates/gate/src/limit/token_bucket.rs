@@ -1,0 +1,56 @@
+//! `token_bucket`: bursts up to a capacity, refilled at a rate.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::bucket::{Config, State};
+use tidegate_core::lease::budget::Refundable;
+use tidegate_core::{ConfigError, Micros, Rate};
+use tidegate_core::{Limiter, RateLimiter, Timestamp};
+
+use super::Kind;
+use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter};
+use super::describe::span;
+use super::parameters::unfit;
+use crate::policy::limit::{LimitForm, Start, required, text};
+use crate::request::Request;
+
+impl Algorithm for Config {
+    const NAME: &'static str = "token_bucket";
+    const NUMBER: u64 = 1;
+    const FIELDS: &'static [&'static str] = &["capacity", "rate", "start"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let capacity = required("capacity", form.capacity)?.0;
+        let rate = required("rate", form.rate)?.0;
+        let bucket = Self::new(capacity, rate).map_err(text)?;
+        Ok(match form.start {
+            Some(Start::Empty) => bucket.starting_empty(),
+            Some(Start::Full) | None => bucket,
+        })
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let (units, period) = self.rate();
+        [self.capacity(), units, period.0, self.starts_empty().into()].into()
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let [capacity, units, period, starts_empty @ (0 | 1)] = *numbers else {
+            return Err(unfit(numbers));
+        };
+        let bucket = Self::new(capacity, Rate::new(units, Micros(period))?)?;
+        Ok(if starts_empty == 1 { bucket.starting_empty() } else { bucket })
+    }
+
+    fn describe(&self) -> String {
+        let (units, period) = self.rate();
+        let each = if units == 1 { String::new() } else { format!("{units} ") };
+        let start = if self.starts_empty() { "; empty at first" } else { "" };
+        let (capacity, period, full) = (self.capacity(), span(period), span(self.period()));
+        format!("bursts of {capacity}, then {each}every {period}; full after {full}{start}")
+    }
+
+    asks_a_rate_limiter!(|bucket, unused| unused.to_bucket(bucket));
+}
