@@ -28,7 +28,7 @@ impl Backend for Guest {
     }
 
     fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>> {
-        let resolved = Resolved::new(&vectors.policy, key).unwrap();
+        let Ok(resolved) = Resolved::new(&vectors.policy, key) else { return Some(Vec::new()) };
         Some(states(&resolved, self.0.blobs(&resolved)))
     }
 }

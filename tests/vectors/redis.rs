@@ -43,7 +43,7 @@ impl Backend for Redis {
     }
 
     fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>> {
-        let resolved = Resolved::new(&vectors.policy, key).unwrap();
+        let Ok(resolved) = Resolved::new(&vectors.policy, key) else { return Some(Vec::new()) };
         let stored = self.runtime.block_on(self.store.blobs(&resolved)).unwrap();
         Some(states(&resolved, stored))
     }

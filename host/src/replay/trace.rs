@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
@@ -103,9 +104,17 @@ impl<'a> Trace<'a> {
             self.reader.skip_until(b'\n')?;
             return Ok(Some(Err(format!("longer than {MAX_LINE_BYTES} bytes"))));
         }
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim_end_matches(['\n', '\r']);
-        Ok(Some(if text.starts_with('{') { self.json(text) } else { self.access_log(text) }))
+        let lossy = String::from_utf8_lossy(&bytes);
+        let text = lossy.trim_end_matches(['\n', '\r']);
+        let line = if text.starts_with('{') { self.json(text) } else { self.access_log(text) };
+        // of other bytes than UTF-8 several would become one key
+        let is_unsure = |key: &str| key.contains(char::REPLACEMENT_CHARACTER);
+        Ok(Some(match (line, lossy) {
+            (Ok(event), Cow::Owned(_)) if is_unsure(&event.key) => {
+                Err("`key`: expected UTF-8, found other bytes".to_owned())
+            }
+            (line, _) => line,
+        }))
     }
 
     /// `t_us`, `policy`, `key`, and the fields of a check; or one other operation by its name, such as
@@ -166,9 +175,6 @@ const OPERATIONS: [&str; 9] =
 /// What every backend would refuse to do is an error of the line. A cost that can never be granted is
 /// not: it is refused. Nothing is left to chance, so that all backends are asked the same.
 fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
-    if key.contains(char::REPLACEMENT_CHARACTER) {
-        return Err("the key is not UTF-8".to_owned()); // it would be counted with others
-    }
     let asked = Ask::parse(ask.to_string().as_bytes())
         .and_then(|ask| ask.resolve_any_cost(policy, &key, &mut || None))
         .map_err(|error| match error {

@@ -90,7 +90,7 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
             Err("time \"yesterday\""),
             Err("before 1970"),
             Err("longer than 65536 bytes"),
-            Err("the key is not UTF-8"),
+            Err("`key`: expected UTF-8, found other bytes"),
             Err("`policy`: expected one of a, b; found \"c\""),
             Err("`t_us`: expected a whole number from 0 to 9007199254740991, found -1"),
             Err("found 1.5"),
