@@ -374,7 +374,13 @@ fn age(head: &mut [u64; HEAD], counts: &mut [u64], view: View) {
         return; // the same segment
     }
     *start = view.start;
-    let aged = view.aged.min(counts.len());
+    shift(counts, view.aged);
+}
+
+/// Moves the counters by so many segments.
+#[cold]
+fn shift(counts: &mut [u64], aged: usize) {
+    let aged = aged.min(counts.len());
     counts.copy_within(..counts.len().saturating_sub(aged), aged);
     if let Some(opened) = counts.get_mut(..aged) {
         opened.fill(0);
