@@ -181,10 +181,11 @@ fn another_policy_file_needs_no_other_build() {
 fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
     for (bytes, reason) in [
         ("x'00'", "found version 0"),
-        ("x'01'", "found 1 bytes"),
+        ("x'01'", "found version 1"),
+        ("x'03'", "found 1 bytes"),
         ("x''", "found 0 bytes"),
         ("substr(blob, 1, 20)", "found 20 bytes"),
-        ("x'01' || x'0000000000000000' || substr(blob, 10)", "limits 0000000000000000"),
+        ("x'03' || x'0000000000000000' || substr(blob, 10)", "fingerprint 0000000000000000"),
         ("substr(blob, 1, 9) || x'ffffffffffffff0f' || substr(blob, 18)", "more than these limits"),
     ] {
         let storage = tempdir().unwrap();

@@ -41,7 +41,8 @@ impl Backend for Native {
     }
 
     fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>> {
-        let Rule::Limited(limits, key) = vectors.policy.rule(key) else { return Some(Vec::new()) };
+        let Ok(resolved) = Resolved::new(&vectors.policy, key) else { return Some(Vec::new()) };
+        let Rule::Limited(limits, key) = resolved.rule() else { return Some(Vec::new()) };
         let table = self.0.get(&vectors.name)?;
         let words = table.words(limits, &key).unwrap_or_default().to_vec();
         let words = if words.is_empty() { vec![0; limits.words()] } else { words };

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use tidegate_core::lease::{Id, MAX_ENTRIES};
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
-use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Timestamp};
+use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::{Kind, Limit};
-use crate::limits::Limits;
+use crate::limits::{Limits, Part};
 use crate::object::{Object, known_path};
 use crate::policy::{Cost, Policy, Whole};
 use crate::quote::without_middle;
@@ -102,6 +102,11 @@ pub enum Ask {
     Report { offered_at_us: Option<Whole<0>>, admitted: Whole<0>, suppressed: Whole<0> },
     /// The key starts afresh.
     Reset {},
+    /// The key is refused for a time.
+    Block {
+        /// The time in µs; 0 ends the block.
+        for_us: Whole<0>,
+    },
 }
 
 /// What a request brings for its limits, as a caller writes it.
@@ -220,6 +225,13 @@ impl Ask {
                 (Operation::Report(Offered { at, admitted, suppressed }), None)
             }
             Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
+            Self::Block { for_us } => {
+                let mut parts = resolved.limits().into_iter().flat_map(Limits::parts);
+                if resolved.limits().is_some() && !parts.any(Part::can_be_blocked) {
+                    return Err(AskError::NoWholeKey);
+                }
+                (Operation::Block(Micros(for_us.0)), None)
+            }
         };
         Ok(Asked::new(resolved, operation, lease))
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 1 | version, 3 or 4 |
 //! | 8 | fingerprint: a hash of the rule, the depth and the limits |
+//! | 8, 8 | while the key is blocked (0x80 is added to the version): since when, and for which span |
 //! | 8 each | the words of each limit, in the policy's order |
 //!
 //! States of more than 16 words are mostly zeros as long as few leases are held and few requests
@@ -31,6 +32,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use tidegate_core::shed::block::Block;
+
 use crate::carry::carry;
 use crate::limits::Part;
 use crate::policy::Policy;
@@ -39,6 +42,8 @@ use crate::policy::Policy;
 const VERSION: u8 = 3;
 /// A state that brings its limits along.
 const SELF_DESCRIBING: u8 = 4;
+/// Set in the version of a slice whose key is blocked.
+const BLOCKED: u8 = 0x80;
 /// Version and fingerprint.
 const HEADER_BYTES: usize = 9;
 /// The number of runs.
@@ -120,7 +125,8 @@ pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
 #[must_use]
 pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
-    bytes.push(version(policy));
+    let (words, block) = part.unblocked(words);
+    bytes.push(version(policy) | if block.is_some() { BLOCKED } else { 0 });
     if version(policy) == SELF_DESCRIBING {
         let limits = part.described();
         bytes.extend(part.checksum(&limits).to_le_bytes());
@@ -129,6 +135,7 @@ pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
     } else {
         bytes.extend(part.fingerprint().to_le_bytes());
     }
+    bytes.extend(block.into_iter().flat_map(Block::to_words).flat_map(u64::to_le_bytes));
     if part.words() > MOST_PLAIN_WORDS {
         write_runs(words, &mut bytes);
     } else {
@@ -194,16 +201,17 @@ pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, Bl
     let expected = part.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
     let (&found, rest) = bytes.split_first().ok_or(length)?;
-    if found != version(policy) {
+    if found & !BLOCKED != version(policy) {
         return Err(BlobError::Version { found, expected: version(policy) });
     }
+    let is_blocked = found & BLOCKED != 0;
     let (fingerprint, rest) = rest.split_first_chunk().ok_or(length)?;
     let found = u64::from_le_bytes(*fingerprint);
     if version(policy) == VERSION {
         if found != part.fingerprint() {
             return Err(BlobError::Fingerprint { found, expected: part.fingerprint() });
         }
-        return words(part, rest, length);
+        return words(part, is_blocked, rest, length);
     }
     let (count, rest) = rest.split_first_chunk().ok_or(length)?;
     let described = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
@@ -215,14 +223,22 @@ pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, Bl
         return Err(BlobError::Fingerprint { found, expected });
     }
     if described == part.described() {
-        return words(part, rest, length);
+        return words(part, is_blocked, rest, length);
     }
     let old = part.before(&described).ok_or(BlobError::Invalid)?;
-    Ok(carry(part, &old, &words(&old, rest, length)?, policy.on_change()))
+    let found = words(&old, is_blocked, rest, length)?;
+    let (words, block) = old.unblocked(&found);
+    Ok(part.blocked(&carry(part, &old, words, policy.on_change()), block).into_vec())
 }
 
-fn words(part: &Part, bytes: &[u8], length: BlobError) -> Result<Vec<u64>, BlobError> {
-    let words = if part.words() > MOST_PLAIN_WORDS {
+fn words(
+    part: &Part,
+    is_blocked: bool,
+    bytes: &[u8],
+    length: BlobError,
+) -> Result<Vec<u64>, BlobError> {
+    let (block, bytes) = bytes.split_at_checked(if is_blocked { 16 } else { 0 }).ok_or(length)?;
+    let mut words = if part.words() > MOST_PLAIN_WORDS {
         read_runs(bytes, part.words()).ok_or(BlobError::Invalid)?
     } else {
         let (words, tail) = bytes.as_chunks();
@@ -231,6 +247,7 @@ fn words(part: &Part, bytes: &[u8], length: BlobError) -> Result<Vec<u64>, BlobE
         }
         words.iter().map(|word| u64::from_le_bytes(*word)).collect()
     };
+    words.extend(block.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
     part.accepts(&words).map_err(|_| BlobError::Invalid)?;
     Ok(words)
 }

@@ -114,7 +114,11 @@ impl Limits {
             self.reset(words, *depth);
         }
         let now = self.taken_at(words, now);
-        if !matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_)) {
+        let looks = matches!(
+            operation,
+            Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_) | Operation::Block(_)
+        );
+        if !looks {
             // all limits keep one clock, also those that the operation has nothing to do with
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
         }
@@ -160,7 +164,8 @@ impl Limits {
                 let said = self.look(words, now, &looked)?;
                 Ok(Verdict { live, ..self.explained(words, now, said) })
             }
-            Operation::Reset(_) => self.looked_at(words, now),
+            // whether the key is blocked is not in the words of the limits
+            Operation::Reset(_) | Operation::Block(_) => self.looked_at(words, now),
         }
     }
 
@@ -193,6 +198,29 @@ impl Limits {
             }
             return Ok((self.combined(&each, None), each));
         }
+        self.refuse_all(words, now, request, each)
+    }
+
+    /// Refuses a request whatever the limits say, and lets them take notice of it.
+    pub(crate) fn refuse(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, OperationError> {
+        let now = self.taken_at(words, now);
+        let each = self.peek_each(words, now, request)?;
+        let said = self.refuse_all(words, now, request, each)?;
+        Ok(self.explained(words, now, said))
+    }
+
+    fn refuse_all(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+        mut each: Each,
+    ) -> Result<(Decision, Each), OperationError> {
         let mut retry_after = Micros::ZERO;
         let mut after = each.clone();
         let places = split_mut(self, words).zip(each.iter_mut().zip(&mut after));
@@ -333,7 +361,7 @@ impl Limits {
 
     /// One clock for the key: the time at which all its limits decide. What they share with other
     /// keys may have seen later times: of those the latest that is believed.
-    fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
+    pub(crate) fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
         let period = self.period();
         let mut taken = now;
         loop {

@@ -18,6 +18,7 @@ extern crate std;
 
 mod ask;
 pub mod blob;
+mod block;
 mod carry;
 mod decide;
 mod fnv;

@@ -233,6 +233,8 @@ impl Part {
     /// How long a store must keep this state from `now` on: then it equals a fresh one.
     #[must_use]
     pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {
+        let (words, block) = self.unblocked(words);
+        let blocked = block.and_then(|block| block.retry_after(now)).unwrap_or_default();
         self.split(words)
             .map(|(limit, words)| {
                 // spans rather than a time: a clock that stands at its end still has a tomorrow
@@ -242,13 +244,17 @@ impl Part {
             })
             .max()
             .unwrap_or_default()
+            .max(blocked)
             .min(Micros::MAX)
     }
 
     /// # Errors
     /// [`InvalidState`] if no decision of these limits can have left these words behind.
     pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
-        if words.len() != self.words {
+        let given = words.len();
+        let (words, block) = self.unblocked(words);
+        let blocked = if block.is_some() && self.can_be_blocked() { 2 } else { 0 };
+        if words.len() != self.words || given != words.len().saturating_add(blocked) {
             return Err(InvalidState);
         }
         self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;

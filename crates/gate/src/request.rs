@@ -6,7 +6,7 @@ use core::fmt;
 use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
-use tidegate_core::{CostExceedsCapacity, Timestamp};
+use tidegate_core::{CostExceedsCapacity, Micros, Timestamp};
 
 use crate::key::Depth;
 
@@ -35,6 +35,8 @@ pub enum Operation {
     Report(Offered),
     /// All limits that count by this depth or by more of the key start afresh.
     Reset(Depth),
+    /// The key is refused for this time, whatever its limits say; zero ends the block.
+    Block(Micros),
 }
 
 /// What a request brings for its limits to decide on. Each limit reads what it needs.
@@ -106,6 +108,8 @@ pub enum OperationError {
     Cost(CostExceedsCapacity),
     /// A limit holds leases, and the request names no lease to hold.
     NeedsLease,
+    /// A key cannot be blocked, because no limit counts by the whole key.
+    NoWholeKey,
     /// The words are not a state of these limits.
     InvalidState,
 }
@@ -116,6 +120,10 @@ impl fmt::Display for OperationError {
             Self::Cost(error) => error.fmt(f),
             Self::NeedsLease => f.write_str(
                 "`lease`: expected the name of a lease, because the policy limits leases; found none",
+            ),
+            Self::NoWholeKey => f.write_str(
+                "`policy`: expected a policy with a limit that counts by the whole key, found none; \
+                 blocks are kept there",
             ),
             Self::InvalidState => f.write_str("state: found words that these limits never write"),
         }
@@ -165,6 +173,7 @@ impl Operation {
             Self::Refund(units) => [9, units].into(),
             Self::Reset(Depth::Whole) => [10].into(),
             Self::Reset(Depth::Parts(parts)) => [10, parts.into()].into(),
+            Self::Block(Micros(span)) => [11, span].into(),
         }
     }
 
@@ -195,6 +204,7 @@ impl Operation {
             }
             [9, units] => Self::Refund(units),
             [10] => Self::Reset(Depth::Whole),
+            [11, span] => Self::Block(Micros(span)),
             [10, parts] => Self::Reset(Depth::Parts(parts.try_into().ok()?)),
             _ => return None,
         })

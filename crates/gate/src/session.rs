@@ -45,9 +45,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use smallvec::SmallVec;
+use tidegate_core::shed::block::Block;
 use tidegate_core::{Micros, Timestamp};
 
 use crate::blob::{self, BlobError};
+use crate::block::SliceWords;
 use crate::decide::Verdict;
 use crate::limits::{Limits, Part};
 use crate::policy::{Policy, Rule};
@@ -76,7 +78,7 @@ struct Slot<'a> {
     policy: &'a Policy,
     part: &'a Part,
     found: Option<Vec<u8>>,
-    words: Result<SmallVec<[u64; 4]>, BlobError>,
+    words: Result<SliceWords, BlobError>,
     due: Option<Due>,
     time_to_live: Micros,
 }
@@ -210,18 +212,22 @@ impl<'a> Session<'a> {
             }
             Rule::Limited(limits, _) => limits,
         };
-        let mut words = self.gather(seat)?;
+        let (mut words, mut block) = self.gather(seat)?;
         let begins = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
             limits.split(&words).map(|(_, words)| begins(words)).collect();
-        let asked = match operation {
-            Operation::Reset(depth) => {
-                limits.reset(&mut words, *depth);
-                Operation::from(0)
-            }
-            other => *other,
-        };
-        let verdict = decide(limits, &mut words, &asked).map_err(SessionError::Operation)?;
+        let was_blocked = block;
+        let verdict = limits
+            .operate_unless_blocked(&mut words, &mut block, now, operation, |limits, words| {
+                match operation {
+                    Operation::Reset(depth) => {
+                        limits.reset(words, *depth);
+                        decide(limits, words, &Operation::from(0))
+                    }
+                    other => decide(limits, words, other),
+                }
+            })
+            .map_err(SessionError::Operation)?;
         // what an earlier operation of this session left is no more settled than that one
         let mut is_settled = self.slots_of(seat).all(|slot| slot.due != Some(Due::BeforeAnswer));
         if operation.is_peek() {
@@ -230,18 +236,20 @@ impl<'a> Session<'a> {
         let refused = matches!(operation, Operation::Decide(_)) && !verdict.decision.is_allowed();
         for (((part, words), began), slot) in limits.split(&words).zip(began).zip(&seat.slots) {
             let Some(slot) = self.slots.get_mut(*slot) else { continue };
-            let time_to_live = part.time_to_live(words, now);
+            let begins = began && part.time_to_live(words, now) > Micros::ZERO;
+            let words = part.blocked(words, block);
+            let time_to_live = part.time_to_live(&words, now);
             // a refusal that a limit remembers must survive like a grant, and so must the one from which
             // on a bucket fills that starts empty
-            let begins = began && time_to_live > Micros::ZERO;
-            let due = match refused && !part.remembers_refusals() && !begins {
+            let unblocked = part.can_be_blocked() && block != was_blocked;
+            let due = match refused && !part.remembers_refusals() && !begins && !unblocked {
                 true => Due::AfterAnswer,
                 false => Due::BeforeAnswer,
             };
             is_settled &= due == Due::AfterAnswer;
             slot.due = slot.due.max(Some(due));
             slot.time_to_live = time_to_live;
-            slot.words = Ok(words.into());
+            slot.words = Ok(words);
         }
         Ok(Answered { verdict, is_settled })
     }
@@ -257,19 +265,23 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The words of all slices of an operation.
-    fn gather(&self, seat: &Seat<'a>) -> Result<SmallVec<[u64; 8]>, SessionError> {
-        let mut words = SmallVec::new();
+    /// The words of the limits in all slices of an operation, and the block of its key.
+    fn gather(&self, seat: &Seat<'a>) -> Result<(SmallVec<[u64; 8]>, Option<Block>), SessionError> {
+        let (mut words, mut block) = (SmallVec::new(), None);
         for slot in self.slots_of(seat) {
             match &slot.words {
-                Ok(own) => words.extend_from_slice(own),
+                Ok(own) => {
+                    let (own, blocked) = slot.part.unblocked(own);
+                    words.extend_from_slice(own);
+                    block = block.or(blocked);
+                }
                 Err(error) => {
                     let (name, error) = (slot.name.clone(), *error);
                     return Err(SessionError::Blob { name, error });
                 }
             }
         }
-        Ok(words)
+        Ok((words, block))
     }
 
     fn slots_of(&self, seat: &Seat<'a>) -> impl Iterator<Item = &Slot<'a>> {

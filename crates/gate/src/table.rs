@@ -1,5 +1,6 @@
 //! The store in memory: the states of many keys under one policy.
 
+mod blocks;
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
+use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
@@ -164,10 +166,35 @@ impl Table {
             Rule::Listed(decision) => Ok(decision),
             Rule::Limited(limits, key) => {
                 let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| Ok(limits.decide(words, now, &request)?);
-                self.with_state(policy, limits, (hash, &key), now, decide)
+                self.decide_by(policy, limits, (hash, &key), now, &request)
             }
         }
+    }
+
+    /// [`Limits::decide`] on the state of a canonical key, which comes with its hash by the table's
+    /// hasher.
+    ///
+    /// # Errors
+    /// [`TableError`]; nothing has changed.
+    #[inline]
+    pub fn decide_by(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        (hash, key): (u64, &str),
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Decision, TableError> {
+        if let Some(words) = self.find_only(limits, hash, key) {
+            return Ok(limits.decide(words, now, request)?);
+        }
+        self.with_scattered_state(policy, limits, key, now, |words, block| match block {
+            None => Ok(limits.decide(words, now, request)?),
+            Some(_) => {
+                let operation = Operation::Decide(*request);
+                Ok(operate(limits, words, block, now, &operation)?.decision)
+            }
+        })
     }
 
     /// [`Limits::operate`] on the key's state.
@@ -180,14 +207,7 @@ impl Table {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, TableError> {
-        match resolved.rule() {
-            Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => {
-                let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| Ok(limits.operate(words, now, operation)?);
-                self.with_state(resolved.policy(), limits, (hash, &key), now, decide)
-            }
-        }
+        self.operate_by(resolved.policy(), resolved.rule(), now, operation)
     }
 
     /// [`Limits::operate`] on the key's state, by what holds for the key.
@@ -201,38 +221,29 @@ impl Table {
         now: Timestamp,
         operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
-        let operation = operation.into();
-        match policy.rule(key) {
-            Rule::Listed(decision) => Ok(Verdict::listed(now, decision)),
-            Rule::Limited(limits, key) => {
-                let hash = self.hasher.hash(&key);
-                let decide = |words: &mut [u64]| Ok(limits.operate(words, now, &operation)?);
-                self.with_state(policy, limits, (hash, &key), now, decide)
-            }
-        }
+        self.operate_by(policy, policy.rule(key), now, &operation.into())
     }
 
-    /// Lets `decide` change the words of a canonical key, which comes with its hash by the table's
-    /// hasher. They are remembered unless they equal a fresh state's. A refusal needs no room: where
-    /// there is none it stands, and what is new of it is not remembered.
-    ///
-    /// # Errors
-    /// [`TableError`]; nothing has changed.
-    #[inline]
-    pub fn with_state<T: Decided>(
+    fn operate_by(
         &mut self,
         policy: &Policy,
-        limits: &Limits,
-        (hash, key): (u64, &str),
+        rule: Rule<'_>,
         now: Timestamp,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
-    ) -> Result<T, TableError> {
-        if let [part] = limits.parts()
-            && let Some(words) = self.find(part, hash, part.depth().of(key))
+        operation: &Operation,
+    ) -> Result<Verdict, TableError> {
+        let (limits, key) = match rule {
+            Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => (limits, key),
+        };
+        let hash = self.hasher.hash(&key);
+        if !matches!(operation, Operation::Block(_))
+            && let Some(words) = self.find_only(limits, hash, &key)
         {
-            return decide(words);
+            return Ok(limits.operate(words, now, operation)?);
         }
-        self.with_scattered_state(policy, limits, key, now, decide)
+        self.with_scattered_state(policy, limits, &key, now, |words, block| {
+            Ok(operate(limits, words, block, now, operation)?)
+        })
     }
 
     /// The words of a canonical key, if it is in use.
@@ -248,7 +259,7 @@ impl Table {
         words.try_reserve_exact(limits.words()).ok()?;
         for part in limits.parts() {
             match self.entry(part, part.depth().of(key)) {
-                Some(entry) => words.extend_from_slice(&entry.words),
+                Some(entry) => words.extend_from_slice(part.unblocked(&entry.words).0),
                 None => words.resize(words.len().saturating_add(part.words()), 0),
             }
         }
@@ -272,6 +283,20 @@ impl Table {
         self.tidy();
     }
 
+    /// The words of a key that is in use, is not blocked and has one slice alone.
+    #[inline]
+    fn find_only(&mut self, limits: &Limits, hash: u64, key: &str) -> Option<&mut [u64]> {
+        let [part] = limits.parts() else { return None };
+        let words = self.find(part, hash, part.depth().of(key))?;
+        (words.len() == part.words()).then_some(words)
+    }
+
+    /// The block of a canonical key, if there is one.
+    fn block(&self, limits: &Limits, key: &str) -> Option<Block> {
+        let part = limits.parts().iter().find(|part| part.can_be_blocked())?;
+        part.unblocked(&self.entry(part, key)?.words).1
+    }
+
     #[inline]
     fn find(&mut self, part: &Part, hash: u64, key: &str) -> Option<&mut [u64]> {
         self.entries
@@ -283,7 +308,8 @@ impl Table {
         self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key))
     }
 
-    /// The same for a key that is not in use, or whose limits count by several parts of it.
+    /// Lets `decide` change the words of a key and its block. They are remembered unless they equal a fresh
+    /// state's. A full table still refuses: then what is new of a refusal is not remembered.
     #[cold]
     fn with_scattered_state<T: Decided>(
         &mut self,
@@ -291,11 +317,16 @@ impl Table {
         limits: &Limits,
         key: &str,
         now: Timestamp,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
+        decide: impl FnOnce(&mut [u64], &mut Option<Block>) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         let mut words = self.gather(limits, key).ok_or(full)?;
-        let decided = decide(&mut words)?;
+        let was_blocked = self.block(limits, key);
+        let mut block = was_blocked;
+        let decided = decide(&mut words, &mut block)?;
+        if block.is_some() && was_blocked.is_none() {
+            self.reserve_block(policy, limits, key, now).ok_or(full)?;
+        }
         // nothing changes before everything has its room
         let mut learned = self.learned(limits, key, &words, now);
         if learned.is_none() && self.may_sweep(now) {
@@ -309,10 +340,13 @@ impl Table {
         for (part, words) in limits.split(&words) {
             let key = part.depth().of(key);
             if let Some(own) = self.find(part, self.hasher.hash(key), key) {
-                own.copy_from_slice(words);
+                own.iter_mut().zip(words).for_each(|(own, word)| *own = *word);
             } else if words.iter().any(|word| *word != 0) && !lasts(part, words, now) {
                 self.learn_clock(part, key, words);
             }
+        }
+        if block != was_blocked {
+            self.set_block(limits, key, block);
         }
         Ok(decided)
     }
@@ -365,6 +399,18 @@ impl Entry {
     fn is(&self, part: &Part, key: &str) -> bool {
         self.key.as_bytes() == key.as_bytes() && self.identity == part.identity()
     }
+}
+
+fn operate(
+    limits: &Limits,
+    words: &mut [u64],
+    block: &mut Option<Block>,
+    now: Timestamp,
+    operation: &Operation,
+) -> Result<Verdict, OperationError> {
+    limits.operate_unless_blocked(words, block, now, operation, |limits, words| {
+        limits.operate(words, now, operation)
+    })
 }
 
 fn lasts(part: &Part, words: &[u64], now: Timestamp) -> bool {

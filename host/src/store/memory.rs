@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use spin::Mutex;
 use tidegate_gate::{
-    Decided, Decision, KeyHasher, Limits, Operation, Policy, Request, Resolved, Rule, Table,
-    TableError, Timestamp, Verdict,
+    Decision, KeyHasher, Operation, Policy, Request, Resolved, Rule, Table, TableError, Timestamp,
+    Verdict,
 };
 
 /// Enough for threads on two sockets to meet rarely.
@@ -126,7 +126,8 @@ impl Memory {
         match self.policy.rule(key) {
             Rule::Listed(decision) => Ok(decision),
             Rule::Limited(limits, key) => {
-                self.with_state(limits, &key, now, |words| Ok(limits.decide(words, now, &request)?))
+                let (hash, shard) = self.hash_and_shard(&key);
+                shard.lock().decide_by(&self.policy, limits, (hash, &key), now, &request)
             }
         }
     }
@@ -189,18 +190,6 @@ impl Memory {
         for shard in self.shards.iter() {
             shard.0.lock().sweep(&self.policy, now);
         }
-    }
-
-    #[inline]
-    fn with_state<T: Decided>(
-        &self,
-        limits: &Limits,
-        key: &str,
-        now: Timestamp,
-        decide: impl FnOnce(&mut [u64]) -> Result<T, TableError>,
-    ) -> Result<T, TableError> {
-        let (hash, shard) = self.hash_and_shard(key);
-        shard.lock().with_state(&self.policy, limits, (hash, key), now, decide)
     }
 
     /// The shard is found by bits from the middle of the hash: the table itself uses those at both

@@ -1,5 +1,6 @@
 //! Shedding: refusing a part of the load so that the rest is served.
 
+pub mod block;
 pub mod fleet;
 pub mod penalty;
 pub mod reporter;

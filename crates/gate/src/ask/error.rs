@@ -33,6 +33,8 @@ pub enum AskError {
     /// No limit on this key is of the algorithm that the operation is about.
     #[expect(missing_docs, reason = "the names say it")]
     NoLimit { policy: String, algorithm: &'static str },
+    /// A key cannot be blocked, because no limit of the policy counts by the whole key.
+    NoWholeKey,
     /// A lease was wanted for a cost of 0.
     FreeLease,
     /// Only one of `granted_at_us` and `left` was given.
@@ -69,6 +71,7 @@ impl fmt::Display for AskError {
                     "`policy`: expected a policy with a limit `{algorithm}`, found {policy:?}"
                 )
             }
+            Self::NoWholeKey => crate::request::OperationError::NoWholeKey.fmt(f),
             Self::FreeLease => {
                 f.write_str("`cost`: expected at least 1, found 0; a peek acquires no lease")
             }

@@ -21,6 +21,8 @@ pub(super) enum Call {
     Settle,
     Budget,
     Report,
+    /// Block this key of this policy.
+    Block(String, String),
 }
 
 impl Call {
@@ -55,6 +57,10 @@ impl Call {
                 let ReportBody { policy, key, now_us, offered_at_us, admitted, suppressed } = body;
                 let ask = Ask::Report { offered_at_us, admitted, suppressed };
                 (Target { policy, key, now_us }, ask)
+            }
+            Self::Block(policy, key) => {
+                let BlockBody { for_us, now_us } = read(body)?;
+                (Target { policy, key, now_us }, Ask::Block { for_us })
             }
         };
         // only a check draws from chance
@@ -239,6 +245,14 @@ struct BudgetBody {
     wants: Whole<0>,
     granted_at_us: Option<Whole<0>>,
     left: Option<Whole<0>>,
+}
+
+/// `POST /v1/keys/{policy}/{key}/block`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BlockBody {
+    for_us: Whole<0>,
+    now_us: Option<Whole<0>>,
 }
 
 /// `POST /v1/report`

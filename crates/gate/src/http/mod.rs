@@ -256,10 +256,14 @@ fn step_or_answer(
 ) -> Result<Step, Response> {
     let segment = |prefix: &str| head.path.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     let (lease, key) = (segment("/v1/leases/"), segment("/v1/keys/"));
+    let block = key.and_then(|key| key.strip_suffix("/block")).filter(|key| key.contains('/'));
     let methods: &[&str] = match head.path {
         "/healthz" | "/v1/gate" => &["GET", "HEAD"],
         "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
         _ if lease.is_some() => &["PUT", "DELETE"],
+        _ if key.is_some_and(|key| key.contains('/')) && block.is_some() => {
+            &["GET", "DELETE", "POST"] // a key may end like that too
+        }
         _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
         path => return Err(located(Problem::NotFound, "there is no path ", Quoted(path))),
     };
@@ -288,9 +292,13 @@ fn step_or_answer(
             query::release(policies, head, &lease)?
         }
         (_, _, Some(key)) => {
-            let (policy, key) = key.split_once('/').unwrap_or((key, ""));
-            let target = (decoded("policy", policy)?, decoded("key", key)?);
-            query::key(policies, head, target, chance)?
+            let posted = block.filter(|_| head.method == "POST");
+            let (policy, key) = posted.unwrap_or(key).split_once('/').unwrap_or((key, ""));
+            let (policy, key) = (decoded("policy", policy)?, decoded("key", key)?);
+            if posted.is_some() {
+                return Ok(Step::ReadBody(Call::Block(policy, key)));
+            }
+            query::key(policies, head, (policy, key), chance)?
         }
         _ => query::gate(policies, head, chance)?,
     };

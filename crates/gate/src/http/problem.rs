@@ -124,10 +124,15 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
         let all = limits.iter().zip(&verdict.limits);
         all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)
     };
-    let problem = Problem::of_refusal(violated().map(|limit| &limit.limit));
+    let is_blocked = violated().next().is_none(); // no limit refused: the key itself is
+    let problem = match is_blocked {
+        true => Problem::AbnormalUsage,
+        false => Problem::of_refusal(violated().map(|limit| &limit.limit)),
+    };
     let names = violated().map(|limit| limit.name.as_str()).collect();
     let wait = verdict.decision.retry_after().0;
     let detail = match problem {
+        _ if is_blocked => alloc::format!("the key is blocked for {wait} µs"),
         Problem::ReducedCapacity => alloc::format!("load is being shed; try again in {wait} µs"),
         _ => alloc::format!("the same request is granted in {wait} µs"),
     };

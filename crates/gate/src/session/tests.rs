@@ -168,3 +168,43 @@ fn a_listed_key_needs_nothing() {
     let answered = session.operate(&seats[0], Timestamp(7), &1.into()).unwrap();
     assert!(answered.is_settled && !answered.verdict.decision.is_allowed());
 }
+
+#[test]
+fn a_block_is_stored_and_ends_by_itself() {
+    for policy in [
+        "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s' }]",
+        "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s' }]\non_change = 'keep'",
+        "limits = [{ algorithm = 'sliding_log', rates = ['40/s'] }]", // stored in runs
+    ] {
+        let asked = resolve(policy, &["k"]);
+        let mut store = Store::new();
+        let at = |store: &mut Store, now, operation: Operation| {
+            let (mut session, seats) = load(store, &asked);
+            let answered = session.operate(&seats[0], Timestamp(now), &operation).unwrap();
+            let due = save(store, &session);
+            (answered.verdict.decision, due)
+        };
+        let (_, due) = at(&mut store, 7, Operation::Block(Micros(5_000_000)));
+        assert_eq!(due, [Due::BeforeAnswer], "{policy}");
+        let (refused, due) = at(&mut store, 8, 1.into());
+        assert_eq!((refused.retry_after(), due), (Micros(4_999_999), [Due::AfterAnswer].into()));
+        let (looked, _) = at(&mut store, 5_000_006, 0.into());
+        assert!(looked.is_allowed() && looked.remaining() == 0, "{policy}");
+        let (granted, due) = at(&mut store, 5_000_007, 1.into());
+        assert!(granted.is_allowed() && due == [Due::BeforeAnswer], "{policy}");
+        let _ = at(&mut store, 5_000_008, Operation::Block(Micros(5_000_000)));
+        let _ = at(&mut store, 5_000_009, Operation::Reset(crate::key::Depth::of_own("k")));
+        assert!(at(&mut store, 5_000_010, 1.into()).0.is_allowed(), "{policy}");
+    }
+}
+
+#[test]
+fn a_block_outlives_the_state_that_it_stands_beside() {
+    let asked =
+        resolve("limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s' }]", &["k"]);
+    let (mut session, seats) = load(&Store::new(), &asked);
+    session.operate(&seats[0], Timestamp(7), &1.into()).unwrap();
+    session.operate(&seats[0], Timestamp(7), &Operation::Block(Micros(60_000_000))).unwrap();
+    let [write] = &session.writes().collect::<Vec<_>>()[..] else { panic!("one slice") };
+    assert_eq!(write.time_to_live, Micros(60_000_000));
+}

@@ -2,7 +2,7 @@ use std::format;
 use std::string::{String, ToString};
 use std::sync::Arc;
 
-use tidegate_core::{MAX_QUANTITY, Timestamp};
+use tidegate_core::{MAX_QUANTITY, Micros, Timestamp};
 
 use super::{KeyHasher, Table, TableError};
 use crate::policy::Policy;
@@ -311,4 +311,38 @@ fn keys_that_share_a_state_share_no_leases() {
     let stranger = "acme/stranger";
     let release = Operation::Release(lease(stranger));
     assert_eq!(ask(stranger, release), (true, Some(false)), "it is not his");
+}
+
+#[test]
+fn blocks_are_kept_within_the_bound_and_end() {
+    let policy = policy();
+    let mut table = Table::new(1 << 20, KeyHasher::new(1));
+    let block = |seconds: u64| Operation::Block(Micros(seconds * 1_000_000));
+    let ask = |table: &mut Table, key: &str, now: u64, operation: Operation| {
+        let verdict = table.operate(&policy, key, Timestamp(now), operation);
+        verdict.map(|verdict| verdict.decision.is_allowed())
+    };
+    // a key that is in use, and one that is not
+    assert_eq!(ask(&mut table, "a", 0, 1.into()), Ok(true));
+    for key in ["a", "a key that is too long to be kept inline anywhere"] {
+        assert_eq!(ask(&mut table, key, 0, block(9)), Ok(true));
+        assert_eq!(ask(&mut table, key, 1, 1.into()), Ok(false));
+        let decision = table.decide(&policy, key, Timestamp(1), 1).unwrap();
+        assert_eq!(decision.retry_after(), Micros(8_999_999));
+    }
+    table.sweep(&policy, Timestamp(8_999_999));
+    assert_eq!(table.len(), 2, "blocks last longer than what was used");
+    assert_eq!(ask(&mut table, "a", 8_999_999, 1.into()), Ok(false));
+    assert_eq!(ask(&mut table, "a", 9_000_000, 2.into()), Ok(true));
+    table.sweep(&policy, Timestamp(20_000_000));
+    assert_eq!((table.len(), table.heap), (0, 0));
+
+    let mut full = Table::new(Table::least_bytes(&policy), KeyHasher::new(1));
+    let mut blocked = 0;
+    while ask(&mut full, &format!("key-{blocked}"), 0, block(9)).is_ok() {
+        assert!(full.bytes() <= Table::least_bytes(&policy));
+        blocked += 1;
+    }
+    assert!(blocked > 10, "{blocked}");
+    assert_eq!(ask(&mut full, "key-0", 1, 1.into()), Ok(false), "it is still blocked");
 }

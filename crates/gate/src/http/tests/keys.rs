@@ -103,3 +103,62 @@ fn keys_are_found_by_their_path_with_the_token() {
         assert_eq!(answer("GET", target).status, status, "{target}");
     }
 }
+
+#[test]
+fn a_blocked_key_is_refused_for_its_time_and_no_other_key() {
+    let mut server = Server::new(SHARED);
+    let check = |key: &str| json!({ "policy": "p", "key": key }).to_string();
+    let path = "/v1/keys/p/acme/alice/block";
+    let blocked = server.json("POST", path, r#"{"for_us":60000000}"#);
+    assert_eq!((&blocked["allowed"], &blocked["remaining"]), (&json!(true), &json!(0)));
+    let refused = server.post("/v1/check", &check("acme/alice"));
+    assert_eq!(
+        (&refused["allowed"], &refused["retry_after_us"]),
+        (&json!(false), &json!(60_000_000))
+    );
+    assert_eq!(refused["limits"][1]["remaining"], 3, "nothing was taken");
+    assert_eq!(server.post("/v1/check", &check("acme/bob"))["allowed"], true);
+    let gate = server.call("GET", "/v1/gate?policy=p&key=acme/alice", "");
+    assert_eq!((gate.status, header(&gate, "retry-after")), (429, Some("60")));
+    assert!(gate.body.contains("abnormal-usage-detected"), "{}", gate.body);
+    let peek = server.json("GET", "/v1/keys/p/acme/alice?cost=1", "");
+    assert_eq!((&peek["allowed"], &peek["retry_after_us"]), (&json!(false), &json!(60_000_000)));
+
+    server.wait(59);
+    assert_eq!(server.post("/v1/check", &check("acme/alice"))["retry_after_us"], 1_000_000);
+    server.wait(1);
+    assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true, "it is over");
+
+    for ends in [("POST", path, r#"{"for_us":0}"#), ("DELETE", "/v1/keys/p/acme/alice", "")] {
+        server.json("POST", path, r#"{"for_us":60000000}"#);
+        assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], false);
+        server.json(ends.0, ends.1, ends.2);
+        assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true, "{ends:?}");
+    }
+}
+
+#[test]
+fn bad_blocks_are_refused() {
+    let mut server = Server::new(
+        "[policies.p]
+limits = [{ algorithm = 'fixed_window', depth = 1, limit = 3, period = '1m' }]
+[policies.q]
+limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' }]",
+    );
+    for (path, body, detail) in [
+        ("/v1/keys/p/k/block", r#"{"for_us":1}"#, "a limit that counts by the whole key"),
+        ("/v1/keys/q/k/block", "{}", "missing field `for_us`"),
+        ("/v1/keys/q/k/block", r#"{"for_us":-1}"#, "expected a whole number from 0"),
+        ("/v1/keys/q/k/block", r#"{"for_us":1,"key":"k"}"#, "unknown field `key`"),
+    ] {
+        server.refuses(("POST", path), body, detail);
+    }
+    assert_eq!(server.call("POST", "/v1/keys/q/k", "{}").status, 405);
+    assert_eq!(server.call("POST", "/v1/keys/none/k/block", r#"{"for_us":1}"#).status, 404);
+    assert_eq!(server.json("GET", "/v1/keys/q/block", "")["remaining"], 3, "a key of that name");
+    assert_eq!(
+        server.json("GET", "/v1/keys/q/k/block", "")["remaining"],
+        3,
+        "and one that ends so"
+    );
+}

@@ -1,0 +1,115 @@
+//! Block: a key that is refused for a time, whatever its limits say.
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | F | when the block began | µs since the epoch |
+//! | S | span of the block | µs |
+//!
+//! A request at `now` is refused iff F ≤ taken < F + S, where `taken` is `now`, or F if the clock stands at
+//! most S before F. A clock that was further ahead when the block began was wrong, so the block is over.
+//!
+//! **Guarantee:** a key is blocked for S by a clock that runs, and for 2·S at most by one that steps.
+//!
+//! State: 2 words, F and S; a key without a block has none.
+//!
+//! ```
+//! use tidegate_core::{Micros, Timestamp, shed::block::Block};
+//!
+//! let block = Block::new(Timestamp(1_000), Micros(60));
+//! assert_eq!(block.retry_after(Timestamp(1_020)), Some(Micros(40)));
+//! assert_eq!(block.retry_after(Timestamp(1_059)), Some(Micros(1)));
+//! assert_eq!(block.retry_after(Timestamp(1_060)), None);
+//! ```
+
+use crate::decision::InvalidState;
+use crate::time::{Micros, Timestamp};
+
+/// A time for which a key is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    from: Timestamp,
+    span: Micros,
+}
+
+impl Block {
+    /// A block of `span` from `from` on; spans above [`Micros::MAX`] count as that.
+    #[must_use]
+    pub const fn new(from: Timestamp, span: Micros) -> Self {
+        let span = if span.0 > Micros::MAX.0 { Micros::MAX } else { span };
+        Self { from, span }
+    }
+
+    /// How long the block lasts at `now`; `None` if it is over.
+    #[must_use]
+    pub const fn retry_after(&self, now: Timestamp) -> Option<Micros> {
+        let passed = match now.taken_after(self.from, self.span) {
+            taken if taken.0 >= self.from.0 => taken.saturating_since(self.from),
+            _ => return None, // the clock stepped back by more than the span
+        };
+        match self.span.0.checked_sub(passed.0) {
+            None | Some(0) => None,
+            Some(left) => Some(Micros(left)),
+        }
+    }
+
+    /// The state.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; 2] {
+        [self.from.0, self.span.0]
+    }
+
+    /// The block of a state.
+    ///
+    /// # Errors
+    /// [`InvalidState`] if the span is 0 or above [`Micros::MAX`].
+    pub const fn from_words([from, span]: [u64; 2]) -> Result<Self, InvalidState> {
+        if span == 0 || span > Micros::MAX.0 {
+            return Err(InvalidState);
+        }
+        Ok(Self { from: Timestamp(from), span: Micros(span) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_steps_never_blocks_for_longer_than_two_spans() {
+        let block = Block::new(Timestamp(1_000), Micros(100));
+        for (now, left) in [
+            (899, None),
+            (900, Some(100)),
+            (999, Some(100)),
+            (1_000, Some(100)),
+            (1_099, Some(1)),
+            (1_100, None),
+            (u64::MAX, None),
+            (0, None),
+        ] {
+            assert_eq!(block.retry_after(Timestamp(now)), left.map(Micros), "at {now}");
+        }
+    }
+
+    #[test]
+    fn extreme_times_and_spans_are_no_panic() {
+        for from in [0, 1, u64::MAX] {
+            for span in [0, 1, u64::MAX] {
+                let block = Block::new(Timestamp(from), Micros(span));
+                for now in [0, 1, u64::MAX] {
+                    let left = block.retry_after(Timestamp(now)).unwrap_or_default();
+                    assert!(left <= Micros::MAX);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written_or_refused() {
+        let block = Block::new(Timestamp(7), Micros(9));
+        assert_eq!(Block::from_words(block.to_words()), Ok(block));
+        for span in [0, Micros::MAX.0 + 1, u64::MAX] {
+            assert_eq!(Block::from_words([7, span]), Err(InvalidState));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Blocks in a table: two words behind those of the limits.
+
+use tidegate_core::Timestamp;
+use tidegate_core::shed::block::Block;
+
+use super::{Entry, Table};
+use crate::limits::{Limits, Part};
+use crate::policy::Policy;
+
+/// The words that a block takes.
+const BLOCK_WORDS: usize = 2;
+
+impl Table {
+    /// Makes room for the block of a key, by a sweep if there is none; `None` if there is none then.
+    pub(super) fn reserve_block(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        key: &str,
+        now: Timestamp,
+    ) -> Option<()> {
+        let part = blocked_part(limits)?;
+        let heap = Entry::heap_of(key.len(), part.words().saturating_add(BLOCK_WORDS));
+        // room for all slices of the key: the others may be new with this decision
+        let new = limits.parts().len();
+        if self.reserve(new, heap, self.max_bytes).is_none() && self.may_sweep(now) {
+            self.sweep(policy, now);
+        }
+        self.reserve(new, heap, self.max_bytes)
+    }
+
+    /// After [`reserve_block`](Self::reserve_block), if there is a block to set.
+    pub(super) fn set_block(&mut self, limits: &Limits, key: &str, block: Option<Block>) {
+        let Some(part) = blocked_part(limits) else { return };
+        let Self { entries, hasher, heap, .. } = self;
+        let hash = hasher.hash(key);
+        if let Some(entry) = entries.find_mut(hash, |entry| entry.is(part, key)) {
+            *heap = heap.saturating_sub(entry.heap());
+            entry.words.truncate(part.words());
+            entry.words.extend(block.into_iter().flat_map(Block::to_words));
+            entry.words.shrink_to_fit();
+            *heap = heap.saturating_add(entry.heap());
+        } else if block.is_some() {
+            let words = part.blocked(&alloc::vec![0; part.words()], block);
+            if let Some(entry) = Entry::new(part, key, &words) {
+                self.insert(entry);
+            }
+        }
+    }
+}
+
+fn blocked_part(limits: &Limits) -> Option<&Part> {
+    limits.parts().iter().find(|part| part.can_be_blocked())
+}
