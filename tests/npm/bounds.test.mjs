@@ -51,7 +51,7 @@ function staysRight(limiter, limits, count) {
   assert.equal(limiter.size, count);
   assert.ok(count > 0);
   const isLease = limits[0].algorithm === "concurrency";
-  const before = limiter.peek("key-0", NOW).remaining;
+  const before = limiter.peek("key-0", {}, NOW).remaining;
   for (let round = 0; round < 3; round++) {
     if (isLease) assert.equal(limiter.acquire("key-0", { lease: `more-${round}` }, NOW).remaining, before - 1 - round);
     else assert.equal(limiter.check("key-0", 1, NOW).remaining, before - 1 - round);

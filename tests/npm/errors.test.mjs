@@ -23,14 +23,14 @@ function refuses(call, expected) {
   const limiter = new Limiter(FIVE_PER_HOUR);
   limiter.check("a", 2, NOW);
   assert.throws(() => call(limiter), expected);
-  assert.equal(limiter.peek("a", NOW).remaining, 3);
+  assert.equal(limiter.peek("a", {}, NOW).remaining, 3);
   assert.equal(limiter.size, 1);
 }
 
 for (const [field, code, call] of [
   ["cost", "INVALID_COST", (limiter, value) => limiter.check("a", value, NOW)],
   ["now", "INVALID_NOW", (limiter, value) => limiter.check("a", 1, value)],
-  ["now", "INVALID_NOW", (limiter, value) => limiter.peek("a", value)],
+  ["now", "INVALID_NOW", (limiter, value) => limiter.peek("a", {}, value)],
   ["now", "INVALID_NOW", (limiter, value) => limiter.sweep(value)],
 ]) {
   test(`${field} must be a whole number: ${call}`, () => {
@@ -47,7 +47,7 @@ for (const [field, code, call] of [
 }
 
 test("a key must be a string of 1 to 512 bytes of UTF-8", () => {
-  const calls = [(limiter, key) => limiter.check(key, 1, NOW), (limiter, key) => limiter.peek(key, NOW)];
+  const calls = [(limiter, key) => limiter.check(key, 1, NOW), (limiter, key) => limiter.peek(key, {}, NOW)];
   const code = "INVALID_KEY";
   for (const call of calls) {
     for (const [key, found] of [[undefined, "undefined"], [1, "a number"], [Object("a"), "an object"],

@@ -19,7 +19,7 @@ test("a full limiter refuses to learn new keys and still decides on those it has
   assert.throws(() => limiter.check("c", 1, NOW), full);
   assert.equal(limiter.size, size);
   assert.equal(limiter.check("0", 1, NOW).allowed, false);
-  assert.equal(limiter.peek("c", NOW).remaining, 1, "a peek needs no room");
+  assert.equal(limiter.peek("c", {}, NOW).remaining, 1, "a peek needs no room");
 
   assert.equal(limiter.check("c", 1, NOW + SECOND).allowed, true, "all others are as good as new");
   assert.equal(limiter.size, 1);
@@ -77,7 +77,7 @@ test("a freed limiter says so", () => {
   limiter.free();
   const freed = { name: "Error", code: "FREED" };
   assert.throws(() => limiter.check("a", 1, NOW), freed);
-  assert.throws(() => limiter.peek("a", NOW), freed);
+  assert.throws(() => limiter.peek("a", {}, NOW), freed);
   assert.throws(() => limiter.decide("a"), freed);
   assert.throws(() => limiter.acquire("a"), freed);
   assert.throws(() => limiter.release("a", "lease"), freed);

@@ -58,7 +58,7 @@ test("of a key's rule, check knows what decide knows", () => {
     const { atUs, limits, ...answer } = decided.decide(key, { cost: 1 }, NOW);
     assert.deepEqual({ allowed, limit, ...others }, answer, key);
     assert.equal(limits.length, Number.MAX_SAFE_INTEGER > limit && limit > 0 ? 1 : 0);
-    assert.equal(limiter.peek(key, NOW).allowed, allowed);
+    assert.equal(limiter.peek(key, {}, NOW).allowed, allowed);
   }
   assert.equal(limiter.size, 3, "nothing is counted for those on a list");
   limiter.sweep(NOW + 60 * SECOND);
@@ -70,8 +70,8 @@ test("a limit with a depth counts by that much of the key", () => {
   limiter.check("acme/alice", 3, NOW);
   assert.equal(limiter.check("acme/bob", 3, NOW).allowed, false, "2 are left to acme");
   assert.equal(limiter.check("acme/bob", 2, NOW).allowed, true);
-  assert.equal(limiter.peek("acme/carol", NOW).remaining, 0);
-  assert.equal(limiter.peek("other/alice", NOW).remaining, 3);
+  assert.equal(limiter.peek("acme/carol", {}, NOW).remaining, 0);
+  assert.equal(limiter.peek("other/alice", {}, NOW).remaining, 3);
 });
 
 test("an address of IPv6 is counted by its network", () => {
@@ -95,7 +95,8 @@ test("in shadow all pass, and it is said what would have been", () => {
     assert.deepEqual(answer, expected);
     assert.equal(limits[0].allowed, expected.wouldAllow);
   }
-  assert.deepEqual(limiter.peek("a", NOW), granted);
+  const looked = limiter.peek("a", {}, NOW);
+  assert.deepEqual([looked.remaining, looked.wouldAllow], [0, true]);
   const denied = limiter.check("bad", 1, NOW);
   assert.deepEqual([denied.allowed, denied.wouldAllow], [true, false]);
   assert.equal("wouldAllow" in of(bucket).check("a", 1, NOW), false);
@@ -123,8 +124,8 @@ test("a lease holds a place until it is released, or nobody has renewed it", () 
   assert.equal(limiter.renew("a", "one", {}, NOW + 9 * SECOND).live, true);
   assert.equal(limiter.renew("a", "three", undefined, NOW + 9 * SECOND).live, false);
   assert.equal(limiter.release("a", "three", NOW + 9 * SECOND).live, false);
-  assert.equal(limiter.peek("a", NOW + 11 * SECOND - 1).remaining, 0);
-  assert.equal(limiter.peek("a", NOW + 11 * SECOND).remaining, 1, "two is gone");
+  assert.equal(limiter.peek("a", {}, NOW + 11 * SECOND - 1).remaining, 0);
+  assert.equal(limiter.peek("a", {}, NOW + 11 * SECOND).remaining, 1, "two is gone");
   const released = limiter.release("a", "one", NOW + 11 * SECOND);
   assert.deepEqual([released.live, released.remaining, released.lease], [true, 2, "one"]);
   assert.equal(limiter.release("a", "one", NOW + 11 * SECOND).live, false, "once");
@@ -136,7 +137,7 @@ test("a lease without a name gets one that nobody can guess", () => {
   const names = Array.from({ length: 1_000 }, () => limiter.acquire("a", {}, NOW).lease);
   assert.equal(new Set(names).size, 1_000);
   for (const name of names) assert.match(name, /^[0-9a-f]{32}$/);
-  assert.equal(limiter.peek("a", NOW).remaining, 0);
+  assert.equal(limiter.peek("a", {}, NOW).remaining, 0);
   assert.equal(limiter.release("a", names[7], NOW).live, true);
   assert.match(limiter.decide("a", {}, NOW).lease, /^[0-9a-f]{32}$/, "decide acquires too");
 });
@@ -149,7 +150,7 @@ test("without randomness no lease is named, and what may be shed is", (t) => {
   for (const call of ["acquire", "decide"]) {
     assert.throws(() => limiter[call]("a", {}, NOW), { name: "Error", code: "NO_RANDOMNESS" });
   }
-  assert.equal(limiter.peek("a", NOW).remaining, 2);
+  assert.equal(limiter.peek("a", {}, NOW).remaining, 2);
   assert.equal(limiter.acquire("a", { lease: "mine" }, NOW).allowed, true);
   for (let index = 0; index < 20; index++) assert.equal(suppressed.check("a", 1, NOW).allowed, false);
 });
@@ -160,7 +161,7 @@ test("a check holds no lease that nobody could name", () => {
   assert.throws(() => limiter.check("a", 1, NOW), refused);
   assert.throws(() => limiter.check("a"), refused);
   assert.equal(limiter.size, 0);
-  assert.equal(limiter.peek("a", NOW).remaining, 2);
+  assert.equal(limiter.peek("a", {}, NOW).remaining, 2);
   assert.equal(limiter.check("plain", 1, NOW).remaining, 2, "no limit on this key holds leases");
 });
 
@@ -173,7 +174,7 @@ test("leases are for limits that hold them, reports for suppression", () => {
   }
   const report = () => limiter.report("a", { admitted: 1, suppressed: 0 }, NOW);
   assert.throws(report, { name: "RangeError", code: "INVALID_REQUEST", message: /expected a policy with a limit `suppression`/ });
-  assert.equal(limiter.peek("a", NOW).remaining, 3);
+  assert.equal(limiter.peek("a", {}, NOW).remaining, 3);
 });
 
 test("connections are counted by who owns them", () => {
@@ -186,7 +187,7 @@ test("connections are counted by who owns them", () => {
   const counted = limiter.renew("a", "n2", { count: 2 }, NOW);
   assert.deepEqual([counted.live, counted.remaining], [true, 0]);
   limiter.renew("a", "n1", {}, NOW + 20 * SECOND);
-  assert.equal(limiter.peek("a", NOW + 30 * SECOND).remaining, 2, "n2 is gone, n1 has one");
+  assert.equal(limiter.peek("a", {}, NOW + 30 * SECOND).remaining, 2, "n2 is gone, n1 has one");
 });
 
 test("of a fleet the critical class has what is reserved", () => {
@@ -289,4 +290,33 @@ test("every limit of the policy file can be asked", () => {
   ]) {
     assert.equal(of(limit).decide("a", {}, NOW).allowed, true, limit.algorithm);
   }
+});
+
+test("a peek at a cost says whether it would pass, and when", () => {
+  const limiter = new Limiter({ limits: [bucket] });
+  const { capacity } = bucket;
+  limiter.check("a", capacity - 1, NOW);
+  assert.deepEqual([1, 2].map((cost) => limiter.peek("a", { cost }, NOW).allowed), [true, false]);
+  assert.ok(limiter.peek("a", { cost: 2 }, NOW).retryAfterUs > 0);
+  assert.equal(limiter.peek("a", {}, NOW).remaining, 1);
+  assert.throws(() => limiter.peek("a", { cost: capacity + 1 }, NOW), { code: "COST_EXCEEDS_CAPACITY" });
+});
+
+test("units come back, a key starts afresh, a key is blocked", () => {
+  const limiter = new Limiter({ limits: [bucket] });
+  const { capacity } = bucket;
+  limiter.check("a", capacity, NOW);
+  assert.equal(limiter.refund("a", 1, NOW).remaining, 1);
+  assert.equal(limiter.reset("a", NOW).remaining, capacity);
+  assert.equal(limiter.block("a", 5 * SECOND, NOW).remaining, 0);
+  assert.equal(limiter.check("a", 1, NOW + SECOND).retryAfterUs, 4 * SECOND);
+  assert.equal(limiter.check("b", 1, NOW + SECOND).allowed, true);
+  assert.equal(limiter.check("a", 1, NOW + 5 * SECOND).allowed, true);
+  limiter.block("a", 5 * SECOND, NOW + 5 * SECOND);
+  limiter.block("a", 0, NOW + 5 * SECOND);
+  assert.equal(limiter.peek("a", { cost: 1 }, NOW + 6 * SECOND).allowed, true);
+  for (const call of [() => limiter.refund("a", 0, NOW), () => limiter.block("a", -1, NOW), () => limiter.block("a", 0.5, NOW)]) {
+    assert.throws(call, { name: "RangeError", code: "INVALID_REQUEST" });
+  }
+  assert.throws(() => limiter.block("a", undefined, NOW), { name: "TypeError", code: "INVALID_REQUEST" });
 });

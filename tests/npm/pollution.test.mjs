@@ -46,7 +46,7 @@ test("inherited fields of an operation are not read", () => {
     assert.notEqual(lease, "inherited");
     assert.equal(limiter.renew("a", lease, {}, NOW).live, true);
     assert.throws(() => limiter.settle("a", {}, NOW), { code: "INVALID_REQUEST", message: /^`grantedAtUs`: expected/ });
-    assert.equal(limiter.peek("a", NOW).remaining, 4);
+    assert.equal(limiter.peek("a", {}, NOW).remaining, 4);
   });
 });
 
@@ -103,7 +103,7 @@ test("setters on Object.prototype swallow nothing that is answered or asked", ()
     const answer = limiter.acquire("a", { cost: 2, lease: "one" }, NOW);
     const answers = [
       answer, answer.limits, limiter.renew("a", "one", {}, NOW), limiter.budget("a", "one", { wants: 1 }, NOW),
-      limiter.peek("a", NOW), limiter.settle("a", { grantedAtUs: NOW, reserved: 2, actual: 1 }, NOW),
+      limiter.peek("a", {}, NOW), limiter.settle("a", { grantedAtUs: NOW, reserved: 2, actual: 1 }, NOW),
     ];
     const errors = [
       () => limiter.check("a", 0.5, NOW), () => limiter.check("a", "1", NOW), () => limiter.check("", 1, NOW),

@@ -28,7 +28,7 @@ new Limiter({
 
 const decision: Decision = limiter.check("key", 1, 0);
 const numbers: number[] = [decision.limit, decision.remaining, decision.retryAfterUs, decision.resetAfterUs];
-const allowed: boolean = limiter.peek("key", 0).allowed && limiter.check("key").allowed;
+const allowed: boolean = limiter.peek("key", { cost: 2 }, 0).allowed && limiter.check("key").allowed;
 const request: Request = { cost: 2, class: "critical", lease: "one", signalPpm: 5, draw: 0 };
 const answer: Answer = limiter.decide("key", request, 0);
 const lease: string = limiter.acquire("key").lease;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use tidegate_gate::{
-    Ask, KeyHasher, Kind, Limit, MAX_QUANTITY, Policies, Policy, Table, Timestamp,
+    Ask, Depth, KeyHasher, Kind, Limit, Limits, MAX_QUANTITY, Policies, Policy, Resolved, Table,
+    Timestamp,
 };
 
 /// Keys of each policy.
@@ -90,6 +91,9 @@ impl Key {
         match rng.u8(..100) {
             0..4 => json!({ "peek": { "cost": rng.u64(..3) } }),
             4 => json!({ "reset": {} }),
+            5 if self.counts_by_the_key() => {
+                json!({ "block": { "for_us": rng.u64(..2) * rng.u64(..4 * EDGE_US) } })
+            }
             5..20 => self.special(rng).unwrap_or_else(|| self.check(rng)),
             _ => self.check(rng),
         }
@@ -152,6 +156,13 @@ impl Key {
         ];
         let choices = choices.into_iter().filter(|(fits, _)| *fits).map(|(_, ask)| ask);
         rng.choice(choices.collect::<Vec<_>>())
+    }
+
+    /// Whether this key can be blocked.
+    fn counts_by_the_key(&self) -> bool {
+        let resolved = Resolved::new(&self.policy, &self.name).expect("a key");
+        let depths = resolved.limits().into_iter().flat_map(Limits::iter).map(|each| each.depth);
+        depths.max().is_none_or(|depth| depth == Depth::Whole)
     }
 
     fn has(&self, is: impl Fn(&Limit) -> bool) -> bool {

@@ -187,6 +187,7 @@ impl Ask {
             }
             Self::Peek(form) => {
                 let named = form.lease.is_some();
+                let form = CheckForm { cost: form.cost.or(Some(Whole(0))), ..form };
                 // nothing is left to chance: the peek says whether the request would surely pass
                 let (request, _) = form.request(&resolved, &mut || Some(0))?;
                 let lease = request.lease.filter(|_| named); // a peek acquires none

@@ -242,8 +242,11 @@ export class Limiter {
    */
   check(key: string, cost?: number, now?: number): Decision;
 
-  /** What is left to the key; changes nothing. It is granted to all but those who are denied. */
-  peek(key: string, now?: number): Decision;
+  /**
+   * Says whether a request would pass, and if not, when; changes nothing. A cost of 0, the default, asks
+   * what is left. Where load is shed by chance, it says whether the request would surely pass.
+   */
+  peek(key: string, request?: Request, now?: number): Answer;
 
   /**
    * Decides on a request, and says what each limit says. Where leases are held it acquires one.
@@ -287,6 +290,25 @@ export class Limiter {
    * back, what was needed beyond it is taken, whether it is there or not.
    */
   settle(key: string, settlement: Settlement, now?: number): Answer;
+
+  /**
+   * Gives units back that were not used. A token bucket returns them up to its capacity; a window
+   * returns what it counted in its newest segment, and no more.
+   *
+   * @param units at least 1
+   */
+  refund(key: string, units: number, now?: number): Answer;
+
+  /** The key starts afresh. What it shares with other keys by a `depth` stays. */
+  reset(key: string, now?: number): Answer;
+
+  /**
+   * Refuses every request on the key for a time, whatever its limits say.
+   *
+   * @param forUs the time in µs; 0 ends the block, and so does `reset`
+   * @throws {LimiterError} `INVALID_REQUEST` if no limit counts by the whole key
+   */
+  block(key: string, forUs: number, now?: number): Answer;
 
   /**
    * Counts what reporters have seen, and answers the `factor` for them to apply.

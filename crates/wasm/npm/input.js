@@ -84,6 +84,12 @@ export const REQUEST = fieldList({ cost: COST, ...CHECK });
 export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...CHECK });
 /** The fields of `settle`. */
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
+/** What `refund` takes. */
+export const REFUND = fieldList({ units: { ...NEEDED, least: 1 } });
+/** `reset` takes nothing but the key. */
+export const RESET = fieldList({});
+/** What `block` takes. */
+export const BLOCK = fieldList({ forUs: NEEDED });
 /** The fields of `renew` beside the lease. */
 export const RENEWAL = fieldList({ count: rule("number", "INVALID_REQUEST", 0xffff_ffff) });
 /** The fields of `budget` beside the lease. */

@@ -1,7 +1,7 @@
 // What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
 import { Limiter as Native, moduleMemory, requireMemory } from "./dist/tidegate.js";
 import {
-  ACQUISITION, BUDGET, RELEASE, RENEWAL, REPORT, REQUEST, SETTLEMENT,
+  ACQUISITION, BLOCK, BUDGET, REFUND, RELEASE, RENEWAL, REPORT, REQUEST, RESET, SETTLEMENT,
   clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
   requireWellFormed, wrongType,
 } from "./input.js";
@@ -31,8 +31,8 @@ export class Limiter {
     return this.#check(key, cost, now);
   }
 
-  peek(key, now = clock()) {
-    return this.#check(key, 0, now);
+  peek(key, request = {}, now = clock()) {
+    return this.#operate(key, operationText("peek", "request", request, REQUEST), now);
   }
 
   decide(key, request = {}, now = clock()) {
@@ -57,6 +57,20 @@ export class Limiter {
 
   settle(key, settlement, now = clock()) {
     return this.#operate(key, operationText("settle", "settlement", settlement, SETTLEMENT), now);
+  }
+
+  refund(key, units, now = clock()) {
+    const refund = { units };
+    return this.#operate(key, operationText("refund", "refund", refund, REFUND), now);
+  }
+
+  reset(key, now = clock()) {
+    return this.#operate(key, operationText("reset", "options", {}, RESET), now);
+  }
+
+  block(key, forUs, now = clock()) {
+    const block = { forUs };
+    return this.#operate(key, operationText("block", "block", block, BLOCK), now);
   }
 
   report(key, report, now = clock()) {

@@ -25,7 +25,7 @@ the line's own, in the file's order even where it goes backwards), or newline-de
   {\"t_us\":1431857103000000,\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1}
 A line may have the other fields of a check (class, lease, signal_ppm, draw), or ask something else:
   {\"t_us\":1431857104000000,\"policy\":\"jobs\",\"key\":\"user:42\",\"release\":{\"lease\":\"a\"}}
-with one of settle, refund, renew, release, budget, report, peek and reset.
+with one of settle, refund, renew, release, budget, report, peek, reset and block.
 
 Examples:
   tidegate replay access.log.gz --policy api

@@ -27,6 +27,7 @@ Calls:
   POST   /v1/settle                          what a request really cost, or units that come back
   GET    /v1/keys/{policy}/{key}             whether a request would pass, and when
   DELETE /v1/keys/{policy}/{key}             let a key start afresh
+  POST   /v1/keys/{policy}/{key}/block       refuse a key for a time
   POST   /v1/budget                          units to spend without asking
   POST   /v1/report                          which fraction of the load to refuse
   GET    /healthz                            whether it serves; needs no token

@@ -169,8 +169,8 @@ impl<'a> Trace<'a> {
 }
 
 /// What a line may ask beside a check.
-const OPERATIONS: [&str; 9] =
-    ["check", "peek", "settle", "refund", "renew", "release", "budget", "report", "reset"];
+const OPERATIONS: [&str; 10] =
+    ["check", "peek", "settle", "refund", "renew", "release", "budget", "report", "reset", "block"];
 
 /// What every backend would refuse to do is an error of the line. A cost that can never be granted is
 /// not: it is refused. Nothing is left to chance, so that all backends are asked the same.

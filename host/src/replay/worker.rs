@@ -145,6 +145,10 @@ impl Worker {
             "reset" => {
                 self.call("DELETE", &format!("/v1/keys/{policy}/{key}?now_us={at}"), &Value::Null)?
             }
+            "block" => {
+                let body = json!({ "for_us": fields["for_us"], "now_us": at });
+                self.call("POST", &format!("/v1/keys/{policy}/{key}/block"), &body)?
+            }
             "peek" => {
                 let cost = fields["cost"].as_u64().unwrap_or(0);
                 let target = format!("/v1/keys/{policy}/{key}?now_us={at}&cost={cost}");
