@@ -213,6 +213,40 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
 }
 
 #[test]
+fn a_write_that_fails_half_way_charges_nothing() {
+    let policies = "auth = 'none'\n[policies.team]\nlimits = [
+        { algorithm = 'fixed_window', name = 'team', depth = 1, limit = 9, period = '365d' },
+        { algorithm = 'fixed_window', name = 'user', limit = 9, period = '365d' } ]";
+    let storage = tempdir().unwrap();
+    let start = || {
+        worker(WorkerdOptions {
+            policies: policies.to_owned(),
+            storage: Some(storage.path().to_owned()),
+            ..WorkerdOptions::default()
+        })
+    };
+    let remaining = |reply: &Reply| {
+        [0, 1].map(|limit| reply.get("limits")[limit]["remaining"].as_u64().unwrap())
+    };
+    assert_eq!(remaining(&start().api.check("team", "acme/alice", 1, None)), [8, 8]);
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON states WHEN NEW.name LIKE '%alice%'
+        BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    sql(storage.path(), broken);
+    {
+        let served = start();
+        let failed = served.api.check("team", "acme/alice", 1, None);
+        assert!(failed.get("degraded").as_str().unwrap().contains("the disk is full"), "{failed:?}");
+        let looked = served.api.check("team", "acme/alice", 0, None);
+        assert_eq!(remaining(&looked), [8, 8], "nothing is charged in memory");
+    }
+    sql(storage.path(), "DROP TRIGGER broken");
+    let served = start();
+    let looked = served.api.check("team", "acme/alice", 0, None);
+    assert_eq!(remaining(&looked), [8, 8], "nor in storage");
+    assert_eq!(remaining(&served.api.check("team", "acme/bob", 1, None)), [7, 8]);
+}
+
+#[test]
 fn the_alarm_deletes_what_has_expired() {
     // a state that expires within a millisecond; its object then deletes all it had
     let policies = "auth = 'none'\n[policies.short]\n\
