@@ -235,7 +235,10 @@ fn a_write_that_fails_half_way_charges_nothing() {
     {
         let served = start();
         let failed = served.api.check("team", "acme/alice", 1, None);
-        assert!(failed.get("degraded").as_str().unwrap().contains("the disk is full"), "{failed:?}");
+        assert!(
+            failed.get("degraded").as_str().unwrap().contains("the disk is full"),
+            "{failed:?}"
+        );
         let looked = served.api.check("team", "acme/alice", 0, None);
         assert_eq!(remaining(&looked), [8, 8], "nothing is charged in memory");
     }

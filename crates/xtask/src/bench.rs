@@ -15,7 +15,7 @@ const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Only benchmarks whose names contain this
+    /// One of decide, shed, lease and memory, or only rows whose names contain this
     name: Option<String>,
     /// Write the figures to this file too
     #[arg(long, value_name = "FILE")]
@@ -25,8 +25,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = root().join("target/criterion");
     let _ = fs::remove_dir_all(&folder); // figures of an earlier run are none of this one
-    let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--"]);
-    step("benchmarks", bench.args(&arguments.name))?;
+    for target in targets(arguments.name.as_deref()) {
+        let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--bench", target]);
+        if target != MEMORY {
+            bench.arg("--no-default-features"); // only this one needs the host
+        }
+        let filter = arguments.name.iter().filter(|name| name.as_str() != target);
+        step(&format!("benchmarks, {target}"), bench.arg("--").args(filter))?;
+    }
     let mut rows = Vec::new();
     for (name, row) in figures(&folder)? {
         println!("{}", line(&name, &row));
@@ -40,6 +46,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| file.display().to_string())?;
     }
     Ok(())
+}
+
+/// The benchmarks of `tests/bench/benches`, and what the names of their rows begin with.
+const BENCHES: [(&str, &[&str]); 4] = [
+    ("decide", &["token_bucket", "fixed_window", "sliding_window"]),
+    ("shed", &["sliding_log", "utilization", "suppression", "reporter", "penalty"]),
+    ("lease", &["concurrency", "connections", "fleet", "budget"]),
+    (MEMORY, &["memory"]),
+];
+const MEMORY: &str = "memory";
+
+/// Those that have rows of this name: only they are built.
+fn targets(name: Option<&str>) -> Vec<&'static str> {
+    let has = |target: &str, rows: &[&str]| {
+        let Some(name) = name else { return true };
+        target == name || rows.iter().any(|row| row.contains(name) || name.starts_with(row))
+    };
+    let named = BENCHES.iter().filter(|(target, rows)| has(target, rows));
+    let named: Vec<_> = named.map(|(target, _)| *target).collect();
+    match named.is_empty() {
+        true => BENCHES.map(|(target, _)| target).into(), // such as `granted`, which all have
+        false => named,
+    }
 }
 
 /// Criterion's median of each benchmark, named GROUP/WHO. Within a group Tidegate is compared with

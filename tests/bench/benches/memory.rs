@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use governor::clock::FakeRelativeClock;
@@ -15,6 +15,12 @@ use tidegate_core::Timestamp;
 use tidegate_gate::Policy;
 
 const POLICY: &str = "limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '100/s' }]";
+
+const THREE: &str = "limits = [
+  { algorithm = 'token_bucket', capacity = 100, rate = '100/s' },
+  { algorithm = 'fixed_window', limit = 6_000, period = '1m' },
+  { algorithm = 'sliding_window', limit = 100_000, period = '1h', segments = 12 },
+]";
 
 fn quota() -> Quota {
     Quota::per_second(NonZeroU32::new(100).expect("not 0"))
@@ -34,7 +40,11 @@ fn sorted(keys: &[String]) -> Vec<String> {
 }
 
 fn store(keys: &[String]) -> Memory {
-    let policy = Policy::parse("bench", POLICY).expect("a policy");
+    store_of(POLICY, keys)
+}
+
+fn store_of(policy: &str, keys: &[String]) -> Memory {
+    let policy = Policy::parse("bench", policy).expect("a policy");
     let store = Memory::new(policy, (64 << 20) + 512 * keys.len()).expect("room");
     for key in &sorted(keys) {
         let _ = store.decide(key, clock::now(), 1).expect("room");
@@ -113,12 +123,90 @@ fn memory(criterion: &mut Criterion) {
     }
 }
 
+/// A policy of three limits beside three of governor's keyed limiters that are asked in turn.
+fn three_limits(criterion: &mut Criterion) {
+    let keys = keys(1_000);
+    let mut group = criterion.benchmark_group("memory_1000_keys_3_limits");
+    {
+        let limiters = [(); 3].map(|()| RateLimiter::dashmap(quota()));
+        for key in &keys {
+            limiters.iter().for_each(|limiter| drop(limiter.check_key(key)));
+        }
+        let mut next = 0;
+        group.bench_function("governor", |bencher| {
+            bencher.iter(|| {
+                next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                let key = &keys[next];
+                _ = black_box(&limiters.iter().all(|limiter| limiter.check_key(key).is_ok()));
+            });
+        });
+    }
+    {
+        let store = store_of(THREE, &keys);
+        let mut next = 0;
+        group.bench_function("tidegate", |bencher| {
+            bencher.iter(|| {
+                next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                _ = black_box(&store.decide(&keys[next], clock::now(), 1));
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Each of two threads asks that often.
+fn on_two_threads(times: u64, keys: &[String], ask: impl Fn(&String) + Sync) -> Duration {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let ask = &ask;
+            scope.spawn(move || {
+                let mut next = thread * keys.len() / 2;
+                for _ in 0..times {
+                    next = if next + 1 == keys.len() { 0 } else { next + 1 };
+                    ask(&keys[next]);
+                }
+            });
+        }
+    });
+    began.elapsed()
+}
+
+fn two_threads(criterion: &mut Criterion) {
+    for count in [1_000, 1_000_000] {
+        let keys = keys(count);
+        let mut group = criterion.benchmark_group(format!("memory_{count}_keys_2_threads"));
+        {
+            let limiter = RateLimiter::dashmap(quota());
+            sorted(&keys).iter().for_each(|key| drop(limiter.check_key(key)));
+            group.bench_function("governor", |bencher| {
+                bencher.iter_custom(|times| {
+                    on_two_threads(times, &keys, |key| {
+                        _ = black_box(&limiter.check_key(key));
+                    })
+                });
+            });
+        }
+        {
+            let store = store(&keys);
+            group.bench_function("tidegate", |bencher| {
+                bencher.iter_custom(|times| {
+                    on_two_threads(times, &keys, |key| {
+                        _ = black_box(&store.decide(key, clock::now(), 1));
+                    })
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(3))
         .without_plots();
-    targets = memory
+    targets = memory, three_limits, two_threads
 }
 criterion_main!(benches);
