@@ -1,7 +1,7 @@
 //! What must hold of each answer.
 
-use tidegate_core::shed::suppression::PART;
 use tidegate_core::Limiter;
+use tidegate_core::shed::suppression::PART;
 use tidegate_core::shed::utilization;
 use tidegate_gate::{
     Budget, Class, Decision, Id, Kind, Limit, MAX_QUANTITY, Micros, Operation, OperationError,
