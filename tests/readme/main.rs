@@ -21,12 +21,13 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/algorithms.md",
+    "docs/benchmarks.md",
     "docs/http.md",
     "docs/operations.md",
     "docs/policies.md",
@@ -104,7 +105,7 @@ fn the_sliding_window_is_off_as_docs_algorithms_says() {
 #[test]
 fn every_link_leads_somewhere() {
     let mut links = 0;
-    for document in DOCUMENTS.iter().chain(&["crates/wasm/npm/README.md", "tests/data/README.md"]) {
+    for document in DOCUMENTS.iter().chain(&["crates/wasm/npm/README.md", "tests/data/README.md", "tests/vectors/README.md"]) {
         for target in read(document).split("](").skip(1) {
             let target = target.split(')').next().unwrap();
             if target.starts_with("http") {
