@@ -105,7 +105,11 @@ fn the_sliding_window_is_off_as_docs_algorithms_says() {
 #[test]
 fn every_link_leads_somewhere() {
     let mut links = 0;
-    for document in DOCUMENTS.iter().chain(&["crates/wasm/npm/README.md", "tests/data/README.md", "tests/vectors/README.md"]) {
+    for document in DOCUMENTS.iter().chain(&[
+        "crates/wasm/npm/README.md",
+        "tests/data/README.md",
+        "tests/vectors/README.md",
+    ]) {
         for target in read(document).split("](").skip(1) {
             let target = target.split(')').next().unwrap();
             if target.starts_with("http") {
