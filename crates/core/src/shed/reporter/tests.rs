@@ -8,7 +8,7 @@ use crate::{CostExceedsCapacity, Limiter, MAX_QUANTITY, Micros, Rate, Timestamp}
 mod histories;
 
 const SECOND: u64 = 1_000_000;
-/// A part begins.
+/// The start of a part.
 const START: u64 = 1_699_999_998 * SECOND;
 const HALF: u64 = 1 << 31;
 
@@ -89,7 +89,7 @@ fn reports_as_worked_out_by_hand() {
     assert!(!config.report_due(&state, at(58)), "2 s have not passed");
     assert_eq!(tuples(config.take_reports(&mut state, at(58))), [None; 2]);
     offer(&mut state, 61, 7, 0);
-    // split where the part ended
+    // reports are split where the part ended
     let expected = [Some((START + PART.0, 7, 0)), Some((START, 100, 10))];
     assert_eq!(tuples(config.take_reports(&mut state, at(61))), expected);
 
@@ -100,7 +100,7 @@ fn reports_as_worked_out_by_hand() {
     let expected = [Some((START + 3 * PART.0, 3, 0)), Some((START + 2 * PART.0, 2, 0))];
     assert_eq!(tuples(config.take_reports(&mut state, at(185))), expected);
 
-    // what is as old as the master's four parts is not worth reporting
+    // counts that are older than the master's four parts are not reported
     offer(&mut state, 240, 9, 0);
     assert!(config.report_due(&state, at(479)));
     assert!(!config.report_due(&state, at(480)));
