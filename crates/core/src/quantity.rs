@@ -106,7 +106,10 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfRange { field, found, least, most } => {
-                write!(f, "`{field}`: expected a whole number from {least} to {most}, found {found}")
+                write!(
+                    f,
+                    "`{field}`: expected a whole number from {least} to {most}, found {found}"
+                )
             }
             Self::ScaleTooFine { field, found, nearest } => write!(
                 f,

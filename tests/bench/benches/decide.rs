@@ -1,5 +1,5 @@
-//! One decision of each limiter on a state at hand, beside governor's direct limiter. Both are
-//! given the time.
+//! Compares one decision of each limiter, on a state in memory, with governor's direct limiter.
+//! Both are given the time.
 
 use std::hint::black_box;
 

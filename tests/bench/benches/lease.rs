@@ -1,5 +1,6 @@
-//! Leases among many that are live, beside one decision of governor's direct limiter. Both are given
-//! the time. What is granted is given back in the same turn, so that as many stay live.
+//! Compares operations on one of many live leases with one decision of governor's direct limiter.
+//! Both are given the time. Each grant is given back in the same turn, so that the number of live
+//! leases stays the same.
 
 use std::hint::black_box;
 
@@ -9,17 +10,17 @@ use tidegate_core::lease::{Id, budget, concurrency, connections};
 use tidegate_core::shed::fleet::{self, Priority};
 use tidegate_core::{Limiter, MAX_QUANTITY, Micros};
 
-/// Live leases, or owners.
+/// The number of live leases or owners.
 const LIVE: u64 = 1_000;
-/// So long that none expires while it is measured.
+/// A period so long that no lease expires during the measurement.
 const LONG: Micros = Micros(MAX_QUANTITY / 4);
 
-/// As spread as random ones.
+/// An id that is as well spread as a random one.
 fn id(number: u64) -> Id {
     Id([number.wrapping_mul(0xD134_2543_DE82_EF95), number])
 }
 
-/// Acquires one more, and releases the oldest; or is refused.
+/// Acquires a lease and releases the oldest, or is refused.
 fn concurrency(criterion: &mut Criterion) {
     for (case, step, capacity) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = concurrency::Config::new(capacity, LONG, LIVE + 1).expect("a limit");
@@ -42,7 +43,7 @@ fn concurrency(criterion: &mut Criterion) {
     }
 }
 
-/// Opens one connection of one owner after another, and closes it; or is refused.
+/// Opens and closes one connection for one owner after another, or is refused.
 fn connections(criterion: &mut Criterion) {
     for (case, step, limit) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = connections::Config::new(limit, LONG, LIVE).expect("a limit");
@@ -64,7 +65,7 @@ fn connections(criterion: &mut Criterion) {
     }
 }
 
-/// Of low priority, as concurrency.
+/// Does the same as concurrency with leases of low priority.
 fn fleet(criterion: &mut Criterion) {
     for (case, step, low) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = fleet::Config::new(low + 250, 250, LONG, LIVE + 1).expect("a fleet");
@@ -87,8 +88,8 @@ fn fleet(criterion: &mut Criterion) {
     }
 }
 
-/// Of 64 holders, which want more than there is, one after another gives back and is granted anew;
-/// or there is nothing left to grant.
+/// 64 holders want more units than the parent has. One after another gives back and is granted
+/// anew, or finds no units left to grant.
 fn budget(criterion: &mut Criterion) {
     const HOLDERS: u64 = 64;
     for (case, step, available) in [("granted", GRANTED, 1_000), ("refused", REFUSED, 0)] {

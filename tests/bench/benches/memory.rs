@@ -1,5 +1,5 @@
-//! The memory store beside governor's keyed limiter, by string keys; with the time given to both,
-//! and with each reading its own clock.
+//! Compares the memory store with governor's keyed limiter, by string keys. In some groups both are
+//! given the time, and in others each reads its own clock.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -26,13 +26,13 @@ fn quota() -> Quota {
     Quota::per_second(NonZeroU32::new(100).expect("not 0"))
 }
 
-/// In the order in which they are asked for, which no table shares: reading the next key is then
-/// cheap, and finding it is not.
+/// The keys in the order of the requests. Reading the next key is then cheap, and finding it in a
+/// table is not, because no table has the same order.
 fn keys(count: usize) -> Vec<String> {
     (0..count).map(|place| format!("user:{:08}", place * 7_919 % count)).collect()
 }
 
-/// Sorted, the order in which they are learned.
+/// The keys in sorted order, in which the stores first see them.
 fn sorted(keys: &[String]) -> Vec<String> {
     let mut keys = keys.to_vec();
     keys.sort_unstable();

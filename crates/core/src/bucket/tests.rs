@@ -52,7 +52,7 @@ fn five_million_grants_leave_exactly_what_arithmetic_says() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_nearest_that_does() {
+fn a_capacity_that_does_not_fit_is_an_error_that_names_the_largest_that_fits() {
     let rate = Rate::new(7, Micros(86_400_000_000)).unwrap();
     let Err(ConfigError::ScaleTooFine { nearest, found, .. }) = Config::new(MAX_QUANTITY, rate)
     else {
@@ -100,7 +100,11 @@ fn a_debt_is_paid_off_before_anything_is_granted() {
     assert_eq!(properties::tuple(refused), (false, 0, 3_000_000, 7_000_000));
     config.charge(&mut state, Timestamp(0), 99);
     let looked = config.peek(&state, Timestamp(0), 0).unwrap();
-    assert_eq!(properties::tuple(looked), (true, 0, 0, 10_000_000), "the debt is at most one capacity");
+    assert_eq!(
+        properties::tuple(looked),
+        (true, 0, 0, 10_000_000),
+        "the debt is at most one capacity"
+    );
 }
 
 #[test]

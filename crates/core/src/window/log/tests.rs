@@ -80,8 +80,8 @@ fn counted_refusals_decide_as_worked_out_by_hand() {
         config(&[(2, 10)], 0, Denied::Counted),
         &[
             (0, 2, (true, 0, 0, 10)),
-            (5, 1, (false, 0, 5, 10)),  // the log holds 5 and one of the units of 0
-            (9, 1, (false, 0, 6, 10)),  // the log holds 9 and 5
+            (5, 1, (false, 0, 5, 10)), // the log holds 5 and one of the units of 0
+            (9, 1, (false, 0, 6, 10)), // the log holds 9 and 5
             (14, 1, (false, 0, 5, 10)), // a request at 15 would have passed
             (18, 2, (false, 0, 10, 10)),
             (28, 2, (true, 0, 0, 10)),
@@ -160,7 +160,7 @@ fn after(config: Config, times: &[u64]) -> State<Vec<u64>> {
 }
 
 #[test]
-fn what_is_used_is_used_by_the_rate_with_the_least_room() {
+fn the_rate_with_the_least_room_determines_the_used_units() {
     let config = config(&[(10, 100), (3, 10)], 5, Denied::Forgotten);
     assert_eq!(config.used(&fresh(config)), 0);
     assert_eq!(config.used(&after(config, &[0])), 1, "the gap counts no units");
@@ -190,7 +190,7 @@ fn units_that_are_taken_over_keep_their_times() {
 }
 
 #[test]
-fn what_cannot_be_remembered_is_refused() {
+fn a_configuration_out_of_bounds_is_an_error() {
     let new = |limit, period, min_gap, windows| {
         let windows = vec![Window { limit, period: Micros(period) }; windows];
         Config::new(&windows, Micros(min_gap), Denied::Counted).map(|config| config.words())

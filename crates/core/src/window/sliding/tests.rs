@@ -45,7 +45,7 @@ fn a_refund_counts_in_the_segment_of_its_grant() {
 }
 
 #[test]
-fn what_cannot_be_exact_is_refused_with_the_nearest_that_can() {
+fn an_inexact_configuration_is_an_error_that_names_the_nearest_exact_one() {
     let error = Config::new(5, Micros(1_000_000), 7).unwrap_err();
     let ConfigError::UnevenSegments { nearest, .. } = error else { panic!("{error}") };
     assert_eq!(nearest, Micros(999_999));
