@@ -57,8 +57,8 @@ impl Timestamp {
     /// - `self` is up to one period before `newest`: the decision is taken at `newest`. Time stands
     ///   still, and nothing refills.
     /// - `self` is earlier than that: the decision is taken at `self`. The newest time came from a
-    ///   clock that had jumped ahead. The key would otherwise stay locked until all clocks have
-    ///   passed that time.
+    ///   clock that had jumped ahead. The key would otherwise stay locked until time has caught up
+    ///   with the jump.
     ///
     /// ```
     /// use tidegate_core::{Micros, Timestamp};

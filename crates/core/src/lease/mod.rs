@@ -1,4 +1,4 @@
-//! Leases: limiters of what a holder holds for a time, and gives back or loses at the end.
+//! Leases: limiters whose units a holder holds for a time, and gives back or loses at the end.
 //!
 //! | limiter | a lease is |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! The table of the entries of one key, in the caller's words. Entries are found by id and ordered
 //! by the time at which they were last touched.
 //!
-//! | words | what |
+//! | words | content |
 //! |---|---|
 //! | 3 | newest time; sum of the values; number of entries and places of the oldest and the latest |
 //! | slots/4 | slots of 16 bits with open addressing; each holds the place of an entry, or 0 |

@@ -20,8 +20,9 @@
 //! 6 s · L in every part is neither capped nor suppressed by the master.
 //!
 //! A reporter keeps counts for the part in progress and for one part before it. It loses other
-//! counts if no report is taken in time, and it loses counts older than the master's 24 s. A report that is
-//! taken and does not arrive is lost too. The master then sees less and refuses less.
+//! counts if no report is taken in time, and it loses counts older than the master's 24 s. A
+//! report that is taken and does not arrive is lost too. The master then sees less and refuses
+//! less.
 //!
 //! ```
 //! use tidegate_core::shed::reporter::{Config, LocalCap, State, Verdict};

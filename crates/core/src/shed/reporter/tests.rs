@@ -49,7 +49,7 @@ fn decides_as_worked_out_by_hand() {
     for (second, units, draw, expected) in [
         (1, 4, high, Verdict::Admitted),
         (2, 2, low, suppressed),
-        (2, 3, high, capped(4)), // 4 + 3 > 6; what was suppressed does not count
+        (2, 3, high, capped(4)), // 4 + 3 > 6; suppressed units do not count
         (2, 2, high, Verdict::Admitted),
         (5, 1, high, capped(1)),
         (5, 0, high, Verdict::Admitted), // to look is free
@@ -93,7 +93,7 @@ fn reports_as_worked_out_by_hand() {
     let expected = [Some((START + PART.0, 7, 0)), Some((START, 100, 10))];
     assert_eq!(tuples(config.take_reports(&mut state, at(61))), expected);
 
-    // three parts and no report: the oldest is lost
+    // after three parts without a report, the oldest is lost
     for (tenths, units) in [(65, 1), (125, 2), (185, 3)] {
         offer(&mut state, tenths, units, 0);
     }
@@ -156,7 +156,7 @@ fn a_foreign_state_is_noticed() {
     assert!(config.accepts(&config.state(good).unwrap()).is_ok());
     for (word, foreign) in [
         (1, 7), // more than the cap
-        (1, 4), // less than what of it is to be reported
+        (1, 4), // less than its unreported units
         (2, 7),
         (3, MAX_QUANTITY + 1),
         (4, 7),

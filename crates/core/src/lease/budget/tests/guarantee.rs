@@ -100,8 +100,7 @@ impl Parent {
 enum Step {
     /// Gives back the units that are left, and takes a new lease.
     Renew(u64),
-    /// Takes a new lease. The holder forgets what was left of the last one, but may give it back
-    /// later.
+    /// Takes a new lease. The holder forgets the rest of the last lease, but may give it back later.
     Replace(u64),
     GiveBack,
     /// Gives back the holder's n-th last lease as it was, again or late.

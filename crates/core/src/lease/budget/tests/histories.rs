@@ -18,7 +18,7 @@ use crate::{Limiter, Micros, Timestamp};
 enum Operation {
     /// The units that the holder wants, and the available units.
     Grant(u64, u64),
-    /// The units that the holder gives back, and of which of its leases, counted from the last.
+    /// The units that the holder gives back, and the number of leases since the one given back.
     GiveBack(u64, usize),
 }
 
