@@ -28,7 +28,7 @@
 //! Only the probability is rounded, down to 2^-32.
 //!
 //! **Guarantee:** a moves by at most 1/F a microsecond, and by at most d/F a call. So nothing is
-//! shed before the signal has been bad for d, and everything is shed no earlier than after d + F.
+//! shed before the signal has been bad for d, and not everything is shed before d + F.
 //!
 //! The shedder departs from the source in two cases of keys that were not seen for long:
 //!
