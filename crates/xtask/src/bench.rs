@@ -67,7 +67,7 @@ fn targets(name: Option<&str>) -> Vec<&'static str> {
     let named = BENCHES.iter().filter(|(target, rows)| has(target, rows));
     let named: Vec<_> = named.map(|(target, _)| *target).collect();
     match named.is_empty() {
-        true => BENCHES.map(|(target, _)| target).into(), // for example `granted`, which all benchmarks have
+        true => BENCHES.map(|(target, _)| target).into(), // such as `granted`
         false => named,
     }
 }

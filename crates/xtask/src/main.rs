@@ -23,7 +23,7 @@ Examples:
   cargo xtask start              start the Worker on this machine and print a curl line to try
   cargo xtask test               run every test: Rust, wasm, Redis, npm, the Worker in workerd
   cargo xtask test rust npm      run two suites
-  cargo xtask bench decide       run the benchmarks with \"decide\" in their names"
+  cargo xtask bench decide       run the benchmark decide and its baselines"
 )]
 struct Arguments {
     #[command(subcommand)]

@@ -1,6 +1,5 @@
-//! Compares operations on one of many live leases with one decision of governor's direct limiter.
-//! Both are given the time. Each grant is given back in the same turn, so that the number of live
-//! leases stays the same.
+//! Leases among many live ones, compared with one decision of governor's direct limiter. Both get the time as an
+//! argument. Each turn gives back what it was granted, so the number of live leases stays the same.
 
 use std::hint::black_box;
 
@@ -12,15 +11,15 @@ use tidegate_core::{Limiter, MAX_QUANTITY, Micros};
 
 /// The number of live leases or owners.
 const LIVE: u64 = 1_000;
-/// A period so long that no lease expires during the measurement.
+/// A time to live so long that no lease expires during the benchmark.
 const LONG: Micros = Micros(MAX_QUANTITY / 4);
 
-/// An id that is as well spread as a random one.
+/// Identities that are spread as random ones are.
 fn id(number: u64) -> Id {
     Id([number.wrapping_mul(0xD134_2543_DE82_EF95), number])
 }
 
-/// Acquires a lease and releases the oldest, or is refused.
+/// Acquires one more lease and releases the oldest, or is refused.
 fn concurrency(criterion: &mut Criterion) {
     for (case, step, capacity) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = concurrency::Config::new(capacity, LONG, LIVE + 1).expect("a limit");
@@ -43,7 +42,7 @@ fn concurrency(criterion: &mut Criterion) {
     }
 }
 
-/// Opens and closes one connection for one owner after another, or is refused.
+/// Opens and closes one connection of one owner after another, or is refused.
 fn connections(criterion: &mut Criterion) {
     for (case, step, limit) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = connections::Config::new(limit, LONG, LIVE).expect("a limit");
@@ -65,7 +64,7 @@ fn connections(criterion: &mut Criterion) {
     }
 }
 
-/// Does the same as concurrency with leases of low priority.
+/// Requests of low priority, as in the benchmark of concurrency.
 fn fleet(criterion: &mut Criterion) {
     for (case, step, low) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = fleet::Config::new(low + 250, 250, LONG, LIVE + 1).expect("a fleet");
@@ -88,8 +87,8 @@ fn fleet(criterion: &mut Criterion) {
     }
 }
 
-/// 64 holders want more units than the parent has. One after another gives back and is granted
-/// anew, or finds no units left to grant.
+/// 64 holders want more than the budget has. One after another gives units back and is granted units anew, or
+/// finds nothing left to grant.
 fn budget(criterion: &mut Criterion) {
     const HOLDERS: u64 = 64;
     for (case, step, available) in [("granted", GRANTED, 1_000), ("refused", REFUSED, 0)] {

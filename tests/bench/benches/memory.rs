@@ -1,5 +1,5 @@
-//! Compares the memory store with governor's keyed limiter, by string keys. In some groups both are
-//! given the time, and in others each reads its own clock.
+//! The memory store compared with governor's keyed limiter, with string keys. In some groups both get the time as
+//! an argument, in others each reads its own clock.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -26,13 +26,13 @@ fn quota() -> Quota {
     Quota::per_second(NonZeroU32::new(100).expect("not 0"))
 }
 
-/// The keys in the order of the requests. Reading the next key is then cheap, and finding it in a
-/// table is not, because no table has the same order.
+/// The keys in the order of the requests. No table has this order, so reading the next key is cheap and finding
+/// it is not.
 fn keys(count: usize) -> Vec<String> {
     (0..count).map(|place| format!("user:{:08}", place * 7_919 % count)).collect()
 }
 
-/// The keys in sorted order, in which the stores first see them.
+/// The keys sorted, which is the order in which the store learns them.
 fn sorted(keys: &[String]) -> Vec<String> {
     let mut keys = keys.to_vec();
     keys.sort_unstable();
@@ -123,7 +123,7 @@ fn memory(criterion: &mut Criterion) {
     }
 }
 
-/// A policy of three limits beside three of governor's keyed limiters that are asked in turn.
+/// Compares a policy of three limits with three of governor's keyed limiters, asked in turn.
 fn three_limits(criterion: &mut Criterion) {
     let keys = keys(1_000);
     let mut group = criterion.benchmark_group("memory_1000_keys_3_limits");
@@ -154,7 +154,7 @@ fn three_limits(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each of two threads asks that often.
+/// The time that two threads take if each asks `times` times.
 fn on_two_threads(times: u64, keys: &[String], ask: impl Fn(&String) + Sync) -> Duration {
     let began = Instant::now();
     std::thread::scope(|scope| {

@@ -1,6 +1,5 @@
-//! Helpers of the benchmarks in `benches/`. Each group has a benchmark of ours, `tidegate`, and its
-//! baselines. Answers stay in memory, because on some machines a further move costs as much as a
-//! decision.
+//! Code that the benchmarks in `benches/` share. Each group has `tidegate` and its baseline. Answers are left in
+//! memory for a reader and not moved again: on some machines a move costs as much as a decision.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -16,13 +15,13 @@ use tidegate_core::Timestamp;
 
 /// The units granted in a second.
 pub const LIMIT: u64 = 100;
-/// The µs between requests at 100 a second, which are all granted.
+/// The time between two requests in µs at 100 a second: as many as the limit grants.
 pub const GRANTED: u64 = 10_000;
-/// The µs between requests at ten times the granted rate.
+/// The time between two requests in µs at ten times the limit.
 pub const REFUSED: u64 = 1_000;
 
-/// Benchmarks `governor` with its own manual clock, and `governor_given` with a clock that costs
-/// next to nothing to set, so that only the decision is measured.
+/// `governor` uses its own manual clock. `governor_given` uses a clock that costs next to nothing to set, so it
+/// measures the decision alone.
 fn governor(group: &mut BenchmarkGroup<'_, WallTime>, step: u64) {
     let quota = Quota::per_second(NonZeroU32::new(100).expect("not 0"));
     {
@@ -62,7 +61,7 @@ pub fn beside_governor<T>(
     group.finish();
 }
 
-/// A clock that advances by `step` µs at each call.
+/// A clock that advances by the same step each time.
 fn ticks(step: u64) -> impl FnMut() -> Timestamp {
     let mut now = START.0;
     move || {
@@ -71,10 +70,10 @@ fn ticks(step: u64) -> impl FnMut() -> Timestamp {
     }
 }
 
-/// The time at which [`ticks`] begins.
+/// The first time of [`ticks`].
 pub const START: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// Criterion's settings for a machine that is not idle.
+/// Times that give criterion stable results on a machine that is not idle.
 pub fn quick() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))
@@ -82,8 +81,8 @@ pub fn quick() -> Criterion {
         .without_plots()
 }
 
-/// A clock for governor that costs next to nothing to set: a plain load and store. Governor's own
-/// manual clock adds by compare and swap, which costs as much as a decision.
+/// A clock for governor that is set by a plain load and store. Governor's own manual clock adds by compare and
+/// swap, which costs as much as a decision.
 #[derive(Clone, Debug, Default)]
 pub struct GivenClock(Arc<AtomicU64>);
 

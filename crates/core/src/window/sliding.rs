@@ -384,7 +384,7 @@ fn age(head: &mut [u64; HEAD], counts: &mut [u64], view: View) {
     shift(counts, view.aged);
 }
 
-/// Moves the counters by so many segments.
+/// Ages the counters by `aged` segments.
 #[cold]
 fn shift(counts: &mut [u64], aged: usize) {
     let aged = aged.min(counts.len());
