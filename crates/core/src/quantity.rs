@@ -106,26 +106,23 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfRange { field, found, least, most } => {
-                write!(
-                    f,
-                    "`{field}`: expected a whole number from {least} to {most}, found {found}"
-                )
+                write!(f, "`{field}`: expected {least} to {most}, found {found}")
             }
             Self::ScaleTooFine { field, found, nearest } => write!(
                 f,
-                "`{field}`: expected at most {nearest} with the other values, found {found}; exact \
-                 64-bit arithmetic cannot hold more"
+                "`{field}`: expected at most {nearest}, because exact 64-bit arithmetic cannot hold more \
+                 beside the other values; found {found}"
             ),
             Self::UnevenSegments { period, segments, nearest } => write!(
                 f,
-                "`segments`: expected segments of whole microseconds, found {segments} segments in \
-                 a period of {} µs; the nearest period that they divide evenly is {} µs",
+                "`segments`: expected a number that divides the period {} µs into whole \
+                 microseconds, found {segments}; the nearest period that {segments} divides is {} µs",
                 period.0, nearest.0
             ),
             Self::UnorderedThresholds { good_ppm, bad_ppm } => write!(
                 f,
                 "`good`: expected 0 < good ≤ bad < 1000000 parts per million, found good \
-                 {good_ppm} and bad {bad_ppm}"
+                 = {good_ppm} and bad = {bad_ppm}"
             ),
         }
     }

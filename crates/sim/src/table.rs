@@ -56,7 +56,7 @@ pub fn local_cap() -> anyhow::Result<Table> {
     table([("without_cap", scenario(LocalCap::Off)), ("with_cap", scenario(LocalCap::On))])
 }
 
-/// Runs the scenarios, which all offer the same load, and tables their admitted rates.
+/// Runs the scenarios, which all offer the same load, and lists their admitted rates.
 fn table<const N: usize>(scenarios: [(&'static str, Scenario); N]) -> anyhow::Result<Table> {
     let names = scenarios.iter().map(|(name, _)| *name).collect();
     let runs = scenarios.iter().map(|(_, scenario)| run(scenario));
