@@ -1,32 +1,32 @@
-//! What a limiter answers.
+//! Decisions, and the errors of deciding.
 
 use core::fmt;
 
 use crate::time::Micros;
 
-/// The answer to one request. All spans count from the time at which the decision was taken.
+/// A limiter's answer to one request. All spans start at the time at which the decision is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a decision that nobody reads limits nothing"]
 pub enum Decision {
-    /// The request may pass; its cost has been taken.
+    /// The request may pass. Its cost was consumed.
     Allow {
-        /// The most that could ever be taken at once.
+        /// The most units that a request can ever take at once.
         limit: u64,
-        /// What could still be taken at this moment, rounded down.
+        /// The units that the next request could take at this moment, rounded down.
         remaining: u64,
-        /// Until the state equals a fresh one, if nothing else comes.
+        /// The span until the state equals a fresh one, if no other request comes.
         reset_after: Micros,
     },
-    /// The request must not pass; nothing was consumed.
+    /// The request must not pass. Nothing was consumed.
     Deny {
-        /// The most that could ever be taken at once.
+        /// The most units that a request can ever take at once.
         limit: u64,
-        /// What a cheaper request could take at this moment, rounded down.
+        /// The units that a cheaper request could take at this moment, rounded down.
         remaining: u64,
-        /// The first microsecond at which the same request is granted if nothing else comes:
-        /// refused one microsecond earlier.
+        /// The span until the first microsecond at which the same request is granted, if no other
+        /// request comes. One microsecond earlier it is still refused.
         retry_after: Micros,
-        /// Until the state equals a fresh one, if nothing else comes.
+        /// The span until the state equals a fresh one, if no other request comes.
         reset_after: Micros,
     },
 }
@@ -37,7 +37,7 @@ impl Decision {
         matches!(self, Self::Allow { .. })
     }
 
-    /// The most that could ever be taken at once.
+    /// The most units that a request can ever take at once.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         match self {
@@ -45,7 +45,7 @@ impl Decision {
         }
     }
 
-    /// What can still be taken at this moment, rounded down.
+    /// The units that a request can still take at this moment, rounded down.
     #[must_use]
     pub const fn remaining(&self) -> u64 {
         match self {
@@ -53,7 +53,7 @@ impl Decision {
         }
     }
 
-    /// How long to wait before the same request is granted; zero if it has been.
+    /// The span until the same request is granted. Zero if it was granted.
     #[must_use]
     pub const fn retry_after(&self) -> Micros {
         match self {
@@ -62,7 +62,7 @@ impl Decision {
         }
     }
 
-    /// Until the state equals a fresh one, if nothing else comes.
+    /// The span until the state equals a fresh one, if no other request comes.
     #[must_use]
     pub const fn reset_after(&self) -> Micros {
         match self {
@@ -71,15 +71,16 @@ impl Decision {
     }
 }
 
-/// A decision, or that no waiting could ever lead to a grant.
+/// A decision, or the error that no wait can lead to a grant.
 pub type Answer = Result<Decision, CostExceedsCapacity>;
 
-/// The request costs more than the limiter could ever grant. Not a refusal: waiting is no use.
+/// The request costs more than the limiter can ever grant. This is not a refusal: waiting does not
+/// help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostExceedsCapacity {
-    /// What was asked for.
+    /// The cost of the request.
     pub cost: u64,
-    /// The most that could ever be granted at once.
+    /// The most units that can be granted at once.
     pub capacity: u64,
 }
 
@@ -101,13 +102,13 @@ impl fmt::Display for CostExceedsCapacity {
 
 impl core::error::Error for CostExceedsCapacity {}
 
-/// Words that no decision of this configuration could have left behind.
+/// The words are not a state that operations under this configuration can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidState;
 
 impl fmt::Display for InvalidState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the state holds more than this configuration could have granted")
+        f.write_str("the stored words are not a state that this configuration can produce")
     }
 }
 

@@ -1,9 +1,9 @@
 //! Division by a number that is known when the configuration is built.
 //!
-//! A decision divides twice or three times by the same divisors for its whole life. The reciprocal
-//! is worked out once, and each division becomes a multiplication: Granlund and Montgomery,
-//! "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1, N = 64. The
-//! quotient is exact for every u64.
+//! Each decision divides two or three times, always by the same divisors. The reciprocal is
+//! computed once, and each division becomes a multiplication: Granlund and Montgomery, "Division
+//! by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1, N = 64. The quotient is
+//! exact for every u64.
 
 /// A divisor from 1 to 2^64 − 1 with its reciprocal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
-    /// `value` must not be 0; a 0 is taken as 1, which no caller relies on.
+    /// `value` must not be 0. A 0 is taken as 1, but no caller relies on that.
     #[expect(clippy::as_conversions, reason = "const fn; each fits, as said beside it")]
     #[expect(clippy::arithmetic_side_effects, reason = "const fn; bounds said beside each line")]
     pub(crate) const fn new(value: u64) -> Self {

@@ -1,14 +1,17 @@
-//! Every sequence of operations, for small configurations: decisions and peeks at each of nine
-//! times for each cost from 0 to 3, charges of 1 to 3 units, and refunds of 1 to 3 units granted at
-//! any time up to the newest. Each answer is compared with the oracle's.
+//! Tests of every sequence of operations, for small configurations. The operations are decisions
+//! and peeks at each of nine times for each cost from 0 to 3, charges of 1 to 3 units, and refunds
+//! of 1 to 3 units granted at any time up to the newest. Each answer is compared with the answer of
+//! the oracle.
 //!
-//! Sequences that lead to the same state and the same oracle go on alike, so they are walked
-//! together from there on: what they lead to are nodes of a graph, visited once each, and
-//! sequences are counted along its edges.
+//! Two sequences that lead to the same state and the same oracle have the same continuations. So
+//! each pair of state and oracle is a node of a graph, each node is visited once, and sequences are
+//! counted along the edges.
 //!
-//! - With an oracle that remembers everything: all sequences of three operations.
-//! - With oracles taken as the same where what decides their later answers is: the graph ends, so
-//!   all sequences of any length, at the first nine microseconds and at the last nine.
+//! - If two oracles are the same only when they remember the same history, the walk covers all
+//!   sequences of three operations.
+//! - If two oracles are the same when the same facts determine their later answers, the graph is
+//!   finite. The walk then covers all sequences of any length, at the first nine microseconds and
+//!   at the last nine.
 
 use core::hash::Hash;
 use std::collections::HashMap;
@@ -21,7 +24,8 @@ use crate::window::{Refund, fixed, log, sliding};
 use crate::{Micros, Rate, State, Timestamp, bucket};
 
 const MOST: u64 = 3;
-/// At each of nine times: costs 0 to 3, decided and peeked at, three refunds and three charges.
+/// At each of nine times: a decision and a peek for each cost from 0 to 3, three refunds and three
+/// charges.
 const OPERATIONS: u64 = 9 * (4 * 2 + 3 + 3);
 
 #[test]
@@ -91,14 +95,14 @@ fn check<S: Subject>(subject: S) {
     assert_eq!(walked.sequences(6), OPERATIONS.pow(6));
 }
 
-/// Where a sequence has led.
+/// The end of a sequence: a node of the graph.
 #[derive(Clone)]
 struct Place<S: Subject> {
     state: State<S, Vec<u64>>,
     oracle: S::Oracle,
 }
 
-/// The place after each operation, all answers having been compared.
+/// The place after each operation. Compares each answer with the oracle's.
 fn after_each<S: Subject>(subject: S, place: &Place<S>, times: Range) -> Vec<Place<S>> {
     let mut places = Vec::new();
     for now in times {
@@ -134,8 +138,9 @@ fn after_each<S: Subject>(subject: S, place: &Place<S>, times: Range) -> Vec<Pla
     places
 }
 
-/// Applies each operation at each of nine times to every place that there is, which must end: so all
-/// sequences of any length. Places with the same `key` are one.
+/// Applies each operation at each of nine times to every reachable place, and so covers all
+/// sequences of any length. The number of places must be finite. Places with the same `key` count
+/// as one.
 pub(crate) fn every_history<P: Clone, K: Eq + Hash, O: Copy>(
     first: P,
     operations: &[O],
@@ -155,14 +160,14 @@ pub(crate) fn every_history<P: Clone, K: Eq + Hash, O: Copy>(
     assert_eq!(walked.sequences(6), steps.pow(6));
 }
 
-/// To which places each operation leads from each place; the first place is a key never seen.
+/// The places to which each operation leads from each place. The first place is a key never seen.
 pub(crate) struct Graph {
     edges: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    /// Visits what `length` operations lead to, or all there is. Places with the same `key` are
-    /// one; `after_each` gives the place after each operation.
+    /// Visits all places that `length` operations reach, or all reachable places. Places with the
+    /// same `key` count as one. `after_each` returns the place after each operation.
     pub(crate) fn walk<P, K: Eq + Hash>(
         first: P,
         length: Option<usize>,
@@ -192,7 +197,7 @@ impl Graph {
         Self { edges }
     }
 
-    /// How many sequences of `length` operations were walked.
+    /// The number of sequences of `length` operations that were walked.
     pub(crate) fn sequences(&self, length: usize) -> u64 {
         let mut ended_at = vec![0; self.edges.len()];
         ended_at[0] = 1;

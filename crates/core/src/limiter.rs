@@ -1,4 +1,4 @@
-//! The contract that every limiter keeps, and the one shape of their states.
+//! The contract of every limiter, and the common shape of their states.
 
 #[cfg(test)]
 mod tests;
@@ -9,18 +9,18 @@ use crate::decision::{Answer, InvalidState};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
-/// What every limiter does with its state, whatever it decides by.
+/// The operations that every limiter has on its state.
 ///
-/// The trait is sealed: the limiters of this crate implement it, and nobody else has to.
+/// The trait is sealed: only the limiters of this crate implement it.
 pub trait Limiter: Copy + sealed::Sealed {
     /// The number of words in a state.
     fn words(&self) -> usize;
 
-    /// The span in which everything that is granted comes back. A clock that was further ahead is
-    /// believed again: see [`Timestamp::taken_after`].
+    /// The span in which all that was granted comes back. A clock that was ahead by more than this
+    /// span and came back is believed again: see [`Timestamp::taken_after`].
     fn period(&self) -> Micros;
 
-    /// Moves the state to `now`, as any decision does first; consumes nothing.
+    /// Moves the state to `now` and consumes nothing. Every decision begins with this.
     fn advance(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp);
 
     /// The span from the newest time seen to [`expires_at`](Self::expires_at).
@@ -30,14 +30,14 @@ pub trait Limiter: Copy + sealed::Sealed {
     /// Checks the contents of a state that comes from a store.
     ///
     /// # Errors
-    /// [`InvalidState`] if no operation of this configuration can have left the state behind.
+    /// Returns [`InvalidState`] if no operations under this configuration can produce the state.
     fn accepts(&self, state: &State<Self, impl Words>) -> Result<(), InvalidState>;
 
-    /// The state in these words, which are all zero for a key never seen. Whether the words mean
-    /// something is for [`accepts`](Self::accepts) to say.
+    /// Makes a state of these words. All words are zero for a key never seen. This checks only the
+    /// number of words; [`accepts`](Self::accepts) checks their contents.
     ///
     /// # Errors
-    /// [`InvalidState`] if there are not [`words`](Self::words) of them.
+    /// Returns [`InvalidState`] if the number of words is not [`words`](Self::words).
     #[inline]
     fn state<W: AsRef<[u64]>>(&self, words: W) -> Result<State<Self, W>, InvalidState> {
         if words.as_ref().len() == self.words() {
@@ -47,7 +47,7 @@ pub trait Limiter: Copy + sealed::Sealed {
         }
     }
 
-    /// From this time on the state equals a fresh one, so that a store may forget it.
+    /// The time from which the state equals a fresh one. A store may forget the state then.
     #[must_use]
     #[inline]
     fn expires_at(&self, state: &State<Self, impl Words>) -> Timestamp {
@@ -57,47 +57,50 @@ pub trait Limiter: Copy + sealed::Sealed {
 
 /// A limiter that counts units over time.
 pub trait RateLimiter: Limiter {
-    /// The most units that can pass at once.
+    /// The most units that can be granted at once.
     fn capacity(&self) -> u64;
 
-    /// Decides on a request of `cost` units at `now`; 0 is a peek.
+    /// Decides on a request of `cost` units at `now`. A cost of 0 is a peek.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`](crate::CostExceedsCapacity); the state is untouched.
+    /// Returns [`CostExceedsCapacity`](crate::CostExceedsCapacity) if `cost` is above
+    /// [`capacity`](Self::capacity). The state does not change then.
     fn decide(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, cost: u64) -> Answer;
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
+    /// The answer that [`decide`](Self::decide) would give. The state does not change.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide).
+    /// Returns the error that [`decide`](Self::decide) would return.
     fn peek(&self, state: &State<Self, impl Words>, now: Timestamp, cost: u64) -> Answer;
 
-    /// Counts `cost` units that were spent already, whether there is room or not: the real cost of
-    /// a request that was granted on an estimate. Each limiter bounds the debt.
+    /// Counts `cost` units that were already spent, even if the limiter has no room for them. This
+    /// is for the real cost of a request that was granted on an estimate. Each limiter bounds the
+    /// debt.
     fn charge(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, cost: u64);
 
-    /// The units that count as used at the newest time: more than the
-    /// [`capacity`](Self::capacity) while there is a debt.
+    /// The units that count as used at the newest time. They exceed the
+    /// [`capacity`](Self::capacity) while the key is in debt.
     fn used(&self, state: &State<Self, impl Words>) -> u64;
 
-    /// Gives back units that were granted and not used.
+    /// Returns units that were granted and not used.
     fn refund(&self, state: &mut State<Self, impl WordsMut>, refund: Refund);
 }
 
-/// Words that can be read: an array, a vector, or a slice of them.
+/// Readable words: an array, a vector or a slice.
 pub trait Words: AsRef<[u64]> {}
 
 impl<W: AsRef<[u64]>> Words for W {}
 
-/// [`Words`] that can be changed too.
+/// [`Words`] that can also be changed.
 pub trait WordsMut: Words + AsMut<[u64]> {}
 
 impl<W: Words + AsMut<[u64]>> WordsMut for W {}
 
-/// What a limiter `L` remembers of a key: words in an array, or in a buffer of the caller's.
+/// The state of a limiter `L` for one key, in words that the caller holds.
 ///
-/// All words are zero for a key never seen. [`Limiter::state`] makes a state of any words; the
-/// small ones are also made of an array, and by `State::default()`.
+/// All words are zero for a key never seen. [`Limiter::state`] makes a state of any kind of
+/// [`Words`]. `State::from` an array and `State::default()` make the states of limiters whose
+/// number of words is fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State<L, W> {
     words: W,
@@ -105,7 +108,7 @@ pub struct State<L, W> {
 }
 
 impl<L, W> State<L, W> {
-    /// A state whose owner has seen to the number of its words.
+    /// Makes a state without a check. The caller guarantees the number of words.
     #[inline]
     pub(crate) const fn over(words: W) -> Self {
         Self { words, limiter: PhantomData }
@@ -120,14 +123,14 @@ impl<L: Limiter, W: AsRef<[u64]>> State<L, W> {
         Timestamp(self.words().get(L::NEWEST).copied().unwrap_or(0))
     }
 
-    /// The words, to be stored.
+    /// The words, for a store.
     #[must_use]
     #[inline]
     pub fn words(&self) -> &[u64] {
         self.words.as_ref()
     }
 
-    /// The first words, for a limiter that has at least so many.
+    /// The first `N` words. The limiter must have at least `N`.
     #[inline]
     pub(crate) fn read<const N: usize>(&self) -> [u64; N] {
         self.words().first_chunk().copied().unwrap_or([0; N])
@@ -135,7 +138,7 @@ impl<L: Limiter, W: AsRef<[u64]>> State<L, W> {
 }
 
 impl<L, W: AsRef<[u64]>> State<L, W> {
-    /// The same words under another limiter, for one that is built of it.
+    /// The same words as a state of `M`, for a limiter that is built on `M`.
     #[inline]
     pub(crate) fn under<M>(&self) -> State<M, &[u64]> {
         State::over(self.words.as_ref())
@@ -143,7 +146,7 @@ impl<L, W: AsRef<[u64]>> State<L, W> {
 }
 
 impl<L, W: AsMut<[u64]>> State<L, W> {
-    /// As [`under`](Self::under), to be changed.
+    /// The mutable form of [`under`](Self::under).
     #[inline]
     pub(crate) fn under_mut<M>(&mut self) -> State<M, &mut [u64]> {
         State::over(self.words.as_mut())
@@ -154,7 +157,7 @@ impl<L, W: AsMut<[u64]>> State<L, W> {
         self.words.as_mut()
     }
 
-    /// Replaces the first words, for a limiter that has at least so many.
+    /// Replaces the first `N` words. The limiter must have at least `N`.
     #[inline]
     pub(crate) fn write<const N: usize>(&mut self, words: [u64; N]) {
         if let Some(first) = self.words_mut().first_chunk_mut() {
@@ -163,7 +166,7 @@ impl<L, W: AsMut<[u64]>> State<L, W> {
     }
 }
 
-/// Seals a limiter whose state is an array of `$words` words, and makes states of arrays.
+/// Seals a limiter whose state has `$words` words, and converts arrays of them to states.
 macro_rules! small_state {
     ($config:ty, $words:literal, newest: $newest:literal) => {
         impl $crate::limiter::sealed::Sealed for $config {
@@ -187,9 +190,9 @@ macro_rules! small_state {
 pub(crate) use small_state;
 
 pub(crate) mod sealed {
-    /// Implemented by the limiters of this crate alone.
+    /// Only the limiters of this crate implement this trait.
     pub trait Sealed {
-        /// Which word of a state is the newest time.
+        /// The index of the word that holds the newest time.
         const NEWEST: usize = 0;
     }
 }

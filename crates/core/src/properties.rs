@@ -1,4 +1,4 @@
-//! The promises that every limiter makes, as properties that each limiter's tests call.
+//! The guarantees of every rate limiter, as properties that each limiter's tests call.
 
 use core::hash::Hash;
 use std::vec::Vec;
@@ -19,7 +19,7 @@ pub(crate) trait Model: Clone + Eq + Hash + core::fmt::Debug {
     fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome>;
     fn refund(&mut self, granted_at: u64, cost: u64);
     fn charge(&mut self, now: u64, cost: u64);
-    /// What alone decides every later answer.
+    /// The facts that determine every later answer.
     fn essence(&self) -> Vec<i128>;
 }
 
@@ -45,7 +45,7 @@ macro_rules! model {
 model!(Oracle);
 model!(tidegate_reference::log::Log);
 
-/// A limiter as the properties see it, beside its oracle.
+/// A limiter as the properties see it, with its oracle.
 pub(crate) trait Subject: RateLimiter + Eq + Hash + core::fmt::Debug {
     type Oracle: Model;
     fn oracle(self) -> Self::Oracle;
@@ -97,21 +97,21 @@ pub(crate) fn fresh<L: Limiter>(limiter: L) -> State<L, Vec<u64>> {
     limiter.state(std::vec![0; limiter.words()]).unwrap()
 }
 
-/// One step of a random history: where the time goes from the last one.
+/// One step of a random history: how the time changes from the last step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Ahead(u64),
     Back(u64),
     To(u64),
-    /// To just before (false) or at (true) the moment that the last refusal named.
+    /// The time is at (true) or just before (false) the moment that the last refusal named.
     Retry(bool),
-    /// The same, and so much of the last grant comes back.
+    /// The time stays, and this many units of the last grant are refunded.
     Refund(u64),
-    /// The same, and so much more is spent, whether it is there or not.
+    /// The time stays, and this many units are charged, whether the limiter has room or not.
     Charge(u64),
 }
 
-/// Histories whose steps are of the order of `period` µs, and whose costs go up to `most`.
+/// Histories with steps of the order of `period` µs and costs up to `most` + 1.
 pub(crate) fn history(period: u64, most: u64) -> impl Strategy<Value = Vec<(Step, u64)>> {
     let step = prop_oneof![
         6 => (0..=period).prop_map(Step::Ahead),
@@ -193,7 +193,7 @@ pub(crate) fn retry_after_is_the_first_microsecond_that_grants(
     Ok(())
 }
 
-/// What a refusal leaves is what time alone would have left.
+/// After a refusal, the state equals one that was only advanced to the same time.
 pub(crate) fn a_refusal_consumes_nothing(
     subject: impl Subject,
     requests: Vec<(u64, u64)>,
@@ -227,7 +227,7 @@ pub(crate) fn from_expires_at_on_it_equals_a_fresh_one(
     let expires = subject.expires_at(&state);
     if expires > now {
         let before = subject.peek(&state, Timestamp(expires.0 - 1), 0).unwrap();
-        prop_assert!(before.reset_after() > Micros::ZERO, "not a microsecond sooner");
+        prop_assert!(before.reset_after() > Micros::ZERO, "a microsecond sooner it is not fresh");
     }
     let mut fresh = fresh(subject);
     let at = expires.saturating_add(later);
@@ -239,7 +239,7 @@ pub(crate) fn from_expires_at_on_it_equals_a_fresh_one(
     Ok(())
 }
 
-/// What was granted, as (time, cost), of requests at a clock that only goes forward.
+/// The grants, as (time, cost), to requests at a clock that only goes forward.
 pub(crate) fn grants(subject: impl Subject, requests: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut state = fresh(subject);
     let mut now = Timestamp(0);
@@ -253,8 +253,8 @@ pub(crate) fn grants(subject: impl Subject, requests: Vec<(u64, u64)>) -> Vec<(u
     grants
 }
 
-/// After a jump ahead and a return, what the limiter had granted is paid off within its period,
-/// counted from the return.
+/// After a clock has jumped ahead and returned, all that was granted is paid off within one period
+/// of the return.
 pub(crate) fn a_jump_and_back_locks_for_no_longer_than_a_period(
     subject: impl Subject,
     period: Micros,
@@ -271,7 +271,7 @@ pub(crate) fn a_jump_and_back_locks_for_no_longer_than_a_period(
     }
 }
 
-/// A decision as the tables write it: allowed, remaining, retry after, reset after.
+/// A decision as the tables write it: (allowed, remaining, retry after, reset after).
 pub(crate) fn tuple(decision: Decision) -> (bool, u64, u64, u64) {
     let (retry, reset) = (decision.retry_after().0, decision.reset_after().0);
     (decision.is_allowed(), decision.remaining(), retry, reset)

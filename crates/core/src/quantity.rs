@@ -1,15 +1,15 @@
-//! Rates and the bounds of what can be configured.
+//! Rates, the bounds of quantities, and the errors of configurations.
 
 use core::fmt;
 
 use crate::time::Micros;
 
-/// The largest public quantity, 2^53 − 1: the last integer that JavaScript's number keeps apart
-/// from its neighbours.
+/// The largest public quantity, 2^53 − 1. It is the largest integer that a JavaScript number
+/// distinguishes from its neighbours.
 pub const MAX_QUANTITY: u64 = (1 << 53) - 1;
 
-/// An exact rate: `units` per `period_us`, reduced. 3 per second is 3/1,000,000 µs, not
-/// 1/333,333 µs. A zero rate cannot be written down.
+/// An exact rate: a reduced fraction of units per µs. 3 per second is 3/1,000,000 µs, not
+/// 1/333,333 µs. A rate is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     units: u64,
@@ -17,10 +17,10 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `units` per `period`.
+    /// Makes a rate of `units` per `period`.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] if either is 0 or above [`MAX_QUANTITY`].
+    /// Returns [`ConfigError::OutOfRange`] if `units` or `period` is 0 or above [`MAX_QUANTITY`].
     ///
     /// ```
     /// use tidegate_core::{Micros, Rate};
@@ -64,40 +64,40 @@ impl Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A quantity is too small or too large.
+    /// A value is too small or too large.
     OutOfRange {
-        /// Which one.
+        /// The field of that value.
         field: &'static str,
-        /// What was given.
+        /// The value that was given.
         found: u64,
-        /// The least that is allowed.
+        /// The least allowed value.
         least: u64,
-        /// The most that is allowed.
+        /// The greatest allowed value.
         most: u64,
     },
-    /// Exact arithmetic at this scale does not fit 64 bits, or a span would exceed 285 years.
+    /// Exact arithmetic with these values does not fit 64 bits, or a span would exceed 285 years.
     ScaleTooFine {
-        /// The field that would have to be smaller.
+        /// The field that must be smaller.
         field: &'static str,
-        /// What was given.
+        /// The value that was given.
         found: u64,
-        /// The largest that fits, everything else unchanged.
+        /// The largest value that fits if all other fields stay the same.
         nearest: u64,
     },
-    /// The period is no whole number of microseconds per segment.
+    /// A segment of the period would not be a whole number of microseconds long.
     UnevenSegments {
-        /// The period given.
+        /// The period that was given.
         period: Micros,
-        /// The number of segments given.
+        /// The number of segments that was given.
         segments: u64,
-        /// The nearest period below or above that divides evenly.
+        /// The nearest period, shorter or longer, that these segments divide evenly.
         nearest: Micros,
     },
-    /// Thresholds of a shedder that are not in order.
+    /// The thresholds of a shedder are not in order.
     UnorderedThresholds {
-        /// The good one given, in parts per million.
+        /// The good threshold that was given, in parts per million.
         good_ppm: u32,
-        /// The bad one given, in parts per million.
+        /// The bad threshold that was given, in parts per million.
         bad_ppm: u32,
     },
 }
@@ -106,23 +106,23 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfRange { field, found, least, most } => {
-                write!(f, "`{field}`: found {found}, allowed are {least} to {most}")
+                write!(f, "`{field}`: expected {least} to {most}, found {found}")
             }
             Self::ScaleTooFine { field, found, nearest } => write!(
                 f,
-                "`{field}`: found {found}, which exact 64-bit arithmetic cannot hold beside the \
-                 other values; the largest that fits is {nearest}"
+                "`{field}`: expected at most {nearest}, because exact 64-bit arithmetic cannot hold more \
+                 beside the other values; found {found}"
             ),
             Self::UnevenSegments { period, segments, nearest } => write!(
                 f,
-                "`segments`: {segments} do not divide a period of {} µs into whole microseconds; \
-                 the nearest period that they do divide is {} µs",
+                "`segments`: expected a number that divides the period {} µs into whole \
+                 microseconds, found {segments}; the nearest period that {segments} divides is {} µs",
                 period.0, nearest.0
             ),
             Self::UnorderedThresholds { good_ppm, bad_ppm } => write!(
                 f,
-                "`good`: found {good_ppm} beside `bad` {bad_ppm} parts per million, must be \
-                 0 < good ≤ bad < 1000000"
+                "`good`: expected 0 < good ≤ bad < 1000000 parts per million, found good \
+                 = {good_ppm} and bad = {bad_ppm}"
             ),
         }
     }
@@ -130,7 +130,7 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// From 1 to [`MAX_QUANTITY`].
+/// Checks that `found` is from 1 to [`MAX_QUANTITY`].
 pub(crate) const fn in_range(field: &'static str, found: u64) -> Result<(), ConfigError> {
     in_bounds(field, found, 1, MAX_QUANTITY)
 }

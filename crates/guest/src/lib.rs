@@ -1,15 +1,16 @@
-//! The core behind a plain C ABI: wasm without imports, for wasmtime and any other runtime.
+//! The limiters behind a plain C ABI, as wasm without imports, for wasmtime and other runtimes.
 //!
-//! The host keeps the states and tells the time; the guest decides. Both read and write one buffer
+//! The host keeps the states and passes the time. The guest decides. Both read and write one buffer
 //! of 64-bit words in the guest's memory, at [`tidegate_buffer`]:
 //!
-//! 1. write each limit of a policy as a number of words and so many words (`Limit::parameters`), and
-//!    call [`tidegate_policy`] with the number of all those words: a handle;
-//! 2. write a key's state, all zero if it was never seen, and call [`tidegate_decide`]: the answer,
-//!    with the new state in the buffer, and behind it limit, remaining, retry after and reset
-//!    after (spans in µs).
+//! 1. The host writes each limit of a policy: the number of its words, and then these words
+//!    (`Limit::parameters`). It calls [`tidegate_policy`] with the number of all words written,
+//!    which returns a handle.
+//! 2. The host writes the state of a key, which is all zero for a key never seen, and calls
+//!    [`tidegate_decide`], which returns the answer. The buffer then holds the new state, followed
+//!    by limit, remaining, retry after and reset after. Spans are in µs.
 //!
-//! Whatever else can be asked of a key goes through [`tidegate_operate`].
+//! All other operations on a key go through [`tidegate_operate`].
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,62 +19,67 @@ use tidegate_gate::{
     Allowance, Decision, Limits, Operation, OperationError, Policy, Probability, Request, Timestamp,
 };
 
-/// How many words the buffer has: room for the largest state of one limit, and for one of each
-/// other.
+/// The number of words of the buffer. It has room for the largest state of one limit, and for a
+/// state of each other limit.
 const WORDS: usize = 65_536;
-/// The most policies that are remembered.
+/// The most policies that the guest remembers.
 const MAX_POLICIES: usize = 1_024;
 
-/// [`tidegate_decide`]: the request may pass.
+/// Answer of [`tidegate_decide`]: the request may pass.
 pub const ALLOWED: i32 = 0;
-/// [`tidegate_decide`]: it must not.
+/// Answer of [`tidegate_decide`]: the request must not pass.
 pub const DENIED: i32 = 1;
-/// [`tidegate_decide`]: the limits can never grant its cost.
+/// Answer of [`tidegate_decide`]: the limits can never grant the cost of the request.
 pub const COST_EXCEEDS_CAPACITY: i32 = 2;
-/// [`tidegate_decide`]: a limit holds leases; [`tidegate_operate`] can name one.
+/// Answer of [`tidegate_decide`]: a limit holds leases, so the operation must name a lease. Use
+/// [`tidegate_operate`].
 pub const NEEDS_LEASE: i32 = 3;
-/// Any call: the arguments or the words in the buffer make no sense. Nothing was done.
+/// Answer of any call: the arguments or the words in the buffer are invalid. Nothing was done.
 pub const INVALID: i32 = -1;
 
-/// Atomics, because somebody else writes here between calls; in wasm they are plain loads and
-/// stores.
+/// The words are atomics because the host writes them between calls. In wasm they are plain loads
+/// and stores.
 static BUFFER: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 thread_local! {
     static POLICIES: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Where the buffer is: 65,536 words, little endian.
+/// Returns the address of the buffer, which has 65,536 little-endian words.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_buffer() -> *const AtomicU64 {
     BUFFER.as_ptr()
 }
 
-/// Remembers a policy of the limits in the buffer, that many words together. A handle, or
-/// [`INVALID`].
+/// Remembers the policy whose limits are the first `words` words of the buffer. Returns its handle,
+/// or [`INVALID`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_policy(words: u32) -> i32 {
     policy(words).unwrap_or(INVALID)
 }
 
-/// How many words a state of the policy has, or [`INVALID`].
+/// Returns the number of words of a state of the policy, or [`INVALID`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_words(policy: i32) -> i32 {
     with_policy(policy, |policy| i32::try_from(policy.words()).ok()).unwrap_or(INVALID)
 }
 
-/// Decides on the state in the buffer. [`ALLOWED`], [`DENIED`], [`COST_EXCEEDS_CAPACITY`],
-/// [`NEEDS_LEASE`] or [`INVALID`].
+/// Decides on a request of `cost` with the state in the buffer. Returns [`ALLOWED`], [`DENIED`],
+/// [`COST_EXCEEDS_CAPACITY`], [`NEEDS_LEASE`] or [`INVALID`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
     with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
 }
 
-/// Does what is asked in the so many words behind the state in the buffer (`Operation::to_words`).
-/// Answers as [`tidegate_decide`], and behind the four numbers leaves five more: whether the lease it
-/// is about was live (0, 1, or 2 if it is about none), the fraction to refuse in units of 2^-32
-/// (`u64::MAX` if there is none), and the units to spend without asking, when they were granted and
-/// when they end.
+/// Does the operation in the `words` words behind the state in the buffer (`Operation::to_words`).
+/// Returns the answers of [`tidegate_decide`]. Behind the state and its four numbers it writes five
+/// more numbers:
+///
+/// 1. whether the operation's lease was live: 0 or 1, or 2 if the operation involves no lease;
+/// 2. the fraction to refuse in units of 2^-32, or `u64::MAX` if the operation has none;
+/// 3. the units that the holder may spend without asking;
+/// 4. the time at which these units were granted;
+/// 5. the time from which these units must not be spent.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_operate(policy: i32, now_us: u64, words: u32) -> i32 {
     with_policy(policy, |limits| operate(limits, Timestamp(now_us), usize::try_from(words).ok()?))
@@ -120,8 +126,8 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
     Some(told(&verdict.decision))
 }
 
-/// The state in the buffer, if it can be one of these limits. Each by itself: those that count by other
-/// parts of the key were written at other times.
+/// The state in the buffer, if these limits accept it. Each limit checks its own words: limits that
+/// count by different parts of the key were written at different times.
 fn state(limits: &Limits) -> Option<Vec<u64>> {
     let words = read(limits.words())?;
     let mut rest = words.as_slice();
@@ -169,7 +175,7 @@ fn read(words: usize) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
-    /// One test: the buffer is shared by all threads.
+    /// All checks are in one test because all threads share the buffer.
     #[test]
     fn decides_and_refuses_what_makes_no_sense() {
         let two_at_three_per_second = [5, 1, 2, 3, 1_000_000, 0];
@@ -193,8 +199,12 @@ mod tests {
         write(&one_lease_of_a_second);
         let leases = tidegate_policy(5);
         write(&vec![0; usize::try_from(tidegate_words(leases)).unwrap()]);
-        assert_eq!(tidegate_decide(leases, 7, 1), NEEDS_LEASE, "no lease is not lease 0");
-        assert_eq!(tidegate_decide(leases, 7, 0), ALLOWED, "a peek needs none");
+        assert_eq!(
+            tidegate_decide(leases, 7, 1),
+            NEEDS_LEASE,
+            "an operation without a lease does not get lease 0"
+        );
+        assert_eq!(tidegate_decide(leases, 7, 0), ALLOWED, "a peek needs no lease");
         for handle in [-1, 2, i32::MAX] {
             assert_eq!(tidegate_decide(handle, 7, 1), INVALID);
             assert_eq!(tidegate_words(handle), INVALID);

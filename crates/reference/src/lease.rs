@@ -1,19 +1,18 @@
-//! Naive leases: every one ever acquired is remembered, and who is live is found by scanning.
+//! Naive leases: remember every lease, and find the live leases by scanning.
 
 use crate::{Outcome, first};
 
-/// What a table of leases knows of one.
+/// One lease.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     id: [u64; 2],
     units: i128,
-    /// When it was acquired or last renewed.
+    /// The time at which the lease was acquired or last renewed.
     touched: i128,
     ended: bool,
 }
 
-/// Leases of one key, as the limiters of concurrency, of connections by owner and of the fleet
-/// see them.
+/// The leases of one key of the limiters `concurrency`, `connections` and `fleet`.
 #[derive(Clone, Debug)]
 pub struct Leases {
     limit: i128,
@@ -24,24 +23,26 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// At most `limit` units in at most `most` leases, each expiring `period` after its touch.
+    /// Makes a limit of `limit` units in at most `most` leases, which expire `period` after their
+    /// last touch.
     #[must_use]
     pub fn new(limit: u64, period: u64, most: usize) -> Self {
         let (limit, period) = (limit.into(), period.into());
         Self { limit, period, most, newest: 0, leases: Vec::new() }
     }
 
-    /// Concurrency's acquire: the answer, or `None` if the cost can never be granted.
+    /// Acquires a lease of concurrency. Returns `None` if the cost can never be granted.
     pub fn acquire(&mut self, now: u64, id: [u64; 2], cost: u64) -> Option<Outcome> {
         self.ask(now, id, cost, false)
     }
 
-    /// Connections' open: as acquire, but a live owner grows instead of being renewed alone.
+    /// Opens connections. A live owner gets further units; [`acquire`](Self::acquire) only renews
+    /// its lease.
     pub fn open(&mut self, now: u64, id: [u64; 2], cost: u64) -> Option<Outcome> {
         self.ask(now, id, cost, true)
     }
 
-    /// Renews: the units held, if live.
+    /// Renews a lease. Returns its units if it is live.
     pub fn renew(&mut self, now: u64, id: [u64; 2]) -> Option<u64> {
         self.settle(now);
         let newest = self.newest;
@@ -50,7 +51,8 @@ impl Leases {
         u64::try_from(lease.units).ok()
     }
 
-    /// Takes up to `units` away, all of them for `u64::MAX`: what was there to take, if live.
+    /// Takes up to `units` from a lease, or all its units for `u64::MAX`. Returns the units taken if
+    /// the lease is live.
     pub fn reduce(&mut self, now: u64, id: [u64; 2], units: u64) -> Option<u64> {
         self.settle(now);
         let lease = self.find(id)?;
@@ -60,8 +62,8 @@ impl Leases {
         u64::try_from(taken).ok()
     }
 
-    /// Sets what an owner has, whatever the limit: the sum then, or `None` if there is no room or
-    /// the sum would exceed `greatest`.
+    /// Sets the units of an owner, whatever the limit is. Returns the new sum, or `None` if there is
+    /// no room for the owner or the sum would exceed `greatest`.
     pub fn set(&mut self, now: u64, id: [u64; 2], units: u64, greatest: u64) -> Option<u64> {
         self.settle(now);
         let newest = self.newest;
@@ -81,8 +83,8 @@ impl Leases {
         u64::try_from(self.units(newest)).ok()
     }
 
-    /// What decides all later answers: the newest time, and who is live then with how much since
-    /// when. Who is dead stays so.
+    /// The facts that determine every later answer: the newest time, and the id, units and touch of
+    /// each live lease. A dead lease stays dead.
     #[must_use]
     pub fn essence(&self) -> (i128, Vec<([u64; 2], i128, i128)>) {
         let live = self.live(self.newest);
@@ -112,7 +114,7 @@ impl Leases {
             self.find(id)?.touched = now;
             return Some(self.outcome(true, 0, true));
         }
-        // an owner that expires meanwhile leaves its own room behind
+        // an owner that expires meanwhile leaves room for itself
         let fits = |d: i128| {
             let (units, count) = (self.units(now + d), self.count(now + d));
             units + i128::from(cost) <= self.limit && (known || count < self.most)
@@ -149,7 +151,7 @@ impl Leases {
     fn settle(&mut self, now: u64) {
         let now = i128::from(now);
         if now < self.newest - self.period {
-            // the newest time came from a clock ahead: everything happened that much earlier
+            // the newest time came from a clock that was ahead, so all times move back
             for lease in &mut self.leases {
                 lease.touched -= self.newest - now;
             }
@@ -182,7 +184,7 @@ impl Lease {
     }
 }
 
-/// A fleet of which low priority may use what is not reserved.
+/// A fleet whose unreserved units low priority may use.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     capacity: u64,
@@ -190,13 +192,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// `reserve` of `capacity` units are for high priority alone.
+    /// Makes a fleet of `capacity` units that reserves `reserve` of them for high priority.
     #[must_use]
     pub fn new(capacity: u64, reserve: u64, period: u64, most: usize) -> Self {
         Self { capacity, low: Leases::new(capacity - reserve, period, most) }
     }
 
-    /// The answer, or `None` if the cost can never be granted.
+    /// Acquires a lease. Returns `None` if the cost can never be granted.
     pub fn acquire(&mut self, now: u64, high: bool, id: [u64; 2], cost: u64) -> Option<Outcome> {
         if !high {
             return self.low.acquire(now, id, cost);
@@ -207,17 +209,17 @@ impl Fleet {
         Some(Outcome { remaining: self.capacity - seen.live_units(), ..outcome })
     }
 
-    /// Renews: the units held, if live.
+    /// Renews a lease. Returns its units if it is live.
     pub fn renew(&mut self, now: u64, id: [u64; 2]) -> Option<u64> {
         self.low.renew(now, id)
     }
 
-    /// Releases: the units held, if live.
+    /// Releases a lease. Returns its units if it was live.
     pub fn release(&mut self, now: u64, id: [u64; 2]) -> Option<u64> {
         self.low.reduce(now, id, u64::MAX)
     }
 
-    /// What decides all later answers.
+    /// The facts that determine every later answer.
     #[must_use]
     pub fn essence(&self) -> (i128, Vec<([u64; 2], i128, i128)>) {
         self.low.essence()
@@ -236,21 +238,21 @@ struct Holder {
     id: [u64; 2],
     wants: i128,
     account_from: i128,
-    /// When, and how much of it was not given back.
+    /// The time of each grant, and its units that were not given back.
     grants: Vec<(i128, i128)>,
-    /// Of the last grant, and not given back.
+    /// The units of the last grant, or 0 after the holder gave the lease back.
     held: i128,
 }
 
 impl Holder {
-    /// When it was last granted something, if only 0.
+    /// The time of the last grant, which may have been of 0 units.
     fn last(&self) -> i128 {
         self.grants.last().map_or(i128::MIN, |grant| grant.0)
     }
 }
 
-/// Its id; what it wants, when its account began and what it took since, its last grant and what is held
-/// of it.
+/// A live holder: its id, the units that it wants, the start of its account, the units taken since,
+/// the time of its last grant, and the units held of that grant.
 pub type LiveHolder = ([u64; 2], [i128; 5]);
 
 /// Budget leases of one key.
@@ -264,14 +266,15 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Leases of at most `most` units and `period` for at most so many holders.
+    /// Makes leases of at most `most` units that last `period`, for at most `holders` holders.
     #[must_use]
     pub fn new(most: u64, period: u64, holders: usize) -> Self {
         let (most, period) = (most.into(), period.into());
         Self { most, period, holders, newest: 0, all: Vec::new() }
     }
 
-    /// The units granted, and the time of the grant; `None` if there was none, not even of 0.
+    /// Grants units. Returns the units and the time of the grant, or `None` if there was no grant,
+    /// not even of 0 units.
     pub fn grant(&mut self, now: u64, id: [u64; 2], wants: u64, free: u64) -> Option<(u64, u64)> {
         if wants == 0 {
             return None;
@@ -303,7 +306,8 @@ impl Budget {
         Some((u64::try_from(units).ok()?, u64::try_from(now).ok()?))
     }
 
-    /// What was given back of the lease granted then, of how many units, and how long after.
+    /// Gives back the lease that was granted at `granted_at`. Returns the units given back, the
+    /// units granted, and the span since the grant.
     pub fn give_back(
         &mut self,
         now: u64,
@@ -326,7 +330,7 @@ impl Budget {
         Some((units?, granted?, after?))
     }
 
-    /// What decides all later answers: the newest time, and the live holders.
+    /// The facts that determine every later answer: the newest time, and the live holders.
     #[must_use]
     pub fn essence(&self) -> (i128, Vec<LiveHolder>) {
         let essence = |holder: &Holder| {
@@ -338,13 +342,13 @@ impl Budget {
         (self.newest, self.live().map(essence).collect())
     }
 
-    /// When the state is a fresh one.
+    /// The span until the state equals a fresh one.
     #[must_use]
     pub fn expires_after(&self) -> u64 {
         first(|d| self.all.iter().all(|holder| holder.last() + self.period <= self.newest + d))
     }
 
-    /// The greatest level is found by trying all of them.
+    /// The share of a holder. Finds the greatest level by trying all levels.
     fn share(&self, asker: usize, free: i128) -> i128 {
         let pool = free + self.live().map(|holder| self.taken(holder)).sum::<i128>();
         let needed = |level: i128| self.live().map(|h| h.wants.min(level)).sum::<i128>();

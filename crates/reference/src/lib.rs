@@ -1,8 +1,8 @@
-//! Deliberately naive limiters, for tests to compare the real ones with.
+//! Deliberately naive limiters that tests compare with the limiters of `tidegate-core`.
 //!
-//! An [`Oracle`] remembers every grant ever made and works each answer out anew by scanning all of
-//! them in 128-bit integers. Waits are not computed but searched for: the first microsecond at
-//! which the rule says yes. Nothing here is shared with `tidegate-core`, and nothing is fast.
+//! An [`Oracle`] remembers every grant, and computes each answer anew by scanning all grants in
+//! 128-bit integers. It does not compute waits but searches for the first microsecond at which the
+//! rule grants. This crate shares no code with `tidegate-core` and is not fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
 pub mod lease;
@@ -10,7 +10,7 @@ pub mod log;
 pub mod penalty;
 pub mod shed;
 
-/// The answer of an oracle; spans in microseconds.
+/// The answer of an oracle. Spans are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of tidegate_core::Decision")]
 pub struct Outcome {
@@ -24,11 +24,13 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the fields are the configuration's")]
 pub enum Rule {
-    /// Level starts full, or empty, and grows continuously by `units` per `period`; granted if level ≥ cost.
+    /// The level starts full or empty and grows continuously by `units` per `period`. A request is
+    /// granted if level ≥ cost.
     TokenBucket { capacity: u64, units: u64, period: u64, starts_empty: bool },
-    /// Granted if the grants in ⌊t / period⌋ leave room.
+    /// A request is granted if the grants in window ⌊t / period⌋ leave room.
     FixedWindow { limit: u64, period: u64 },
-    /// Granted if the estimate over `segments` segments and a weighted trailing one leaves room.
+    /// A request is granted if the estimate leaves room. The estimate is over `segments` segments
+    /// and a weighted trailing segment.
     SlidingWindow { limit: u64, period: u64, segments: u64 },
 }
 
@@ -37,18 +39,19 @@ pub enum Rule {
 pub struct Oracle {
     rule: Rule,
     newest: i128,
-    /// When and how much, in units × [`length`](Self::length); what came back is a negative grant.
+    /// (Time, units × [`length`](Self::length)) of each grant. A refund is a negative grant.
     grants: Vec<(i128, i128)>,
 }
 
 impl Oracle {
-    /// A key never seen.
+    /// Makes the oracle of a key never seen.
     #[must_use]
     pub fn new(rule: Rule) -> Self {
         Self { rule, newest: 0, grants: Vec::new() }
     }
 
-    /// Decides at `now`; `None` if the cost can never be granted. A cost of 0 changes nothing.
+    /// Decides at `now`. Returns `None` if the cost can never be granted. A cost of 0 changes
+    /// nothing.
     pub fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
         if i128::from(cost) > self.most() {
             return None;
@@ -73,7 +76,7 @@ impl Oracle {
             .map(|grant| grant.1)
             .sum();
         let cost = match self.rule {
-            Rule::TokenBucket { .. } => i128::from(cost) * self.length(), // it overflows at its capacity
+            Rule::TokenBucket { .. } => i128::from(cost) * self.length(), // `room` caps the level
             Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
                 (i128::from(cost) * self.length()).min(granted)
             }
@@ -83,8 +86,8 @@ impl Oracle {
         }
     }
 
-    /// What alone decides every later answer: the newest time, and of a bucket its level, of
-    /// windows what each segment holds that can still count.
+    /// The facts that determine every later answer: the newest time, and the level of a bucket or
+    /// the units of each segment that can still count.
     #[must_use]
     pub fn essence(&self) -> Vec<i128> {
         let current = self.index(self.newest);
@@ -103,11 +106,11 @@ impl Oracle {
         u64::try_from(self.newest).unwrap_or_default()
     }
 
-    /// Takes what was spent already; the debt ends at what a second whole limit would cover.
+    /// Counts units that were already spent. The debt is at most one more limit.
     pub fn charge(&mut self, now: u64, cost: u64) {
         let now = self.settle(now);
         let deepest = match self.rule {
-            // no longer than can be told: the level is paid off at `units` per µs
+            // `units` are paid off per µs, and the debt must be paid off within 2^53 − 1 µs
             Rule::TokenBucket { units, .. } => {
                 (2 * self.most() * self.length()).min(((1 << 53) - 1) * i128::from(units))
             }
@@ -125,7 +128,7 @@ impl Oracle {
         self.grants.push((now, (i128::from(cost) * self.length()).min(most)));
     }
 
-    /// Moves to `now`, and returns when that is.
+    /// Moves to `now` by the clock rule, and returns the time that is taken.
     fn settle(&mut self, now: u64) -> i128 {
         let now = i128::from(now);
         let full = self.most() * self.length();
@@ -133,7 +136,7 @@ impl Oracle {
             (self.newest, self.grants) = (now, vec![(now, full)]);
         }
         if now < self.newest - self.period() {
-            // the newest time came from a clock ahead: everything happened that much earlier
+            // the newest time came from a clock that was ahead, so all grants move back
             let shift = match self.rule {
                 Rule::TokenBucket { .. } => self.newest - now,
                 _ => (self.index(self.newest) - self.index(now)) * self.length(),
@@ -150,7 +153,7 @@ impl Oracle {
     fn settle_and_decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
         let now = self.settle(now);
         let cost = i128::from(cost);
-        // a return from a jump ahead may leave less than no room; to look is free all the same
+        // after a jump back the room may be negative, but a peek is always allowed
         let allowed = cost == 0 || self.room(now) >= cost * self.length();
         let retry_after =
             if allowed { 0 } else { first(|d| self.room(now + d) >= cost * self.length()) };
@@ -170,7 +173,7 @@ impl Oracle {
         })
     }
 
-    /// What could still be granted at `t`, in units × [`length`](Self::length).
+    /// The room at `t`, in units × [`length`](Self::length).
     fn room(&self, t: i128) -> i128 {
         let length = self.length();
         match self.rule {
@@ -212,7 +215,7 @@ impl Oracle {
         t.div_euclid(self.length())
     }
 
-    /// A segment's length, or for a bucket the scale of its level.
+    /// The length of a segment, or the scale of a bucket's level.
     fn length(&self) -> i128 {
         match self.rule {
             Rule::TokenBucket { period, .. } | Rule::FixedWindow { period, .. } => period.into(),
@@ -238,7 +241,7 @@ impl Oracle {
     }
 }
 
-/// The least d ≥ 0 at which a rule that only ever turns from no to yes says yes.
+/// The least d ≥ 0 at which `yes` is true. `yes` may turn from false to true, but not back.
 fn first(yes: impl Fn(i128) -> bool) -> u64 {
     if yes(0) {
         return 0;

@@ -1,4 +1,4 @@
-//! The sliding log, naively: a list of every unit, counted anew for each question.
+//! A naive sliding log: keeps a list of all units and counts them anew for each answer.
 
 use crate::{Outcome, first};
 
@@ -9,19 +9,20 @@ pub struct Log {
     min_gap: i128,
     counted: bool,
     newest: i128,
-    /// The time of each unit, as they came.
+    /// The time of each unit, in order of arrival.
     units: Vec<i128>,
 }
 
 impl Log {
-    /// A key never seen. `windows` are (limit, period in µs), `min_gap` is in µs, and `counted`
-    /// says whether refused units are remembered too.
+    /// Makes the log of a key never seen. `windows` are (limit, period in µs), and `min_gap` is in
+    /// µs. `counted` says whether the units of refused requests are remembered too.
     #[must_use]
     pub fn new(windows: Vec<(u64, u64)>, min_gap: u64, counted: bool) -> Self {
         Self { windows, min_gap: min_gap.into(), counted, newest: 0, units: Vec::new() }
     }
 
-    /// Decides at `now`; `None` if the cost can never be granted. A cost of 0 changes nothing.
+    /// Decides at `now`. Returns `None` if the cost can never be granted. A cost of 0 changes
+    /// nothing.
     pub fn decide(&mut self, now: u64, cost: u64) -> Option<Outcome> {
         if cost > self.most() {
             return None;
@@ -32,7 +33,7 @@ impl Log {
         Some(self.settle_and_decide(now, cost))
     }
 
-    /// Takes notice of a request that another limiter refused; how long the same request then has
+    /// Records that another limiter refused a request. Returns how long the same request then has
     /// to wait. A cost of 0 changes nothing.
     pub fn refused(&mut self, now: u64, cost: u64) -> u64 {
         if cost == 0 {
@@ -54,7 +55,8 @@ impl Log {
         }
     }
 
-    /// What alone decides every later answer: the newest time, and the units that still count.
+    /// The facts that determine every later answer: the newest time, and the units that still
+    /// count.
     #[must_use]
     pub fn essence(&self) -> Vec<i128> {
         let counting = self.units.iter().filter(|&&unit| self.counts(unit, self.newest));
@@ -75,13 +77,13 @@ impl Log {
         }
     }
 
-    /// Moves to `now`, and returns when that is.
+    /// Moves to `now` by the clock rule, and returns the time that is taken.
     fn settle(&mut self, now: u64) -> i128 {
         let now = i128::from(now);
         let longest = self.windows.iter().map(|window| i128::from(window.1)).max();
         if now < self.newest - longest.unwrap_or(0).max(self.min_gap) {
-            // the newest time came from a clock ahead: what still counted then happened that much
-            // earlier, but never before time began
+            // the newest time came from a clock that was ahead, so the units that still counted
+            // then move back, but not before time 0
             let (newest, all) = (self.newest, self.units.clone());
             self.units = all.into_iter().filter(|&unit| self.counts(unit, newest)).collect();
             for unit in &mut self.units {
@@ -117,7 +119,7 @@ impl Log {
             })
     }
 
-    /// Whether the unit changes anything at `t`.
+    /// Whether the unit still counts at `t`.
     fn counts(&self, unit: i128, t: i128) -> bool {
         t - unit < self.min_gap
             || self.windows.iter().any(|&(_, period)| unit > t - i128::from(period))

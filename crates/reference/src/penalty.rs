@@ -1,8 +1,9 @@
-//! The penalty, naively: a list of refusals and a list of penalties, both read anew each time.
+//! A naive penalty: keeps a list of refusals and a list of penalties, and reads both for each
+//! answer.
 
 use crate::{Outcome, first};
 
-/// Naive penalties for one key; all spans in µs.
+/// Naive penalties for one key. All spans are in µs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the first five are those of tidegate_core::shed::penalty::Terms")]
 pub struct Penalty {
@@ -15,12 +16,12 @@ pub struct Penalty {
     pub newest: i128,
     /// The times of the refusals since the last penalty began.
     pub refused: Vec<i128>,
-    /// When each penalty began and ended.
+    /// The times at which each penalty began and ended.
     pub penalties: Vec<(i128, i128)>,
 }
 
 impl Penalty {
-    /// Whether anything may pass at `now`.
+    /// Decides whether a request may pass at `now`.
     pub fn decide(&mut self, now: u64) -> Outcome {
         let now = self.settle(now);
         let allowed = !self.in_penalty(now);
@@ -33,7 +34,7 @@ impl Penalty {
         }
     }
 
-    /// Counts a refusal at `now`; how long the penalty lasts that it begins.
+    /// Counts a refusal at `now`. Returns the length of the penalty that it begins.
     pub fn refused(&mut self, now: u64) -> Option<u64> {
         let now = self.settle(now);
         if self.in_penalty(now) {
@@ -61,8 +62,8 @@ impl Penalty {
         self.penalties.clear();
     }
 
-    /// What alone decides every later answer: the newest time, the refusals that count, and the
-    /// last penalty while it is not forgiven.
+    /// The facts that determine every later answer: the newest time, the refusals that count, and
+    /// the last penalty if it is not forgiven.
     #[must_use]
     pub fn essence(&self) -> (i128, Vec<i128>, Option<(i128, i128)>) {
         let counted = self.refused.iter().filter(|&&at| self.counts(at, self.newest));
@@ -74,8 +75,8 @@ impl Penalty {
         let now = i128::from(now);
         let period = self.within.max(self.max + self.forgive_after);
         if now < self.newest - i128::from(period) {
-            // the newest time came from a clock ahead: everything happened that much earlier, but
-            // what still counts never before time began
+            // the newest time came from a clock that was ahead, so all times move back; refusals
+            // that still count do not move before time 0
             let shift = self.newest - now;
             let (newest, all) = (self.newest, self.refused.clone());
             self.refused = all.into_iter().filter(|&at| self.counts(at, newest)).collect();

@@ -1,10 +1,10 @@
-//! Shedders that remember every call and replay them all for each answer.
+//! Naive shedders that remember every call and replay all calls for each answer.
 
 pub mod reporter;
 pub mod suppression;
 pub mod utilization;
 
-/// The largest k ≤ 2^32 with k / 2^32 ≤ part / whole, searched for; 0 of a negative part.
+/// The largest k ≤ 2^32 with k / 2^32 ≤ part / whole, found by search. 0 if `part` is negative.
 fn probability(part: i128, whole: i128) -> u64 {
     let fits = |k: u64| i128::from(k) * whole <= part << 32;
     if part <= 0 {

@@ -12,10 +12,10 @@ use tidegate_sim::table;
 /// Runs the simulations and writes their tables and pictures
 #[derive(Parser)]
 struct Arguments {
-    /// Where the tables go
+    /// The folder for the tables
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/golden"))]
     tables: PathBuf,
-    /// Where the pictures go
+    /// The folder for the pictures
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"))]
     pictures: PathBuf,
 }

@@ -1,5 +1,5 @@
 //! The pictures in `docs/`.
-#![expect(clippy::float_arithmetic, clippy::as_conversions, reason = "what is drawn are floats")]
+#![expect(clippy::float_arithmetic, clippy::as_conversions, reason = "plotters draws floats")]
 
 use anyhow::{Error, Result};
 use plotters::coord::types::RangedCoordf64;
@@ -10,7 +10,7 @@ use tidegate_sim::utilization::run;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Panel<'b> = DrawingArea<SVGBackend<'b>, plotters::coord::Shift>;
 
-// Okabe and Ito's: told apart by colour-blind people too.
+// Okabe and Ito's colours, which colour-blind people can tell apart too.
 const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const GREEN: RGBColor = RGBColor(0, 158, 115);
@@ -18,7 +18,8 @@ const GREY: RGBColor = RGBColor(110, 110, 110);
 
 const FONT: &str = "sans-serif";
 
-/// What each estimator admits after a step to ten times the limit: all of it, and near the limit.
+/// Draws the rate that each estimator admits after a step to ten times the limit, once in full and
+/// once near the limit.
 pub(crate) fn suppression(table: &Table) -> Result<String> {
     let mut svg = String::new();
     {
@@ -48,7 +49,7 @@ pub(crate) fn suppression(table: &Table) -> Result<String> {
     Ok(svg)
 }
 
-/// The shed amount over time, and what becomes of two classes.
+/// Draws the shed amount and the shed shares of two classes over time.
 pub(crate) fn utilization() -> Result<String> {
     let samples = run()?;
     let ppm = |ppm: i64| ppm as f64 / 1e6;
@@ -129,7 +130,7 @@ fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) 
     Ok(())
 }
 
-/// Means of rows, as steps as long as these; cut off at `highest`.
+/// The means of rows as steps of one row's length, cut off at `highest`.
 fn steps(means: impl Iterator<Item = (i64, u64)>, highest: f64) -> Vec<(f64, f64)> {
     let corners = |(second, thousandths): (i64, u64)| {
         let (from, mean) = (second as f64, (thousandths as f64 / 1e3).min(highest));

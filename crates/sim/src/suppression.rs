@@ -1,4 +1,4 @@
-//! One account, many reporters, one master: what is admitted when the load steps.
+//! A simulation of one account with many reporters and one master under a stepwise load.
 
 use std::collections::BTreeMap;
 
@@ -11,57 +11,59 @@ use tidegate_core::{Micros, Rate, Timestamp};
 
 const SECOND: u64 = 1_000_000;
 
-/// A message takes 10 to 100 ms each way.
+/// The bounds of the delay of a message: 10 to 100 ms each way.
 const DELAY: (u64, u64) = (10_000, 100_000);
 
-/// A load, in per mille of the limit, for some time.
+/// A constant load for a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
-    /// How long.
+    /// The length of the phase in seconds.
     pub seconds: u64,
-    /// How high: 10,000 is ten times the limit. Requests come at random (Poisson).
+    /// The load in per mille of the limit: 10,000 is ten times the limit. Requests come at random
+    /// (Poisson).
     pub per_mille: u64,
 }
 
-/// What is simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Of the traffic, the reporters' phases, the delays and the draws.
+    /// The seed of the traffic, the reporters' phases, the delays and the draws.
     pub seed: u64,
-    /// How many reporters share the load evenly.
+    /// The number of reporters, which share the load evenly.
     pub reporters: u32,
-    /// The account's limit, units per second.
+    /// The account's limit in units per second.
     pub limit: u64,
-    /// Units of one request.
+    /// The units of one request.
     pub units: u64,
-    /// One after another.
+    /// The phases of the load, in order.
     pub phases: Vec<Phase>,
-    /// How far into a part of 6 s the first phase begins.
+    /// The time from the start of a part of 6 s to the start of the first phase.
     pub into_part: Micros,
-    /// How the master estimates.
+    /// The master's estimator.
     pub estimator: Estimator,
-    /// Whether reporters cap what alone exceeds the limit.
+    /// Whether a reporter refuses on its own the load with which it alone exceeds the limit.
     pub cap: reporter::LocalCap,
-    /// Whether requests that would exceed the limit of their part are left out.
+    /// Whether the load leaves out requests that would exceed the limit of their part.
     pub clipped: bool,
 }
 
-/// What happened to the units offered in one second.
+/// The units offered in one second, and the decisions on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// All of them.
+    /// All units offered.
     pub offered: u64,
-    /// Those that passed.
+    /// The units that passed.
     pub admitted: u64,
-    /// Those refused by the master's factor.
+    /// The units refused by the master's factor.
     pub suppressed: u64,
-    /// Those refused by a local cap.
+    /// The units refused by a local cap.
     pub capped: u64,
 }
 
 impl Scenario {
-    /// Idle for 12 s, ten times the limit of 10,000/s for 96 s, and 0.8 of it for 36 s; the step
-    /// comes at the start of a part. No one of the 50 reporters has more than a fifth of the limit.
+    /// A load of nothing for 12 s, of ten times the limit of 10,000/s for 96 s, and of 0.8 of the
+    /// limit for 36 s. The step comes at the start of a part. Each of the 50 reporters has at most
+    /// a fifth of the limit.
     #[must_use]
     pub fn step(estimator: Estimator) -> Self {
         Self {
@@ -81,7 +83,7 @@ impl Scenario {
         }
     }
 
-    /// The same step for 30 s, but two reporters have five times the limit each.
+    /// The same step for 30 s, with two reporters that have five times the limit each.
     #[must_use]
     pub fn two_hot_reporters(cap: reporter::LocalCap) -> Self {
         let phases =
@@ -105,9 +107,9 @@ impl Scenario {
 }
 
 enum Event {
-    /// A request somewhere.
+    /// A request at a random reporter.
     Request,
-    /// A reporter's timer, every 2 s from a random moment on.
+    /// A reporter's timer, which runs every 2 s from a random moment on.
     Timer { reporter: usize },
     /// Reports reach the master.
     Arrive { reporter: usize, reports: [Option<Report>; 2] },
@@ -118,30 +120,31 @@ enum Event {
 struct World<'a> {
     scenario: &'a Scenario,
     start: u64,
-    /// By time, and at one time in the order in which they were planned.
+    /// The events in order of time, and events of one time in the order of planning.
     events: BTreeMap<(u64, u64), Event>,
     planned: u64,
-    /// Of the requests: the same whatever becomes of them.
+    /// The generator of requests. It does not depend on the decisions.
     traffic: ChaCha8Rng,
-    /// What rounding gaps down to microseconds has left, so that the rate is exact.
+    /// The rest of gaps that were rounded down to microseconds. It is carried over, so that the
+    /// rate is exact.
     rest_of_gap: f64,
-    /// Of phases and delays.
+    /// The generator of phases and delays.
     network: ChaCha8Rng,
-    /// Of the reporters' decisions.
+    /// The generator of the draws for the reporters' decisions.
     draws: ChaCha8Rng,
     master: suppression::Config,
     account: suppression::State,
     reporter: reporter::Config,
     reporters: Vec<reporter::State>,
-    /// A part, and the units offered in it.
+    /// A part, and the units offered in that part.
     in_part: (u64, u64),
     seconds: Vec<Second>,
 }
 
-/// Runs the scenario: one entry a second.
+/// Runs the scenario. The result has one entry per second.
 ///
 /// # Errors
-/// If the limiters do not accept the scenario.
+/// Returns an error if the limiters do not accept the scenario.
 pub fn run(scenario: &Scenario) -> anyhow::Result<Vec<Second>> {
     let limit = Rate::new(scenario.limit, Micros::SECOND)?;
     let generator = |stream| {
@@ -246,7 +249,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Microseconds to the next of so many requests in so many seconds.
+    /// The microseconds to the next request at this rate.
     #[expect(clippy::float_arithmetic, clippy::as_conversions, reason = "gaps are real numbers")]
     fn gap(&mut self, requests: u64, seconds: u64) -> u64 {
         let gaps: f64 = Exp1.sample(&mut self.traffic);
@@ -260,7 +263,7 @@ impl World<'_> {
         DELAY.0 + below(&mut self.network, DELAY.1 - DELAY.0)
     }
 
-    /// The load at a time, and until when it lasts.
+    /// The load at a time, and the time until which it lasts.
     fn phase(&self, at: u64) -> (u64, u64) {
         let mut until = self.start;
         for phase in &self.scenario.phases {
@@ -273,8 +276,8 @@ impl World<'_> {
     }
 }
 
-/// Uniform from 0 to `most` − 1 but for a bias of `most` / 2^32: of no account here, and the same in
-/// every version of the library.
+/// A number from 0 to `most` − 1. It is uniform except for a bias of `most` / 2^32, which does not
+/// matter here, and the same in every version of the library.
 fn below(generator: &mut ChaCha8Rng, most: u64) -> u64 {
     (u64::from(generator.next_u32()) * most) >> 32
 }

@@ -1,4 +1,4 @@
-//! The tables in `golden/`: what the pictures show and the tests hold.
+//! The tables in `golden/`, which the pictures show and the tests compare.
 
 use std::fmt::Write as _;
 
@@ -15,47 +15,48 @@ pub const ESTIMATORS: [(&str, Estimator); 3] = [
     ("newest_part", Estimator::NewestPart),
 ];
 
-/// Each row is the mean of so many seconds: enough requests that chance moves it by about 1 %.
+/// The seconds whose mean a row shows. They have enough requests that chance moves a row by only
+/// about 1 %.
 pub const SECONDS_A_ROW: usize = 2;
 
-/// A simulated table: rows of 2 s.
+/// A simulated table with rows of 2 s.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The names of the admitted columns.
     pub names: Vec<&'static str>,
-    /// In order of time.
+    /// The rows in order of time.
     pub rows: Vec<Row>,
 }
 
 /// Rates over one row, in thousandths of the limit.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The row's begin, counted from the step.
+    /// The start of the row, in seconds from the step.
     pub second: i64,
-    /// What was offered.
+    /// The offered rate.
     pub offered: u64,
-    /// What was admitted, by column.
+    /// The admitted rate of each column.
     pub admitted: Vec<u64>,
 }
 
-/// The step under each estimator.
+/// Simulates the step under each estimator.
 ///
 /// # Errors
-/// None: the scenario is valid.
+/// Never returns an error, because the scenario is valid.
 pub fn step() -> anyhow::Result<Table> {
     table(ESTIMATORS.map(|(name, estimator)| (name, Scenario::step(estimator))))
 }
 
-/// Two hot reporters without and with local caps.
+/// Simulates two hot reporters, without and with local caps.
 ///
 /// # Errors
-/// None: the scenario is valid.
+/// Never returns an error, because the scenario is valid.
 pub fn local_cap() -> anyhow::Result<Table> {
     let scenario = Scenario::two_hot_reporters;
     table([("without_cap", scenario(LocalCap::Off)), ("with_cap", scenario(LocalCap::On))])
 }
 
-/// What each run admits; all are offered the same.
+/// Runs the scenarios, which all offer the same load, and lists their admitted rates.
 fn table<const N: usize>(scenarios: [(&'static str, Scenario); N]) -> anyhow::Result<Table> {
     let names = scenarios.iter().map(|(name, _)| *name).collect();
     let runs = scenarios.iter().map(|(_, scenario)| run(scenario));
@@ -81,7 +82,7 @@ fn table<const N: usize>(scenarios: [(&'static str, Scenario); N]) -> anyhow::Re
 }
 
 impl Table {
-    /// As comma-separated values; rates in multiples of the limit.
+    /// The table as comma-separated values. Rates are multiples of the limit.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut csv = format!("second,offered,{}\n", self.names.join(","));
@@ -96,10 +97,10 @@ impl Table {
     }
 }
 
-/// The utilisation shedder's trajectory as comma-separated values.
+/// The trajectory of the utilisation shedder as comma-separated values.
 ///
 /// # Errors
-/// None: the constants are valid.
+/// Never returns an error, because the constants are valid.
 pub fn utilization_csv() -> anyhow::Result<String> {
     let mut csv = String::from("second,utilization_ppm,amount_ppm,drop_class_0,drop_class_1\n");
     for sample in utilization::run()? {

@@ -1,18 +1,18 @@
-//! The utilisation shedder on a load that is wholly bad, and then gone.
+//! A simulation of the utilisation shedder under a wholly bad signal that then vanishes.
 
 use tidegate_core::shed::utilization::{Class, Config, State, Thresholds, Timing};
 use tidegate_core::shed::{Probability, Share};
 use tidegate_core::{ConfigError, Timestamp};
 
-/// The classes that are shed, one after the other.
+/// The number of classes that may be shed.
 pub const CLASSES: u16 = 2;
 
-/// What holds after one measurement.
+/// The state of the shedder after one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Since the first measurement.
+    /// The time since the first measurement.
     pub second: u64,
-    /// The utilisation that was measured.
+    /// The measured utilisation.
     pub signal: Share,
     /// The shed amount, in parts per million.
     pub amount_ppm: i64,
@@ -20,10 +20,11 @@ pub struct Sample {
     pub drop: [Probability; 2],
 }
 
-/// All workers busy for 200 s and then none, measured every 8 s: the source's constants.
+/// Runs the shedder with the source's constants: all workers are busy for 200 s and then none,
+/// measured every 8 s.
 ///
 /// # Errors
-/// None: the constants are valid.
+/// Never returns an error, because the constants are valid.
 pub fn run() -> Result<Vec<Sample>, ConfigError> {
     let config = Config::new(Thresholds::DEFAULT, Timing::DEFAULT, CLASSES)?;
     let mut state = State::default();

@@ -1,7 +1,7 @@
-//! The findings of "Building a distributed rate limiter that scales horizontally" (Ably) and the
-//! trajectory of "Scaling your API with rate limiters" (Stripe), as golden tables and what must hold
-//! of them. All rates are in thousandths of the limit, over 2 s.
-#![expect(clippy::unwrap_used, reason = "a test that breaks is to end")]
+//! Tests of the findings of "Building a distributed rate limiter that scales horizontally" (Ably)
+//! and of the trajectory of "Scaling your API with rate limiters" (Stripe). They compare golden
+//! tables and check properties of them. All rates are means over 2 s in thousandths of the limit.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap ends its test")]
 
 use std::fs;
 use std::path::Path;
@@ -17,13 +17,13 @@ fn golden(name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// What an estimator admitted in each row.
+/// The rate that an estimator admitted in each row.
 fn admitted(table: &Table, name: &str) -> Vec<(i64, u64)> {
     let column = table.names.iter().position(|column| *column == name).unwrap();
     table.rows.iter().map(|row| (row.second, row.admitted[column])).collect()
 }
 
-/// The first second from which on to the end of the load all is within 5 % of the limit.
+/// The first second from which all rates are within 5 % of the limit, up to the end of the load.
 fn settled_from(admitted: &[(i64, u64)]) -> i64 {
     let loaded = admitted.iter().filter(|row| (0..96).contains(&row.0));
     let outside = |row: &&(i64, u64)| !(950..=1_050).contains(&row.1);
@@ -40,7 +40,7 @@ fn a_new_run_equals_the_golden_tables() {
 #[test]
 fn on_the_admitted_rate_it_swings_between_nothing_and_everything_every_24_seconds() {
     let swing = admitted(&table::step().unwrap(), "linear_admitted");
-    // each time it rises out of nothing
+    // the times at which admission rises from nothing
     let mut rises = Vec::new();
     for pair in swing.windows(2) {
         if pair[0].1 < 100 && pair[1].1 >= 1_000 && pair[1].0 < 96 {
@@ -61,13 +61,13 @@ fn on_the_offered_rate_it_settles_at_the_limit() {
     let mean = admitted(&table, "modified_mean");
     assert!(settled_from(&mean) <= 28, "{}", settled_from(&mean));
     for pair in mean.iter().filter(|row| (0..22).contains(&row.0)).collect::<Vec<_>>().windows(2) {
-        assert!(pair[1].1 <= pair[0].1 + 20, "falls steadily, but for chance: {pair:?}");
+        assert!(pair[1].1 <= pair[0].1 + 20, "the rate falls, except by chance: {pair:?}");
     }
     let newest = admitted(&table, "newest_part");
     assert!(settled_from(&newest) <= 10, "{}", settled_from(&newest));
 }
 
-/// Wherever in a part of 6 s the step comes, and whatever chance does.
+/// The step may come anywhere in a part of 6 s, and with any seed.
 #[test]
 fn the_default_settles_soon_wherever_in_a_part_the_step_comes() {
     for into_part in 0..6 {
@@ -105,7 +105,7 @@ fn after_the_load_nothing_overshoots_and_suppression_ends() {
     }
 }
 
-/// Before the first report has gone there and back a cap stands alone.
+/// Until the first report has reached the master and the reply has come back, only the caps refuse.
 #[test]
 fn with_caps_the_first_seconds_are_bounded_by_the_reporters_that_alone_exceed_the_limit() {
     let units = |cap| -> u64 {
@@ -122,7 +122,7 @@ fn an_account_within_its_limit_in_every_part_is_never_suppressed() {
     for estimator in [Estimator::ModifiedMean, Estimator::NewestPart] {
         let seconds = run(&Scenario::just_within(estimator)).unwrap();
         let offered: u64 = seconds.iter().map(|second| second.offered).sum();
-        assert!(offered > 3_600 * 300 * 97 / 100, "{offered} is near the limit");
+        assert!(offered > 3_600 * 300 * 97 / 100, "{offered} is too far below the limit");
         for (at, second) in seconds.iter().enumerate() {
             assert_eq!((second.suppressed, second.capped), (0, 0), "{estimator:?} at {at} s");
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`
+//! `cargo xtask bench`: runs the benchmarks and compares them with their baselines.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,25 +10,26 @@ use serde_json::{Value, json};
 use crate::root;
 use crate::run::{cargo, step};
 
-/// What is compared with the others of its group.
+/// The benchmark of a group that is compared with the others.
 const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// One of decide, shed, lease and memory, or only rows whose names contain this
+    /// Run only the benchmark of this name (decide, shed, lease or memory), or only rows whose names
+    /// contain this text
     name: Option<String>,
-    /// Write the figures to this file too
+    /// Also write the figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = root().join("target/criterion");
-    let _ = fs::remove_dir_all(&folder); // figures of an earlier run are none of this one
+    let _ = fs::remove_dir_all(&folder); // no figures of an earlier run
     for target in targets(arguments.name.as_deref()) {
         let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--bench", target]);
         if target != MEMORY {
-            bench.arg("--no-default-features"); // only this one needs the host
+            bench.arg("--no-default-features"); // only `memory` needs the host
         }
         let filter = arguments.name.iter().filter(|name| name.as_str() != target);
         step(&format!("benchmarks, {target}"), bench.arg("--").args(filter))?;
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The benchmarks of `tests/bench/benches`, and what the names of their rows begin with.
+/// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.
 const BENCHES: [(&str, &[&str]); 4] = [
     ("decide", &["token_bucket", "fixed_window", "sliding_window"]),
     ("shed", &["sliding_log", "utilization", "suppression", "reporter", "penalty"]),
@@ -57,7 +58,7 @@ const BENCHES: [(&str, &[&str]); 4] = [
 ];
 const MEMORY: &str = "memory";
 
-/// Those that have rows of this name: only they are built.
+/// The benchmarks that have rows of this name. Only these are built.
 fn targets(name: Option<&str>) -> Vec<&'static str> {
     let has = |target: &str, rows: &[&str]| {
         let Some(name) = name else { return true };
@@ -66,13 +67,13 @@ fn targets(name: Option<&str>) -> Vec<&'static str> {
     let named = BENCHES.iter().filter(|(target, rows)| has(target, rows));
     let named: Vec<_> = named.map(|(target, _)| *target).collect();
     match named.is_empty() {
-        true => BENCHES.map(|(target, _)| target).into(), // such as `granted`, which all have
+        true => BENCHES.map(|(target, _)| target).into(), // such as `granted`
         false => named,
     }
 }
 
-/// Criterion's median of each benchmark, named GROUP/WHO. Within a group Tidegate is compared with
-/// each of the others: its baselines.
+/// Criterion's median of each benchmark, named GROUP/WHO. In each group, Tidegate is compared with
+/// all others, its baselines.
 fn figures(folder: &std::path::Path) -> Result<BTreeMap<String, Value>> {
     let mut medians: BTreeMap<(String, String), u64> = BTreeMap::new();
     for group in fs::read_dir(folder)?.flatten() {
@@ -123,7 +124,7 @@ fn line(name: &str, row: &Value) -> String {
     format!("{name}: {} ns{ratios}", number(&row["picoseconds"]))
 }
 
-/// Nanoseconds with a fraction, as Criterion writes them, to whole picoseconds.
+/// Converts nanoseconds with a fraction, as Criterion writes them, to whole picoseconds.
 fn picoseconds(nanoseconds: &Value) -> u64 {
     let text = nanoseconds.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));

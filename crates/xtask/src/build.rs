@@ -1,4 +1,4 @@
-//! What is built for wasm: the Worker, the guest, the npm package.
+//! Builds the wasm artifacts: the Worker, the guest and the npm package.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::{install, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What to build
+    /// The artifacts to build
     what: Vec<Artifact>,
 }
 
@@ -25,13 +25,13 @@ pub(crate) enum Artifact {
     Npm,
 }
 
-/// The largest that each may become: what an isolate loads at its start, compressed, and what a
-/// host embeds.
+/// The largest sizes in bytes: of the compressed files that an isolate loads at its start, and of
+/// the module that a host embeds.
 const WORKER_LIMIT: usize = 320 * 1_024;
 const GUEST_LIMIT: usize = 128 * 1_024;
 
-/// What rustc's wasm uses and every runtime has; with more of them the optimizer writes what
-/// Node 20 cannot read.
+/// The wasm features that rustc uses and every runtime has. With more features the optimizer writes
+/// modules that Node 20 cannot read.
 const PORTABLE: [&str; 7] = [
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
@@ -68,7 +68,7 @@ fn worker() -> Result<()> {
         .env("ESBUILD_BIN", root.join("node_modules/.bin/esbuild"));
     step("build the Worker", &mut build)?;
     let module = root.join("worker/build/index_bg.wasm");
-    optimize(&module, &module, &["--all-features"])?; // workerd has them all, and catches exceptions
+    optimize(&module, &module, &["--all-features"])?; // workerd has all features and catches exceptions
     let compressed = ["worker/index.js", "worker/build/index.js", "worker/build/index_bg.wasm"]
         .iter()
         .try_fold(0, |sum, file| Ok::<_, anyhow::Error>(sum + gzipped(&root.join(file))?))?;
@@ -99,7 +99,7 @@ fn npm() -> Result<()> {
     Ok(())
 }
 
-/// The npm package as it would be published, in target/npm.
+/// Packs the npm package into target/npm as it would be published.
 pub(crate) fn pack() -> Result<()> {
     build(Artifact::Npm)?;
     let folder = root().join("target/npm");
@@ -118,7 +118,7 @@ fn wasm(package: &str) -> Result<std::path::PathBuf> {
     Ok(root().join("target").join(target).join("wasm").join(file))
 }
 
-/// Smaller, and without the names that only a debugger reads.
+/// Makes a module smaller and removes the names that only a debugger reads.
 fn optimize(from: &Path, to: &Path, features: &[&str]) -> Result<()> {
     let mut optimize = command(
         "node_modules/.bin/wasm-opt",
@@ -135,9 +135,9 @@ fn gzipped(file: &Path) -> Result<usize> {
 }
 
 fn within(what: &str, bytes: usize, limit: usize) -> Result<()> {
-    println!("{what}: {bytes} bytes (allowed {limit})");
+    println!("{what}: {bytes} bytes (at most {limit})");
     if bytes > limit {
-        bail!("{what}: {bytes} bytes are more than the {limit} allowed");
+        bail!("{what}: expected at most {limit} bytes, found {bytes}");
     }
     Ok(())
 }

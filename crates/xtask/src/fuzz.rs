@@ -1,7 +1,7 @@
-//! The targets of `tests/fuzz`, by libFuzzer.
+//! Runs the targets of `tests/fuzz` with libFuzzer.
 //!
-//! What it finds goes on from run to run in `target/fuzz/TARGET/corpus`. An input that breaks a
-//! target is tried again by
+//! `target/fuzz/TARGET/corpus` keeps the inputs that libFuzzer finds, for the next run. This command
+//! runs a target again with an input that breaks it:
 //! `cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz TARGET INPUT`.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::run::{command, step};
 use crate::{install, root};
 
-/// A minute in all.
+/// The targets, which together run for a minute.
 pub(crate) const TARGETS: [Target; 3] = [
     Target { name: "operations", seconds: 40, seeds: &[] },
     Target { name: "blob", seconds: 10, seeds: &[] },
@@ -25,7 +25,7 @@ pub(crate) const TARGETS: [Target; 3] = [
     },
 ];
 
-/// Processes at once, which share what they find.
+/// The number of processes of a target. They share the inputs that they find.
 const JOBS: u32 = 2;
 
 const OUTPUT: &str = "target/fuzz";
@@ -33,7 +33,7 @@ const OUTPUT: &str = "target/fuzz";
 pub(crate) struct Target {
     name: &'static str,
     seconds: u32,
-    /// Inputs to begin with, where chance would take long.
+    /// The inputs to begin with, for a target that random inputs would explore too slowly.
     seeds: &'static [&'static str],
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn build() -> Result<()> {
 }
 
 impl Target {
-    /// For its time, or until it finds what breaks it. How many inputs that were.
+    /// Runs the target for its time, or until an input breaks it. Returns the number of inputs.
     pub(crate) fn run(&self) -> Result<u64> {
         eprintln!("\x1b[1m==> {self}\x1b[0m");
         let folder = root().join(OUTPUT).join(self.name);
@@ -60,7 +60,7 @@ impl Target {
             fs::copy(root().join(seed), corpus.join(format!("seed-{number}")))?;
         }
         let mut fuzzer = self.fuzzer(&corpus, &folder)?;
-        // it writes the output of each job into the folder that it runs in
+        // libFuzzer writes the output of each job into its current folder
         let output = fuzzer.current_dir(&logs).output().context("cargo-fuzz")?;
         let text = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
@@ -72,7 +72,7 @@ impl Target {
             .filter_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
             .map(|count| count.trim().parse::<u64>())
             .sum::<Result<u64, _>>()?;
-        ensure!(runs > 0, "{self}: it ran nothing\n{text}");
+        ensure!(runs > 0, "{self}: the target ran no input\n{text}");
         Ok(runs)
     }
 
@@ -100,7 +100,7 @@ fn cargo_fuzz(task: &str) -> Result<Command> {
         .arg("--target-dir")
         .arg(root().join(OUTPUT))
         .env("RUSTUP_TOOLCHAIN", "nightly")
-        .env_remove("CARGO") // that of this program is another toolchain's
+        .env_remove("CARGO") // the cargo of this program belongs to another toolchain
         .env_remove("RUSTC");
     Ok(cargo_fuzz)
 }

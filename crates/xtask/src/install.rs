@@ -1,4 +1,5 @@
-//! What a machine needs beside Rust: looked for first, installed if missing, named if that fails.
+//! Installs the tools that this workspace needs besides Rust, if they are missing. If a tool cannot
+//! be installed, the error names it.
 
 use std::env;
 use std::fs;
@@ -9,18 +10,18 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 use crate::run::{cargo, command, output, step};
 
-/// Must equal `wasm-bindgen` in Cargo.lock: the two read each other's private format.
+/// This must be the version of `wasm-bindgen` in Cargo.lock, because the two share a private format.
 const WASM_BINDGEN: &str = "0.2.129";
 const WORKER_BUILD: &str = "0.8.7";
 const CARGO_FUZZ: &str = "0.13.2";
-/// For npm itself; what needs a newer Node gets it from npm.
+/// The oldest Node that can run npm. Tools that need a newer Node get it from npm.
 const OLDEST_NODE: u32 = 20;
 
 pub(crate) fn wasm_target() -> Result<()> {
     rust_target("wasm32-unknown-unknown")
 }
 
-/// A target without any operating system: what builds there needs none.
+/// Installs a target without an operating system. Crates that build for it need none.
 pub(crate) fn bare_target() -> Result<()> {
     rust_target("x86_64-unknown-none")
 }
@@ -37,7 +38,7 @@ fn rust_target(target: &str) -> Result<()> {
     )
 }
 
-/// For libFuzzer's sanitizers, and for nothing else.
+/// Installs the nightly toolchain, which only libFuzzer's sanitizers need.
 pub(crate) fn nightly() -> Result<()> {
     let installed = output("rustup", &["toolchain", "list"])
         .context("rustup is not installed: https://rustup.rs")?;
@@ -48,15 +49,17 @@ pub(crate) fn nightly() -> Result<()> {
     step("install the nightly toolchain", &mut command("rustup", &install))
 }
 
-/// The tools that the root's package.json pins.
+/// Installs the tools that the root's package.json pins.
 pub(crate) fn node_packages() -> Result<()> {
     let version = output("node", &["--version"]).with_context(|| {
-        format!("Node.js is not installed, at least {OLDEST_NODE} is needed: https://nodejs.org")
+        format!("Node.js: expected version {OLDEST_NODE} or newer, found none; install it from https://nodejs.org")
     })?;
     let major =
         version.trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
     if major.is_none_or(|major: u32| major < OLDEST_NODE) {
-        bail!("Node.js: found {version}, at least {OLDEST_NODE} is needed: https://nodejs.org");
+        bail!(
+            "Node.js: expected version {OLDEST_NODE} or newer, found {version}; see https://nodejs.org"
+        );
     }
     let read_lock = || fs::read(root().join("package-lock.json")).context("package-lock.json");
     let lock = read_lock()?;
@@ -64,14 +67,14 @@ pub(crate) fn node_packages() -> Result<()> {
     if fs::read(&stamp).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
-    // not `npm ci`: it fails where a registry lacks the packages of other operating systems, which
-    // the lock file then cannot name; `npm install` keeps to the lock file as well
+    // `npm ci` fails if a registry lacks the packages of other operating systems, which the lock
+    // file then cannot name; `npm install` keeps to the lock file as well
     let install = ["install", "--no-audit", "--no-fund"];
     step("install the npm packages", &mut command("npm", &install))?;
     Ok(fs::write(stamp, lock)?)
 }
 
-/// wasm-bindgen's command of the very version, from the PATH or built once for all checkouts.
+/// The command wasm-bindgen of exactly this version, from the PATH or built once for all checkouts.
 pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
     tool("wasm-bindgen", "wasm-bindgen-cli", WASM_BINDGEN, &[])
 }
@@ -99,7 +102,7 @@ fn tool(binary: &str, package: &str, version: &str, options: &[&str]) -> Result<
     }
     let mut install = cargo(&["install", package, "--version", version, "--root"]);
     install.arg(&folder).args(options);
-    step(&format!("install {package} {version}, once: some minutes"), &mut install)?;
+    step(&format!("install {package} {version} (once, takes some minutes)"), &mut install)?;
     Ok(installed)
 }
 
@@ -119,7 +122,7 @@ pub(crate) fn redis() -> Result<()> {
 fn apt(package: &str, otherwise: &str) -> Result<()> {
     let is_root = output("id", &["-u"]).as_deref() == Some("0");
     let by_hand = format!(
-        "{package} is missing, and cannot be installed here: `apt-get install {package}` ({otherwise})"
+        "{package} is missing and cannot be installed here; run `apt-get install {package}` ({otherwise})"
     );
     if output("apt-get", &["--version"]).is_none() {
         bail!("{by_hand}");

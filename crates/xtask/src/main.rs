@@ -1,4 +1,4 @@
-//! What a person or CI does with this workspace, by one command each.
+//! The commands with which people and CI build, run and test this workspace.
 
 mod bench;
 mod build;
@@ -13,17 +13,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Build, run and test Tidegate; what is missing on the machine is installed
+/// Build, run and test Tidegate, and install missing tools
 #[derive(Parser)]
 #[command(
     bin_name = "cargo xtask",
     max_term_width = 100,
     after_help = "\
 Examples:
-  cargo xtask start              the Worker on this machine, with a curl line to try
-  cargo xtask test               every test: Rust, wasm, Redis, npm, the built Worker in workerd
-  cargo xtask test rust npm      two of its suites
-  cargo xtask bench decide       benchmarks beside their baselines"
+  cargo xtask start              start the Worker on this machine and print a curl line to try
+  cargo xtask test               run every test: Rust, wasm, Redis, npm, the Worker in workerd
+  cargo xtask test rust npm      run two suites
+  cargo xtask bench decide       run the benchmark decide and its baselines"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -34,13 +34,13 @@ struct Arguments {
 enum Task {
     /// Start the Worker on this machine with the policies of policies.toml
     Start(start::Arguments),
-    /// Run the tests; without a suite all of them
+    /// Run the named test suites, or all of them
     Test(test::Arguments),
-    /// Build the Worker, the guest or the npm package; without a name all of them
+    /// Build the named artifacts (Worker, guest, npm package), or all of them
     Build(build::Arguments),
     /// Build and pack the npm package
     Npm,
-    /// Run the benchmarks; without a name all of them
+    /// Run the benchmarks whose names contain a text, or all of them
     Bench(bench::Arguments),
 }
 
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace's folder.
+/// The root folder of the workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Running programs, with what is being done and how long it took.
+//! Runs programs, and prints each step and its duration.
 
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
@@ -8,20 +8,20 @@ use anyhow::{Context, Result, bail};
 
 use crate::root;
 
-/// A command in the workspace's folder.
+/// A command that runs in the root folder of the workspace.
 pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
     command
 }
 
-/// cargo, as it was when it started this.
+/// A command of the cargo that started this program.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     command(&cargo, arguments)
 }
 
-/// Runs it, its output to the terminal.
+/// Runs a command, with its output on the terminal.
 pub(crate) fn step(what: &str, command: &mut Command) -> Result<()> {
     eprintln!("\x1b[1m==> {what}\x1b[0m");
     let started = Instant::now();
@@ -37,7 +37,7 @@ pub(crate) fn step(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What it prints, without the white space around it; `None` if it cannot be run or fails.
+/// The trimmed output of a command. `None` if the command cannot be run or fails.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = command(program, arguments).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

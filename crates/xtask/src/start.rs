@@ -1,4 +1,4 @@
-//! `cargo xtask start`
+//! `cargo xtask start`: starts the Worker on this machine.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -17,13 +17,13 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    build::build(build::Artifact::Worker)?; // before wrangler, so that its progress is seen
+    build::build(build::Artifact::Worker)?; // before wrangler, which hides the build's progress
     install::node_packages()?;
     let token = token()?;
     let port = arguments.port.to_string();
     let variable = format!("TIDEGATE_TOKEN:{token}");
-    // the workspace's Node: the machine's may be too old for wrangler. Without npm in between, so
-    // that a signal reaches wrangler, which ends its workerd itself.
+    // this is the workspace's Node, because the machine's may be too old for wrangler; npm does not
+    // start it, so that a signal reaches wrangler, which then ends its workerd
     let wrangler = ["node_modules/wrangler/bin/wrangler.js", "dev", "--ip", "127.0.0.1"];
     let mut wrangler = command("node_modules/.bin/node", &wrangler)
         .args(["--port", &port, "--var", &variable])
@@ -33,12 +33,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .context("wrangler")?;
     let process = wrangler.id().to_string();
     ctrlc::set_handler(move || {
-        let _ = Command::new("kill").arg(&process).status(); // it may have ended by itself
+        let _ = Command::new("kill").arg(&process).status(); // wrangler may have ended by itself
     })?;
     watch(&mut wrangler, &token, arguments.port)
 }
 
-/// Passes on what wrangler says, and when it is ready says what to try.
+/// Prints wrangler's output, and a command to try when wrangler is ready.
 fn watch(wrangler: &mut Child, token: &str, port: u16) -> Result<()> {
     let output = wrangler.stdout.take().context("wrangler has no standard output")?;
     for line in BufReader::new(output).lines() {
@@ -46,22 +46,22 @@ fn watch(wrangler: &mut Child, token: &str, port: u16) -> Result<()> {
         println!("{line}");
         if line.contains("Ready on") {
             println!(
-                "\nTry it, in another terminal; six times, and the sixth is refused:\n\n  \
+                "\nRun this six times in another terminal. The sixth request is refused:\n\n  \
                  curl -i http://127.0.0.1:{port}/v1/check -H 'authorization: Bearer {token}' \
                  -d '{{\"policy\":\"login\",\"key\":\"user:42\"}}'\n\n\
-                 Edit policies.toml, and the Worker reloads. Ctrl-C ends it.\n"
+                 If you edit policies.toml, the Worker reloads. Ctrl-C ends it.\n"
             );
         }
     }
     let status = wrangler.wait()?;
-    // ended by a signal it has no code, or that of the signal
+    // a process that a signal ended has no code, or the code of the signal
     if !status.success() && status.code().is_some_and(|code| code < 128) {
         bail!("wrangler ended: {status}");
     }
     Ok(())
 }
 
-/// Good for this run alone.
+/// A random token for this run.
 fn token() -> Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

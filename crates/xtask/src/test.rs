@@ -1,4 +1,4 @@
-//! `cargo xtask test`
+//! `cargo xtask test`: runs the test suites.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,28 +14,28 @@ use crate::{build, fuzz, install, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Which suites, in this order
+    /// The suites to run, in this order
     suites: Vec<Suite>,
 }
 
-/// Fast ones first.
+/// The suites, with fast ones first.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
     /// Formatting and lints
     Lint,
-    /// Everything that needs nothing but Rust
+    /// All tests that need only Rust
     Rust,
-    /// The core without an operating system; Worker, guest and npm package within their sizes
+    /// The core without an operating system, and the sizes of Worker, guest and npm package
     Wasm,
-    /// The npm package, out of the packed tarball, in Node
+    /// The npm package from its packed tarball, in Node
     Npm,
-    /// Any operations, any stored bytes and any policy file, by libFuzzer for a minute
+    /// Random operations, stored bytes and policy files, by libFuzzer for a minute
     Fuzz,
-    /// Redis, the built Worker in workerd, the commands, parity of all backends
+    /// Redis, the built Worker in workerd, the commands, and parity of all backends
     System,
 }
 
-/// What the runners said at their ends.
+/// The counts and the closing lines of all runners.
 #[derive(Default)]
 struct Tally {
     passed: u64,
@@ -55,13 +55,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let name = name.unwrap_or_default();
         eprintln!("\x1b[1m==> suite {name} ({place} of {})\x1b[0m", suites.len());
         let since = Instant::now();
-        // one that fails keeps none of the others from running
+        // the other suites run even if this one fails
         if let Err(error) = suite.run(&mut tally) {
             tally.failures.push(format!("{name}: {error:#}"));
         }
         eprintln!("\x1b[1m    suite {name}: {:.1?}\x1b[0m", since.elapsed());
     }
-    println!("\nWhat each runner said at its end:");
+    println!("\nThe closing lines of each runner:");
     for line in &tally.closing_lines {
         println!("  {line}");
     }
@@ -131,7 +131,7 @@ impl Suite {
             }
             Self::Npm => {
                 build::pack()?;
-                // of the workspace's Node, and of the machine's
+                // runs the tests in the workspace's Node and in the machine's Node
                 tally.watch("node --test", node("node_modules/.bin/node")?)?;
                 tally.watch("node --test, the machine's", node("node")?)
             }
@@ -156,7 +156,7 @@ impl Suite {
     }
 }
 
-/// Each file by its name: Node 20 does not expand patterns itself.
+/// The command names each file because Node 20 does not expand patterns.
 fn node(node: &str) -> Result<Command> {
     let mut runner = command(node, &["--test"]);
     for file in fs::read_dir(root().join("tests/npm"))? {
@@ -169,7 +169,7 @@ fn node(node: &str) -> Result<Command> {
 }
 
 impl Tally {
-    /// Runs a runner, passes on what it prints and keeps the lines that it ends with.
+    /// Runs a runner, prints its output and keeps its closing lines.
     fn watch(&mut self, what: &str, mut runner: Command) -> Result<()> {
         eprintln!("\x1b[1m==> {what}\x1b[0m");
         let mut child = runner.stdout(Stdio::piped()).spawn().with_context(|| what.to_owned())?;

@@ -1,5 +1,5 @@
-//! The memory store beside governor's keyed limiter, by string keys; with the time given to both,
-//! and with each reading its own clock.
+//! The memory store compared with governor's keyed limiter, with string keys. In some groups both get the time as
+//! an argument, in others each reads its own clock.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -26,13 +26,13 @@ fn quota() -> Quota {
     Quota::per_second(NonZeroU32::new(100).expect("not 0"))
 }
 
-/// In the order in which they are asked for, which no table shares: reading the next key is then
-/// cheap, and finding it is not.
+/// The keys in the order of the requests. No table has this order, so reading the next key is cheap and finding
+/// it is not.
 fn keys(count: usize) -> Vec<String> {
     (0..count).map(|place| format!("user:{:08}", place * 7_919 % count)).collect()
 }
 
-/// Sorted, the order in which they are learned.
+/// The keys sorted, which is the order in which the store learns them.
 fn sorted(keys: &[String]) -> Vec<String> {
     let mut keys = keys.to_vec();
     keys.sort_unstable();
@@ -123,7 +123,7 @@ fn memory(criterion: &mut Criterion) {
     }
 }
 
-/// A policy of three limits beside three of governor's keyed limiters that are asked in turn.
+/// Compares a policy of three limits with three keyed limiters of governor, asked in turn.
 fn three_limits(criterion: &mut Criterion) {
     let keys = keys(1_000);
     let mut group = criterion.benchmark_group("memory_1000_keys_3_limits");
@@ -154,7 +154,7 @@ fn three_limits(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each of two threads asks that often.
+/// The time that two threads take, if each asks `times` times.
 fn on_two_threads(times: u64, keys: &[String], ask: impl Fn(&String) + Sync) -> Duration {
     let began = Instant::now();
     std::thread::scope(|scope| {

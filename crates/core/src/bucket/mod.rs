@@ -1,8 +1,9 @@
-//! Token bucket: bursts up to a capacity, refilled continuously at a rate. The same limiter as
-//! GCRA (ITU-T I.371), kept as a level instead of a theoretical arrival time.
+//! Token bucket: allows bursts up to a capacity and refills continuously at a rate. It is the same
+//! limiter as GCRA (ITU-T I.371), but stores a level instead of a theoretical arrival time.
 //!
 //! Sources: ITU-T I.371 annex A; the request rate limiter of "Scaling your API with rate
-//! limiters" (Stripe), whose constants are 500 at 100 per second, and whose Lua this replaces.
+//! limiters" (Stripe). Stripe's constants are a capacity of 500 and 100 per second. This module
+//! replaces Stripe's Lua script.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
@@ -10,13 +11,13 @@
 //! | r = u/p | rate, reduced | tokens per µs |
 //! | L(t) | level, min(C, L(t₀) + r·(t − t₀)) | tokens |
 //!
-//! A new key is full, or [empty](Config::starting_empty). A request of cost c is granted iff L ≥ c, and then L falls by c. The state
-//! keeps p·(C − L), a whole number at every whole microsecond, so no grant is ever rounded:
-//! error bound 0.
+//! A new key is full, or [empty](Config::starting_empty). A request of cost c is granted iff
+//! L ≥ c. L then falls by c. The state stores p·(C − L), which is a whole number at every whole
+//! microsecond, so no grant is ever rounded: the error bound is 0.
 //!
-//! **Guarantee:** in any span of length s at most C + r·s tokens are granted. What is
-//! [charged](RateLimiter::charge) because it was spent already may take the level below 0, to −C: the debt
-//! is paid off before anything is granted again.
+//! **Guarantee:** at most C + r·s tokens are granted in any span of length s. A
+//! [charge](RateLimiter::charge) of tokens that were already spent may take the level below 0, down
+//! to −C. Nothing is granted until that debt is paid off.
 //!
 //! ```
 //! use tidegate_core::{Micros, Rate, RateLimiter, Timestamp, bucket};
@@ -52,26 +53,27 @@ use crate::window::Refund;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     capacity: u64,
-    /// u: scaled units that flow in per microsecond.
+    /// u: the scaled units that flow in per microsecond.
     inflow: Divisor,
-    /// p: scaled units in a token.
+    /// p: the scaled units in a token.
     scale: Divisor,
-    /// p·C.
+    /// p·C: the scaled units in a full bucket.
     full: u64,
-    /// What can have been spent at most: a whole capacity more than there was.
+    /// The most scaled units that can be spent: twice the capacity, so that the debt is at most C.
     deepest: u64,
-    /// ⌈p·C / u⌉: from empty to full, this limiter's period.
+    /// ⌈p·C / u⌉: the span from empty to full, which is this limiter's period.
     fill_time: Micros,
     starts_empty: bool,
 }
 
-/// What is remembered of a key: what was spent, in units of 1/p token, and the newest time. The
-/// default is a key never seen: full, unless the bucket starts empty.
+/// The state of a key: what was spent, in units of 1/p token, and the newest time. The default is
+/// the state of a key never seen, whose bucket is full unless it [starts
+/// empty](Config::starting_empty).
 pub type State<W = [u64; 2]> = limiter::State<Config, W>;
 
 small_state!(Config, 2, newest: 1);
 
-/// A state's words by their names.
+/// The words of a state, by name.
 #[derive(Clone, Copy)]
 struct Level {
     /// p·(C − L) at `newest`.
@@ -93,11 +95,12 @@ impl Level {
 }
 
 impl Config {
-    /// A bucket of `capacity` tokens, refilled at `rate`.
+    /// Makes a bucket of `capacity` tokens that is refilled at `rate`.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`]; [`ConfigError::ScaleTooFine`] if capacity × reduced period
-    /// exceeds 64 bits, or filling takes longer than 285 years.
+    /// Returns [`ConfigError::OutOfRange`] if `capacity` is 0 or above 2^53 − 1. Returns
+    /// [`ConfigError::ScaleTooFine`] if capacity × reduced period exceeds 64 bits, or if filling
+    /// the bucket takes longer than 285 years.
     pub const fn new(capacity: u64, rate: Rate) -> Result<Self, ConfigError> {
         if let Err(error) = in_range("capacity", capacity) {
             return Err(error);
@@ -109,7 +112,7 @@ impl Config {
                 inflow: Divisor::new(inflow),
                 scale: Divisor::new(scale),
                 full,
-                // and no longer to pay off than can be told
+                // the time to pay off the debt must not exceed the longest span either
                 deepest: at_most(full.saturating_mul(2), MAX_QUANTITY.saturating_mul(inflow)),
                 fill_time: Micros(full.div_ceil(inflow)),
                 starts_empty: false,
@@ -122,15 +125,15 @@ impl Config {
         }
     }
 
-    /// The same, but a key never seen has nothing at first: whoever loses his state, or gets a new
-    /// name, gets no burst for it. Such a state never equals a fresh one again, so that it must be
-    /// kept for ever: [`reset_after`](Limiter::reset_after) is [`Micros::MAX`].
+    /// Returns the same bucket, but one that is empty for a key never seen. A caller then gains no
+    /// burst from a lost state or a new key. Such a state never equals a fresh one again, so a
+    /// store must keep it for ever: [`reset_after`](Limiter::reset_after) is [`Micros::MAX`].
     #[must_use]
     pub const fn starting_empty(self) -> Self {
         Self { starts_empty: true, ..self }
     }
 
-    /// Whether a key never seen has nothing at first.
+    /// Whether the bucket of a key never seen is empty.
     #[must_use]
     pub const fn starts_empty(&self) -> bool {
         self.starts_empty
@@ -158,10 +161,10 @@ impl Config {
         if self.starts_empty {
             return Micros::MAX;
         }
-        Micros(self.inflow.ceil(level.spent)) // up: a microsecond sooner it is not full
+        Micros(self.inflow.ceil(level.spent)) // up: a microsecond sooner the bucket is not full
     }
 
-    /// Takes the cost if it is there: what is then left, scaled.
+    /// Takes `cost` if the level holds it. Returns the scaled units that are then left.
     #[inline]
     fn take(&self, level: &mut Level, cost: u64) -> Option<u64> {
         let needed = cost.saturating_mul(self.scale.value()); // cost ≤ C, so at most p·C
@@ -172,8 +175,8 @@ impl Config {
         left
     }
 
-    /// The answer to a request of `cost` after which `left` is left, or for which there was too
-    /// little.
+    /// The answer to a request of `cost`. `left` is the scaled units left after a grant, or `None`
+    /// if the level was too low.
     #[inline]
     fn answer(&self, level: Level, cost: u64, left: Option<u64>) -> Decision {
         let (limit, reset_after) = (self.capacity, self.until_full(&level));
@@ -201,7 +204,7 @@ impl Limiter for Config {
         2
     }
 
-    /// From empty to full.
+    /// The span from empty to full.
     #[inline]
     fn period(&self) -> Micros {
         self.fill_time
@@ -260,12 +263,12 @@ impl RateLimiter for Config {
         state.write(level.to_words());
     }
 
-    /// A started token counts as a whole.
+    /// A started token counts as a whole token.
     fn used(&self, state: &State<impl Words>) -> u64 {
         self.scale.ceil(Level::of(state).spent)
     }
 
-    /// The tokens come back up to the capacity, whenever they were granted.
+    /// The tokens return up to the capacity, whenever they were granted.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         let mut level = Level::of(state);
         let given_back = refund.cost.saturating_mul(self.scale.value());

@@ -1,15 +1,15 @@
-//! The cases of a token bucket that many rely on: Go's golang.org/x/time/rate (`rate_test.go`, The
-//! Go Authors). Their inputs and outcomes, in this limiter's terms; times are in steps of 100 ms,
-//! and tokens come back at 10 per second, one a step.
+//! The test cases of a widely used token bucket, Go's golang.org/x/time/rate (`rate_test.go`, The
+//! Go Authors), with their inputs and outcomes in this limiter's terms. Times are in steps of
+//! 100 ms, and tokens come back at 10 per second, one per step.
 //!
-//! Where Tidegate differs it does so on purpose, and the case says how:
-//! - There, a reservation lets the level fall below zero and names the time to act. Here it is
-//!   refused, and `retry_after` names the time to come back. Nobody queues, so who never comes
-//!   back holds up nobody.
-//! - There, a clock that goes back moves the bucket back, and the same time flows in twice. Here
-//!   the bucket stays at the newest time.
-//! - There, cancelling gives back what no later reservation counts on. Here there are none, and a
-//!   refund gives back what the caller says it has not used.
+//! Tidegate differs on purpose in three ways. Each case that differs says how:
+//! - In Go, a reservation lets the level fall below zero and names the time to act. Tidegate
+//!   refuses the request, and `retry_after` names the time to try again. Requests do not queue, so
+//!   a caller that never tries again holds up no other caller.
+//! - In Go, a clock that goes back moves the bucket back, and tokens flow in twice for the same
+//!   time. In Tidegate the bucket stays at the newest time.
+//! - In Go, a cancellation gives back the tokens that no later reservation counts on. Tidegate has
+//!   no reservations, and a refund gives back the tokens that the caller did not use.
 
 use std::vec::Vec;
 
@@ -17,7 +17,7 @@ use super::{Config, State};
 use crate::window::Refund;
 use crate::{Micros, Rate, RateLimiter, Timestamp};
 
-/// One step, the time in which a token comes back.
+/// One step: the time in which a token comes back.
 const STEP: u64 = 100_000;
 
 struct Bucket {
@@ -35,7 +35,8 @@ fn at(step: u64) -> Timestamp {
 }
 
 impl Bucket {
-    /// Each row: step, tokens before, cost, whether it passes. A cost that never can is an error.
+    /// Each row is (step, tokens before, cost, whether the request passes). A cost above the
+    /// capacity is an error.
     fn check(&mut self, rows: &[(u64, u64, u64, bool)]) {
         for &(step, tokens, cost, passes) in rows {
             let before = self.config.peek(&self.state, at(step), 0).unwrap();
@@ -46,8 +47,8 @@ impl Bucket {
         }
     }
 
-    /// The step at which a caller passes who asks at `step` and comes back when it is told to;
-    /// none if its cost never passes.
+    /// The step at which a caller passes if it asks at `step` and again after `retry_after`. `None`
+    /// if its cost can never pass.
     fn passes_at(&mut self, step: u64, cost: u64) -> Option<u64> {
         let refused = self.config.decide(&mut self.state, at(step), cost).ok()?;
         let come_back = self.state.newest().saturating_add(refused.retry_after());
@@ -104,7 +105,7 @@ fn limiter_jump_backwards() {
         (0, 1, 1, true),
         (0, 0, 1, false),
         (0, 0, 1, false),
-        (1, 0, 1, false), // there a token has come in since the clock went back to 0
+        (1, 0, 1, false), // in Go a token has come in since the clock went back to 0
         (1, 0, 1, false),
         (2, 1, 1, true),
         (2, 0, 1, false),
@@ -133,17 +134,17 @@ fn simultaneous_requests() {
 
 #[test]
 fn long_running_requests_per_second() {
-    // 500 per second for 5 s, 100 at once and 100 per second let through: there within 0.1 %
+    // 500 requests per second for 5 s; 100 at once and 100 per second pass, in Go within 0.1 %
     let config = Config::new(100, Rate::new(100, Micros::SECOND).unwrap()).unwrap();
     let mut state = State::default();
     let times = (0..2_500).map(|i| at(0).saturating_add(Micros(i * 2_000)));
     let passed = times.filter(|&now| config.decide(&mut state, now, 1).unwrap().is_allowed());
-    assert_eq!(passed.count(), 100 + 499); // the last comes at 4.998 s: 499.8 have flowed in
+    assert_eq!(passed.count(), 100 + 499); // 499.8 have flowed in at the last request, at 4.998 s
 }
 
 #[test]
 fn zero_limit() {
-    assert!(Rate::new(0, Micros::SECOND).is_err(), "there it passes once and never again");
+    assert!(Rate::new(0, Micros::SECOND).is_err(), "in Go a request passes once and never again");
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn mix() {
     assert_eq!(bucket.passes_at(0, 2), Some(0));
     bucket.check(&[(1, 1, 2, false)]);
     assert_eq!(bucket.passes_at(1, 2), Some(2));
-    // there −1 tokens at 1, as those of 2 are taken already; here 1 is over
+    // in Go the level is −1 at step 1, because the tokens of step 2 are reserved; here 1 is left
     bucket.check(&[(1, 0, 1, false), (3, 1, 1, true)]);
 }
 
@@ -169,8 +170,8 @@ fn mix() {
 fn reserve_jump_back() {
     let mut bucket = bucket(2);
     assert_eq!(bucket.passes_at(1, 2), Some(1));
-    assert_eq!(bucket.passes_at(0, 1), Some(2)); // there at 1, which its own test calls a violation
-    assert_eq!(bucket.passes_at(2, 2), Some(4)); // and so 3
+    assert_eq!(bucket.passes_at(0, 1), Some(2)); // in Go at 1: its test calls that a violation
+    assert_eq!(bucket.passes_at(2, 2), Some(4)); // in Go therefore at 3
 }
 
 #[test]
@@ -180,8 +181,8 @@ fn reserve_jump_back_and_cancel() {
     assert_eq!(bucket.passes_at(1, 2), Some(3));
     assert_eq!(bucket.passes_at(1, 1), Some(4));
     bucket.refund(2);
-    // there at 4 too, asked for at 1, which its own test calls a violation: 1 had come back. Here
-    // all 2 do, and 2 + 1 + 2 were used of the 2 + 3 to be had
+    // Go's caller asks at 1 and passes at 4 too, but only 1 token had come back: its test calls
+    // that a violation. Here both tokens come back, and 2 + 1 + 2 of the available 2 + 3 are used
     assert_eq!(bucket.passes_at(4, 2), Some(4));
     bucket.check(&[(4, 0, 1, false)]);
 }
@@ -198,15 +199,15 @@ fn cancel_what_never_was_granted() {
 fn cancel_last() {
     let mut bucket = bucket(2);
     assert_eq!(bucket.passes_at(0, 2), Some(0));
-    bucket.check(&[(0, 0, 2, false)]); // to cancel is not to come back
+    bucket.check(&[(0, 0, 2, false)]); // a caller cancels by not trying again
     assert_eq!(bucket.passes_at(1, 2), Some(2));
 }
 
 #[test]
 fn cancel_too_late() {
     for (given_back, passes_at) in [
-        (0, 4), // there, as the time to act is over
-        (2, 3), // here, the caller says that it has not used them
+        (0, 4), // in Go, because the time to act is over
+        (2, 3), // here, because the caller did not use the tokens
     ] {
         let mut bucket = bucket(2);
         assert_eq!(bucket.passes_at(0, 2), Some(0));
@@ -221,7 +222,7 @@ fn cancel_0_tokens() {
     let mut bucket = bucket(2);
     assert_eq!(bucket.passes_at(0, 2), Some(0));
     bucket.check(&[(0, 0, 1, false)]);
-    // there at 2 and 3: who queued behind the cancelled one stays there
+    // in Go at 2 and 3: a reservation behind a cancelled one keeps its place
     assert_eq!(bucket.passes_at(0, 1), Some(1));
     assert_eq!(bucket.passes_at(0, 1), Some(2));
 }
@@ -232,7 +233,7 @@ fn cancel_1_token() {
     assert_eq!(bucket.passes_at(0, 2), Some(0));
     assert_eq!(bucket.passes_at(0, 2), Some(2));
     bucket.refund(2);
-    // there at 3 and 4: one of the two comes back, as the other is counted on
+    // in Go at 3 and 4: one of the two comes back, because a later reservation counts on the other
     assert_eq!(bucket.passes_at(0, 1), Some(2));
     assert_eq!(bucket.passes_at(2, 2), Some(3));
 }
@@ -246,7 +247,7 @@ fn cancel_multi() {
     assert_eq!(bucket.passes_at(0, 1), Some(5));
     bucket.refund(1);
     bucket.refund(3);
-    // there at 5 as well, although cancelled at 1: two of the three came back
+    // in Go at 5 as well, although cancelled at 1: two of the three came back
     assert_eq!(bucket.passes_at(1, 3), Some(5));
     bucket.check(&[(5, 1, 1, true), (5, 0, 1, false)]);
 }

@@ -11,7 +11,7 @@ fn config(capacity: u64, units: u64, period_us: u64) -> Config {
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 5 tokens, 2 per second: time, cost, (allowed, remaining, retry after, reset after)
+    // 5 tokens, 2 per second. Rows: time, cost, (allowed, remaining, retry after, reset after)
     let config = config(5, 2, 1_000_000);
     let mut state = State::default();
     let start = 1_700_000_000_000_000;
@@ -42,17 +42,17 @@ fn five_million_grants_leave_exactly_what_arithmetic_says() {
         match config.decide(&mut state, now, 1).unwrap() {
             Decision::Allow { .. } => granted += 1,
             Decision::Deny { retry_after, .. } => {
-                assert!(retry_after > Micros::ZERO, "waiting gets nowhere");
+                assert!(retry_after > Micros::ZERO, "a wait is never 0");
                 now = now.saturating_add(retry_after);
             }
         }
     }
-    // two at once, and then the k-th at ⌈k/3 s⌉
+    // two pass at once, and then the k-th at ⌈k/3 s⌉
     assert_eq!(now, Timestamp((4_999_998_u64 * 1_000_000).div_ceil(3)));
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_nearest_that_does() {
+fn a_capacity_that_does_not_fit_is_an_error_that_names_the_largest_that_fits() {
     let rate = Rate::new(7, Micros(86_400_000_000)).unwrap();
     let Err(ConfigError::ScaleTooFine { nearest, found, .. }) = Config::new(MAX_QUANTITY, rate)
     else {
@@ -79,7 +79,7 @@ fn a_bucket_that_starts_empty_fills_from_the_first_request_on_and_is_never_forgo
     let mut state = State::default();
     let never = Micros::MAX.0;
     for (now, cost, expected) in [
-        (50, 0, (true, 0, 0, never)), // to look does not start it
+        (50, 0, (true, 0, 0, never)), // a peek does not start the filling
         (70, 2, (false, 0, 2_000_000, never)),
         (1_000_070, 1, (true, 0, 0, never)),
         (9_000_070, 2, (true, 0, 0, never)),
@@ -95,12 +95,16 @@ fn a_debt_is_paid_off_before_anything_is_granted() {
     let config = config(5, 1, 1_000_000);
     let mut state = State::default();
     assert!(config.decide(&mut state, Timestamp(0), 4).unwrap().is_allowed());
-    config.charge(&mut state, Timestamp(0), 3); // 7 of 5
+    config.charge(&mut state, Timestamp(0), 3); // 7 of 5 are spent
     let refused = config.decide(&mut state, Timestamp(0), 1).unwrap();
     assert_eq!(properties::tuple(refused), (false, 0, 3_000_000, 7_000_000));
     config.charge(&mut state, Timestamp(0), 99);
     let looked = config.peek(&state, Timestamp(0), 0).unwrap();
-    assert_eq!(properties::tuple(looked), (true, 0, 0, 10_000_000), "a capacity at most");
+    assert_eq!(
+        properties::tuple(looked),
+        (true, 0, 0, 10_000_000),
+        "the debt is at most one capacity"
+    );
 }
 
 #[test]

@@ -1,34 +1,43 @@
-//! Budget: units taken out of another limiter, to be spent by a holder without asking.
+//! Budget: leases of units that are taken out of another limiter, the parent. A holder spends them
+//! without asking.
 //!
 //! Sources: the capacity leases of Doorman (github.com/youtube/doorman) and its fair share, which
 //! is max-min fairness (Bertsekas and Gallager, "Data Networks", section 6.5.2).
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
-//! | T | time of a lease, and of a holder's account | µs |
-//! | wᵢ | what holder i, at its last grant, wanted per T | units |
-//! | uᵢ | taken by holder i within its account of length T, and not given back | units |
-//! | A | what the parent can grant at this moment | units |
+//! | T | length of a lease, and of a holder's account | µs |
+//! | wᵢ | units that holder i wanted per T at its last grant | units |
+//! | uᵢ | units that holder i took within its account of length T, less those it gave back | units |
+//! | A | units that the parent can grant at this moment | units |
 //! | P = A + Σ uᵢ | pool, over the live holders | units |
 //! | λ | level: the greatest whole number with Σ min(wᵢ, λ) ≤ P | units |
 //!
-//! A holder's share is min(wᵢ, λ), and a grant is what it lacks of that, within A and the most
-//! that a lease may hold. Where λ leaves units over, those who ask while there are any get one
-//! more. A holder's account begins with a grant and lasts T; the first grant after that begins
-//! another, so one that took everything while it was alone is back at its share T later at most,
-//! however often it asks. A holder that was not granted anything for T is forgotten.
+//! The share of holder i is min(wᵢ, λ). A grant is the share less uᵢ, at most A, and at most the
+//! most units that a lease may hold. If λ leaves units over, each holder that asks gets one more
+//! while they last.
 //!
-//! The parent, a [`bucket`] or a [`window`](crate::window), is the caller's: it
-//! peeks what remains, asks for a [grant](Config::grant), takes so many units from the parent at
-//! the same `now`, and puts back what comes of [`give_back`](Config::give_back), by the rule of
-//! the parent ([`Refundable`]). One lease is one grant: a renewal first gives back, and then
-//! replaces it. What a lease still holds at its end is lost, since it may have been spent.
+//! An account begins with a grant and lasts T. The first grant after that begins a new account. So
+//! a holder that took everything while it was alone is back at its share after at most T, however
+//! often it asks. A holder without a grant for T is forgotten.
 //!
-//! **Guarantee:** in any span of length L all holders together spend at most what the parent can
+//! The caller keeps the parent, which is a [`bucket`] or a [`window`](crate::window). For a grant,
+//! the caller
+//!
+//! 1. peeks at the parent for the units that remain,
+//! 2. asks for a [grant](Config::grant),
+//! 3. takes the granted units from the parent at the same `now`.
+//!
+//! The caller puts back the result of [`give_back`](Config::give_back) as the parent's rule allows
+//! ([`Refundable`]). Each lease has exactly one grant: a renewal first gives the old lease back and
+//! then replaces it. Units that a lease still holds at its end are lost, because the holder may
+//! have spent them.
+//!
+//! **Guarantee:** in any span of length L, all holders together spend at most what the parent can
 //! grant in a span of length L + T, as long as their clocks agree with that of the key.
 //!
-//! State: 3 + ⌈slots/4⌉ + 8·holders words, with the least power of two of slots that is at least
-//! twice the holders. A grant looks at all holders, up to 54 times.
+//! State: 3 + ⌈slots/4⌉ + 8·holders words. `slots` is the least power of two that is at least twice
+//! the holders. A grant reads all holders up to 54 times.
 //!
 //! ```
 //! use tidegate_core::{Limiter, Micros, Rate, RateLimiter, Timestamp, bucket, lease::{Id, budget}};
@@ -67,7 +76,7 @@ pub struct Config {
     layout: Layout<WIDTH>,
 }
 
-/// What is remembered of a key: made by [`Limiter::state`].
+/// The state of a key. [`Limiter::state`] makes it.
 pub type State<W> = limiter::State<Config, W>;
 
 impl Tabled<WIDTH> for Config {
@@ -87,22 +96,22 @@ impl Tabled<WIDTH> for Config {
 
 limiter_with_table!(Config);
 
-/// What a holder has: units to spend before a time. The default has none.
+/// The units that a holder may spend until a time. The default has no units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "units that nobody spends are lost"]
 pub struct Allowance {
-    /// Units not yet spent.
+    /// The units not yet spent.
     pub left: u64,
-    /// When they were granted; tells one lease of a holder from another.
+    /// The time of the grant. It distinguishes the leases of one holder.
     pub granted_at: Timestamp,
-    /// From this time on they must not be spent.
+    /// The time from which the units must not be spent.
     pub expires_at: Timestamp,
 }
 
 impl Allowance {
-    /// Spends `cost` units at `now`, or nothing if fewer are left or the lease has ended. The
-    /// clock may be behind that of the grant by the time of the lease; one further back is not
-    /// believed.
+    /// Spends `cost` units at `now`, and returns whether it did. Spends nothing if fewer units are
+    /// left, if the lease has ended, or if `now` is before the grant by more than the length of the
+    /// lease.
     #[inline]
     pub const fn spend(&mut self, now: Timestamp, cost: u64) -> bool {
         let time = self.expires_at.saturating_since(self.granted_at);
@@ -119,7 +128,7 @@ impl Allowance {
     }
 }
 
-/// Units that a holder gave back. How many of them return to the parent depends on what it is.
+/// Units that a holder gave back. The kind of the parent determines how many of them return to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "units that are not put back are lost"]
 pub struct Refundable {
@@ -127,31 +136,31 @@ pub struct Refundable {
     pub units: u64,
     /// The units of the whole grant.
     pub granted: u64,
-    /// When they were granted.
+    /// The time of the grant.
     pub granted_at: Timestamp,
-    /// From the grant to this moment.
+    /// The span from the grant to this moment.
     pub after: Micros,
 }
 
 impl Refundable {
-    /// For a window: taken out of the segment that the grant was counted in, as if never granted.
+    /// The refund for a window. It takes the units out of the segment in which they were counted,
+    /// as if they had never been granted.
     #[must_use]
     pub const fn to_window(&self) -> Refund {
         Refund { granted_at: self.granted_at, cost: self.units }
     }
 
-    /// For a bucket: how many of the units come back.
+    /// The refund for a bucket: min(units, granted − rate × [`after`](Self::after)).
     ///
-    /// Had they never been taken, the bucket might have been full in the meantime, and have lost
-    /// what flowed in. That is at most rate × [`after`](Self::after), and it can lose nothing of
-    /// that as long as more than that is missing from it, to which the grant itself adds. So
-    /// min(units, granted − rate × after) can be put back without granting more than the bucket
-    /// alone would have.
+    /// Without the grant the bucket might have been full in the meantime, and might have lost the
+    /// tokens that flowed in. These are at most rate × after. A bucket loses no inflow while it
+    /// lacks more tokens than flow in, and it lacks at least the grant. So the refund makes the
+    /// bucket grant no more than it would have granted without the lease.
     #[must_use]
     pub fn to_bucket(&self, parent: &bucket::Config) -> Refund {
         let (units, period) = parent.rate();
         let inflow = u128::from(units).saturating_mul(self.after.0.into());
-        // up: a started unit may be lost
+        // up: a started unit may have been lost
         let inflow = inflow.saturating_add(u128::from(period.0).saturating_sub(1));
         let inflow = inflow.checked_div(period.0.into()).unwrap_or(0);
         let inflow = u64::try_from(inflow).unwrap_or(u64::MAX);
@@ -160,25 +169,25 @@ impl Refundable {
     }
 }
 
-/// What became of a holder's last grant.
+/// How a holder used its last grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The units wanted per T.
     pub wanted: u64,
     /// The units granted.
     pub granted: u64,
-    /// Those of them that were spent.
+    /// The units of the grant that were spent.
     pub spent: u64,
-    /// From the grant until all were spent, or until now if some were not.
+    /// The span from the grant until all its units were spent, or until now if some are left.
     pub elapsed: Micros,
 }
 
 impl Config {
-    /// Leases of at most `most` units, which last `time`, for at most `max_holders` holders.
+    /// Makes leases of at most `most` units that last `time`, for at most `max_holders` holders.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`]; [`ConfigError::OutOfRange`] if `max_holders` is 0 or above
-    /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
+    /// Returns [`ConfigError::OutOfRange`] if `most` or `time` is 0 or above 2^53 − 1, or if
+    /// `max_holders` is 0 or above [`MAX_ENTRIES`](super::MAX_ENTRIES).
     pub fn new(most: u64, time: Micros, max_holders: u64) -> Result<Self, ConfigError> {
         in_range("most", most)?;
         in_range("time", time.0)?;
@@ -197,13 +206,13 @@ impl Config {
         self.layout.entries()
     }
 
-    /// Grants `holder`, which wants so many units per T, its part of the `available` ones. The
-    /// caller takes as many from the parent as are granted, at the same `now`.
+    /// Grants `holder`, which wants `wants` units per T, its share of the `available` units. The
+    /// caller takes the granted units from the parent at the same `now`.
     ///
-    /// A lease that the holder has is replaced: what it did not give back before counts as spent.
-    /// Nothing is granted if there is no room for another holder, or for a second time in a
-    /// microsecond, since a lease is told from another by when it was granted. To want nothing
-    /// changes nothing.
+    /// The grant replaces the holder's lease. Units of that lease that the holder did not give back
+    /// count as spent. If the table has no room for another holder, nothing is granted. A second
+    /// grant in the same microsecond grants nothing either, because only the time of a grant
+    /// distinguishes leases. If `wants` is 0, nothing changes.
     pub fn grant(
         &self,
         state: &mut State<impl WordsMut>,
@@ -247,9 +256,10 @@ impl Config {
         Allowance { left: units, granted_at, expires_at: granted_at.saturating_add(self.period()) }
     }
 
-    /// Ends the lease that `allowance` is left of, and says what may return to the parent: at most
-    /// what was granted. `None` if the lease is unknown: it has expired, was replaced, was given back
-    /// before, or was granted by a clock that has come back since; nothing returns then.
+    /// Ends the lease of `allowance`, and returns the units that may return to the parent: at most
+    /// the granted units. `None` if the lease is unknown, and nothing returns then. A lease is
+    /// unknown if it has expired, was replaced, was given back before, or was granted at a clock
+    /// that has since come back from a jump ahead.
     pub fn give_back(
         &self,
         state: &mut State<impl WordsMut>,
@@ -271,10 +281,15 @@ impl Config {
         Some(Refundable { units, granted, granted_at, after })
     }
 
-    /// What a holder should want next, by what became of its last grant: an eighth more than it
-    /// would spend in T at the same speed. At most twice and at least a quarter of what it wanted,
-    /// never 0, and no less than it wanted if it spent all it got. A constant demand is met within
-    /// 25 % once doubling has reached it; an idle holder falls from n to 1 in ⌈log₄ n⌉ leases.
+    /// The units that a holder should want next, by the usage of its last grant: an eighth more
+    /// than it would spend in T at the same speed. The result is
+    ///
+    /// - at most twice and at least a quarter of the units wanted last,
+    /// - at least the units wanted last if the holder spent the whole grant,
+    /// - never 0.
+    ///
+    /// A constant demand is met within 25 % once doubling has reached it. An idle holder falls from
+    /// n to 1 in ⌈log₄ n⌉ leases.
     #[must_use]
     pub fn next_wants(&self, usage: Usage) -> u64 {
         let in_all = u128::from(usage.spent).saturating_mul(self.period().0.into());
@@ -290,7 +305,7 @@ impl Config {
         wants.clamp(least.min(most), most).min(MAX_QUANTITY)
     }
 
-    /// From the beginning of a holder's account to the newest time.
+    /// The span from the beginning of a holder's account to the newest time.
     fn account<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, place: usize) -> u64 {
         table.extra(place, ACCOUNT).saturating_add(table.age(place).0)
     }
@@ -300,7 +315,7 @@ impl Config {
         if self.account(table, place) < self.period().0 { table.value(place) } else { 0 }
     }
 
-    /// min(wᵢ, λ), and one more while units are left over.
+    /// min(wᵢ, λ), and one unit more while units are left over.
     fn share<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, asker: usize, available: u64) -> u64 {
         let holders = 1..=table.count();
         let sum = |of: &dyn Fn(usize) -> u64| {
@@ -337,9 +352,10 @@ impl Config {
 
 /// wᵢ
 const WANTS: usize = 0;
-/// The units of the last grant; 0 once they were given back.
+/// The units of the last grant. 0 after the holder gave the lease back.
 const HELD: usize = 1;
-/// From the beginning of the account to the last grant. The value is what was taken in it.
+/// The span from the beginning of the account to the last grant. The entry's value is the number
+/// of units taken in the account.
 const ACCOUNT: usize = 2;
-/// The words of an entry with these.
+/// The words of an entry, including the three above.
 const WIDTH: usize = FIELDS + 3;

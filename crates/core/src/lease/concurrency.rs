@@ -1,25 +1,25 @@
-//! Concurrency: at most so many units at work at once, whoever holds them.
+//! Concurrency: limits the units that are held by leases at once.
 //!
-//! Source: the concurrent requests limiter of "Scaling your API with rate limiters" (Stripe),
-//! where a key has a sorted set of random ids, each scored with its time and forgotten 60 s later,
-//! and 100 may be in it.
+//! Source: the concurrent requests limiter of "Scaling your API with rate limiters" (Stripe).
+//! There a key has a sorted set of up to 100 random ids. The score of an id is its time, and the id
+//! is forgotten 60 s later.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | C | capacity | units |
 //! | T | time to live | µs |
-//! | cᵢ, xᵢ | cost of lease i, and when it was acquired or last renewed | units, µs |
+//! | cᵢ, xᵢ | cost of lease i, and the time at which it was acquired or last renewed | units, µs |
 //! | U(t) | units live at t: the sum of cᵢ over the leases with xᵢ ≤ t < xᵢ + T | units |
 //!
-//! A lease of cost c is granted iff U + c ≤ C and the table has room for one more. Acquiring a
-//! lease that is live renews it and takes no second place: a request whose answer was lost may be
-//! sent again. A lease that is neither renewed nor released expires at xᵢ + T. Error bound 0.
+//! A lease of cost c is granted iff U + c ≤ C and the table has room for another lease. Acquiring a
+//! live lease renews it and takes no further units, so a caller may repeat a request whose answer
+//! was lost. A lease that is neither renewed nor released expires at xᵢ + T. The error bound is 0.
 //!
-//! **Guarantee:** never more than C units are live. What a lost holder holds is free T after its
+//! **Guarantee:** never more than C units are live. The units of a lost holder are free T after its
 //! last heartbeat.
 //!
-//! State: 3 + ⌈slots/4⌉ + 5·leases words, with the least power of two of slots that is at least
-//! twice the leases; 44 KB for 1,000.
+//! State: 3 + ⌈slots/4⌉ + 5·leases words. `slots` is the least power of two that is at least twice
+//! the leases. A state for 1,000 leases takes 44 KB.
 //!
 //! ```
 //! use tidegate_core::{Limiter, Micros, Timestamp, lease::{Held, Id, concurrency}};
@@ -55,7 +55,7 @@ pub struct Config {
     layout: Layout<FIELDS>,
 }
 
-/// What is remembered of a key: made by [`Limiter::state`].
+/// The state of a key. [`Limiter::state`] makes it.
 pub type State<W> = limiter::State<Config, W>;
 
 impl Tabled<FIELDS> for Config {
@@ -70,12 +70,12 @@ limiter_with_table!(Config);
 impl Leases for Config {}
 
 impl Config {
-    /// At most `capacity` units at once, in at most `max_leases` leases, each of which expires
+    /// Makes a limit of `capacity` units at once, in at most `max_leases` leases. A lease expires
     /// `time_to_live` after it was last renewed.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], also if `max_leases` is 0 or above
-    /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
+    /// Returns [`ConfigError::OutOfRange`] if `capacity` or `time_to_live` is 0 or above 2^53 − 1,
+    /// or if `max_leases` is 0 or above [`MAX_ENTRIES`](super::MAX_ENTRIES).
     pub fn new(capacity: u64, time_to_live: Micros, max_leases: u64) -> Result<Self, ConfigError> {
         in_range("capacity", capacity)?;
         in_range("time_to_live", time_to_live.0)?;
@@ -94,13 +94,14 @@ impl Config {
         self.layout.entries()
     }
 
-    /// Asks for the lease `id` of `cost` units. A live one is renewed: it is allowed, and keeps
-    /// the cost it has. 0 is a peek.
+    /// Asks for the lease `id` of `cost` units. If that lease is live, it is renewed: the answer is
+    /// to allow, and the lease keeps its cost. A cost of 0 is a peek.
     ///
-    /// `remaining` is 0 also where units are left and the table has no room for another lease.
+    /// `remaining` is also 0 if units are left but the table has no room for another lease.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`]; the state is untouched.
+    /// Returns [`CostExceedsCapacity`] if `cost` is above the capacity. The state does not change
+    /// then.
     #[inline]
     pub fn acquire(
         &self,
@@ -133,10 +134,11 @@ impl Config {
         Ok(decision)
     }
 
-    /// What [`acquire`](Self::acquire) would answer about a new lease; changes nothing.
+    /// The answer that [`acquire`](Self::acquire) would give to a new lease. The state does not
+    /// change.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Returns the error that [`acquire`](Self::acquire) would return.
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.capacity)?;
         let table = Table::new(self.layout, state.words());
@@ -151,7 +153,7 @@ impl Config {
         Ok(self.answer(&table, live, cost))
     }
 
-    /// Ends a live lease: its units are free at once.
+    /// Ends a live lease. Its units are free at once.
     #[inline]
     pub fn release(&self, state: &mut State<impl WordsMut>, now: Timestamp, id: Id) -> Held {
         let mut table = Table::new(self.layout, state.words_mut());
@@ -175,7 +177,7 @@ impl Config {
         if live.count < self.max_leases() { self.capacity.saturating_sub(live.sum) } else { 0 }
     }
 
-    /// On a new lease of a cost from 1 to the capacity.
+    /// The decision on a new lease. `cost` is from 1 to the capacity.
     #[inline]
     fn answer<W: AsRef<[u64]>>(&self, table: &Table<W, FIELDS>, live: Live, cost: u64) -> Decision {
         let limit = self.capacity;

@@ -1,23 +1,24 @@
-//! Connections by owner: at most so many open at once, each server process counting its own.
+//! Connections by owner: limits the connections that are open at once. Each owner, such as a server
+//! process, counts its own connections.
 //!
-//! Source: "Limiting WebSocket connections" (Replit), where each server keeps its count for a
-//! customer under a key of its own, which expires after 10 minutes unless refreshed every 3, and
-//! every new connection asks the store for all keys that match the customer. Here one key's state
-//! holds all its owners, and nothing is searched for.
+//! Source: "Limiting WebSocket connections" (Replit). There each server stores its count for a
+//! customer under a separate key. That key expires after 10 minutes unless the server refreshes it,
+//! which it does every 3 minutes. For every new connection the store searches for all keys of the
+//! customer. Here the state of one key holds all owners, so no search is needed.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | N | limit | connections |
 //! | T | expiry | µs |
-//! | nᵢ, xᵢ | connections of owner i, and when it last opened, reported or refreshed | –, µs |
+//! | nᵢ, xᵢ | connections of owner i, and the time at which it last opened, reported or refreshed | –, µs |
 //! | S(t) | the sum of nᵢ over the owners with xᵢ ≤ t < xᵢ + T | connections |
 //!
-//! n connections are opened iff S + n ≤ N and the table has room for their owner. Owners also
-//! report what they really have, which is never refused: S may then exceed N, and nothing more is
-//! opened until it has fallen. Error bound 0.
+//! A request to open n connections is granted iff S + n ≤ N and the table has room for the owner.
+//! Owners also report how many connections they really have. The limit never refuses a report: S
+//! may then exceed N, and no connection is opened until S has fallen. The error bound is 0.
 //!
-//! **Guarantee:** no connection is opened that would make S exceed N. What a dead owner had is
-//! free T after it was last heard of.
+//! **Guarantee:** no connection is opened that would make S exceed N. The connections of a dead
+//! owner are free T after the owner was last heard of.
 //!
 //! State: as that of [`concurrency`](super::concurrency), with owners in place of leases.
 //!
@@ -31,7 +32,7 @@
 //! assert!(ten.open(&mut state, now, one, 9).unwrap().is_allowed());
 //! let refused = ten.open(&mut state, now, other, 2).unwrap();
 //! assert_eq!((refused.is_allowed(), refused.remaining()), (false, 1));
-//! assert_eq!(refused.retry_after(), connections::DEFAULT_EXPIRY); // should `one` be dead
+//! assert_eq!(refused.retry_after(), connections::DEFAULT_EXPIRY); // if `one` is dead
 //!
 //! assert_eq!(ten.close(&mut state, now, one, 4), Held::Live { cost: 4 });
 //! assert!(ten.open(&mut state, now, other, 2).unwrap().is_allowed());
@@ -49,11 +50,11 @@ use crate::limiter::{self, Limiter, Words, WordsMut};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
 use crate::time::{Micros, Timestamp};
 
-/// An owner that was not heard of for 10 minutes is dead.
+/// The default expiry: an owner that was not heard of for 10 minutes is dead.
 pub const DEFAULT_EXPIRY: Micros = Micros(600_000_000);
 
-/// How often an owner refreshes under [`DEFAULT_EXPIRY`]: every 3 minutes, so that it may fail to
-/// three times.
+/// The interval at which an owner refreshes under [`DEFAULT_EXPIRY`]: 3 minutes, so that three
+/// refreshes may fail.
 pub const DEFAULT_REFRESH: Micros = Micros(180_000_000);
 
 /// A validated limit on connections.
@@ -63,7 +64,7 @@ pub struct Config {
     layout: Layout<FIELDS>,
 }
 
-/// What is remembered of a key: made by [`Limiter::state`].
+/// The state of a key. [`Limiter::state`] makes it.
 pub type State<W> = limiter::State<Config, W>;
 
 impl Tabled<FIELDS> for Config {
@@ -75,18 +76,18 @@ impl Tabled<FIELDS> for Config {
 
 limiter_with_table!(Config);
 
-/// [`heartbeat`](Leases::heartbeat) says that an owner lives; the answer is how many connections
-/// are counted for it. One that is unknown has expired, and [reports](Config::report) what it
-/// still has.
+/// An owner calls [`heartbeat`](Leases::heartbeat) to refresh. The answer is the number of
+/// connections counted for it. If the owner is unknown, it has expired and must
+/// [report](Config::report) the connections that it still has.
 impl Leases for Config {}
 
-/// Why a report was not recorded. The owner's connections beyond those recorded before count
-/// nowhere: it has to close them.
+/// Why a report was not recorded. The owner must close the connections beyond those that were
+/// recorded before, because they are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrecorded {
     /// The table has no room for another owner.
     OwnersFull {
-        /// The most owners.
+        /// The most owners at once.
         most: usize,
     },
     /// The connections of all owners together would exceed [`MAX_QUANTITY`].
@@ -97,10 +98,10 @@ impl fmt::Display for Unrecorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OwnersFull { most } => {
-                write!(f, "there are {most} owners of connections already, which is the most")
+                write!(f, "expected at most {most} owners of connections, found another")
             }
             Self::TotalTooLarge => {
-                write!(f, "the connections of all owners would exceed {MAX_QUANTITY}")
+                write!(f, "expected at most {MAX_QUANTITY} connections of all owners, found more")
             }
         }
     }
@@ -109,12 +110,12 @@ impl fmt::Display for Unrecorded {
 impl core::error::Error for Unrecorded {}
 
 impl Config {
-    /// At most `limit` connections, of at most `max_owners` owners, each of which expires `expiry`
-    /// after it was last heard of.
+    /// Makes a limit of `limit` connections, for at most `max_owners` owners. An owner expires
+    /// `expiry` after it was last heard of.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], also if `max_owners` is 0 or above
-    /// [`MAX_ENTRIES`](super::MAX_ENTRIES).
+    /// Returns [`ConfigError::OutOfRange`] if `limit` or `expiry` is 0 or above 2^53 − 1, or if
+    /// `max_owners` is 0 or above [`MAX_ENTRIES`](super::MAX_ENTRIES).
     pub fn new(limit: u64, expiry: Micros, max_owners: u64) -> Result<Self, ConfigError> {
         in_range("limit", limit)?;
         in_range("expiry", expiry.0)?;
@@ -133,14 +134,16 @@ impl Config {
         self.layout.entries()
     }
 
-    /// Asks for `count` new connections of `owner`, which counts as refreshed if they are
-    /// granted. 0 is a peek.
+    /// Asks for `count` new connections of `owner`. A grant also refreshes the owner. A count of 0
+    /// is a peek.
     ///
-    /// `remaining` is what this owner could open: 0 if the table has no room for it. `retry_after`
-    /// is when enough owners have expired, should they be dead; one that closes is sooner.
+    /// `remaining` is the number of connections that this owner could open: 0 if the table has no
+    /// room for the owner. `retry_after` is the span until enough owners have expired if they are
+    /// dead. The connections may be free sooner, when an owner closes some.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`]; the state is untouched.
+    /// Returns [`CostExceedsCapacity`] if `count` is above the limit. The state does not change
+    /// then.
     #[inline]
     pub fn open(
         &self,
@@ -166,21 +169,21 @@ impl Config {
         Ok(decision)
     }
 
-    /// What [`open`](Self::open) would answer; changes nothing.
+    /// The answer that [`open`](Self::open) would give. The state does not change.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Returns the error that [`open`](Self::open) would return.
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp, owner: Id, count: u64) -> Answer {
         CostExceedsCapacity::check(count, self.limit)?;
         let table = Table::new(self.layout, state.words());
         let live = table.live(now);
-        let known = table.find(owner).is_some(); // one that has expired leaves room behind
+        let known = table.find(owner).is_some(); // an expired entry leaves room for its owner
         Ok(self.answer(&table, live, known, count))
     }
 
-    /// Closes `count` connections of `owner`, or all it has if that is less; the answer says how
-    /// many it was. An owner without connections is forgotten. To close does not refresh: it may
-    /// be done on behalf of an owner that is dead.
+    /// Closes `count` connections of `owner`, or all its connections if it has fewer. The answer
+    /// says how many were closed. An owner without connections is forgotten. Closing does not
+    /// refresh the owner, because another process may close on behalf of a dead owner.
     #[inline]
     pub fn close(
         &self,
@@ -203,12 +206,13 @@ impl Config {
         Held::Live { cost: had.min(count) }
     }
 
-    /// Records that `owner` has `count` connections, whatever was counted before and whatever the
-    /// limit, since they exist; it counts as refreshed. 0 forgets it. Returns the connections of
-    /// all live owners, which may exceed the limit.
+    /// Records that `owner` has `count` connections, and refreshes the owner. The count replaces
+    /// the earlier count and may exceed the limit, because the connections exist. A count of 0
+    /// forgets the owner. Returns the connections of all live owners, which may exceed the limit.
     ///
     /// # Errors
-    /// [`Unrecorded`]: nothing has changed but the time.
+    /// Returns [`Unrecorded`] if the table has no room for the owner, or if the connections of all
+    /// owners would exceed [`MAX_QUANTITY`]. Only the newest time changes then.
     pub fn report(
         &self,
         state: &mut State<impl WordsMut>,

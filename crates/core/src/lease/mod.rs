@@ -1,15 +1,15 @@
-//! Leases: something held for a time, and given back or lost at its end.
+//! Leases: limiters whose units a holder holds for a time, and gives back or loses at the end.
 //!
 //! | limiter | a lease is |
 //! |---|---|
-//! | [`concurrency`] | a place among those that may work at once |
+//! | [`concurrency`] | units of work that may be in progress at once |
 //! | [`connections`] | the open connections of one server process |
-//! | [`budget`] | units of another limiter, to spend without asking |
+//! | [`budget`] | units of another limiter that the holder may spend without asking |
 //!
-//! All three keep one table per key: at most [`MAX_ENTRIES`] entries, found by [`Id`] and ordered
-//! by when they were last touched. An operation costs the same however many entries there are, but
-//! for a budget's grant and a refusal of many units. What has expired is cleared by the next
-//! operation that writes.
+//! All three keep one table per key. It has at most [`MAX_ENTRIES`] entries, which are found by
+//! [`Id`] and ordered by the time at which they were last touched. The time of an operation does
+//! not depend on the number of entries, except for a budget's grant and a refusal of many units.
+//! The next operation that writes removes the entries that have expired.
 
 pub mod budget;
 pub mod concurrency;
@@ -24,29 +24,31 @@ use self::table::{FIELDS, Table, Tabled};
 use crate::limiter::{Limiter, State, Words, WordsMut};
 use crate::time::Timestamp;
 
-/// Who holds a lease: 128 bits that mean nothing here. All values are legal, also all zero.
+/// The identity of a lease or of its holder: 128 bits without further meaning. All values are
+/// legal, including zero.
 ///
-/// Whoever makes them sees to it that two holders never share one; a hash of a name will do.
+/// The caller chooses the ids and must never give two holders the same id. A hash of a name is
+/// good enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub [u64; 2]);
 
-/// What became of a lease that was to be renewed or released.
+/// The answer to a renewal or a release of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a holder whose lease is unknown must stop"]
 pub enum Held {
-    /// It was live.
+    /// The lease was live.
     Live {
-        /// The units it holds, or held until it was released.
+        /// The units that the lease holds, or held until it was released.
         cost: u64,
     },
-    /// It was released before, has expired, or was never acquired. Harmless: nothing has changed.
+    /// The lease was released before, has expired, or was never acquired. Nothing has changed.
     Unknown,
 }
 
-/// A limiter of leases that their holders renew: [`concurrency`], [`connections`] and
-/// [fleet usage](crate::shed::fleet). A lease of connections is known by its owner's id.
+/// A limiter whose leases are renewed by their holders: [`concurrency`], [`connections`] and
+/// [fleet usage](crate::shed::fleet). The id of a lease of connections is the id of its owner.
 pub trait Leases: Limiter + Tabled<FIELDS> {
-    /// Renews a live lease: it expires a whole [period](Limiter::period) from now.
+    /// Renews a live lease. It then expires one [period](Limiter::period) after `now`.
     #[inline]
     fn heartbeat(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, id: Id) -> Held {
         let mut table = Table::new(self.layout(), state.words_mut());
@@ -56,16 +58,16 @@ pub trait Leases: Limiter + Tabled<FIELDS> {
         Held::Live { cost: table.value(place) }
     }
 
-    /// Whether the lease `id` is live: to acquire it again is then allowed, and takes nothing.
+    /// Whether the lease `id` is live. If it is, acquiring it again is allowed and takes no units.
     #[must_use]
     fn holds(&self, state: &State<Self, impl Words>, now: Timestamp, id: Id) -> bool {
         let table = Table::new(self.layout(), state.words());
         table.find(id).is_some_and(|place| table.is_live(table.live(now), place))
     }
 
-    /// Takes over what is live in a state of another configuration, all of it, as if renewed at its
-    /// newest time: who holds something still holds it, also where that is more than this
-    /// configuration would have granted. What finds no room in the table is lost.
+    /// Takes over all live leases of a state of another configuration, as if they were renewed at
+    /// its newest time. Holders keep what they hold, even if this configuration would not have
+    /// granted that much. Leases that do not fit the table are lost.
     fn adopt<W: AsRef<[u64]> + AsMut<[u64]>, V: AsRef<[u64]>>(
         &self,
         state: &mut State<Self, W>,

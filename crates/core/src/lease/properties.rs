@@ -1,4 +1,4 @@
-//! Histories that the tests of all leases draw.
+//! Random histories for the tests of all leases.
 
 use proptest::prelude::*;
 use tidegate_reference::Outcome;
@@ -6,13 +6,13 @@ use tidegate_reference::Outcome;
 use super::Id;
 use crate::{CostExceedsCapacity, Decision};
 
-/// Where the time of an operation goes from that of the last.
+/// How the time changes from one operation to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
     Ahead(u64),
     Back(u64),
     To(u64),
-    /// To just before (false) or at (true) the moment that the last refusal named.
+    /// The time is at (true) or just before (false) the moment that the last refusal named.
     Retry(bool),
 }
 
@@ -27,7 +27,7 @@ impl Move {
     }
 }
 
-/// Steps some way below `period`, and clocks that are not sane.
+/// Steps up to about `period`, and jumps of the clock.
 pub(super) fn moves(period: u64) -> impl Strategy<Value = Move> {
     prop_oneof![
         3 => Just(Move::Ahead(0)),
@@ -40,7 +40,7 @@ pub(super) fn moves(period: u64) -> impl Strategy<Value = Move> {
     ]
 }
 
-/// One of so many ids; alike in one half or the other, and the first all zero.
+/// One of `most` ids. Ids are equal in one half or the other, and the first id is zero.
 pub(super) fn ids(most: u64) -> impl Strategy<Value = Id> {
     (0..most).prop_map(|k| if k % 2 == 0 { Id([k, 0]) } else { Id([0, k]) })
 }

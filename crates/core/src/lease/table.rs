@@ -1,20 +1,22 @@
-//! The entries of one key in the caller's words: found by id, ordered by when they were touched.
+//! The table of the entries of one key, in the caller's words. Entries are found by id and ordered
+//! by the time at which they were last touched.
 //!
-//! | words | what |
+//! | words | content |
 //! |---|---|
 //! | 3 | newest time; sum of the values; number of entries and places of the oldest and the latest |
-//! | slots/4 | open addressing: slots of 16 bits, each the place of an entry, 0 for none |
+//! | slots/4 | slots of 16 bits with open addressing; each holds the place of an entry, or 0 |
 //! | entries × width | id (2), touched, value, places of the neighbours in order of touch, extra |
 //!
-//! Entries lie close together, in places 1 to n: what is removed is replaced by the last. So the
-//! words behind them are zero, a table that holds little is mostly zeros, and an entry's slot is
-//! 2 bytes and not 40. At most half of the slots are taken, and a removal shifts its followers
-//! back, so that a search ends at the first empty slot.
+//! Entries lie next to each other, in places 1 to n. When an entry is removed, the last entry moves
+//! into its place. So all words behind the entries are zero, a table with few entries is mostly
+//! zeros, and the slot of an entry takes 2 bytes, not 40. At most half of the slots are taken, and
+//! a removal moves the followers of its slot back, so a search ends at the first empty slot.
 //!
-//! An entry is touched at the newest time, which makes it the latest: the list is in order of time
-//! without sorting, and what expires leaves at the oldest end. Times of touch are kept modulo 2^64
-//! and read as ages before the newest time, which are below the period: so a clock that comes back
-//! from a jump to a time near 0 moves them all back without loss.
+//! A touch sets an entry's time to the newest time, which makes the entry the latest. So the list
+//! is in order of time without sorting, and expired entries leave at its oldest end. Times of touch
+//! are stored modulo 2^64 and read as ages before the newest time. Ages are below the period. So
+//! when a clock comes back from a jump ahead to a time near 0, all times of touch move back without
+//! loss.
 
 mod change;
 #[cfg(test)]
@@ -25,25 +27,25 @@ use crate::decision::InvalidState;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds};
 use crate::time::{Micros, Timestamp};
 
-/// The most entries that a state may have room for: with five words each, 180 KB.
+/// The most entries that a state may have room for. With five words each they take 180 KB.
 pub const MAX_ENTRIES: u64 = 4_096;
 
-/// Where a table's words are, and how long an entry lives. An entry has `WIDTH` words: those that
-/// the table needs ([`FIELDS`]), and extra ones.
+/// The layout of a table in its words, and the life of an entry. An entry has `WIDTH` words: the
+/// [`FIELDS`] words that the table needs, and extra words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout<const WIDTH: usize> {
     /// The most entries.
     entries: usize,
-    /// Slots − 1; a power of two of them.
+    /// The number of slots, which is a power of two, less 1.
     mask: usize,
-    /// Leaves as many bits of a hash as number the slots.
+    /// The shift that leaves log2(slots) bits of a hash.
     shift: u32,
     /// An entry touched at x is live in [x, x + period).
     period: Micros,
 }
 
 impl<const WIDTH: usize> Layout<WIDTH> {
-    /// Room for `entries`, named `field`.
+    /// Makes a layout with room for `entries`. Errors name the field `field`.
     pub(crate) fn new(
         field: &'static str,
         entries: u64,
@@ -73,7 +75,7 @@ impl<const WIDTH: usize> Layout<WIDTH> {
         self.period
     }
 
-    /// The first word of the entry in a place, counted from 1.
+    /// The index of the first word of the entry in `place`. Places count from 1.
     #[inline]
     const fn base(&self, place: usize) -> usize {
         let index = self.mask.saturating_add(1) >> LOG2_SLOTS_PER_WORD;
@@ -83,16 +85,16 @@ impl<const WIDTH: usize> Layout<WIDTH> {
 
 /// A limiter that keeps one table per key.
 pub trait Tabled<const WIDTH: usize> {
-    /// How its tables lie in the words.
+    /// The layout of the limiter's tables.
     fn layout(&self) -> Layout<WIDTH>;
 
-    /// Whether an operation can have left the entry in this place behind.
+    /// Whether operations of this limiter can produce the entry in this place.
     fn made<W: AsRef<[u64]>>(&self, table: &Table<W, WIDTH>, place: usize) -> bool {
         table.value(place) > 0
     }
 }
 
-/// Implements [`Limiter`](crate::Limiter) for one that is [`Tabled`].
+/// Implements [`Limiter`](crate::Limiter) for a [`Tabled`] limiter.
 macro_rules! limiter_with_table {
     ($config:ty) => {
         impl $crate::limiter::sealed::Sealed for $config {}
@@ -102,13 +104,13 @@ macro_rules! limiter_with_table {
                 self.layout().words()
             }
 
-            /// How long an entry lives that is not renewed.
+            /// The life of an entry that is not renewed.
             #[inline]
             fn period(&self) -> $crate::Micros {
                 self.layout().period()
             }
 
-            /// What has expired leaves.
+            /// Removes the entries that have expired.
             #[inline]
             fn advance(
                 &self,
@@ -141,16 +143,16 @@ pub struct Table<W, const WIDTH: usize> {
     words: W,
 }
 
-/// Where a search ended.
+/// The end of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    /// The slot of the entry, or the empty one where it would be.
+    /// The slot of the entry, or the empty slot where the entry can be put.
     slot: usize,
-    /// The place of the entry; 0 for none.
+    /// The place of the entry, or 0 if no entry was found.
     pub(crate) place: usize,
 }
 
-/// How many entries there are, and the places of the two ends of the list; 0 for none.
+/// The number of entries, and the places of both ends of the list. A place is 0 in an empty list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ends {
     count: usize,
@@ -158,26 +160,26 @@ struct Ends {
     latest: usize,
 }
 
-/// The places of an entry's neighbours in the list; 0 for none.
+/// The places of an entry's neighbours in the list, or 0 at an end of the list.
 #[derive(Clone, Copy)]
 struct Links {
     older: usize,
     later: usize,
 }
 
-/// The entries that are live at a time at or after the newest one.
+/// The entries that are live at a time at or after the newest time.
 #[derive(Clone, Copy)]
 pub(crate) struct Live {
-    /// From the newest time to that one.
+    /// The span from the newest time to that time.
     ahead: u64,
     oldest: usize,
     pub(crate) count: usize,
-    /// Of their values.
+    /// The sum of the values of these entries.
     pub(crate) sum: u64,
 }
 
 impl Live {
-    /// As if an entry of that value were added.
+    /// The entries as if one with this value were added.
     pub(crate) const fn with(self, value: u64) -> Self {
         let count = self.count.saturating_add(1);
         Self { count, sum: self.sum.saturating_add(value), ..self }
@@ -194,7 +196,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         Timestamp(self.word(NEWEST))
     }
 
-    /// Of all values.
+    /// The sum of all values.
     pub(crate) fn sum(&self) -> u64 {
         self.word(SUM)
     }
@@ -212,7 +214,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         }
     }
 
-    /// Where the entry with this id is, or could be put.
+    /// Searches for the entry with this id, or for the slot where it can be put.
     #[inline]
     pub(crate) fn search(&self, id: Id) -> Found {
         let mut slot = self.home(id);
@@ -223,7 +225,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
             }
             slot = self.after(slot);
         }
-        Found { slot, place: 0 } // half of the slots are empty, but for foreign words
+        Found { slot, place: 0 } // only foreign words lead here: half of the slots are empty
     }
 
     #[inline]
@@ -236,25 +238,25 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.field(place, FIELDS.saturating_add(k))
     }
 
-    /// From its touch to the newest time.
+    /// The span from the entry's touch to the newest time.
     #[inline]
     pub(crate) fn age(&self, place: usize) -> Micros {
         Micros(self.newest().0.wrapping_sub(self.field(place, TOUCHED)))
     }
 
-    /// What is live at the newest time, all of it, once the table has advanced.
+    /// All entries. After the table has advanced, they are live at its newest time.
     #[inline]
     pub(crate) fn all(&self) -> Live {
         let Ends { count, oldest, .. } = self.ends();
         Live { ahead: 0, oldest, count, sum: self.sum() }
     }
 
-    /// What is live at the time at which a decision at `now` is taken.
+    /// The entries that are live at the time at which a decision at `now` is taken.
     #[inline]
     pub(crate) fn live(&self, now: Timestamp) -> Live {
         let newest = self.newest();
         let taken = now.taken_after(newest, self.layout.period);
-        // earlier than the newest: believed again, and every age stays what it is
+        // if the time is earlier than the newest, the clock is believed and all ages stay
         let ahead = taken.saturating_since(newest).0;
         let mut live = Live { ahead, ..self.all() };
         while live.count > 0 && self.until(live, live.oldest) == Micros::ZERO {
@@ -265,12 +267,12 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         live
     }
 
-    /// Whether the entry has not expired then.
+    /// Whether the entry in `place` is live at the time of `live`.
     pub(crate) fn is_live(&self, live: Live, place: usize) -> bool {
         self.until(live, place) > Micros::ZERO
     }
 
-    /// Until so much of the values has expired, and at least one entry.
+    /// The span until at least one entry, and entries with at least this total value, have expired.
     pub(crate) fn until_freed(&self, live: Live, value: u64) -> Micros {
         let (mut place, mut freed) = (live.oldest, 0_u64);
         for _ in 0..live.count {
@@ -283,14 +285,14 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.until(live, place)
     }
 
-    /// Until the last entry has expired.
+    /// The span until the last entry has expired.
     #[inline]
     pub(crate) fn until_empty(&self, live: Live) -> Micros {
         if live.count == 0 { Micros::ZERO } else { self.until(live, self.ends().latest) }
     }
 
     /// # Errors
-    /// [`InvalidState`] if no operations of this limiter can have left the words behind.
+    /// Returns [`InvalidState`] if no operations of this limiter can produce the words.
     pub(crate) fn accepted_by(&self, limiter: &impl Tabled<WIDTH>) -> Result<(), InvalidState> {
         self.check()?;
         let made = (1..=self.count()).all(|place| limiter.made(self, place));
@@ -298,7 +300,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     }
 
     /// # Errors
-    /// [`InvalidState`] if no operations can have left the words behind.
+    /// Returns [`InvalidState`] if no operations on a table can produce the words.
     fn check(&self) -> Result<(), InvalidState> {
         let ends = self.ends();
         let behind = self.layout.base(ends.count.saturating_add(1));
@@ -310,7 +312,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         {
             return Err(InvalidState);
         }
-        // that each points back at the one it was reached from makes them all different
+        // each entry points back at the one before it, so no entry is reached twice
         let (mut place, mut older) = (ends.oldest, 0);
         let (mut sum, mut age) = (0_u64, self.layout.period.0.saturating_sub(1));
         for _ in 0..ends.count {
@@ -333,7 +335,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         Ok(())
     }
 
-    /// Until an entry expires; zero if it has.
+    /// The span until an entry expires. Zero if the entry has expired.
     #[inline]
     fn until(&self, live: Live, place: usize) -> Micros {
         let age = self.age(place).0.saturating_add(live.ahead);
@@ -345,7 +347,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.words.as_ref().get(at).copied().unwrap_or(0)
     }
 
-    /// Zero in place 0, which is none.
+    /// A word of an entry. Place 0 is no entry, and its words read as 0.
     #[inline]
     fn field(&self, place: usize, field: usize) -> u64 {
         if place == 0 { 0 } else { self.word(self.layout.base(place).saturating_add(field)) }
@@ -359,7 +361,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     #[inline]
     fn ends(&self) -> Ends {
         let word = self.word(ENDS);
-        let count = lane(word, 0).min(self.layout.entries); // a foreign word is bounded too
+        let count = lane(word, 0).min(self.layout.entries); // a foreign word may hold any number
         Ends { count, oldest: lane(word, 1), latest: lane(word, 2) }
     }
 
@@ -376,7 +378,7 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         lane(word, slot & (SLOTS_PER_WORD - 1))
     }
 
-    /// The slot where the search for an id begins.
+    /// The slot in which the search for an id begins.
     #[inline]
     fn home(&self, id: Id) -> usize {
         let Id([first, second]) = id;
@@ -398,7 +400,7 @@ fn lane(word: u64, k: usize) -> usize {
     usize::try_from(word.wrapping_shr(shift) & LANE).unwrap_or(0)
 }
 
-/// Three numbers of at most 16 bits in one word.
+/// Packs three numbers of at most 16 bits into one word.
 #[inline]
 fn pack([first, second, third]: [usize; 3]) -> u64 {
     u64::try_from(first | second << 16).unwrap_or(0)
@@ -413,13 +415,13 @@ const ENDS: usize = 2;
 const TOUCHED: usize = 2;
 const VALUE: usize = 3;
 const LINKS: usize = 4;
-/// The words that every entry has; extra ones follow them.
+/// The number of words that every entry has. Extra words follow them.
 pub const FIELDS: usize = 5;
 
 const SLOTS_PER_WORD: usize = 4;
 const LOG2_SLOTS_PER_WORD: u32 = 2;
 const LANE: u64 = 0xFFFF;
 
-/// 2^64 divided by the golden ratio, odd: spreads consecutive ids over the slots (Knuth, "The Art
-/// of Computer Programming", volume 3, section 6.4).
+/// 2^64 divided by the golden ratio, made odd. It spreads consecutive ids over the slots (Knuth,
+/// "The Art of Computer Programming", volume 3, section 6.4).
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;

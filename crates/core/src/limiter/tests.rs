@@ -1,4 +1,4 @@
-//! What every limiter promises of its state, asked of each.
+//! Tests of the contract of every limiter, run for each limiter.
 
 use std::vec;
 use std::vec::Vec;
@@ -17,7 +17,7 @@ use crate::{InvalidState, Limiter, Micros, Rate, RateLimiter, State, Timestamp, 
 
 type Owned<L> = State<L, Vec<u64>>;
 
-/// Steps of (µs ahead, µs back, a number to make an operation of).
+/// Steps of (µs ahead, µs back, a number that selects an operation).
 type Steps = Vec<(u64, u64, u64)>;
 
 fn keeps_the_contract<L: Limiter + PartialEq + core::fmt::Debug>(

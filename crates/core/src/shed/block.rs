@@ -1,16 +1,18 @@
-//! Block: a key that is refused for a time, whatever its limits say.
+//! Block: refuses all requests of a key for a time, whatever its limits decide.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
-//! | F | when the block began | µs since the epoch |
+//! | F | time at which the block began | µs since the epoch |
 //! | S | span of the block | µs |
 //!
-//! A request at `now` is refused iff F ≤ taken < F + S, where `taken` is `now`, or F if the clock stands at
-//! most S before F. A clock that was further ahead when the block began was wrong, so the block is over.
+//! A request at `now` is refused iff F ≤ taken < F + S. `taken` is `now`, or F if `now` is at most S
+//! before F. If `now` is further before F, the clock was wrong when the block began, and the block
+//! is over.
 //!
-//! **Guarantee:** a key is blocked for S by a clock that runs, and for 2·S at most by one that steps.
+//! **Guarantee:** a key is blocked for S by a clock that runs, and for at most 2·S by a clock that
+//! steps.
 //!
-//! State: 2 words, F and S; a key without a block has none.
+//! State: 2 words, F and S. A key without a block has no words.
 //!
 //! ```
 //! use tidegate_core::{Micros, Timestamp, shed::block::Block};
@@ -32,14 +34,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block of `span` from `from` on; spans above [`Micros::MAX`] count as that.
+    /// Makes a block that begins at `from` and lasts `span`, but at most [`Micros::MAX`].
     #[must_use]
     pub const fn new(from: Timestamp, span: Micros) -> Self {
         let span = if span.0 > Micros::MAX.0 { Micros::MAX } else { span };
         Self { from, span }
     }
 
-    /// How long the block lasts at `now`; `None` if it is over.
+    /// The span for which the block still lasts at `now`. `None` if it is over.
     #[must_use]
     pub const fn retry_after(&self, now: Timestamp) -> Option<Micros> {
         let passed = match now.taken_after(self.from, self.span) {
@@ -52,16 +54,16 @@ impl Block {
         }
     }
 
-    /// The state.
+    /// The block as the words of its state.
     #[must_use]
     pub const fn to_words(self) -> [u64; 2] {
         [self.from.0, self.span.0]
     }
 
-    /// The block of a state.
+    /// The block of these words of a state.
     ///
     /// # Errors
-    /// [`InvalidState`] if the span is 0 or above [`Micros::MAX`].
+    /// Returns [`InvalidState`] if the span is 0 or above [`Micros::MAX`].
     pub const fn from_words([from, span]: [u64; 2]) -> Result<Self, InvalidState> {
         if span == 0 || span > Micros::MAX.0 {
             return Err(InvalidState);

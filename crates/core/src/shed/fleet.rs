@@ -1,22 +1,21 @@
-//! Fleet usage: a share of the fleet's concurrency that only high priority may use.
+//! Fleet usage: reserves a share of the fleet's concurrency for requests of high priority.
 //!
-//! Source: the fleet usage load shedder of "Scaling your API with rate limiters" (Stripe): the
-//! concurrent requests limiter under one key for the whole fleet, which requests of high priority
-//! pass by.
+//! Source: the fleet usage load shedder of "Scaling your API with rate limiters" (Stripe). It is a
+//! concurrent requests limiter with one key for the whole fleet. Requests of high priority do not
+//! ask it.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | C | capacity of the fleet | units |
-//! | R | reserve, 0 < R < C; as a share ρ, what is left is C − R = ⌊C·(1 − ρ)⌋ | units |
+//! | R | reserve, 0 < R < C; for a share ρ, C − R = ⌊C·(1 − ρ)⌋ | units |
 //! | U | units live in leases of low priority, as in [`concurrency`] | units |
 //!
-//! A lease of low priority and cost c is granted iff U + c ≤ C − R. High priority is never
-//! refused, and not counted: what it uses is what is there, and the fleet itself says when that is
-//! too much. Error bound 0.
+//! A lease of low priority and cost c is granted iff U + c ≤ C − R. High priority is neither
+//! refused nor counted: the fleet itself limits high priority. The error bound is 0.
 //!
-//! **Guarantee:** low priority never holds more than C − R.
+//! **Guarantee:** low priority never holds more than C − R units.
 //!
-//! State: as that of [`concurrency`]; one key for the whole fleet.
+//! State: as that of [`concurrency`]. The whole fleet shares one key.
 //!
 //! ```
 //! use tidegate_core::{Limiter, Micros, Timestamp, lease::Id, shed::fleet::{Config, Priority}};
@@ -42,12 +41,12 @@ use crate::limiter::{self, Words, WordsMut};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds};
 use crate::time::{Micros, Timestamp};
 
-/// What a request is worth.
+/// The priority of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// May use what is not reserved.
+    /// The request may use the units that are not reserved.
     Low,
-    /// May use everything, and is never refused.
+    /// The request may use all units, and is never refused.
     High,
 }
 
@@ -56,12 +55,12 @@ pub enum Priority {
 pub struct Config {
     /// C
     capacity: u64,
-    /// What limits low priority, to C − R.
+    /// The limit of low priority: C − R units.
     low: concurrency::Config,
 }
 
-/// What is remembered of the fleet: made by [`Limiter::state`](crate::Limiter::state), and the
-/// same words as [`concurrency`] has.
+/// The state of the fleet. [`Limiter::state`](crate::Limiter::state) makes it. Its words are those
+/// of a state of [`concurrency`].
 pub type State<W> = limiter::State<Config, W>;
 
 impl Tabled<FIELDS> for Config {
@@ -73,16 +72,17 @@ impl Tabled<FIELDS> for Config {
 
 limiter_with_table!(Config);
 
-/// A lease of high priority is unknown, which is harmless.
+/// High priority holds no leases: a heartbeat of high priority answers [`Held::Unknown`].
 impl Leases for Config {}
 
 impl Config {
-    /// A fleet of `capacity` units, of which `reserve` are for high priority alone. Leases of low
-    /// priority expire `time_to_live` after they were last renewed; there are at most `max_leases`.
+    /// Makes a shedder for a fleet of `capacity` units that reserves `reserve` of them for high
+    /// priority. Low priority has at most `max_leases` leases, which expire `time_to_live` after
+    /// they were last renewed.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] unless 2 ≤ capacity ≤ [`MAX_QUANTITY`] and
-    /// 0 < reserve < capacity; else as [`concurrency::Config::new`].
+    /// Returns [`ConfigError::OutOfRange`] unless 2 ≤ capacity ≤ [`MAX_QUANTITY`] and
+    /// 0 < reserve < capacity. Also returns the errors of [`concurrency::Config::new`].
     pub fn new(
         capacity: u64,
         reserve: u64,
@@ -95,12 +95,12 @@ impl Config {
         Ok(Self { capacity, low: concurrency::Config::new(low, time_to_live, max_leases)? })
     }
 
-    /// The same with the reserve as a share of the capacity, in parts per million. What is left to
-    /// low priority is rounded down.
+    /// Makes the same shedder with the reserve as a share of the capacity, in parts per million.
+    /// The units left to low priority are rounded down.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`ConfigError::OutOfRange`] if the share is 0, or would leave
-    /// nothing to low priority.
+    /// Returns [`ConfigError::OutOfRange`] if the share is 0 or leaves no unit to low priority. Also
+    /// returns the errors of [`new`](Self::new).
     pub fn with_share(
         capacity: u64,
         reserve_ppm: u64,
@@ -108,13 +108,13 @@ impl Config {
         max_leases: u64,
     ) -> Result<Self, ConfigError> {
         in_bounds("capacity", capacity, 2, MAX_QUANTITY)?;
-        // capacity · (whole − share) ≥ whole leaves a unit
+        // at least one unit is left if capacity · (whole − share) ≥ whole
         let most = WHOLE.saturating_sub(WHOLE.div_ceil(capacity));
         in_bounds("reserve", reserve_ppm, 1, most)?;
         let rest = WHOLE.saturating_sub(reserve_ppm);
         let scaled = u128::from(capacity).saturating_mul(rest.into());
         let low = scaled.checked_div(WHOLE.into()).and_then(|low| u64::try_from(low).ok());
-        let reserve = capacity.saturating_sub(low.unwrap_or(0)); // below the capacity, so it fits
+        let reserve = capacity.saturating_sub(low.unwrap_or(0)); // `low` is below the capacity, so it fits
         Self::new(capacity, reserve, time_to_live, max_leases)
     }
 
@@ -136,12 +136,16 @@ impl Config {
         self.low.max_leases()
     }
 
-    /// Asks for the lease `id` of `cost` units: low priority as [`concurrency::Config::acquire`],
-    /// within what is not reserved. High priority is allowed at any cost and changes nothing;
-    /// `limit` is then the capacity, and `remaining` what low priority does not hold of it.
+    /// Asks for the lease `id` of `cost` units.
+    ///
+    /// - Low priority gets the answer of [`concurrency::Config::acquire`] within the units that are
+    ///   not reserved.
+    /// - High priority is allowed at any cost, and the state does not change. `limit` is then the
+    ///   capacity, and `remaining` is the capacity less the units that low priority holds.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`](crate::CostExceedsCapacity), to low priority alone; the state is untouched.
+    /// Returns [`CostExceedsCapacity`](crate::CostExceedsCapacity) for low priority if `cost` is
+    /// above C − R. The state does not change then.
     #[inline]
     pub fn acquire(
         &self,
@@ -157,10 +161,11 @@ impl Config {
         }
     }
 
-    /// What [`acquire`](Self::acquire) would answer about a new lease; changes nothing.
+    /// The answer that [`acquire`](Self::acquire) would give to a new lease. The state does not
+    /// change.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
+    /// Returns the error that [`acquire`](Self::acquire) would return.
     pub fn peek(
         &self,
         state: &State<impl Words>,
@@ -174,7 +179,8 @@ impl Config {
         }
     }
 
-    /// Ends a live lease. One of high priority is unknown, which is harmless.
+    /// Ends a live lease of low priority. For high priority the answer is [`Held::Unknown`], and
+    /// nothing changes.
     #[inline]
     pub fn release(&self, state: &mut State<impl WordsMut>, now: Timestamp, id: Id) -> Held {
         self.low.release(&mut state.under_mut(), now, id)

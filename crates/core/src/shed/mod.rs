@@ -1,4 +1,4 @@
-//! Shedding: refusing a part of the load so that the rest is served.
+//! Shedding: limiters that refuse some of the load so that the rest is served.
 
 pub mod block;
 pub mod fleet;

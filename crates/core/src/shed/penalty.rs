@@ -1,24 +1,29 @@
-//! Penalty: who is refused too often is refused everything for a time.
+//! Penalty: refuses all requests of a key for a time, after the key was refused too often.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
-//! | n, W | so many refusals within such a span begin a penalty | –, µs |
-//! | T | how long the first penalty lasts | µs |
-//! | M | how long any lasts at most | µs |
-//! | F | how long after its end a penalty is forgiven | µs |
-//! | k | penalties in a row: each began before the one before it was forgiven | – |
+//! | n, W | n refusals within a span of W begin a penalty | –, µs |
+//! | T | length of the first penalty | µs |
+//! | M | greatest length of a penalty | µs |
+//! | F | span after the end of a penalty until it is forgiven | µs |
+//! | k | penalties in a row: each began before the previous one was forgiven | – |
 //!
-//! [`Config::refused`] is told of each refusal by another limit. The one that makes n of them lie
-//! in (t − W, t] begins a penalty of min(T·2^(k−1), M), and all n are used up. While it lasts
-//! everything is refused, and nothing that is refused counts. It is forgiven once F has passed
-//! since its end without another: the next one then lasts T again. Error bound 0.
+//! The caller tells [`Config::refused`] about each refusal by another limit. A penalty begins at
+//! the refusal that makes n refusals lie in (t − W, t]. It lasts min(T·2^(k−1), M), and all n
+//! refusals are used up. During a penalty every request is refused, and these refusals do not
+//! count. A penalty is forgiven when F has passed since its end without another penalty. The next
+//! penalty then lasts T again. The error bound is 0.
 //!
-//! **Guarantee:** a penalty begins at the n-th refusal within W and at no other moment; it lasts at
-//! most M, and ends at its time although the caller never stops. Under the clock rule, with
-//! [`Limiter::period`] = max(W, M + F): after a return of the clock by more than a period nobody is
-//! refused for longer than what was left of the penalty, at most M; after a shorter one time first
-//! stands still until the clock has caught up, as for every limiter. A state is 32 + 8·(n − 1)
-//! bytes.
+//! **Guarantee:** a penalty begins at the n-th refusal within W and at no other moment. It lasts at
+//! most M, and ends on time even if the caller never stops. The clock rule applies with
+//! [`Limiter::period`] = max(W, M + F):
+//!
+//! - If a clock comes back by more than a period, a key is refused for at most the rest of its
+//!   penalty, which is at most M.
+//! - If a clock comes back by less, time first stands still until the clock has caught up, as for
+//!   every limiter.
+//!
+//! A state takes 32 + 8·(n − 1) bytes.
 //!
 //! ```
 //! use tidegate_core::{Limiter, Micros, Timestamp, shed::penalty};
@@ -53,22 +58,24 @@ use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::log;
 
-/// The most refusals that a penalty may wait for.
+/// The most refusals that may be needed to begin a penalty.
 pub const MAX_REFUSALS: u64 = 100;
 
-/// When a penalty begins, and how long it lasts.
+/// The terms of a penalty: when it begins, and how long it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// n: so many refusals begin a penalty, from 1 to [`MAX_REFUSALS`].
+    /// n: the number of refusals that begin a penalty, from 1 to [`MAX_REFUSALS`].
     pub refusals: u64,
-    /// W: the span in which they must lie.
+    /// W: the span in which these refusals must lie.
     pub within: Micros,
-    /// T: how long the first penalty lasts; each in a row lasts twice as long as the one before.
+    /// T: the length of the first penalty. Each penalty in a row lasts twice as long as the one
+    /// before it.
     pub duration: Micros,
-    /// M: how long any lasts at most; that of [`duration`](Self::duration) if they shall not grow.
+    /// M: the greatest length of a penalty. Penalties do not grow if it equals
+    /// [`duration`](Self::duration).
     pub max: Micros,
-    /// F: how long after the end of a penalty the next one lasts [`duration`](Self::duration)
-    /// again; zero if at once.
+    /// F: the span after the end of a penalty until the next penalty lasts
+    /// [`duration`](Self::duration) again. Zero forgives a penalty at its end.
     pub forgive_after: Micros,
 }
 
@@ -76,24 +83,24 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     terms: Terms,
-    /// The refusals that count, short of the one that begins a penalty.
+    /// The log of the refusals that count, without the one that begins a penalty.
     refusals: log::Config,
-    /// From so many penalties in a row on, each lasts M.
+    /// The number of penalties in a row from which each penalty lasts M.
     most_in_a_row: u64,
 }
 
-/// What is remembered of a key: made by [`Limiter::state`]. Its words: the span from the newest
-/// time until the last penalty is forgiven, how many came in a row, and then as in a [`log::State`]
-/// the newest time seen, how many refusals are remembered, and their times.
+/// The state of a key. [`Limiter::state`] makes it. Its words are the span from the newest time
+/// until the last penalty is forgiven, the number of penalties in a row, and the words of a
+/// [`log::State`]: the newest time seen, the number of remembered refusals, and their times.
 pub type State<W> = limiter::State<Config, W>;
 
 impl sealed::Sealed for Config {
     const NEWEST: usize = 2;
 }
 
-/// A state's words by their names.
+/// The words of a state, by name.
 struct Parts<'a> {
-    /// How long after the newest time the last penalty is forgiven.
+    /// The span from the newest time until the last penalty is forgiven.
     unforgiven: u64,
     /// k
     in_a_row: u64,
@@ -112,11 +119,12 @@ impl<'a> Parts<'a> {
 }
 
 impl Config {
-    /// Penalties on these terms.
+    /// Makes penalties on these terms.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], also for more refusals than [`MAX_REFUSALS`], and if `max` is less than `duration`;
-    /// [`ConfigError::ScaleTooFine`] if a penalty would be remembered for more than 285 years.
+    /// - [`ConfigError::OutOfRange`] if `refusals` is 0 or above [`MAX_REFUSALS`], if `within`,
+    ///   `duration` or `max` is 0 or above 2^53 − 1, or if `max` is less than `duration`.
+    /// - [`ConfigError::ScaleTooFine`] if a penalty would be remembered for more than 285 years.
     pub fn new(terms: Terms) -> Result<Self, ConfigError> {
         let Terms { refusals, within: span, duration, max, forgive_after } = terms;
         in_bounds("refusals", refusals, 1, MAX_REFUSALS)?;
@@ -146,15 +154,15 @@ impl Config {
         self.terms
     }
 
-    /// Whether anything may pass at `now`. `limit` is n; `remaining`, while no penalty lasts, how
-    /// many refusals are left up to the one that begins one.
+    /// Decides whether a request may pass at `now`. `limit` is n. `remaining` is the number
+    /// of further refusals that begin a penalty, or 0 during a penalty.
     #[inline]
     pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Decision {
         self.advance(state, now);
         self.peek(state, now)
     }
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
+    /// The answer that [`decide`](Self::decide) would give. The state does not change.
     #[inline]
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp) -> Decision {
         let Parts { unforgiven, refusals, .. } = Parts::of(state);
@@ -165,7 +173,7 @@ impl Config {
             let retry_after = Micros(unforgiven.0.saturating_sub(self.terms.forgive_after.0));
             return Decision::Deny { limit, remaining: 0, retry_after, reset_after: unforgiven };
         }
-        // a peek at a log costs nothing, so it never costs too much
+        // a peek has no cost, so it cannot exceed the capacity
         let (remaining, reset_after) = self
             .refusals
             .peek(&refusals, taken, 0)
@@ -173,8 +181,8 @@ impl Config {
         Decision::Allow { limit, remaining, reset_after: reset_after.max(unforgiven) }
     }
 
-    /// Counts a refusal by another limit at `now`. If that begins a penalty: how long it lasts.
-    /// While one lasts, nothing counts.
+    /// Counts a refusal by another limit at `now`. Returns the length of the penalty that it
+    /// begins, or `None` if it begins none. During a penalty no refusal counts.
     pub fn refused(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Option<Micros> {
         let Decision::Allow { remaining, .. } = self.decide(state, now) else { return None };
         let newest = state.newest();
@@ -193,12 +201,12 @@ impl Config {
         Some(lasts)
     }
 
-    /// Forgets everything, a penalty that lasts included: a key never seen.
+    /// Resets the state to that of a key never seen, and so also ends a penalty.
     pub fn forgive<W: AsMut<[u64]>>(&self, state: &mut State<W>) {
         state.words_mut().fill(0);
     }
 
-    /// How long the penalty lasts that is the k-th in a row: min(T·2^(k−1), M).
+    /// The length of the k-th penalty in a row: min(T·2^(k−1), M).
     fn lasts(&self, in_a_row: u64) -> Micros {
         let doubled = u32::try_from(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX);
         let times = 1_u64.checked_shl(doubled).unwrap_or(u64::MAX);
@@ -207,27 +215,27 @@ impl Config {
 }
 
 impl Limiter for Config {
-    /// Four words, and one for each refusal short of a penalty.
+    /// Four words, and one word for each refusal before the one that begins a penalty.
     fn words(&self) -> usize {
         self.refusals.words().saturating_add(2)
     }
 
-    /// How long anything is remembered: the longer of W and M + F.
+    /// The longest span for which a state remembers anything: max(W, M + F).
     fn period(&self) -> Micros {
         self.terms.within.max(Micros(self.terms.max.0.saturating_add(self.terms.forgive_after.0)))
     }
 
-    /// Forgets what no longer counts.
+    /// Forgets the refusals and penalties that no longer count.
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
         let newest = state.newest();
         let taken = now.taken_after(newest, self.period());
         let [unforgiven, in_a_row, refusals @ ..] = state.words_mut() else { return };
-        // what is left stays as it is after a return from a jump ahead
+        // after a clock has returned from a jump ahead, the rest of a penalty stays the same
         *unforgiven = unforgiven.saturating_sub(taken.saturating_since(newest).0);
         if *unforgiven == 0 {
             *in_a_row = 0;
         }
-        // its period is at most this one: it takes each time that this one takes
+        // the log's period is at most this limiter's, so the log takes every time taken here
         self.refusals.advance(&mut log::State::over(refusals), taken);
     }
 
@@ -244,7 +252,7 @@ impl Limiter for Config {
         let since = oldest.map(|&oldest| refusals.newest().saturating_since(Timestamp(oldest)).0);
         let possible = match (in_a_row, self.terms.forgive_after.0.checked_sub(unforgiven)) {
             (0, _) => unforgiven == 0,
-            (_, None) => since.is_none(), // a penalty lasts: nothing has counted since it began
+            (_, None) => since.is_none(), // during a penalty no refusal counts
             (_, Some(ended)) => unforgiven > 0 && since.is_none_or(|since| since <= ended),
         };
         if possible && in_a_row <= self.most_in_a_row && (in_a_row == 0 || unforgiven <= longest) {

@@ -1,27 +1,27 @@
-//! Suppression, the reporters' side: refuses the fraction that the master asked for, counts what
-//! is offered, and says when to report it.
+//! Suppression, the reporters' side: refuses the fraction that the master asked for, counts the
+//! offered units, and says when to report them.
 //!
-//! Source: "Building a distributed rate limiter that scales horizontally" (Ably), its per-channel
-//! limiter included, which is future work there. The master's side, its constants and the parts of
-//! 6 s are [`suppression`](super::suppression).
+//! Source: "Building a distributed rate limiter that scales horizontally" (Ably), including its
+//! per-channel limiter, which the source plans for the future. [`suppression`](super::suppression)
+//! has the master's side, its constants and the parts of 6 s.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | L | limit of the whole account | units per µs |
 //! | N | local cap, max(1, ⌊6 s · L⌋) | units |
-//! | f | the factor last applied, 0 after 24 s without a new one | – |
+//! | f | the factor last applied, or 0 after 24 s without a new one | – |
 //!
-//! A request of c units is refused if the cap is on and the units admitted here in this part and c
-//! exceed N: what alone exceeds the account's limit needs no round trip. Otherwise it is refused
-//! with probability f. What is refused either way counts as suppressed: the master must see what
-//! is offered.
+//! If the cap is on, a request of c units is refused if c and the units that this reporter admitted
+//! in this part together exceed N. A reporter that alone exceeds the account's limit so needs no
+//! round trip to the master. Otherwise the request is refused with probability f. Both kinds of
+//! refusal count as suppressed units, because the master must see all offered units.
 //!
 //! **Guarantee:** with the cap on, at most N units are admitted in each part. An account within
-//! 6 s · L in every part is never capped, and not suppressed by the master either.
+//! 6 s · L in every part is neither capped nor suppressed by the master.
 //!
-//! Counts are kept for the part in progress and one part before it. A reporter that is not asked
-//! to report for longer loses the older ones; so it does what is older than the master's 24 s. A
-//! report that is taken and does not arrive is lost too. Both make the master see less, and refuse
+//! A reporter keeps counts for the part in progress and for one part before it. It loses other
+//! counts if no report is taken in time, and it loses counts older than the master's 24 s. A
+//! report that is taken and does not arrive is lost too. The master then sees less and refuses
 //! less.
 //!
 //! ```
@@ -61,16 +61,17 @@ use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
 use crate::quantity::{MAX_QUANTITY, Rate};
 use crate::time::{Micros, Timestamp};
 
-/// How long a factor holds that is not renewed: a master that says nothing for so long is gone.
+/// The span for which a factor holds if it is not renewed. A master that is silent for longer is
+/// considered gone.
 pub const FACTOR_LIFE: Micros = PERIOD;
 
-/// Whether what alone exceeds the account's limit is refused at once.
+/// Whether a reporter refuses on its own the load with which it alone exceeds the account's limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LocalCap {
-    /// It is.
+    /// The reporter refuses that load at once.
     #[default]
     On,
-    /// Only the master's factor refuses anything.
+    /// The reporter refuses only by the master's factor.
     Off,
 }
 
@@ -78,34 +79,34 @@ pub enum LocalCap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     limit: Rate,
-    /// N; 2^53 − 1 if the cap is off.
+    /// N, or 2^53 − 1 if the cap is off.
     most: u64,
 }
 
-/// What is remembered of an account. The default is an account never seen.
+/// The state of an account. The default is the state of an account never seen.
 pub type State<W = [u64; 10]> = limiter::State<Config, W>;
 
 small_state!(Config, 10, newest: 0);
 
 type Array = [u64; 10];
 
-/// A state's words by their names.
+/// The words of a state, by name.
 #[derive(Clone, Copy)]
 struct Account {
     newest: Timestamp,
-    /// Admitted in the part of `newest`, reported or not.
+    /// The units admitted in the part of `newest`, reported or not.
     admitted: u64,
-    /// Of the part of `newest`, not yet reported.
+    /// The unreported units of the part of `newest`.
     current: Counts,
-    /// Of a part before it, not yet reported.
+    /// The unreported units of an earlier part.
     previous: Counts,
-    /// By how many parts `previous` is older, 1 to 3; 0 if there is nothing in it.
+    /// The number of parts by which `previous` is older, from 1 to 3, or 0 if it is empty.
     age: u64,
-    /// From `newest` until the next report may be taken.
+    /// The span from `newest` until the next report may be taken.
     report_after: Micros,
-    /// In units of 2^-32.
+    /// The factor in units of 2^-32.
     factor: u64,
-    /// From `newest` until the factor is dropped; 0 with a factor of 0.
+    /// The span from `newest` until the factor is dropped, or 0 with a factor of 0.
     factor_left: Micros,
 }
 
@@ -127,14 +128,15 @@ impl Counts {
 pub enum Verdict {
     /// The request may pass.
     Admitted,
-    /// Refused, as the master asked for.
+    /// The request is refused by the master's factor.
     Suppressed {
-        /// With which probability.
+        /// The probability of the refusal.
         factor: Probability,
     },
-    /// Refused, for more would pass here than the whole account may have.
+    /// The request is refused by the local cap: this reporter alone would exceed the limit of the
+    /// whole account.
     Capped {
-        /// The first microsecond at which the cap leaves room again: the next part.
+        /// The span until the cap has room again, at the start of the next part.
         retry_after: Micros,
     },
 }
@@ -182,12 +184,12 @@ impl Account {
     }
 }
 
-/// Moves to `now`, as everything else does first.
+/// Moves to `now`. Every operation begins with this.
 #[inline]
 fn settle(words: &mut Array, now: Timestamp) {
     let [newest, admitted, a0, s0, a1, s1, age, report_after, factor, factor_left] = words;
     let taken = now.taken_after(Timestamp(*newest), PERIOD);
-    // after a return from a jump ahead nothing has passed: spans and ages stay
+    // after a clock has returned from a jump ahead, no time has passed: spans and ages stay
     let elapsed = taken.saturating_since(Timestamp(*newest)).0;
     let aged = part_of(taken).saturating_sub(part_of(Timestamp(*newest)));
     *report_after = report_after.saturating_sub(elapsed);
@@ -203,7 +205,7 @@ fn settle(words: &mut Array, now: Timestamp) {
             *age = age.saturating_add(aged);
         }
     }
-    // what has passed leaves nothing behind
+    // an expired factor or count leaves only zeros behind
     if *factor_left == 0 || *factor == 0 {
         (*factor, *factor_left) = (0, 0);
     }
@@ -221,7 +223,7 @@ fn at(state: &State<impl Words>, now: Timestamp) -> Account {
 }
 
 impl Config {
-    /// A reporter of an account with this limit.
+    /// Makes a reporter of an account with this limit.
     #[must_use]
     pub fn new(limit: Rate, cap: LocalCap) -> Self {
         let in_a_part = u128::from(limit.units()).saturating_mul(u128::from(PART.0));
@@ -236,16 +238,17 @@ impl Config {
         self.limit
     }
 
-    /// The most units that can be admitted at once: N if the cap is on.
+    /// The most units that can be admitted at once: N if the cap is on, else 2^53 − 1.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.most
     }
 
-    /// Decides on a request that would be of `units`; 0 is a peek.
+    /// Decides on a request of `units`. A request of 0 units is a peek.
     ///
     /// # Errors
-    /// [`CostExceedsCapacity`] if the request could never pass; the state is untouched.
+    /// Returns [`CostExceedsCapacity`] if `units` is above [`capacity`](Self::capacity). The state
+    /// does not change then.
     pub fn decide(
         &self,
         state: &mut State<impl WordsMut>,
@@ -258,7 +261,7 @@ impl Config {
         }
         CostExceedsCapacity::check(units, self.most)?;
         let Some(words) = state.words_mut().first_chunk_mut() else {
-            return Err(CostExceedsCapacity { cost: units, capacity: 0 }); // a state has its words
+            return Err(CostExceedsCapacity { cost: units, capacity: 0 }); // a state always has its words
         };
         settle(words, now);
         let verdict = self.answer(&Account::of(*words), units, draw);
@@ -272,10 +275,10 @@ impl Config {
         Ok(verdict)
     }
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
+    /// The answer that [`decide`](Self::decide) would give. The state does not change.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide).
+    /// Returns the error that [`decide`](Self::decide) would return.
     pub fn peek(
         &self,
         state: &State<impl Words>,
@@ -287,14 +290,14 @@ impl Config {
         Ok(self.answer(&at(state, now), units, draw))
     }
 
-    /// Whether there is something to report, and the last report is long enough ago.
+    /// Whether units are unreported and [`REPORT_EVERY`] has passed since the last report.
     #[must_use]
     pub fn report_due(&self, state: &State<impl Words>, now: Timestamp) -> bool {
         at(state, now).is_due()
     }
 
-    /// What is to be reported, the part in progress first; nothing unless a report
-    /// [is due](Self::report_due). What is taken counts as reported.
+    /// Takes the reports to send, the part in progress first. Returns no report unless one
+    /// [is due](Self::report_due). Reports that are taken count as sent.
     pub fn take_reports(
         &self,
         state: &mut State<impl WordsMut>,
@@ -312,7 +315,7 @@ impl Config {
         account.reports()
     }
 
-    /// Takes the factor that the master replied; it holds for [`FACTOR_LIFE`].
+    /// Applies the factor that the master replied. It holds for [`FACTOR_LIFE`].
     pub fn apply(&self, state: &mut State<impl WordsMut>, now: Timestamp, factor: Probability) {
         self.advance(state, now);
         if let [.., own, left] = state.words_mut() {
@@ -340,7 +343,7 @@ impl Limiter for Config {
         10
     }
 
-    /// The longest that anything is remembered.
+    /// The longest span for which a state remembers anything.
     fn period(&self) -> Micros {
         PERIOD
     }
@@ -383,5 +386,5 @@ impl Limiter for Config {
     }
 }
 
-/// Older parts than these count for nothing at the master.
+/// The number of parts that the master keeps. Older parts count for nothing there.
 const PARTS_KEPT: u64 = PERIOD.0 / PART.0;

@@ -1,4 +1,4 @@
-//! Parts of a whole: what was measured, and what to refuse.
+//! Shares that were measured, and probabilities with which to refuse.
 
 /// A probability in units of 2^-32, from 0 (never) to 2^32 (certain).
 ///
@@ -13,33 +13,34 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probability(u64);
 
-/// A random number, uniform over all 32-bit values: drawn by the caller, anew for each request.
+/// A random number that is uniform over all 32-bit values. The caller draws a new one for each
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Draw(pub u32);
 
-/// A measured part of a whole, in parts per million from 0 to 1,000,000.
+/// A measured share of a whole, in parts per million from 0 to 1,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(u32);
 
 impl Probability {
-    /// Never.
+    /// The probability 0.
     pub const NEVER: Self = Self(0);
-    /// Always.
+    /// The probability 1.
     pub const CERTAIN: Self = Self(1 << 32);
 
-    /// So many units of 2^-32; `None` above 2^32.
+    /// Makes a probability of `units` · 2^-32. `None` if `units` is above 2^32.
     #[must_use]
     pub const fn from_units(units: u64) -> Option<Self> {
         if units > Self::CERTAIN.0 { None } else { Some(Self(units)) }
     }
 
-    /// In units of 2^-32.
+    /// The probability in units of 2^-32.
     #[must_use]
     pub const fn units(self) -> u64 {
         self.0
     }
 
-    /// Whether an event of this probability happens at this draw: it does for exactly
+    /// Whether an event of this probability happens at this draw. It happens at exactly
     /// [`units`](Self::units) of the 2^32 draws.
     #[must_use]
     #[inline]
@@ -48,7 +49,7 @@ impl Probability {
     }
 }
 
-/// part / whole, of which no more than the whole counts. `whole` is above 0 and below 2^127.
+/// The fraction min(part, whole) / whole. `whole` is above 0 and below 2^127.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fraction {
     pub(crate) part: u128,
@@ -56,7 +57,7 @@ pub(crate) struct Fraction {
 }
 
 impl Fraction {
-    /// As a probability, down to 2^-32.
+    /// The fraction as a probability, rounded down to 2^-32.
     pub(crate) fn floor(self) -> Probability {
         let Self { part, whole } = self;
         if part >= whole {
@@ -69,8 +70,8 @@ impl Fraction {
         self.floor_by_bits()
     }
 
-    /// Whether an event of [this probability](Self::floor) happens at this draw. Without dividing
-    /// where it can be: d < ⌊2^32·part/whole⌋ iff (d + 1)·whole ≤ 2^32·part.
+    /// Whether an event of [this probability](Self::floor) happens at this draw. If both numbers
+    /// fit 64 bits, this needs no division: d < ⌊2^32·part/whole⌋ iff (d + 1)·whole ≤ 2^32·part.
     #[inline]
     pub(crate) fn happens(&self, draw: Draw) -> bool {
         let (Ok(part), Ok(whole)) = (u64::try_from(self.part), u64::try_from(self.whole)) else {
@@ -80,7 +81,7 @@ impl Fraction {
         above.saturating_mul(whole.into()) <= u128::from(part) << 32
     }
 
-    /// Long division, a bit at a time, where part · 2^32 does not fit 128 bits.
+    /// Long division, one bit at a time, for a part whose product with 2^32 does not fit 128 bits.
     #[cold]
     fn floor_by_bits(self) -> Probability {
         let (mut rest, mut units) = (self.part, 0_u64);
@@ -99,17 +100,18 @@ impl Fraction {
 impl Share {
     /// Nothing of the whole.
     pub const NONE: Self = Self(0);
-    /// All of it.
+    /// All of the whole.
     pub const WHOLE: Self = Self(1_000_000);
 
-    /// So many parts per million; `None` above 1,000,000.
+    /// Makes a share of `ppm` parts per million. `None` if `ppm` is above 1,000,000.
     #[must_use]
     pub const fn from_ppm(ppm: u32) -> Option<Self> {
         if ppm > Self::WHOLE.0 { None } else { Some(Self(ppm)) }
     }
 
-    /// part / whole, rounded to the nearest millionth: workers busy of all workers, errors of all
-    /// answers. The whole where `part` exceeds it; nothing of a whole of 0.
+    /// The share part / whole, rounded to the nearest millionth. Examples are busy workers of all
+    /// workers and errors of all answers. The share is the whole if `part` exceeds `whole`, and
+    /// nothing if `whole` is 0.
     ///
     /// ```
     /// use tidegate_core::shed::Share;
@@ -126,7 +128,7 @@ impl Share {
         Self(u32::try_from(ppm).unwrap_or(0)) // at most 10^6
     }
 
-    /// In parts per million.
+    /// The share in parts per million.
     #[must_use]
     pub const fn ppm(self) -> u32 {
         self.0
@@ -146,7 +148,7 @@ mod tests {
             (0, 7, 0),
             (7, 7, 1_000_000),
             (8, 7, 1_000_000),
-            (1, 2_000_000, 1), // half a millionth goes up
+            (1, 2_000_000, 1), // half a millionth is rounded up
             (1, 2_000_001, 0),
             (u64::MAX, u64::MAX, 1_000_000),
             (u64::MAX / 2, u64::MAX, 500_000),
@@ -166,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// Those below, and no others: so exactly `units` of the 2^32.
+        /// The draws below `units` and no others, which are exactly `units` of the 2^32 draws.
         #[test]
         fn an_event_happens_at_exactly_its_share_of_all_draws(units in 1..1_u64 << 32) {
             let probability = Probability::from_units(units).unwrap();

@@ -1,39 +1,39 @@
-//! Suppression, the master's side: which fraction of an account's load all its reporters are to
-//! refuse, from what they report.
+//! Suppression, the master's side: computes the fraction of an account's load that all its
+//! reporters refuse, from their reports.
 //!
-//! Source: "Building a distributed rate limiter that scales horizontally" (Ably): reports at most
-//! every 2 s, a mean over 4 parts of 6 s, both profiles tried there. The reporters' side is
-//! [`reporter`](super::reporter).
+//! Source: "Building a distributed rate limiter that scales horizontally" (Ably), with reports at
+//! most every 2 s, a mean over 4 parts of 6 s, and both estimators that its authors tried. The
+//! reporters' side is [`reporter`](super::reporter).
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | L | limit, a rate | units per µs |
 //! | k = ⌊t / 6 s⌋ | part in progress, aligned to the epoch | – |
-//! | aₖ, sₖ | units of part k that were admitted, that were suppressed | units |
-//! | oₖ = aₖ + sₖ | offered: what would have passed without suppression | units |
+//! | aₖ, sₖ | admitted and suppressed units of part k | units |
+//! | oₖ = aₖ + sₖ | offered units: those that would have passed without suppression | units |
 //! | x | the estimate of the offered rate | units per µs |
 //! | f | factor: the fraction to refuse | – |
 //!
 //! | estimator | x | f |
 //! |---|---|---|
 //! | [`LinearAdmitted`](Estimator::LinearAdmitted) | mean of 4 parts of *a* | (x/L − 1) / ramp |
-//! | [`ModifiedMean`](Estimator::ModifiedMean) | mean of 4 parts of *o*; of the 3 complete ones while the part in progress is below them | 1 − L/x |
-//! | [`NewestPart`](Estimator::NewestPart) | the largest of that mean, of the newest complete part, and of the part in progress over max(2 s, what has passed of it), once it has broken the limit | 1 − L/x |
+//! | [`ModifiedMean`](Estimator::ModifiedMean) | mean of 4 parts of *o*, or of the 3 complete parts while the part in progress is below their mean | 1 − L/x |
+//! | [`NewestPart`](Estimator::NewestPart) | the largest of that mean, of the newest complete part, and, once it has broken the limit, of the part in progress over max(2 s, its elapsed time) | 1 − L/x |
 //!
-//! f is no less than 0 and no more than 1, worked out in whole numbers and only at the very end
-//! rounded down to 2^-32.
+//! f is at least 0 and at most 1. It is computed in whole numbers, and rounded down to 2^-32 only
+//! at the end.
 //!
 //! **Guarantee:** an account that offers at most 6 s · L in every part is never suppressed,
-//! whenever its reports arrive and whenever the factor is asked for. Above that, what the two
-//! profiles on offered rates admit settles at the limit, for it does not move what they measure;
-//! what the one on admitted rates admits swings between nothing and everything. `tidegate-sim`
-//! shows all three.
+//! whenever its reports arrive and whenever the factor is asked for. For an account above that, the
+//! admitted rate settles at the limit under the two estimators of the offered rate, because
+//! suppression does not change the offered rate. Under the estimator of the admitted rate, the
+//! admitted rate swings between nothing and everything. `tidegate-sim` shows all three.
 //!
-//! Units count in the part in which they were *offered*, as the reporter says, and not in that in
-//! which the report arrives. Otherwise late reports could push a part over the limit that was
-//! within it. A report of a part that has left the four counts for nothing. A reporter's clock may
-//! be ahead by a part, and moves the state's clock as any other does; of a report from further
-//! ahead that is all that is believed.
+//! Units count in the part in which they were *offered*, by the reporter's clock, and not in the
+//! part in which the report arrives. Otherwise late reports could push a part over a limit that it
+//! kept. A report of a part older than the four counts for nothing. A reporter's clock may be ahead
+//! by one part, and it moves the state's clock like any other. A report from further ahead counts
+//! as one part ahead.
 //!
 //! ```
 //! use tidegate_core::shed::Probability;
@@ -48,7 +48,7 @@
 //! config.report(&mut state, at, Report { offered_at: at, admitted: 600, suppressed: 0 });
 //! assert_eq!(config.factor(&state, at), Probability::NEVER);
 //!
-//! // The part's 600 are used up, and 200 more in 2 s make 400 a second: three quarters too many.
+//! // The 600 of the part are used up. 200 more make 800 in 2 s, 400 a second: 3/4 are too many.
 //! config.report(&mut state, at, Report { offered_at: at, admitted: 150, suppressed: 50 });
 //! assert_eq!(config.factor(&state, at).units(), 3 << 30);
 //! ```
@@ -67,30 +67,31 @@ use crate::window::Refund;
 /// The length of a part.
 pub const PART: Micros = Micros(6_000_000);
 
-/// How many parts are remembered, the one in progress included.
+/// The number of parts that are remembered, including the part in progress.
 pub const PARTS: usize = 4;
 
-/// Reporters report at most so often.
+/// The least span between two reports of one reporter.
 pub const REPORT_EVERY: Micros = Micros(2_000_000);
 
-/// All parts together: 24 s.
+/// The length of all parts together: 24 s.
 pub(super) const PERIOD: Micros = Micros(24_000_000);
 
-/// How the rate is estimated, and what follows from it.
+/// How the offered rate is estimated, and which factor follows from the estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Estimator {
-    /// The authors' first: in proportion to how far the *admitted* rate is above the limit. It
-    /// swings between nothing and everything, with a period of about 24 s. Kept to show that.
+    /// The first estimator of the source: the factor is in proportion to the excess of the
+    /// *admitted* rate over the limit. Admission then swings between nothing and everything, with a
+    /// period of about 24 s. The estimator is kept to show that.
     LinearAdmitted {
-        /// From nothing at the limit to everything at 1 + `ramp` times the limit. At least 1.
+        /// The slope, at least 1: the factor is 0 at the limit and 1 at 1 + `ramp` times the limit.
         ramp: u16,
     },
-    /// The authors' final one: what brings the mean offered rate down to the limit. Needs all four
-    /// parts to see the whole of a sudden load.
+    /// The final estimator of the source: the factor brings the mean offered rate down to the
+    /// limit. It sees the whole of a sudden load only after all four parts.
     ModifiedMean,
-    /// The default: as [`ModifiedMean`](Self::ModifiedMean), but a load is taken to be as high as
-    /// in the newest complete part, or in the part in progress, if that is higher.
+    /// The default estimator: the largest of [`ModifiedMean`](Self::ModifiedMean), of the newest
+    /// complete part, and of the part in progress.
     #[default]
     NewestPart,
 }
@@ -100,31 +101,31 @@ pub enum Estimator {
 pub struct Config {
     limit: Rate,
     estimator: Estimator,
-    /// ⌊6 s · L⌋: what a part may have.
+    /// ⌊6 s · L⌋: the most units of a part within the limit.
     in_a_part: u64,
     /// ⌈2^32 · 72 s · L⌉
     common: u128,
 }
 
-/// What one reporter counted of one part since its last report.
+/// The units of one part that one reporter has counted since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Any time in the part in which the units were offered, by the reporter's clock.
+    /// A time in the part in which the units were offered, by the reporter's clock.
     pub offered_at: Timestamp,
-    /// Units that passed.
+    /// The units that passed.
     pub admitted: u64,
-    /// Units that would have passed without suppression.
+    /// The units that would have passed without suppression.
     pub suppressed: u64,
 }
 
-/// What is remembered of an account: the newest time, and the admitted and the suppressed units of
-/// four parts, the part in progress first. The default is an account never seen.
+/// The state of an account: the newest time, and the admitted and the suppressed units of four
+/// parts, the part in progress first. The default is the state of an account never seen.
 pub type State<W = [u64; 9]> = limiter::State<Config, W>;
 
 small_state!(Config, 9, newest: 0);
 
 impl<W: AsRef<[u64]>> State<W> {
-    /// Units of the part in progress, whether they passed or not.
+    /// The units of the part in progress, whether they passed or not.
     #[must_use]
     pub fn offered_in_part(&self) -> u64 {
         let [in_progress, ..] = *counts(self);
@@ -146,18 +147,19 @@ const fn offered([admitted, suppressed]: [u64; 2]) -> u64 {
     admitted.saturating_add(suppressed)
 }
 
-/// The least span that one, three and four parts go into: rates over them are then compared by
-/// their units alone.
+/// The least common multiple of one, three and four parts. Rates scaled to this span are compared
+/// by their units alone.
 const COMMON: Micros = Micros(72_000_000);
 
-/// The counts of the part so many before the one in progress.
+/// The counts of the part that is `age` parts before the part in progress.
 #[inline]
 fn counts_of<W: AsMut<[u64]>>(state: &mut State<W>, age: u64) -> Option<&mut [u64; 2]> {
     let (counts, _) = state.words_mut().get_mut(1..)?.as_chunks_mut();
     counts.get_mut(usize::try_from(age).ok()?)
 }
 
-/// A time in another part: after a return from a jump ahead the parts keep their ages.
+/// Moves to a time in another part. After a clock has returned from a jump ahead, the parts keep
+/// their ages.
 #[cold]
 fn turn_to(state: &mut State<impl WordsMut>, taken: Timestamp) -> Micros {
     let aged = part_of(taken).saturating_sub(part_of(state.newest()));
@@ -174,10 +176,10 @@ fn turn_to(state: &mut State<impl WordsMut>, taken: Timestamp) -> Micros {
 }
 
 impl Config {
-    /// Suppression of what exceeds `limit`.
+    /// Makes a suppression of the load above `limit`.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] if there is a ramp and it is 0.
+    /// Returns [`ConfigError::OutOfRange`] if the estimator has a ramp of 0.
     pub fn new(limit: Rate, estimator: Estimator) -> Result<Self, ConfigError> {
         if let Estimator::LinearAdmitted { ramp } = estimator {
             in_range("ramp", u64::from(ramp))?;
@@ -196,19 +198,19 @@ impl Config {
         self.limit
     }
 
-    /// The whole units of a part within the limit: at least 1, at most [`MAX_QUANTITY`].
+    /// The most whole units of a part within the limit, from 1 to [`MAX_QUANTITY`].
     #[must_use]
     pub fn units_per_part(&self) -> u64 {
         self.in_a_part.clamp(1, MAX_QUANTITY)
     }
 
-    /// How its rate is estimated.
+    /// The estimator of the account's rate.
     #[must_use]
     pub const fn estimator(&self) -> Estimator {
         self.estimator
     }
 
-    /// Counts a report that arrives at `now`. Counts stay at 2^53 − 1 if they would exceed it.
+    /// Counts a report that arrives at `now`. A count that would exceed 2^53 − 1 stays there.
     pub fn report(&self, state: &mut State<impl WordsMut>, now: Timestamp, report: Report) {
         let offered_at = report.offered_at.min(now.saturating_add(PART));
         self.elapsed(state, now.max(offered_at));
@@ -219,8 +221,9 @@ impl Config {
         }
     }
 
-    /// Whether `cost` units that are offered at `now` pass, for who is a reporter and the master in
-    /// one: by the factor as it was before them. They count in any case.
+    /// Decides whether `cost` units that are offered at `now` pass, for a caller that is reporter
+    /// and master in one. The factor before these units decides. The units count whether they pass
+    /// or not.
     #[inline]
     pub fn decide(
         &self,
@@ -238,8 +241,8 @@ impl Config {
         passes
     }
 
-    /// Takes units out of the part in which they passed, as if they had never been offered: at most
-    /// those that passed in it, and none once it has left the four.
+    /// Takes units out of the part in which they passed, as if they had never been offered. Takes
+    /// at most the units that passed in that part, and none if the part is older than the four.
     pub fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         let age = part_of(state.newest()).saturating_sub(part_of(refund.granted_at));
         if let Some([admitted, _]) = counts_of(state, age) {
@@ -247,7 +250,7 @@ impl Config {
         }
     }
 
-    /// The fraction of the load to refuse from `now` on; changes nothing.
+    /// The fraction of the load to refuse from `now` on. The state does not change.
     #[must_use]
     pub fn factor(&self, state: &State<impl Words>, now: Timestamp) -> Probability {
         let mut settled: State = State::over(state.read());
@@ -265,7 +268,7 @@ impl Config {
         factors.into_iter().flatten().map(Fraction::floor).max().unwrap_or_default()
     }
 
-    /// Whether the factor at the newest time turns away at this draw.
+    /// Whether the factor at the newest time refuses a request at this draw.
     #[inline]
     fn suppresses(&self, counts: &Counts, elapsed: Micros, draw: Draw) -> bool {
         let happens = |factor: Fraction| factor.happens(draw);
@@ -282,20 +285,20 @@ impl Config {
             }
     }
 
-    /// While all parts are within the limit none of the estimators says that the rate is above it.
+    /// Whether a part exceeds the limit. If none does, no estimate is above the limit.
     #[inline]
     fn may_suppress(&self, counts: &Counts) -> bool {
         counts.iter().any(|&part| offered(part) > self.in_a_part)
     }
 
-    /// Whether f of so many units in the common span turns away at draw d, without dividing:
-    /// d < ⌊2^32·(x − L)/x⌋ iff (2^32 − 1 − d)·x ≥ 2^32·L.
+    /// Whether f refuses a request at draw d, where x is `units` in the common span. This needs no
+    /// division: d < ⌊2^32·(x − L)/x⌋ iff (2^32 − 1 − d)·x ≥ 2^32·L.
     #[inline]
     fn exceeds(&self, units: u64, draw: Draw) -> bool {
         u128::from(units).saturating_mul(u128::from(!draw.0)) >= self.common
     }
 
-    /// Advances, and says how much of the part in progress is over.
+    /// Advances, and returns the elapsed time of the part in progress.
     #[inline]
     fn elapsed(&self, state: &mut State<impl WordsMut>, now: Timestamp) -> Micros {
         let newest = state.newest();
@@ -310,8 +313,8 @@ impl Config {
         }
     }
 
-    /// f by what the part in progress has had so far, if it has broken its limit: the promise then
-    /// holds no longer.
+    /// f by the units of the part in progress, if that part has broken the limit. Only then may it
+    /// be suppressed without breaking the guarantee.
     fn in_progress(&self, counts: &Counts, elapsed: Micros) -> Option<Fraction> {
         let [units, ..] = counts.map(offered);
         if units <= self.in_a_part {
@@ -320,13 +323,13 @@ impl Config {
         self.down_to_limit(units, elapsed.max(REPORT_EVERY))
     }
 
-    /// 1 − L/x = (x − L)/x for so many units offered in a span.
+    /// f = 1 − L/x = (x − L)/x for `units` offered in `span`.
     fn down_to_limit(&self, units: u64, span: Micros) -> Option<Fraction> {
         let (offered, limit) = self.scaled(units, span);
         Some(Fraction { part: offered.checked_sub(limit)?, whole: offered })
     }
 
-    /// (x/L − 1)/ramp = (x − L)/(L·ramp)
+    /// f = (x/L − 1)/ramp = (x − L)/(L·ramp)
     fn linear(&self, counts: &Counts, ramp: u16) -> Option<Fraction> {
         let units = counts.iter().fold(0_u64, |sum, [admitted, _]| sum.saturating_add(*admitted));
         let (admitted, limit) = self.scaled(units, PERIOD);
@@ -334,7 +337,8 @@ impl Config {
         Some(Fraction { part: admitted.checked_sub(limit)?, whole })
     }
 
-    /// x and L on one scale: below 2^111 and 2^80, for counts are of 58 bits and spans of 27.
+    /// x and L on one scale. They are below 2^111 and 2^80, because counts have at most 58 bits and
+    /// spans 27.
     fn scaled(&self, units: u64, span: Micros) -> (u128, u128) {
         let per_limit = |a: u64, b: u64| u128::from(a).saturating_mul(u128::from(b));
         (per_limit(units, self.limit.period().0), per_limit(self.limit.units(), span.0))
@@ -346,18 +350,18 @@ impl Limiter for Config {
         9
     }
 
-    /// What is remembered: four parts.
+    /// The length of the four parts.
     #[inline]
     fn period(&self) -> Micros {
         PERIOD
     }
 
-    /// Parts age, nothing is counted.
+    /// Ages the parts and counts nothing.
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
         self.elapsed(state, now);
     }
 
-    /// Until all parts with anything in them have left.
+    /// The span until all parts with units in them have left.
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
         let newest_used = counts(state).iter().position(|&part| part != [0; 2]);
         newest_used.map_or(Micros::ZERO, |age| {
@@ -372,8 +376,8 @@ impl Limiter for Config {
     }
 }
 
-/// x of [`Estimator::ModifiedMean`], as units in the common span. Adding a part to a mean raises it
-/// iff the part is above it.
+/// x of [`Estimator::ModifiedMean`], as units in the common span. The mean of four is the larger
+/// one iff the part in progress is above the mean of three.
 #[inline]
 fn modified_mean(counts: &Counts) -> u64 {
     let [in_progress, complete @ ..] = counts.map(offered);
@@ -382,11 +386,11 @@ fn modified_mean(counts: &Counts) -> u64 {
     of_three.saturating_mul(4).max(of_four.saturating_mul(3))
 }
 
-/// x of [`Estimator::NewestPart`] but for the part in progress, as units in the common span.
+/// x of [`Estimator::NewestPart`] without the part in progress, as units in the common span.
 #[inline]
 fn highest(counts: &Counts, elapsed: Micros) -> u64 {
     let [_, newest, before, _] = counts.map(offered);
-    // of the newest complete part some reports are still to come at first
+    // at first some reports of the newest complete part have not arrived yet
     let newest = if elapsed < REPORT_EVERY { newest.max(before) } else { newest };
     modified_mean(counts).max(newest.saturating_mul(COMMON.0 / PART.0))
 }

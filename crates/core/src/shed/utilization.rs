@@ -1,5 +1,5 @@
-//! Worker utilisation shedder: refuses a growing part of the load for as long as a measured share
-//! stays bad, one class after another, and takes it back as slowly.
+//! Worker utilisation shedder: refuses a growing share of the load while a measured signal stays
+//! bad, one class after another, and lets the load come back as slowly.
 //!
 //! Source: the worker utilisation load shedder of "Scaling your API with rate limiters" (Stripe),
 //! whose constants are [`Thresholds::DEFAULT`] and [`Timing::DEFAULT`].
@@ -7,14 +7,14 @@
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | u | the signal | parts per million |
-//! | g, b | good: the load may come back below it; bad: load is shed from it on | parts per million |
-//! | d, F | delay before shedding; from shedding nothing to shedding all | µs |
-//! | K | classes that may be shed, 0 the least important | – |
+//! | g, b | good: below g, load comes back; bad: from b on, load is shed | parts per million |
+//! | d, F | d: delay before shedding; F: span from shedding nothing to shedding all | µs |
+//! | K | number of classes that may be shed; class 0 is the least important | – |
 //! | a | shed amount, from −d/F (resting) to 1 (everything) | – |
 //! | M | lcm(g, 10⁶ − b) | – |
 //!
-//! Each call first takes the signal, and then moves a by that trend for the time since the last
-//! call, which counts as at most d:
+//! Each call first takes the signal. It then moves a by the trend of that signal, for the time
+//! since the last call, but for at most d:
 //!
 //! | signal | a moves per µs by |
 //! |---|---|
@@ -22,21 +22,23 @@
 //! | g ≤ u < b | 0 |
 //! | b ≤ u | (u − b) / (10⁶ − b) / F, at most 1/F up |
 //!
-//! A request of class i is shed with probability a·K − i, no less than 0 and no more than 1: class
-//! 0 wholly before class 1 begins. A class of K or above is never shed. The state keeps
-//! (a + d/F)·F·M, a whole number at every whole microsecond: error bound 0. Only the probability
-//! is rounded, down to 2^-32.
+//! A request of class i is shed with probability a·K − i, but at least 0 and at most 1. So class 0
+//! is shed wholly before class 1 is shed at all. A class of K or above is never shed. The state
+//! stores (a + d/F)·F·M, which is a whole number at every whole microsecond: the error bound is 0.
+//! Only the probability is rounded, down to 2^-32.
 //!
-//! **Guarantee:** a moves by no more than 1/F a microsecond, and by no more than d/F a call. So
-//! nothing is shed before the signal has been bad for d, and everything not before d + F.
+//! **Guarantee:** a moves by at most 1/F a microsecond, and by at most d/F a call. So nothing is
+//! shed before the signal has been bad for d, and not everything is shed before d + F.
 //!
-//! Departures from the source, both for keys that have not been seen for long. There the first
-//! call of all counts as d after the last one, and finds a at 0: under load it sheds at once. Here
-//! a key begins at rest, and its first signal moves nothing. There a silence keeps a for ever.
-//! Here d + F without any call, in which even full shedding would have come to rest, starts over.
+//! The shedder departs from the source in two cases of keys that were not seen for long:
 //!
-//! The signal may be anything that is measured as a share: busy workers of all workers, errors or
-//! timeouts of all answers, refused of all queue places. Variance of latency alone misleads.
+//! - In the source, the first call counts as d after an earlier call and finds a at 0, so it sheds
+//!   at once under load. Here a key begins at rest, and its first signal moves nothing.
+//! - In the source, a is kept for ever while no call comes. Here the key starts over after d + F
+//!   without a call, a span in which even full shedding would have come to rest.
+//!
+//! The signal may be any measured share: busy workers of all workers, errors or timeouts of all
+//! answers, or refused of all queue places. The variance of latency alone is misleading.
 //!
 //! ```
 //! use tidegate_core::shed::utilization::{Class, Config, State, Thresholds, Timing};
@@ -48,7 +50,7 @@
 //! let config = Config::new(Thresholds { good, bad }, Timing::DEFAULT, 1).unwrap();
 //! let mut state = State::default();
 //!
-//! // Every answer fails, measured each second for 88 s: 28 s of delay, and a half of 120 s.
+//! // Every answer fails, measured each second for 88 s: 28 s of delay, and half of 120 s.
 //! for second in 0..88 {
 //!     config.observe(&mut state, Timestamp(second * 1_000_000), Share::WHOLE);
 //! }
@@ -56,7 +58,7 @@
 //! let low = config.decide(&mut state, now, Some(Share::WHOLE), Class(0), Draw(0));
 //! assert!(!low.is_admitted());
 //! assert_eq!(config.drop_probability(&state, Class(0)).units(), 1 << 31);
-//! assert_eq!(low.retry_after(), Micros(60_000_000)); // if all were well from here on
+//! assert_eq!(low.retry_after(), Micros(60_000_000)); // if no answer fails from here on
 //!
 //! let lucky = config.decide(&mut state, now, None, Class(0), Draw(1 << 31));
 //! assert!(lucky.is_admitted());
@@ -75,44 +77,45 @@ use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, MAX_QUANTITY, gcd, in_range};
 use crate::time::{Micros, Timestamp};
 
-/// Between which shares nothing changes.
+/// The thresholds of the signal. Between them nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thresholds {
-    /// g: below it load comes back. Above 0.
+    /// g: below this share load comes back. It is above 0.
     pub good: Share,
-    /// b: from it on load is shed. At least `good`, below the whole.
+    /// b: from this share on load is shed. It is at least `good` and below the whole.
     pub bad: Share,
 }
 
 impl Thresholds {
-    /// The source's: load comes back below 70 % and is shed from 80 % on.
+    /// The thresholds of the source: load comes back below 70 % and is shed from 80 % on.
     pub const DEFAULT: Self = match (Share::from_ppm(700_000), Share::from_ppm(800_000)) {
         (Some(good), Some(bad)) => Self { good, bad },
         _ => Self { good: Share::WHOLE, bad: Share::WHOLE }, // both are below a million
     };
 }
 
-/// How slowly it acts.
+/// The times that make the shedder act slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
-    /// d: how long the signal must be wholly bad before anything is shed.
+    /// d: the span for which the signal must be wholly bad before anything is shed.
     pub delay: Micros,
-    /// F: from shedding nothing to shedding all, and back.
+    /// F: the span from shedding nothing to shedding all, and back.
     pub full: Micros,
 }
 
 impl Timing {
-    /// The source's: 28 s, which hold three samples at one every 8 s, and 120 s.
+    /// The times of the source: a delay of 28 s, which holds three samples at one every 8 s, and
+    /// 120 s to full shedding.
     pub const DEFAULT: Self = Self { delay: Micros(28_000_000), full: Micros(120_000_000) };
 }
 
-/// How important a request is: 0 the least. Those of the number of sheddable classes or above are
-/// never shed.
+/// The importance of a request. Class 0 is the least important. A class that is not below
+/// [`Config::classes`] is never shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u16);
 
 impl Class {
-    /// Never shed, under any configuration.
+    /// The class that is never shed under any configuration.
     pub const CRITICAL: Self = Self(u16::MAX);
 }
 
@@ -122,7 +125,7 @@ pub struct Config {
     thresholds: Thresholds,
     timing: Timing,
     classes: u16,
-    /// M: by so much the level moves per µs at most.
+    /// M: the most by which the level moves per µs.
     steepest: u64,
     /// M / g
     step_down: u64,
@@ -130,25 +133,25 @@ pub struct Config {
     step_up: u64,
     /// d·M: the level from which on load is shed.
     shedding: u64,
-    /// F·M: from there to shedding all.
+    /// F·M: the level's distance from there to shedding all.
     span: u64,
-    /// K·M: by so much what is shed of a class, times F·M, falls per µs at most. Below 2^56.
+    /// K·M: the most by which the shed share of a class, times F·M, falls per µs. Below 2^56.
     per_us: Divisor,
 }
 
-/// What is remembered of a key: the newest time, the shed amount above rest, and the trend. The
-/// default is a key never seen: at rest.
+/// The state of a key: the newest time, the shed amount above rest, and the trend. The default is
+/// the state of a key never seen, which is at rest.
 pub type State<W = [u64; 3]> = limiter::State<Config, W>;
 
 small_state!(Config, 3, newest: 0);
 
-/// A state's words by their names.
+/// The words of a state, by name.
 #[derive(Clone, Copy, Default)]
 struct Load {
     newest: Timestamp,
     /// (a + d/F)·F·M at `newest`.
     level: u64,
-    /// 1 + M + the level's change per µs, which is −M to M; 0 before the first signal.
+    /// 1 + M + the level's change per µs, which is from −M to M. 0 before the first signal.
     trend: u64,
 }
 
@@ -173,8 +176,8 @@ pub enum Verdict {
     Admitted,
     /// The request must not pass.
     Shed {
-        /// The earliest time at which nothing of its class is shed: if the load vanished now, and
-        /// was measured at least once per delay. A hint: the next draw may admit it sooner.
+        /// The span until no request of the class is shed, if the load vanishes now and is measured
+        /// at least once per delay. It is a hint: the next draw may admit the request sooner.
         retry_after: Micros,
     },
 }
@@ -185,7 +188,7 @@ impl Verdict {
         matches!(self, Self::Admitted)
     }
 
-    /// A hint how long to wait; zero if the request was admitted.
+    /// A hint of how long to wait. Zero if the request was admitted.
     #[must_use]
     pub const fn retry_after(&self) -> Micros {
         match self {
@@ -196,13 +199,14 @@ impl Verdict {
 }
 
 impl Config {
-    /// A shedder of `classes` classes, beside those never shed.
+    /// Makes a shedder of `classes` classes. Higher classes are never shed.
     ///
     /// # Errors
-    /// [`ConfigError::UnorderedThresholds`] unless 0 < good ≤ bad < 1; [`ConfigError::OutOfRange`]
-    /// if there is no class, or a time is 0 or too long; [`ConfigError::ScaleTooFine`] if
-    /// lcm(good, 10⁶ − bad) × (delay + full) exceeds 64 bits. Thresholds in whole per mille always
-    /// fit 20 hours, those in whole per cent 8 days.
+    /// - [`ConfigError::UnorderedThresholds`] unless 0 < good ≤ bad < 1.
+    /// - [`ConfigError::OutOfRange`] if `classes` is 0, or if a time is 0 or above 2^53 − 1.
+    /// - [`ConfigError::ScaleTooFine`] if lcm(good, 10⁶ − bad) × (delay + full) exceeds 64 bits, or
+    ///   if delay + full exceeds 285 years. Thresholds in whole per mille always fit 20 hours, and
+    ///   thresholds in whole per cent always fit 8 days.
     pub fn new(thresholds: Thresholds, timing: Timing, classes: u16) -> Result<Self, ConfigError> {
         let (good_ppm, bad_ppm) = (thresholds.good.ppm(), thresholds.bad.ppm());
         let headroom = Share::WHOLE.ppm().saturating_sub(bad_ppm); // 10⁶ − b
@@ -242,30 +246,30 @@ impl Config {
         })
     }
 
-    /// Good and bad.
+    /// The thresholds good and bad.
     #[must_use]
     pub const fn thresholds(&self) -> Thresholds {
         self.thresholds
     }
 
-    /// Delay and full.
+    /// The times delay and full.
     #[must_use]
     pub const fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// K, the classes that may be shed.
+    /// K, the number of classes that may be shed.
     #[must_use]
     pub const fn classes(&self) -> u16 {
         self.classes
     }
 
-    /// Takes a signal that was measured without a request to decide on.
+    /// Takes a signal without a decision on a request.
     pub fn observe(&self, state: &mut State<impl WordsMut>, now: Timestamp, signal: Share) {
         state.write(self.step(Load::of(state), now, Some(signal)).to_words());
     }
 
-    /// Decides on a request; without a signal the last one still holds.
+    /// Decides on a request. Without a signal, the last signal still holds.
     #[inline]
     pub fn decide(
         &self,
@@ -280,7 +284,7 @@ impl Config {
         self.verdict(load, class, draw)
     }
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
+    /// The answer that [`decide`](Self::decide) would give. The state does not change.
     #[inline]
     pub fn peek(
         &self,
@@ -303,20 +307,20 @@ impl Config {
         }
     }
 
-    /// With which probability a request of this class is shed at the newest time seen.
+    /// The probability with which a request of this class is shed at the newest time seen.
     #[must_use]
     pub fn drop_probability(&self, state: &State<impl Words>, class: Class) -> Probability {
         self.shed_of(Load::of(state), class).map_or(Probability::NEVER, Fraction::floor)
     }
 
-    /// The shed amount a at the newest time seen, in parts per million rounded down: from
+    /// The shed amount a at the newest time seen, in parts per million, rounded down. It is from
     /// −10⁶·delay/full to 10⁶.
     #[must_use]
     pub fn amount_ppm(&self, state: &State<impl Words>) -> i64 {
         let million = i128::from(Share::WHOLE.ppm());
         let amount = i128::from(Load::of(state).level).saturating_sub(i128::from(self.shedding));
         let ppm = amount.saturating_mul(million).checked_div_euclid(i128::from(self.span));
-        i64::try_from(ppm.unwrap_or(0)).unwrap_or(i64::MIN) // only a delay of many years is less
+        i64::try_from(ppm.unwrap_or(0)).unwrap_or(i64::MIN) // only a delay of many years gives less
     }
 
     #[inline]
@@ -336,7 +340,7 @@ impl Config {
         if load.trend == 0 {
             return load;
         }
-        let elapsed = elapsed.min(self.timing.delay).0; // times M it is at most d·M
+        let elapsed = elapsed.min(self.timing.delay).0; // times M, this is at most d·M
         let flat = self.steepest.saturating_add(1);
         let up = load.trend.saturating_sub(flat).saturating_mul(elapsed);
         let down = flat.saturating_sub(load.trend).saturating_mul(elapsed);
@@ -357,7 +361,7 @@ impl Config {
         }
     }
 
-    /// a·K − i as (a·K − i)·F·M / F·M; `None` where it is not above 0.
+    /// a·K − i as the fraction (a·K − i)·F·M / F·M. `None` if it is not above 0.
     #[inline]
     fn shed_of(&self, load: Load, class: Class) -> Option<Fraction> {
         if class.0 >= self.classes || load.level <= self.shedding {
@@ -369,7 +373,7 @@ impl Config {
         (part > 0).then_some(Fraction { part, whole: u128::from(self.span) })
     }
 
-    /// (a − i/K)·F, up: a microsecond sooner a little is still shed.
+    /// (a − i/K)·F, rounded up: a microsecond sooner, some requests of the class are still shed.
     fn until_spared(&self, shed: Fraction) -> Micros {
         let us = match u64::try_from(shed.part) {
             Ok(part) => self.per_us.ceil(part),
@@ -384,19 +388,20 @@ impl Limiter for Config {
         3
     }
 
-    /// d + F: from shedding all to rest. A silence so long starts over.
+    /// d + F: the span from shedding all to rest. After such a span without a call the key starts
+    /// over.
     #[inline]
     fn period(&self) -> Micros {
         Micros(self.timing.delay.0.saturating_add(self.timing.full.0))
     }
 
-    /// As a decision without a signal does.
+    /// Moves the state as a decision without a signal does.
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
         state.write(self.step(Load::of(state), now, None).to_words());
     }
 
-    /// A delay and a full after the newest call. Even for a state that was shedding all and still
-    /// rising: it would not have moved for longer than a delay anyhow.
+    /// d + F after the newest call, for every state. Even a state that sheds all with a bad signal
+    /// starts over then, because a silence moves the amount for at most d.
     #[inline]
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
         if Load::of(state).trend == 0 { Micros::ZERO } else { self.period() }

@@ -1,4 +1,4 @@
-//! Fixed window: a counter per aligned window.
+//! Fixed window: one counter for each aligned window.
 //!
 //! Source: the one-counter-per-second limiter of "Limiting WebSocket connections" (Replit).
 //!
@@ -6,11 +6,13 @@
 //! |---|---|---|
 //! | N | limit | units |
 //! | P | period; windows are [k·P, (k + 1)·P), aligned to the epoch | µs |
-//! | n | granted in the current window | units |
+//! | n | units granted in the current window | units |
+//! | c | cost of a request | units |
 //!
-//! Granted iff n + c ≤ N. Error bound 0.
+//! A request is granted iff n + c ≤ N. The error bound is 0.
 //!
-//! **Guarantee:** at most N in an aligned window, 2·N in any span of length P.
+//! **Guarantee:** at most N units are granted in an aligned window, and at most 2·N in any span of
+//! length P.
 //!
 //! ```
 //! use tidegate_core::{Micros, RateLimiter, Timestamp, window::fixed};
@@ -41,16 +43,16 @@ pub struct Config {
     period: Divisor,
 }
 
-/// What is remembered of a key: what was granted in the window of the newest time, and that time.
-/// The default is a key never seen.
+/// The state of a key: the units granted in the window of the newest time, and that time. The
+/// default is the state of a key never seen.
 pub type State<W = [u64; 2]> = limiter::State<Config, W>;
 
 small_state!(Config, 2, newest: 1);
 
-/// A state's words by their names.
+/// The words of a state, by name.
 #[derive(Clone, Copy)]
 struct Counter {
-    /// Granted in the window of `newest`.
+    /// The units granted in the window of `newest`.
     count: u64,
     newest: Timestamp,
 }
@@ -69,10 +71,10 @@ impl Counter {
 }
 
 impl Config {
-    /// `limit` units per aligned window of `period`.
+    /// Makes a limit of `limit` units per aligned window of `period`.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`].
+    /// Returns [`ConfigError::OutOfRange`] if `limit` or `period` is 0 or above 2^53 − 1.
     pub const fn new(limit: u64, period: Micros) -> Result<Self, ConfigError> {
         if let Err(error) = in_range("limit", limit) {
             return Err(error);
@@ -89,10 +91,10 @@ impl Config {
         self.limit
     }
 
-    /// Advances, and returns how far into its window the state then is, in µs.
+    /// Advances the counter, and returns how far into its window the newest time then is, in µs.
     ///
-    /// After a return from a jump ahead the count moves into the current window: `newest` then
-    /// lies after the window's start.
+    /// After a clock has returned from a jump ahead, the count moves into the current window:
+    /// `newest` then lies after the start of the current window.
     #[inline]
     const fn settle(&self, counter: &mut Counter, now: Timestamp) -> u64 {
         let taken = now.taken_after(counter.newest, Micros(self.period.value()));
@@ -104,7 +106,7 @@ impl Config {
         offset
     }
 
-    /// Takes the cost if it fits: what is then left.
+    /// Takes `cost` if it fits. Returns the units that are then left.
     #[inline]
     const fn take(&self, counter: &mut Counter, cost: u64) -> Option<u64> {
         let left = self.limit.saturating_sub(counter.count).checked_sub(cost);
@@ -114,7 +116,8 @@ impl Config {
         left
     }
 
-    /// The answer to a request after which `left` is left, or which did not fit.
+    /// The answer to a request. `left` is the units left after a grant, or `None` if the cost did
+    /// not fit.
     #[inline]
     const fn answer(&self, counter: Counter, offset: u64, left: Option<u64>) -> Decision {
         let limit = self.limit;
@@ -126,7 +129,7 @@ impl Config {
             }
             None => {
                 let remaining = limit.saturating_sub(counter.count);
-                // the next window is empty, and the cost is at most the limit
+                // the next window is empty, and the cost is at most the limit, so it fits there
                 Decision::Deny { limit, remaining, retry_after: ends, reset_after: ends }
             }
         }
@@ -150,7 +153,7 @@ impl Limiter for Config {
         Micros(self.period.value())
     }
 
-    /// Opens the window of that time.
+    /// Opens the window of the new time.
     #[inline]
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
         let mut counter = Counter::of(state);
@@ -196,7 +199,7 @@ impl RateLimiter for Config {
         Ok(self.answer(counter, offset, left))
     }
 
-    /// At most twice the limit is ever counted.
+    /// The counter never exceeds twice the limit.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         let mut counter = Counter::of(state);
         self.settle(&mut counter, now);
@@ -208,10 +211,10 @@ impl RateLimiter for Config {
         Counter::of(state).count
     }
 
-    /// The units come back if their window is still the current one.
+    /// The units come back only if their window is still the current one.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         let mut counter = Counter::of(state);
-        let from_ahead = refund.granted_at > counter.newest; // by a clock that came back since
+        let from_ahead = refund.granted_at > counter.newest; // a clock that has since come back
         let its_window = self.period.floor(refund.granted_at.0);
         if !from_ahead && its_window == self.period.floor(counter.newest.0) {
             counter.count = counter.count.saturating_sub(refund.cost);

@@ -1,23 +1,25 @@
-//! Sliding log: every unit that passed is remembered by its own time. Several rates at once, and
-//! a least distance between requests.
+//! Sliding log: remembers the time of every unit that passed. It can hold several rates at once
+//! and a least gap between requests.
 //!
-//! Source: the sorted sets of "Better Rate Limiting With Redis Sorted Sets" (ClassDojo): ten a
-//! minute and two in 3 s at once, a gap between two of them, and refused actions that count. Here
-//! whether they count is [`Denied`].
+//! Source: the sorted sets of "Better Rate Limiting With Redis Sorted Sets" (ClassDojo), with ten
+//! a minute and two in 3 s at once, a gap between two actions, and refused actions that count. In
+//! this module [`Denied`] says whether refused requests count.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | nᵢ, Pᵢ | limit and period of rate i, 1 to 8 of them | units, µs |
 //! | g | least gap between two requests, 0 for none | µs |
-//! | N | the largest nᵢ: how many units are remembered | units |
-//! | x₁ ≥ x₂ ≥ … | times of the units remembered, the newest first | µs |
+//! | N | the largest nᵢ: the number of units that are remembered | units |
+//! | x₁ ≥ x₂ ≥ … | times of the remembered units, the newest first | µs |
 //!
-//! A request of cost c at t is c units at that one moment. It is granted iff for every i the units
-//! in (t − Pᵢ, t] leave room for c more under nᵢ, and t − x₁ ≥ g. The first says that
-//! x₍ₙᵢ₋c₊₁₎ has left window i, so each wait is read off one remembered time. Error bound 0.
+//! A request of cost c at time t counts as c units at t. It is granted iff t − x₁ ≥ g and, for
+//! every i, the units in (t − Pᵢ, t] and c together are at most nᵢ. The second condition says that
+//! x₍ₙᵢ₋c₊₁₎ has left window i, so each wait follows from one remembered time. The error bound
+//! is 0.
 //!
-//! **Guarantee:** at most nᵢ in every half-open span of length Pᵢ, for every i, wherever it lies;
-//! and g between any two grants. A state is 16 + 8·N bytes.
+//! **Guarantee:** for every i, at most nᵢ units are granted in every half-open span of length Pᵢ,
+//! wherever that span begins. At least g lies between any two grants. A state takes 16 + 8·N
+//! bytes.
 //!
 //! ```
 //! use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, window::log};
@@ -48,30 +50,30 @@ use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
-/// The largest limit that a rate may have: a state is then 8 KB.
+/// The largest limit that a rate may have. A state then takes 8 KB.
 pub const MAX_REMEMBERED: u64 = 1_000;
 
 /// The most rates that one log may hold.
 pub const MAX_WINDOWS: usize = 8;
 
-/// One of the rates of a log: at most `limit` units in every span of `period`. Not a
-/// [`Rate`](crate::Rate), which would reduce 10 in 10 s to 1 in 1 s.
+/// One of the rates of a log: at most `limit` units in every span of `period`. It is not a
+/// [`Rate`](crate::Rate) because a `Rate` would reduce 10 in 10 s to 1 in 1 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// The most units, from 1 to [`MAX_REMEMBERED`].
     pub limit: u64,
-    /// How long a unit counts.
+    /// The span for which a unit counts.
     pub period: Micros,
 }
 
-/// What becomes of the units of a refused request, whether the log refused it or
-/// [another limiter](Config::refused).
+/// Whether the units of a refused request count. The log itself or
+/// [another limiter](Config::refused) may have refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Denied {
-    /// They are forgotten: a refusal consumes nothing.
+    /// The units are forgotten: a refusal consumes nothing.
     Forgotten,
-    /// They are remembered like granted ones: a caller who does not pause never passes again.
-    /// `remaining` and `retry_after` of a refusal are those that hold once it is remembered.
+    /// The units are remembered like granted units, so a caller that does not pause never passes
+    /// again. `remaining` and `retry_after` of a refusal already count its own units.
     Counted,
 }
 
@@ -82,27 +84,28 @@ pub struct Config {
     count: usize,
     min_gap: Micros,
     denied: Denied,
-    /// The smallest limit: the most that can pass at once.
+    /// The smallest limit: the most units that can pass at once.
     limit: u64,
     /// N
     remembered: usize,
-    /// The longest of all periods and the gap: older units change nothing.
+    /// The longest of all periods and the gap. Older units change no answer.
     period: Micros,
 }
 
-/// What is remembered of a key: made by [`Limiter::state`]. Its words: the newest time seen, how
-/// many units are remembered, and their times, the newest first.
+/// The state of a key. [`Limiter::state`] makes it. Its words are the newest time seen, the number
+/// of remembered units, and their times, the newest first.
 pub type State<W> = limiter::State<Config, W>;
 
 impl sealed::Sealed for Config {}
 
 impl Config {
-    /// Every one of `windows` holds, and `min_gap` lies between two requests
-    /// ([`Micros::ZERO`]: none is asked for).
+    /// Makes a log that keeps all rates of `windows` and a gap of at least `min_gap` between two
+    /// requests. A `min_gap` of [`Micros::ZERO`] requires no gap.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`], also for no rate, for more than [`MAX_WINDOWS`] or for a limit above
-    /// [`MAX_REMEMBERED`].
+    /// Returns [`ConfigError::OutOfRange`] if `windows` is empty or has more than [`MAX_WINDOWS`]
+    /// rates, if a limit is 0 or above [`MAX_REMEMBERED`], if a period is 0 or above 2^53 − 1, or
+    /// if `min_gap` is above 2^53 − 1.
     pub fn new(windows: &[Window], min_gap: Micros, denied: Denied) -> Result<Self, ConfigError> {
         in_bounds("rates", count(windows.len()), 1, count(MAX_WINDOWS))?;
         let mut config = Self {
@@ -128,8 +131,8 @@ impl Config {
         Ok(config)
     }
 
-    /// One rate, for an owner who acts on the unit that would reach its limit instead of having it
-    /// remembered: there is room for one less.
+    /// Makes a log of one rate that remembers one unit fewer than its limit. It is for a limiter
+    /// that acts on the unit that reaches the limit, and does not remember that unit.
     pub(crate) fn short_of(limit: u64, period: Micros) -> Self {
         Self {
             windows: [Window { limit, period }; MAX_WINDOWS],
@@ -142,34 +145,34 @@ impl Config {
         }
     }
 
-    /// The rates, all of which hold.
+    /// The rates.
     #[must_use]
     #[inline]
     pub fn windows(&self) -> &[Window] {
         self.windows.get(..self.count).unwrap_or(&self.windows)
     }
 
-    /// The least time between two requests; zero for none.
+    /// The least gap between two requests. Zero if no gap is required.
     #[must_use]
     pub const fn min_gap(&self) -> Micros {
         self.min_gap
     }
 
-    /// What becomes of refused requests.
+    /// Whether refused requests count.
     #[must_use]
     pub const fn denied(&self) -> Denied {
         self.denied
     }
 
-    /// The smallest limit of all rates: the most units that can pass at once.
+    /// The smallest limit of all rates. It is the most units that can pass at once.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Takes notice of a request of `cost` units that another limiter refused at `now`, as of one
-    /// that the log itself refuses: its units are remembered if refused ones are [`Denied::Counted`].
-    /// Returns how long the same request then has to wait for this log. A cost of 0 changes nothing.
+    /// Records that another limiter refused a request of `cost` units at `now`. The log treats this
+    /// as a refusal of its own: it remembers the units if refused requests are [`Denied::Counted`].
+    /// Returns how long this log then makes the same request wait. A cost of 0 changes nothing.
     pub fn refused(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Micros {
         if cost == 0 {
             return Micros::ZERO;
@@ -181,8 +184,8 @@ impl Config {
         self.wait(settled(state), 0, cost)
     }
 
-    /// Takes over the units that are remembered under another configuration, each with its own time:
-    /// `to` units for every `from` of them, rounded up. The oldest are lost if they are too many.
+    /// Takes over the units that `held` remembers under another configuration, with their times:
+    /// `to` units for every `from` units, rounded up. If they are too many, the oldest are lost.
     pub fn adopt(
         &self,
         state: &mut State<impl WordsMut>,
@@ -195,10 +198,10 @@ impl Config {
         let wanted = index(wanted).min(units.len());
         for (place, unit) in units.iter_mut().take(wanted).enumerate() {
             let of = count(place).saturating_mul(from).checked_div(to).unwrap_or(0);
-            *unit = old.get(index(of)).copied().unwrap_or(0); // there is one
+            *unit = old.get(index(of)).copied().unwrap_or(0); // the unit exists
         }
         (*newest, *len) = (held.newest().0, count(wanted));
-        self.advance(state, held.newest()); // what is too old for this configuration leaves
+        self.advance(state, held.newest()); // units too old for this configuration leave
     }
 
     #[inline]
@@ -235,8 +238,8 @@ impl Config {
         }
     }
 
-    /// How long a request of `cost` ≤ every nᵢ has to wait, once `added` more units were
-    /// remembered: until x₍ₙᵢ₋c₊₁₎ has left window i, for every i, and x₁ is g away.
+    /// The span that a request of `cost` ≤ every nᵢ has to wait after `added` more units were
+    /// remembered. It ends when x₍ₙᵢ₋c₊₁₎ has left window i, for every i, and x₁ is g old.
     #[inline]
     fn wait(&self, view: View<'_>, added: usize, cost: u64) -> Micros {
         self.windows().iter().fold(view.until(0, added, self.min_gap), |wait, window| {
@@ -245,7 +248,7 @@ impl Config {
         })
     }
 
-    /// The largest cost that would now pass, once `added` more units were remembered.
+    /// The largest cost that would pass now, after `added` more units were remembered.
     #[inline]
     fn remaining(&self, view: View<'_>, added: usize) -> u64 {
         if view.until(0, added, self.min_gap) > Micros::ZERO {
@@ -257,7 +260,7 @@ impl Config {
         })
     }
 
-    /// Until the newest unit has left every window and is g away.
+    /// The span until the newest unit has left every window and is g old.
     #[inline]
     fn until_empty(&self, view: View<'_>, added: usize) -> Micros {
         view.until(0, added, self.period)
@@ -265,7 +268,7 @@ impl Config {
 }
 
 impl Limiter for Config {
-    /// Two words, and one for each unit remembered.
+    /// Two words, and one word for each remembered unit.
     fn words(&self) -> usize {
         self.remembered.saturating_add(2)
     }
@@ -295,8 +298,8 @@ impl Limiter for Config {
         self.view(state, state.newest()).until(0, 0, self.period)
     }
 
-    /// No units may be later than the newest time, out of order, too many, or too old to be
-    /// remembered.
+    /// Accepts a state only if its units are not too many, in order, not later than the newest
+    /// time, and young enough to be remembered.
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
         let [newest, len, units @ ..] = state.words() else { return Err(InvalidState) };
         let len = usize::try_from(*len).map_err(|_| InvalidState)?;
@@ -339,13 +342,13 @@ impl RateLimiter for Config {
         Ok(self.answer(self.view(state, now), cost))
     }
 
-    /// As ever no more than N units are remembered.
+    /// At most N units are remembered, as always.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         self.advance(state, now);
         remember(state, index(cost));
     }
 
-    /// By the rate that has the least room left. The gap counts no units.
+    /// The rate with the least room left determines the used units. The gap counts no units.
     fn used(&self, state: &State<impl Words>) -> u64 {
         let view = self.view(state, state.newest());
         self.windows().iter().fold(0, |used, window| {
@@ -354,15 +357,15 @@ impl RateLimiter for Config {
         })
     }
 
-    /// The units come out of what was remembered at that moment, no more than is still there. Units
-    /// of one moment are alike, those of refusals that count too.
+    /// Removes units that were remembered at the time of the grant, at most as many as are left of
+    /// that time. Units of the same time are interchangeable, including those of counted refusals.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         let (at, remembered) = (refund.granted_at.0, units(state));
         let first = remembered.partition_point(|&unit| unit > at);
         let (end, kept) = (remembered.partition_point(|&unit| unit >= at), remembered.len());
         let given_back = index(refund.cost).min(end.saturating_sub(first));
         let [_, len, units @ ..] = state.words_mut() else { return };
-        // from `first` to `end` all are the same: those behind them move up
+        // the units from `first` to `end` are equal; the units behind them move up
         if let Some(moved) = units.get_mut(..kept).and_then(|units| units.get_mut(first..)) {
             moved.copy_within(given_back.., 0);
         }
@@ -383,7 +386,7 @@ fn settled(state: &State<impl Words>) -> View<'_> {
     View { taken: state.newest(), shift: 0, units: units(state) }
 }
 
-/// Remembers `added` units at the newest time; the oldest leave if there are more than fit.
+/// Remembers `added` units at the newest time. If they do not all fit, the oldest units leave.
 #[inline]
 fn remember(state: &mut State<impl WordsMut>, added: usize) {
     let kept = units(state).len();
@@ -406,7 +409,7 @@ fn truncate(len: &mut u64, units: &mut [u64], kept: usize) {
     *len = count(kept);
 }
 
-/// Of a number of units as a place among them: those are at most [`MAX_REMEMBERED`].
+/// A number of units as an index. Units are at most [`MAX_REMEMBERED`].
 #[inline]
 fn index(units: u64) -> usize {
     usize::try_from(units).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! Windows: how much was granted within a period.
+//! Windows: limiters that bound how much is granted within a period.
 
 pub mod fixed;
 pub mod log;
@@ -6,12 +6,12 @@ pub mod sliding;
 
 use crate::time::Timestamp;
 
-/// A grant, or a part of one, that was not used after all.
+/// A grant, or some units of a grant, that was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund {
-    /// When it was granted: the state's `newest` right after that decision. Windows need it, to
-    /// take the units out of the very segment that they were counted in.
+    /// The time of the grant: the state's `newest` right after that decision. Windows need this
+    /// time to take the units out of the segment in which the units were counted.
     pub granted_at: Timestamp,
-    /// How much of it comes back.
+    /// The units that come back.
     pub cost: u64,
 }

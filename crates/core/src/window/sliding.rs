@@ -1,23 +1,25 @@
-//! Sliding window of n segments with a weighted trailing one.
+//! Sliding window: n whole segments and a weighted trailing segment.
 //!
-//! Source: the ring of subintervals of "A sliding-window rate limiter" (senderista), with n = 60
-//! segments of a second there; n = 1 is the two-counter form.
+//! Source: the ring of subintervals of "A sliding-window rate limiter" (senderista), which has
+//! n = 60 segments of a second. The two-counter form is n = 1.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | N | limit | units |
 //! | P, n | period and its number of segments | µs, – |
 //! | s = P/n | length of a segment, a whole number | µs |
-//! | i = ⌊t/s⌋, o = t − i·s | current segment, and how far into it | –, µs |
-//! | aₖ | granted in segment i − k, 0 ≤ k ≤ n | units |
+//! | i = ⌊t/s⌋, o = t − i·s | current segment, and the time since its start | –, µs |
+//! | aₖ | units granted in segment i − k, 0 ≤ k ≤ n | units |
+//! | c | cost of a request | units |
 //!
-//! Estimate E(t) = a₀ + … + aₙ₋₁ + aₙ·(s − o)/s: the trailing segment counts by the part of it
-//! that the window still covers. Granted iff E + c ≤ N, by cross-multiplication: no float, and
-//! error 0 against that formula. Against the exact log of grants it errs by what the trailing
-//! segment's grants were not spread evenly; `docs/` has that error measured.
+//! The estimate is E(t) = a₀ + … + aₙ₋₁ + aₙ·(s − o)/s: the trailing segment counts in proportion
+//! to its share that the window still covers. A request is granted iff E + c ≤ N. The comparison
+//! multiplies crosswise in integers, so its error against that formula is 0. The formula itself
+//! assumes that the grants of the trailing segment were spread evenly. `docs/algorithms.md` shows
+//! how far it then differs from an exact log of grants.
 //!
-//! **Guarantee:** E never exceeds N; so at most N in any n consecutive segments, and at most 2·N
-//! in any span of length P.
+//! **Guarantee:** E never exceeds N. So at most N units are granted in any n consecutive segments,
+//! and at most 2·N in any span of length P.
 //!
 //! ```
 //! use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, window::sliding};
@@ -43,7 +45,7 @@ use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
-/// The most segments a window may have: a state is then about a kilobyte.
+/// The most segments that a window may have. A state then takes about 1 KB.
 pub const MAX_SEGMENTS: u64 = 120;
 
 /// A validated sliding window.
@@ -57,14 +59,14 @@ pub struct Config {
     period: Micros,
 }
 
-/// What is remembered of a key: made by [`Limiter::state`]. Its words: the newest time seen; the
-/// start of the segment of that time, since most decisions fall into the same segment again and
-/// then nothing needs dividing; a₀ + … + aₙ₋₁; and a₀ … aₙ.
+/// The state of a key. [`Limiter::state`] makes it. Its words are the newest time seen, the start
+/// of the segment of that time, a₀ + … + aₙ₋₁, and a₀ … aₙ. The start is stored because most
+/// decisions fall into the same segment as the last one, and then need no division.
 pub type State<W> = limiter::State<Config, W>;
 
 impl sealed::Sealed for Config {}
 
-/// The first words of a state by their names.
+/// The first words of a state, by name.
 #[derive(Clone, Copy)]
 struct Head {
     newest: Timestamp,
@@ -79,12 +81,12 @@ impl Head {
     }
 }
 
-/// A state as seen from a time at or after its newest one.
+/// A state as seen from a time at or after its newest time.
 #[derive(Clone, Copy)]
 struct View {
     taken: Timestamp,
     start: u64,
-    /// By how many segments the state's counters have aged.
+    /// The number of segments by which the counters of the state have aged.
     aged: usize,
     /// a₀ + … + aₙ₋₁
     sum: u64,
@@ -93,11 +95,14 @@ struct View {
 }
 
 impl Config {
-    /// `limit` units per `period`, estimated over `segments` segments.
+    /// Makes a limit of `limit` units per `period`, estimated over `segments` segments.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] (of segments: see [`MAX_SEGMENTS`]), [`ConfigError::UnevenSegments`] if a segment would be no whole
-    /// number of microseconds, [`ConfigError::ScaleTooFine`] if limit × segment exceeds 64 bits.
+    /// - [`ConfigError::OutOfRange`] if `limit` or `period` is 0 or above 2^53 − 1, or if `segments`
+    ///   is 0 or above [`MAX_SEGMENTS`].
+    /// - [`ConfigError::UnevenSegments`] if a segment is not a whole number of microseconds long.
+    /// - [`ConfigError::ScaleTooFine`] if limit × segment exceeds 64 bits, or if the period and a
+    ///   segment together exceed 285 years.
     pub fn new(limit: u64, period: Micros, segments: u64) -> Result<Self, ConfigError> {
         in_range("limit", limit)?;
         in_range("period", period.0)?;
@@ -111,7 +116,7 @@ impl Config {
             let nearest = Micros(if below > 0 && nearer_below { below } else { above });
             return Err(ConfigError::UnevenSegments { period, segments, nearest });
         }
-        // a state expires one segment after its period: that span is public too
+        // a state expires one segment after its period, and that span is public too
         if period.0.saturating_add(segment) > MAX_QUANTITY {
             let all = Divisor::new(segments.saturating_add(1)).floor(MAX_QUANTITY);
             let nearest = all.saturating_mul(segments);
@@ -131,18 +136,18 @@ impl Config {
         self.limit
     }
 
-    /// n, the number of segments; a state has one counter more.
+    /// n, the number of segments. A state has n + 1 counters.
     #[must_use]
     pub const fn segments(&self) -> usize {
         self.segments
     }
 
-    /// What n segments hold at most: their weighted sum must fit 64 bits.
+    /// The most units that n segments may count. Their weighted sum must fit 64 bits.
     fn most(&self) -> u64 {
         self.limit.saturating_mul(2).min(self.segment.floor(u64::MAX))
     }
 
-    /// After a return from a jump ahead the counters keep their ages.
+    /// After a clock has returned from a jump ahead, the counters keep their ages.
     #[inline]
     fn view(&self, head: Head, counts: &[u64], now: Timestamp) -> View {
         let Head { newest, start, sum } = head;
@@ -155,7 +160,8 @@ impl Config {
         }
     }
 
-    /// The view from another segment, `since_start` after the start of that of the newest time.
+    /// The view from another segment. `since_start` is the span from the start of the newest time's
+    /// segment to the time of the view.
     #[inline]
     fn view_aged(&self, sum: u64, counts: &[u64], taken: Timestamp, since_start: u64) -> View {
         let offset = self.segment.rem(taken.0);
@@ -166,14 +172,14 @@ impl Config {
         }
         let most = self.segments.saturating_add(1);
         let aged = usize::try_from(aged).unwrap_or(most).min(most);
-        // those of the oldest that become the trailing one, or leave
+        // the oldest counters, which become the trailing counter or leave
         let kept = self.segments.saturating_sub(aged);
         let leaving = counts.iter().take(self.segments).skip(kept);
         let sum = leaving.fold(sum, |sum, &count| sum.saturating_sub(count));
         View { taken, start, aged, sum, offset }
     }
 
-    /// E, up: it is subtracted from the limit, and what remains is rounded down.
+    /// E, rounded up, because the remaining units are the limit less E, rounded down.
     #[inline]
     fn estimate(&self, counts: &[u64], view: View) -> u64 {
         let covered = self.segment.value().saturating_sub(view.offset); // s − o, at least 1
@@ -181,7 +187,7 @@ impl Config {
         view.sum.saturating_add(weighted)
     }
 
-    /// The answer to a request that costs more than remains.
+    /// The answer to a request whose cost exceeds the remaining units.
     #[inline]
     fn refusal(&self, counts: &[u64], view: View, cost: u64, remaining: u64) -> Decision {
         Decision::Deny {
@@ -192,14 +198,15 @@ impl Config {
         }
     }
 
-    /// aₙ after ageing by so many segments.
+    /// aₙ after the counters have aged by `aged` segments.
     #[inline]
     fn trailing(&self, counts: &[u64], aged: usize) -> u64 {
         self.segments.checked_sub(aged).and_then(|k| counts.get(k)).copied().unwrap_or(0)
     }
 
-    /// E falls steadily: segment by segment, and linearly within each. The first segment by whose
-    /// end the cost fits holds the moment: the least o with aₙ·(s − o) ≤ (N − sum − c)·s.
+    /// The span until `cost` fits. E never rises: it falls linearly within each segment. So the
+    /// cost first fits in the first segment at whose end it fits, at the least o with
+    /// aₙ·(s − o) ≤ (N − sum − c)·s.
     fn until_fits(&self, counts: &[u64], view: View, cost: u64) -> Micros {
         let length = self.segment.value();
         let View { aged, mut sum, offset, .. } = view;
@@ -210,7 +217,7 @@ impl Config {
                 let covered = room
                     .saturating_mul(length) // limit·s fits 64 bits
                     .checked_div(self.trailing(counts, aged))
-                    .unwrap_or(length); // down: what may still be covered
+                    .unwrap_or(length); // down: the window may still cover this much
                 let at = length.saturating_sub(covered);
                 return Micros(passed.saturating_add(at).saturating_sub(offset));
             }
@@ -220,7 +227,7 @@ impl Config {
         Micros(passed.saturating_sub(offset))
     }
 
-    /// Until the newest segment with a grant in it has left.
+    /// The span until the newest segment with a grant in it has left.
     fn until_empty(&self, counts: &[u64], aged: usize, offset: u64) -> Micros {
         counts
             .iter()
@@ -228,7 +235,7 @@ impl Config {
             .map_or(Micros::ZERO, |k| self.until_aged_out(k.saturating_add(aged), offset))
     }
 
-    /// Until a segment of age k has left: at the end of segment i − k + n.
+    /// The span until a segment of age k has left. It leaves at the end of segment i − k + n.
     #[inline]
     fn until_aged_out(&self, k: usize, offset: u64) -> Micros {
         let segments = self.segments.saturating_add(1).saturating_sub(k);
@@ -299,7 +306,7 @@ impl RateLimiter for Config {
             return Ok(self.refusal(counts, settled, cost, remaining));
         };
         count(head, counts, settled, cost);
-        // what is granted now sits in the current segment, and that leaves last
+        // this grant is counted in the current segment, which leaves last
         let reset_after = self.until_aged_out(0, view.offset);
         Ok(Decision::Allow { limit: self.limit, remaining: left, reset_after })
     }
@@ -319,7 +326,7 @@ impl RateLimiter for Config {
         Ok(Decision::Allow { limit: self.limit, remaining: left, reset_after })
     }
 
-    /// At most twice the limit is ever counted in n segments.
+    /// The counters of n segments never exceed twice the limit.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else { return };
         let view = self.view(Head::of(head), counts, now);
@@ -334,11 +341,11 @@ impl RateLimiter for Config {
         self.estimate(counts, self.view(head, counts, head.newest))
     }
 
-    /// The units come out of the segment they were counted in.
+    /// The units come out of the segment in which they were counted.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         let newest = state.newest();
         if refund.granted_at > newest {
-            return; // by a clock that came back since
+            return; // granted by a clock that has since come back
         }
         let (newest, granted) =
             (self.segment.floor(newest.0), self.segment.floor(refund.granted_at.0));
@@ -366,7 +373,7 @@ fn split(state: &State<impl Words>) -> (Head, &[u64]) {
     (Head::of(head), counts)
 }
 
-/// Lets the counters age as the view says.
+/// Ages the counters by the view's number of segments.
 #[inline]
 fn age(head: &mut [u64; HEAD], counts: &mut [u64], view: View) {
     let [_, start, _] = head;
@@ -377,7 +384,7 @@ fn age(head: &mut [u64; HEAD], counts: &mut [u64], view: View) {
     shift(counts, view.aged);
 }
 
-/// Moves the counters by so many segments.
+/// Ages the counters by `aged` segments.
 #[cold]
 fn shift(counts: &mut [u64], aged: usize) {
     let aged = aged.min(counts.len());
@@ -387,8 +394,8 @@ fn shift(counts: &mut [u64], aged: usize) {
     }
 }
 
-/// Moves to the time of the view, once the counters have aged, and counts units in the current
-/// segment.
+/// Moves to the time of the view and counts units in the current segment. The counters must have
+/// aged before.
 #[inline]
 fn count(head: &mut [u64; HEAD], counts: &mut [u64], view: View, units: u64) {
     let [newest, _, sum] = head;

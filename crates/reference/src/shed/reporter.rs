@@ -1,10 +1,11 @@
-//! Suppression's reporter, which remembers every request and counts anew.
+//! A naive reporter of a suppression: remembers every request and counts all of them for each
+//! answer.
 
 const PART: i128 = 6_000_000;
 const PERIOD: i128 = 4 * PART;
 const REPORT_EVERY: i128 = 2_000_000;
 
-/// What a request is told; the wait in microseconds.
+/// The answer to a request. The wait is in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are those of the verdict")]
 pub enum Answer {
@@ -24,7 +25,7 @@ struct Request {
 /// A naive reporter of one account.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    /// The most units admitted in a part.
+    /// The most units that are admitted in a part.
     most: Option<i128>,
     newest: i128,
     requests: Vec<Request>,
@@ -33,14 +34,15 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// An account never seen; `most` are admitted in a part.
+    /// Makes the reporter of an account never seen. It admits at most `most` units in a part.
     #[must_use]
     pub fn new(most: Option<u64>) -> Self {
         let most = most.map(i128::from);
         Self { most, newest: 0, requests: Vec::new(), reported_at: None, applied: None }
     }
 
-    /// A request; `None` if it can never pass. One of 0 units changes nothing.
+    /// Decides on a request. Returns `None` if the request can never pass. A request of 0 units
+    /// changes nothing.
     pub fn decide(&mut self, now: u64, units: u64, draw: u32) -> Option<Answer> {
         if self.most.is_some_and(|most| i128::from(units) > most) {
             return None;
@@ -51,8 +53,8 @@ impl Oracle {
         Some(self.count(now, units, draw))
     }
 
-    /// What is to be reported, as (offered at, admitted, suppressed): the current part, and the
-    /// newest of those before it.
+    /// Takes the reports to send, as (offered at, admitted, suppressed): those of the current part
+    /// and of the newest part before it.
     pub fn take_reports(&mut self, now: u64) -> [Option<(u64, u64, u64)>; 2] {
         self.clock(now);
         let current = self.part();
@@ -82,7 +84,7 @@ impl Oracle {
         reports
     }
 
-    /// The master's reply.
+    /// Applies the master's reply.
     pub fn apply(&mut self, now: u64, factor: u64) {
         self.clock(now);
         self.applied = Some((self.newest, factor));

@@ -1,9 +1,9 @@
-//! Suppression's master, which remembers every report and adds up anew.
+//! A naive master of a suppression: remembers every report and adds all reports up for each answer.
 
 const PART: i128 = 6_000_000;
 const REPORT_EVERY: i128 = 2_000_000;
 
-/// How the rate is estimated.
+/// The estimator of the rate.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the variants are those of the configuration")]
 pub enum Profile {
@@ -25,12 +25,12 @@ pub struct Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     newest: i128,
-    /// In which part, and what was admitted and suppressed.
+    /// The part, the admitted units and the suppressed units of each report.
     reports: Vec<(i128, i128, i128)>,
 }
 
 impl Oracle {
-    /// A report that arrives at `now`.
+    /// Counts a report that arrives at `now`.
     pub fn report(&mut self, now: u64, offered_at: u64, admitted: u64, suppressed: u64) {
         let now = i128::from(now);
         let offered_at = i128::from(offered_at).min(now + PART);
@@ -39,7 +39,7 @@ impl Oracle {
         self.reports.push((part, admitted.into(), suppressed.into()));
     }
 
-    /// In units of 2^-32.
+    /// The factor in units of 2^-32.
     #[must_use]
     pub fn factor(&self, rule: Rule, now: u64) -> u64 {
         let mut settled = self.clone();

@@ -1,4 +1,4 @@
-//! The utilisation shedder, replayed from its first call.
+//! A naive utilisation shedder: replays all calls for each answer.
 
 /// The configuration, in parts per million and microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +16,11 @@ pub struct Rule {
 pub struct Oracle {
     rule: Rule,
     newest: i128,
-    /// When, and with which signal.
+    /// The time and the signal of each call.
     calls: Vec<(i128, Option<i128>)>,
 }
 
-/// The answer to one request; spans in microseconds.
+/// The answer to one request. Spans are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of the verdict")]
 pub struct Answer {
@@ -30,13 +30,13 @@ pub struct Answer {
 }
 
 impl Oracle {
-    /// A key never seen.
+    /// Makes the shedder of a key never seen.
     #[must_use]
     pub fn new(rule: Rule) -> Self {
         Self { rule, newest: 0, calls: Vec::new() }
     }
 
-    /// A request of a class, or a mere observation whose answer nobody reads.
+    /// Decides on a request of a class. For an observation, the caller ignores the answer.
     pub fn decide(&mut self, now: u64, signal: Option<u32>, class: u16, draw: u32) -> Answer {
         let now = i128::from(now);
         if now < self.newest - self.silence() {
@@ -52,7 +52,7 @@ impl Oracle {
         let amount = self.amount();
         let drop = self.drop(amount, class);
         let shed = u64::from(draw) < drop;
-        // a signal of 0 takes one whole in F
+        // a signal of 0 moves the amount by one whole in F
         let spared = |t: i128| self.part(amount - t * self.whole() / self.rule.full, class) <= 0;
         Answer { drop, shed, retry_after: if shed { crate::first(spared) } else { 0 } }
     }
@@ -82,7 +82,7 @@ impl Oracle {
         amount
     }
 
-    /// What an amount of 1 is.
+    /// The units of a shed amount of 1.
     #[must_use]
     pub fn whole(&self) -> i128 {
         self.rule.full * self.rule.good * (1_000_000 - self.rule.bad)

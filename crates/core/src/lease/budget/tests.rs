@@ -16,7 +16,7 @@ const A: Id = Id([0, 0]);
 const B: Id = Id([1, 0]);
 const C: Id = Id([0, 1]);
 
-/// A parent that has so many units and nothing flows in: what was granted and given back.
+/// The shares of three holders after renewals. The parent has `capacity` units without any inflow.
 fn renewed_shares(capacity: u64, wants: [u64; 3]) -> [u64; 3] {
     let config = config(1_000, 100, 9);
     let mut state = fresh(config);
@@ -41,7 +41,7 @@ fn shares_are_those_that_doorman_publishes() {
         ([1_000, 60, 10], [55, 55, 10]),
         ([1_000, 500, 200], [40, 40, 40]),
         ([1_000, 20, 20], [80, 20, 20]),
-        ([60, 40, 10], [60, 40, 10]), // all is there
+        ([60, 40, 10], [60, 40, 10]), // the parent has enough for all
     ] {
         assert_eq!(renewed_shares(120, wants), shares, "{wants:?}");
     }
@@ -56,7 +56,7 @@ fn units_that_cannot_be_shared_evenly_go_to_those_who_ask() {
 
 #[test]
 fn one_that_took_everything_is_back_at_its_share_when_its_account_ends() {
-    // 120 units per lease's time flow in, as a whole at each of its tenths
+    // 120 units flow in during a lease, a tenth of them at each tenth of its length
     let config = config(1_000, 100, 9);
     let mut state = fresh(config);
     let mut available = 120;
@@ -68,7 +68,7 @@ fn one_that_took_everything_is_back_at_its_share_when_its_account_ends() {
         if now == 200 {
             taken = [0; 2];
         }
-        // A asks every microsecond and spends it all, B only now and then, from 50 on
+        // A asks every microsecond and spends everything; B asks only sometimes, from 50 on
         for (k, holder) in [A, B].into_iter().enumerate() {
             if k == 0 || (now >= 50 && now % 20 == 0) {
                 let granted =
@@ -104,7 +104,7 @@ fn nothing_is_given_back_twice_or_late() {
     assert_eq!(config.give_back(&mut state, Timestamp(1_030), A, part), Some(refundable));
     assert_eq!(config.give_back(&mut state, Timestamp(1_030), A, part), None, "again");
 
-    // 30 of the 80 it wants are spent
+    // the holder has spent 30 of the 80 units that it wants
     let second = config.grant(&mut state, Timestamp(1_040), A, 80, 170);
     assert_eq!(second.left, 50);
     assert_eq!(config.give_back(&mut state, Timestamp(1_041), A, first), None, "replaced");
@@ -201,7 +201,7 @@ fn a_holder_that_holds_what_it_cannot_is_foreign() {
     check(&[(sum, MAX_QUANTITY + 1), (taken, MAX_QUANTITY + 1)], false);
 }
 
-/// How a holder with `demand` units per time, evenly spread, sees its leases.
+/// What a holder wants after `leases` leases if it spends `demand` units per lease, evenly spread.
 fn wants_after(config: Config, demand: u64, leases: u32, mut wanted: u64) -> u64 {
     let time = config.period().0;
     for _ in 0..leases {
@@ -231,7 +231,7 @@ fn a_constant_demand_is_met_within_a_quarter_and_an_idle_holder_falls_to_one() {
     assert_eq!(wants_after(config, 0, 5, 1_000), 1);
     assert_eq!(wants_after(config, 0, 9, 100_000), 1);
     assert_eq!(wants_after(config, 0, 50, 1), 1);
-    // one that got nothing goes on wanting as much
+    // a holder without a grant goes on wanting as much
     let starved = Usage { wanted: 80, granted: 0, spent: 0, elapsed: Micros(5) };
     assert_eq!(config.next_wants(starved), 80);
     let early = Usage { wanted: 80, granted: 80, spent: 80, elapsed: Micros(0) };

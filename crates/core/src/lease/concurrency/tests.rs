@@ -27,7 +27,7 @@ enum Operation {
     Release,
 }
 
-/// Does the same to both, and compares what they say.
+/// Does the same operation on both and compares their answers.
 fn both(
     config: Config,
     state: &mut State<Vec<u64>>,
@@ -66,10 +66,10 @@ fn both(
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 3 units for 100 µs each, in at most 3 leases
+    // 3 units in at most 3 leases, which expire after 100 µs
     let config = config(3, 100, 3);
     let mut state = fresh(config);
-    // time, id, cost, (allowed, remaining, retry after, reset after)
+    // rows: time, id, cost, (allowed, remaining, retry after, reset after)
     for (now, id, cost, expected) in [
         (1_000, A, 0, (true, 3, 0, 0)),
         (1_000, A, 1, (true, 2, 0, 100)),
@@ -78,7 +78,7 @@ fn decides_as_worked_out_by_hand() {
         (1_050, C, 2, (false, 0, 90, 90)), // and B at 1,140
         (1_099, C, 1, (false, 0, 1, 41)),
         (1_100, C, 1, (true, 0, 0, 100)),
-        (1_120, B, 1, (true, 0, 0, 100)), // renewed, with the cost it has
+        (1_120, B, 1, (true, 0, 0, 100)), // B is renewed and keeps its cost
         (1_139, A, 1, (false, 0, 61, 81)), // C leaves at 1,200
         (1_039, A, 1, (false, 0, 61, 81)), // back in time: as at 1,139
         (1_200, A, 1, (true, 0, 0, 100)),
@@ -156,7 +156,7 @@ fn at_the_ends_of_time_nothing_is_granted_twice() {
         assert!(!config.acquire(&mut state, Timestamp(now), B, 1).unwrap().is_allowed());
         assert_eq!(config.heartbeat(&mut state, Timestamp(now), A), Held::Live { cost: 1 });
     }
-    // a lease 30 µs old when the clock comes back to 0 has 70 left there
+    // a lease that is 30 µs old when the clock comes back to 0 has 70 µs left
     let config = config(1, 100, 9);
     let mut state = fresh(config);
     assert!(config.acquire(&mut state, Timestamp(1_000), A, 1).unwrap().is_allowed());
@@ -203,7 +203,7 @@ fn a_lease_of_no_cost_or_of_more_than_there_is_is_foreign() {
     let config = config(5, 100, 2);
     let mut state = fresh(config);
     assert!(config.acquire(&mut state, Timestamp(7), A, 3).unwrap().is_allowed());
-    // 6 of 5 may be held since before an edit
+    // leases may hold 6 of 5 units since before an edit of the policy
     for (cost, accepted) in [(3, true), (6, true), (0, false), (u64::MAX, false)] {
         let mut words = state.words().to_vec();
         assert_eq!((words[1], words[7]), (3, 3), "the sum, and the value of the first entry");
@@ -212,8 +212,8 @@ fn a_lease_of_no_cost_or_of_more_than_there_is_is_foreign() {
     }
 }
 
-/// Every sequence of five operations at nine times, for each of five small limits: of any length, for
-/// the graph of states ends.
+/// Every sequence of five operations at nine times, of any length, for each of five small limits.
+/// The graph of states is finite.
 #[test]
 fn equals_the_oracle_on_every_history() {
     let operations = [
@@ -279,7 +279,7 @@ proptest! {
     ) {
         let config = config(capacity, ttl, most);
         let mut state = fresh(config);
-        // id, cost, last heard of, in the key's own time
+        // id, cost and last renewal, in the key's own time
         let mut live: Vec<(Id, u64, i128)> = Vec::new();
         let mut now = 1_000_000;
         for (to, id, operation) in steps {

@@ -27,7 +27,7 @@ enum Operation {
     Refresh,
 }
 
-/// Does the same to both, and compares what they say.
+/// Does the same operation on both and compares their answers.
 fn both(
     config: Config,
     state: &mut State<Vec<u64>>,
@@ -70,7 +70,7 @@ fn both(
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 10 connections of at most 2 owners, each heard of every 100 µs
+    // 10 connections of at most 2 owners, which expire after 100 µs
     let config = config(10, 100, 2);
     let mut state = fresh(config);
     let open = |state: &mut State<Vec<u64>>, now, owner, count| {
@@ -179,8 +179,8 @@ fn an_owner_of_no_connections_or_too_many_is_foreign() {
     }
 }
 
-/// Every sequence of seven operations at nine times, for each of four small limits: of any length, for
-/// the graph of states ends.
+/// Every sequence of seven operations at nine times, of any length, for each of four small limits.
+/// The graph of states is finite.
 #[test]
 fn equals_the_oracle_on_every_history() {
     let operations = [

@@ -1,4 +1,4 @@
-//! What changes a table.
+//! The operations that change a table.
 
 use super::{
     ENDS, Ends, FIELDS, Found, HEAD, LANE, LINKS, LOG2_SLOTS_PER_WORD, Links, NEWEST,
@@ -8,7 +8,8 @@ use crate::lease::Id;
 use crate::time::{Micros, Timestamp};
 
 impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
-    /// Moves to `now`, as any operation does first: what has expired by then leaves.
+    /// Moves to `now` and removes the entries that have expired by then. Every operation begins
+    /// with this.
     #[inline]
     pub(crate) fn advance(&mut self, now: Timestamp) {
         let newest = self.newest();
@@ -24,8 +25,8 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.set_word(NEWEST, taken.0);
     }
 
-    /// A new entry, touched now, where the search for its id ended in vain; nothing if there is no
-    /// room.
+    /// Adds an entry in the slot where the search for its id ended, and touches it. `None` if the
+    /// table has no room.
     #[inline]
     pub(crate) fn insert(&mut self, found: Found, id: Id, value: u64) -> Option<usize> {
         let ends = self.ends();
@@ -43,7 +44,8 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         Some(place)
     }
 
-    /// Takes over what is live in another table, the oldest first, as if touched at its newest time.
+    /// Takes over the live entries of another table, the oldest first, as if they were touched at
+    /// its newest time.
     pub(crate) fn adopt<V: AsRef<[u64]>>(&mut self, other: &Table<V, WIDTH>) {
         self.advance(other.newest());
         let live = other.live(other.newest());
@@ -58,7 +60,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         }
     }
 
-    /// Makes the entry the latest.
+    /// Touches the entry, which makes it the latest.
     #[inline]
     pub(crate) fn touch(&mut self, place: usize) {
         self.unlink(place);
@@ -77,7 +79,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.set_field(place, FIELDS.saturating_add(k), word);
     }
 
-    /// Removes the entry that was found; the last one takes its place.
+    /// Removes the entry that was found. The last entry takes its place.
     #[inline]
     pub(crate) fn remove(&mut self, found: Found) {
         let Found { slot, place } = found;
@@ -95,7 +97,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.set_ends(Ends { count, ..self.ends() });
     }
 
-    /// Every touch moves back with the newest time.
+    /// Moves the newest time and all times of touch back.
     #[cold]
     fn rebase(&mut self, by: Micros) {
         for place in 1..=self.count() {
@@ -106,7 +108,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.set_word(NEWEST, newest);
     }
 
-    /// Moves an entry to another place, and tells its slot, its neighbours and the ends.
+    /// Moves an entry to another place, and updates its slot, its neighbours and the ends.
     #[inline]
     fn relocate(&mut self, from: usize, to: usize) {
         self.set_slot(self.slot_of(from), to);
@@ -136,7 +138,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         self.set_older(0, place);
     }
 
-    /// What follows a place in the list, or after none: the oldest.
+    /// Sets the entry that follows `place` in the list. If `place` is 0, sets the oldest entry.
     #[inline]
     fn set_later(&mut self, place: usize, later: usize) {
         if place == 0 {
@@ -146,7 +148,7 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         }
     }
 
-    /// What precedes a place in the list, or before none: the latest.
+    /// Sets the entry that precedes `place` in the list. If `place` is 0, sets the latest entry.
     #[inline]
     fn set_older(&mut self, place: usize, older: usize) {
         if place == 0 {
@@ -162,15 +164,15 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         let mut slot = self.home(self.id(place));
         for _ in 0..self.layout.mask {
             if self.slot(slot) == place {
-                break; // always, but for foreign words
+                break; // every table of this limiter ends here; foreign words may not
             }
             slot = self.after(slot);
         }
         slot
     }
 
-    /// Empties a slot. Each follower that could lie there instead moves back, and leaves the gap
-    /// where it was: no search then meets a gap before what it looks for.
+    /// Empties a slot. Each follower that may lie in the gap moves back into it, and leaves a new
+    /// gap behind. So no search meets a gap before it reaches its entry.
     #[inline]
     fn clear_slot(&mut self, slot: usize) {
         let (mut gap, mut next) = (slot, self.after(slot));

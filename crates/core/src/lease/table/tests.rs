@@ -26,7 +26,7 @@ fn remove(table: &mut Table<&mut [u64], WIDTH>, place: usize) {
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// Inserts an id that is not there, and touches one that is.
+    /// Inserts the id, or touches its entry if the table has one.
     Touch(u64),
     Set(u64),
     Remove,
@@ -42,7 +42,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What the table shows, oldest first.
+/// The entries of the table, the oldest first.
 fn entries(table: &Table<&mut [u64], WIDTH>) -> Vec<(Id, u64, u64, u64)> {
     let mut place = table.ends().oldest;
     let mut entries = Vec::new();
@@ -65,7 +65,7 @@ fn has_room_for_1_to_4096() {
         };
         assert_eq!(Layout::<FIELDS>::new("leases", entries, Micros(1)).unwrap_err(), expected);
     }
-    // head, slots / 4, entries
+    // words: head + slots / 4 + entries
     for (entries, words) in
         [(1, 3 + 1 + 5), (3, 3 + 2 + 15), (1_000, 3 + 512 + 5_000), (4_096, 3 + 2_048 + 20_480)]
     {
@@ -120,7 +120,7 @@ fn an_entry_behind_the_last_is_noticed() {
     let layout = layout(2, 100);
     let mut words = vec![0; layout.words()];
     let mut table = Table::new(layout, &mut words[..]);
-    // place 2 has the all zero id and nothing else, place 1 belongs to nobody
+    // place 2 has the id 0 and is otherwise zero; place 1 belongs to no entry
     for (place, accepted) in [(1, true), (2, false)] {
         table.set_ends(Ends { count: 1, oldest: place, latest: place });
         table.set_slot(table.home(Id([0, 0])), place);
@@ -137,7 +137,7 @@ fn an_entry_out_of_order_or_of_time_or_of_its_slot_is_noticed() {
         table.advance(Timestamp(now));
         insert(&mut table, Id([id, 0]), 1);
     }
-    // the second's touch lies between those of its neighbours
+    // the second entry was touched between its neighbours
     for (touched, accepted) in [(20, true), (10, true), (30, true), (9, false), (31, false)] {
         table.set_field(2, TOUCHED, touched);
         assert_eq!(table.check().is_ok(), accepted, "{touched}");
@@ -167,7 +167,7 @@ proptest! {
         let layout = layout(most, period);
         let mut words = vec![0; layout.words()];
         let mut table = Table::new(layout, &mut words[..]);
-        // id, value, extra, touched; the oldest first
+        // (id, value, extra, touched), the oldest first
         let mut list: Vec<(Id, u64, u64, i128)> = Vec::new();
         let (mut now, mut newest) = (1_000_000, 0_i128);
         for (to, id, operation) in steps {
@@ -249,14 +249,14 @@ proptest! {
             None => at != NEWEST,
         };
         prop_assert!(!orders || table.check().is_err(), "word {}, bit {}", at, bit);
-        // another time, id or extra word may be a table's too; then it works as one
+        // a table with another time, id or extra word may be valid, and then works
         if table.check().is_ok() {
             let count = table.count();
             prop_assert_eq!(entries(&table).len(), count);
             table.advance(Timestamp(now));
             prop_assert_eq!(table.check(), Ok(()));
         } else {
-            table.advance(Timestamp(now)); // no panic, and it ends
+            table.advance(Timestamp(now)); // does not panic, and ends
             insert(&mut table, Id([99, 99]), 1);
         }
     }

@@ -20,7 +20,7 @@ const C: Id = Id([0, 1]);
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 10 units, 4 of them reserved, for 100 µs each
+    // 10 units, 4 of them reserved, in leases that expire after 100 µs
     let config = config(10, 4, 100, 9);
     let mut state = fresh(config);
     let (low, high) = (Priority::Low, Priority::High);
@@ -29,7 +29,7 @@ fn decides_as_worked_out_by_hand() {
         (1_000, low, A, 5, (true, 1, 0, 100)),
         (1_010, low, B, 2, (false, 1, 90, 90)),
         (1_020, high, B, 2, (true, 5, 0, 80)),
-        (1_020, high, B, 9_000, (true, 5, 0, 80)), // whatever it costs
+        (1_020, high, B, 9_000, (true, 5, 0, 80)), // high priority passes at any cost
         (1_030, low, B, 1, (true, 0, 0, 100)),
         (1_040, low, A, 5, (true, 0, 0, 100)), // renewed
         (1_040, high, C, 1, (true, 4, 0, 100)),
@@ -127,8 +127,8 @@ fn both(
     assert_eq!(config.accepts(state), Ok(()), "{state:?}");
 }
 
-/// Every sequence of six operations at nine times, for each of four small fleets: of any length, for
-/// the graph of states ends.
+/// Every sequence of six operations at nine times, of any length, for each of four small fleets.
+/// The graph of states is finite.
 #[test]
 fn equals_the_oracle_on_every_history() {
     let operations = [

@@ -33,17 +33,18 @@ fn oracle(config: Config) -> Penalty {
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 3 refusals within 10: 20, then 40, then 50; forgiven after 30
+    // 3 refusals within 10 begin penalties of 20, then 40, then 50, which are forgiven after 30
     let config = config(3, [10, 20, 50, 30]);
     let mut state = fresh(config);
     assert_eq!(tuple(config.peek(&state, Timestamp(0),)), (true, 3, 0, 0));
-    // time, what a refusal begins, and what is decided after it: allowed, remaining, retry, reset
+    // rows: time, the penalty that a refusal begins, and the decision after it as (allowed,
+    // remaining, retry after, reset after)
     for (now, begins, expected) in [
         (100, None, (true, 2, 0, 10)),
         (105, None, (true, 1, 0, 10)),
         (110, None, (true, 1, 0, 10)), // that of 100 has left (100, 110]
         (114, Some(20), (false, 0, 20, 50)),
-        (133, None, (false, 0, 1, 31)), // while it lasts nothing counts
+        (133, None, (false, 0, 1, 31)), // during a penalty no refusal counts
         (134, None, (true, 2, 0, 30)),
         (130, None, (true, 1, 0, 30)), // back in time: taken as at 134
         (135, Some(40), (false, 0, 40, 70)),
@@ -53,7 +54,7 @@ fn decides_as_worked_out_by_hand() {
         (234, None, (true, 2, 0, 30)),
         (263, None, (true, 2, 0, 10)),
         (263, None, (true, 1, 0, 10)),
-        (264, Some(20), (false, 0, 20, 50)), // 30 after the end of the last
+        (264, Some(20), (false, 0, 20, 50)), // 30 after the end of the last penalty
     ] {
         assert_eq!(config.refused(&mut state, Timestamp(now)).map(|lasts| lasts.0), begins);
         assert_eq!(tuple(config.decide(&mut state, Timestamp(now))), expected, "at {now}");
@@ -77,7 +78,7 @@ fn one_refusal_can_be_enough() {
 
 #[test]
 fn a_penalty_ends_although_the_caller_never_stops() {
-    // refused by another limit whenever the penalty lets it through
+    // another limit refuses the caller whenever the penalty lets it pass
     let config = config(5, [1_000, 100, 800, 10_000]);
     let mut state = fresh(config);
     let (mut began, mut at) = (Vec::new(), Vec::new());
@@ -155,7 +156,7 @@ fn a_jump_ahead_and_back_refuses_for_no_longer_than_the_penalty() {
         assert_eq!(tuple(config.decide(&mut state, sane)), (false, 0, 100, 5_100));
         assert!(config.decide(&mut state, Timestamp(sane.0 + 100)).is_allowed());
     }
-    // by no more than a period: time stands still up to there
+    // back by no more than a period: time stands still up to there
     let mut state = fresh(config);
     let jumped = sane.saturating_add(period);
     assert_eq!(config.refused(&mut state, jumped), None);
@@ -163,13 +164,13 @@ fn a_jump_ahead_and_back_refuses_for_no_longer_than_the_penalty() {
     assert_eq!(tuple(config.decide(&mut state, sane)), (false, 0, 100, 5_100));
     assert_eq!(tuple(config.decide(&mut state, jumped)), (false, 0, 100, 5_100));
     assert!(config.decide(&mut state, Timestamp(jumped.0 + 100)).is_allowed());
-    // what is over stays over, also where time begins
+    // a penalty that is over stays over, also when the clock comes back to 0
     assert_eq!(tuple(config.decide(&mut state, Timestamp(3))), (true, 2, 0, 5_000));
 }
 
 #[test]
 fn a_foreign_state_is_noticed() {
-    // 2 in a row last 20 and 25, forgiven after 30
+    // two penalties in a row last 20 and 25, and are forgiven after 30
     let config = config(3, [10, 20, 25, 30]);
     let accepts = |words: [u64; 6]| config.accepts(&config.state(words).unwrap()).is_ok();
     assert!(accepts([0; 6]));

@@ -8,7 +8,7 @@ use crate::{CostExceedsCapacity, Limiter, MAX_QUANTITY, Micros, Rate, Timestamp}
 mod histories;
 
 const SECOND: u64 = 1_000_000;
-/// A part begins.
+/// The start of a part.
 const START: u64 = 1_699_999_998 * SECOND;
 const HALF: u64 = 1 << 31;
 
@@ -49,7 +49,7 @@ fn decides_as_worked_out_by_hand() {
     for (second, units, draw, expected) in [
         (1, 4, high, Verdict::Admitted),
         (2, 2, low, suppressed),
-        (2, 3, high, capped(4)), // 4 + 3 > 6; what was suppressed does not count
+        (2, 3, high, capped(4)), // 4 + 3 > 6; suppressed units do not count
         (2, 2, high, Verdict::Admitted),
         (5, 1, high, capped(1)),
         (5, 0, high, Verdict::Admitted), // to look is free
@@ -89,18 +89,18 @@ fn reports_as_worked_out_by_hand() {
     assert!(!config.report_due(&state, at(58)), "2 s have not passed");
     assert_eq!(tuples(config.take_reports(&mut state, at(58))), [None; 2]);
     offer(&mut state, 61, 7, 0);
-    // split where the part ended
+    // reports are split where the part ended
     let expected = [Some((START + PART.0, 7, 0)), Some((START, 100, 10))];
     assert_eq!(tuples(config.take_reports(&mut state, at(61))), expected);
 
-    // three parts and no report: the oldest is lost
+    // after three parts without a report, the oldest is lost
     for (tenths, units) in [(65, 1), (125, 2), (185, 3)] {
         offer(&mut state, tenths, units, 0);
     }
     let expected = [Some((START + 3 * PART.0, 3, 0)), Some((START + 2 * PART.0, 2, 0))];
     assert_eq!(tuples(config.take_reports(&mut state, at(185))), expected);
 
-    // what is as old as the master's four parts is not worth reporting
+    // counts that are older than the master's four parts are not reported
     offer(&mut state, 240, 9, 0);
     assert!(config.report_due(&state, at(479)));
     assert!(!config.report_due(&state, at(480)));
@@ -156,7 +156,7 @@ fn a_foreign_state_is_noticed() {
     assert!(config.accepts(&config.state(good).unwrap()).is_ok());
     for (word, foreign) in [
         (1, 7), // more than the cap
-        (1, 4), // less than what of it is to be reported
+        (1, 4), // less than its unreported units
         (2, 7),
         (3, MAX_QUANTITY + 1),
         (4, 7),

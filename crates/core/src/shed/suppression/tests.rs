@@ -29,35 +29,35 @@ fn rule(config: Config) -> Rule {
     }
 }
 
-/// A factor as a fraction.
+/// The units of 2^-32 of a factor part/whole.
 fn fraction(part: u64, whole: u64) -> u64 {
     u64::try_from((u128::from(part) << 32) / u128::from(whole)).unwrap()
 }
 
 #[test]
 fn factors_as_worked_out_by_hand() {
-    // limit 1 a second: 6 a part, 24 a period. Reports at (second, of second, admitted,
-    // suppressed), and then the factors of linear, modified mean, newest part.
+    // The limit is 1 a second: 6 a part, 24 a period. Rows: the report as (second, second of the
+    // offer, admitted, suppressed), and the factors of linear, modified mean and newest part.
     assert_eq!(START % PART.0, 0);
     let configs = ESTIMATORS.map(|estimator| config(1, SECOND, estimator));
     let mut states = [State::default(); 3];
     for ((now, of, admitted, suppressed), factors) in [
         ((1, 1, 6, 0), [(0, 1), (0, 1), (0, 1)]), // the whole of a part at once: within the limit
-        // 7 in this part: broken; mean 7/24 per second; 7 in 2 s, as 1 s is too short to tell
+        // 7 in this part break the limit; mean 7/24 per second; 7 in 2 s, since 1 s is too short
         ((1, 1, 1, 0), [(0, 1), (0, 1), (5, 7)]),
         ((3, 3, 5, 3), [(0, 1), (0, 1), (4, 5)]), // 15 in 3 s
-        // 6 s: what is not there yet; 45 complete: 45/18 in the mean of three, 45/6 newest
+        // 6 s: the report is of the last part; 45 complete: 45/18 in the mean of three, 45/6 newest
         ((6, 5, 15, 15), [(3, 48), (27, 45), (39, 45)]),
         // 9 s: 16 in progress, more than the mean 45/3: (45 + 16)/24; 16 in 3 s is less than 45/6
         ((9, 9, 1, 15), [(4, 48), (37, 61), (39, 45)]),
         ((9, 9, 0, 14), [(4, 48), (51, 75), (9, 10)]), // 30 in 3 s: 10 a second
-        // 13 s: newest complete 30, 45 before it: 2 s have not passed, and late reports may come
+        // 13 s: newest complete 30, before it 45; 2 s have not passed, so late reports may come
         ((13, 13, 0, 0), [(4, 48), (57, 75), (39, 45)]),
         ((14, 14, 0, 0), [(4, 48), (57, 75), (24, 30)]),
         // 24 s: the 45 have left; 30, 0, 0 complete
         ((24, 24, 0, 0), [(0, 1), (12, 30), (12, 30)]),
         ((30, 30, 0, 0), [(0, 1), (0, 1), (0, 1)]),
-        ((35, 11, 90, 90), [(0, 1), (0, 1), (0, 1)]), // of a part that has left
+        ((35, 11, 90, 90), [(0, 1), (0, 1), (0, 1)]), // a report of a part that has left
         ((35, 12, 96, 0), [(72, 48), (78, 96), (78, 96)]),
     ] {
         for ((config, state), (part, whole)) in configs.iter().zip(&mut states).zip(factors) {
@@ -71,7 +71,7 @@ fn factors_as_worked_out_by_hand() {
     }
 }
 
-/// At the last draw that is turned away and at the first that is not.
+/// Compares at the last draw that is refused and at the first that passes.
 #[test]
 fn a_draw_is_compared_with_a_factor_that_is_rounded_down() {
     for (period, units, factor) in [
@@ -163,11 +163,11 @@ fn a_jump_ahead_and_back_keeps_parts_and_their_ages() {
     }
 }
 
-/// Times up to 8 of 4 s each, sequences of up to 6 reports, all three estimators.
+/// All sequences of up to 6 reports at four times up to 32 s, for all three estimators.
 #[test]
 fn every_short_history_equals_the_oracle() {
     const TIMES: [u64; 4] = [0, 4, 8, 32];
-    /// Offered how many seconds before (or after) the report, admitted, suppressed.
+    /// (Seconds from the offer to the report, admitted, suppressed).
     const REPORTS: [(i64, u64, u64); 3] = [(0, 12, 0), (6, 0, 9), (-3, 5, 2)];
     fn descend(state: State, oracle: &Oracle, depth: u32, seen: &mut u64) {
         for now in TIMES {
@@ -215,7 +215,8 @@ prop_compose! {
     }
 }
 
-/// Where the time goes; offered how much before or after; counts in per mille of 6 s at the limit.
+/// How the time changes, how long before or after the units were offered, and the counts in per
+/// mille of 6 s at the limit.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     clock: (u8, u64),
@@ -300,7 +301,7 @@ proptest! {
             config.advance(&mut told, Timestamp(now));
             let offered_at = told.newest();
             let factor = config.factor(&told, offered_at);
-            // the last that is turned away and the first that is not
+            // the last draw that is refused and the first that passes
             let draw = u32::try_from(factor.units()).unwrap_or(u32::MAX);
             let draw = Draw(draw.saturating_add(above).saturating_sub(2));
             let suppressed = factor.happens(draw);
@@ -314,7 +315,7 @@ proptest! {
 }
 
 proptest! {
-    /// Before and after the part turned, and after it has left.
+    /// Refunds come in the same part, in a later part, and after the part has left.
     #[test]
     fn what_is_refunded_was_never_offered(
         config in configs(), calls in calls(), units in [0..900_u64, 0..900_u64],
@@ -344,14 +345,14 @@ proptest! {
     }
 }
 
-/// A unit's moment in its part, its weight, its reporter; and how late the reporter's report is.
+/// A unit's moment in its part, its weight, its reporter, and the delay of the reporter's report.
 type Unit = (u64, u64, usize, u64);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Every part is filled to the limit, reported by reporters of random phases whose reports are
-    /// split where parts end and arrive late, and asked about at any time.
+    /// Every part is filled up to the limit. Reporters have random phases. Their reports are split
+    /// at the ends of parts and arrive late. The factor is asked for at any time.
     #[test]
     fn within_its_limit_in_every_part_it_is_never_suppressed(
         config in configs(),

@@ -42,14 +42,14 @@ fn answer(config: &Config, state: &State, class: Class, verdict: Verdict) -> Ans
     }
 }
 
-/// a as a fraction: over 1,200 for the source's constants and signals in whole tenths.
+/// 1,200·a, a whole number for the source's constants and signals in whole tenths.
 fn over_1200(config: &Config, state: &State) -> i128 {
     let amount = i128::from(state.words()[1]) - i128::from(config.shedding);
     assert_eq!(amount * 1_200 % i128::from(config.span), 0);
     amount * 1_200 / i128::from(config.span)
 }
 
-/// Time in seconds, signal in ppm, a·1200.
+/// Rows: time in seconds, signal in ppm, a·1200.
 fn check_trajectory(expected: &[(u64, u32, i128)]) {
     let config = source(1);
     let (mut state, mut oracle) = (State::default(), Oracle::new(rule(config)));
@@ -65,7 +65,7 @@ fn check_trajectory(expected: &[(u64, u32, i128)]) {
 
 #[test]
 fn the_trajectory_of_the_source_at_a_sample_every_8_seconds() {
-    // All busy: 1/120 a second, from −28/120 up. Idle: 1/120 a second down.
+    // With all workers busy, a rises by 1/120 a second from −28/120. With none, it falls as fast.
     let mut expected = Vec::new();
     for second in (0..=200).step_by(8) {
         expected.push((second, 1_000_000, (i128::from(second) * 10 - 280).min(1_200)));
@@ -93,7 +93,7 @@ fn the_dead_zone_holds_and_slopes_are_in_proportion() {
         (108, 900_000, 275),
         (115, 350_000, 240), // 0.35 / 0.7 − 1 = −1/2
         (125, 0, 140),
-        (225, 0, -140), // 100 s without a call count as 28
+        (225, 0, -140), // 100 s without a call count as 28 s
         (253, 0, -280),
         (260, 1_000_000, -210),
         (261, 0, -220),
@@ -107,7 +107,7 @@ fn a_silence_of_delay_and_full_starts_over() {
         (0, 1_000_000, -280),
         (28, 1_000_000, 0),
         (56, 1_000_000, 280),
-        (203, 1_000_000, 560), // 147 s: a delay's worth
+        (203, 1_000_000, 560), // 147 s count as one delay
         (351, 1_000_000, -280),
         (361, 1_000_000, -180),
     ]);
@@ -210,7 +210,7 @@ fn a_foreign_state_is_noticed() {
     assert!(!accepts([7, 1, 0]), "never seen, and not at rest");
 }
 
-/// Times up to 8, sequences of up to 6 calls: every clock, every kind of signal.
+/// All sequences of up to 6 calls at times up to 8, with every clock and every kind of signal.
 #[test]
 fn every_short_history_equals_the_oracle() {
     const TIMES: [u64; 4] = [0, 1, 4, 8];
@@ -246,7 +246,7 @@ prop_compose! {
     }
 }
 
-/// Where the time goes, the signal, the class and the draw.
+/// How the time changes, the signal, the class and the draw.
 type Call = (u64, u64, Option<u32>, u16, u32);
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -337,7 +337,7 @@ proptest! {
         }
         let expires = config.expires_at(&state);
         prop_assert_eq!(expires, state.newest().saturating_add(config.reset_after(&state)));
-        let mut last = state; // a microsecond sooner it is still known
+        let mut last = state; // a microsecond sooner the key is still known
         config.advance(&mut last, Timestamp(expires.0 - 1));
         prop_assert!(last.words()[2] != 0 || state.words()[2] == 0);
 

@@ -10,7 +10,7 @@ fn config(limit: u64, period_us: u64) -> Config {
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 5 per second: time, cost, (allowed, remaining, retry after, reset after)
+    // 5 per second. Rows: time, cost, (allowed, remaining, retry after, reset after)
     let config = config(5, 1_000_000);
     let mut state = State::default();
     for (now, cost, expected) in [
@@ -21,7 +21,7 @@ fn decides_as_worked_out_by_hand() {
         (20, 1, (false, 0, 999_970, 999_970)), // back in time: taken as at 30
         (999_999, 1, (false, 0, 1, 1)),
         (1_000_000, 5, (true, 0, 0, 1_000_000)),
-        (900_000, 1, (false, 0, 1_000_000, 1_000_000)), // the old window does not come back
+        (900_000, 1, (false, 0, 1_000_000, 1_000_000)), // the earlier window does not come back
         (2_500_000, 1, (true, 4, 0, 500_000)),
     ] {
         let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();

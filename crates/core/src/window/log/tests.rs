@@ -14,7 +14,7 @@ fn config(windows: &[(u64, u64)], min_gap: u64, denied: Denied) -> Config {
     Config::new(&windows, Micros(min_gap), denied).unwrap()
 }
 
-/// Time, cost, (allowed, remaining, retry after, reset after).
+/// A row: time, cost, (allowed, remaining, retry after, reset after).
 type Row = (u64, u64, (bool, u64, u64, u64));
 
 fn check(config: Config, rows: &[Row]) {
@@ -35,14 +35,14 @@ fn two_rates_decide_as_worked_out_by_hand() {
             (0, 1, (true, 1, 0, 10)),
             (1, 1, (true, 0, 0, 10)),
             (2, 1, (false, 0, 1, 9)), // the unit of 0 leaves (t − 3, t] at 3
-            (3, 2, (false, 1, 7, 8)), // two more need room for it in 10 µs as well
+            (3, 2, (false, 1, 7, 8)), // two more units must fit the rate of 10 µs as well
             (3, 1, (true, 0, 0, 10)),
             (9, 1, (false, 0, 1, 4)),
             (10, 1, (true, 0, 0, 10)),
             (8, 1, (false, 0, 1, 10)), // back in time: taken as at 10
             (11, 2, (false, 1, 2, 9)),
             (13, 2, (true, 0, 0, 10)),
-            (2, 2, (false, 0, 10, 10)), // more than a period back: believed, 13 is now 2
+            (2, 2, (false, 0, 10, 10)), // more than a period back is believed: 13 is now 2
             (11, 2, (false, 1, 1, 1)),
             (12, 2, (true, 0, 0, 10)),
         ],
@@ -80,9 +80,9 @@ fn counted_refusals_decide_as_worked_out_by_hand() {
         config(&[(2, 10)], 0, Denied::Counted),
         &[
             (0, 2, (true, 0, 0, 10)),
-            (5, 1, (false, 0, 5, 10)),  // 5 and one of the units of 0
-            (9, 1, (false, 0, 6, 10)),  // 9 and 5
-            (14, 1, (false, 0, 5, 10)), // at 15 it had passed
+            (5, 1, (false, 0, 5, 10)), // the log holds 5 and one of the units of 0
+            (9, 1, (false, 0, 6, 10)), // the log holds 9 and 5
+            (14, 1, (false, 0, 5, 10)), // a request at 15 would have passed
             (18, 2, (false, 0, 10, 10)),
             (28, 2, (true, 0, 0, 10)),
         ],
@@ -91,9 +91,9 @@ fn counted_refusals_decide_as_worked_out_by_hand() {
         config(&[(3, 10)], 4, Denied::Counted),
         &[
             (0, 1, (true, 0, 0, 10)),
-            (3, 1, (false, 0, 4, 10)), // the refusal itself is g away at 7
+            (3, 1, (false, 0, 4, 10)), // the refusal itself is g old at 7
             (7, 1, (true, 0, 0, 10)),
-            (11, 2, (false, 0, 10, 10)), // of 11, 11 and 7 one may stay
+            (11, 2, (false, 0, 10, 10)), // one of 11, 11 and 7 may stay
             (21, 3, (true, 0, 0, 10)),
         ],
     );
@@ -120,7 +120,7 @@ fn units_of_one_moment_are_alike() {
         (3, 1, true, [3, 0, 0, 0]),
         (5, 1, true, [5, 3, 0, 0]),
         (5, 2, true, [5, 5, 5, 3]),
-        (5, 3, false, [5, 5, 5, 5]), // refused at the moment of a grant: the newest four stay
+        (5, 3, false, [5, 5, 5, 5]), // a refusal at the time of a grant: the newest four stay
     ] {
         let decision = config.decide(&mut state, Timestamp(now), cost).unwrap();
         assert_eq!((decision.is_allowed(), at(&state)), (allowed, units.to_vec()));
@@ -160,7 +160,7 @@ fn after(config: Config, times: &[u64]) -> State<Vec<u64>> {
 }
 
 #[test]
-fn what_is_used_is_used_by_the_rate_with_the_least_room() {
+fn the_rate_with_the_least_room_determines_the_used_units() {
     let config = config(&[(10, 100), (3, 10)], 5, Denied::Forgotten);
     assert_eq!(config.used(&fresh(config)), 0);
     assert_eq!(config.used(&after(config, &[0])), 1, "the gap counts no units");
@@ -190,7 +190,7 @@ fn units_that_are_taken_over_keep_their_times() {
 }
 
 #[test]
-fn what_cannot_be_remembered_is_refused() {
+fn a_configuration_out_of_bounds_is_an_error() {
     let new = |limit, period, min_gap, windows| {
         let windows = vec![Window { limit, period: Micros(period) }; windows];
         Config::new(&windows, Micros(min_gap), Denied::Counted).map(|config| config.words())
@@ -231,17 +231,18 @@ fn a_foreign_state_is_noticed() {
     assert!(accepts([0; 5]));
     assert!(accepts([57, 0, 0, 0, 0]));
     assert!(accepts([57, 3, 57, 57, 48]));
-    assert!(!accepts([57, 3, 57, 57, 47]), "too old to be remembered");
-    assert!(!accepts([57, 3, 58, 57, 50]), "later than the newest");
-    assert!(!accepts([57, 3, 50, 57, 50]), "out of order");
-    assert!(!accepts([57, 2, 57, 57, 50]), "more than it says");
-    assert!(!accepts([57, 4, 57, 57, 50]), "more than there is room for");
+    assert!(!accepts([57, 3, 57, 57, 47]), "a unit is too old to be remembered");
+    assert!(!accepts([57, 3, 58, 57, 50]), "a unit is later than the newest time");
+    assert!(!accepts([57, 3, 50, 57, 50]), "the units are out of order");
+    assert!(!accepts([57, 2, 57, 57, 50]), "more units than the word says");
+    assert!(!accepts([57, 4, 57, 57, 50]), "more units than fit");
     assert!(!accepts([57, u64::MAX, 57, 57, 50]));
-    assert!(config.state([0; 4]).is_err(), "a word short");
-    assert!(config.state([0; 6]).is_err(), "a word over");
+    assert!(config.state([0; 4]).is_err(), "one word too few");
+    assert!(config.state([0; 6]).is_err(), "one word too many");
 }
 
-/// Up to `windows` rates with limits from `least`, a gap or none, and either kind of refusal.
+/// Up to `windows` rates with limits from `least`, with or without a gap, and both kinds of
+/// [`Denied`].
 fn configs(least: u64, windows: usize, period: u64) -> impl Strategy<Value = Config> {
     let rates = prop::collection::vec((least..least + 12, 1..period), 1..=windows);
     let min_gap = prop_oneof![Just(0), 1..period];
@@ -249,7 +250,7 @@ fn configs(least: u64, windows: usize, period: u64) -> impl Strategy<Value = Con
     (rates, min_gap, denied).prop_map(|(rates, min_gap, denied)| config(&rates, min_gap, denied))
 }
 
-/// Words as they might lie in a store: some of a state, some nearly so, some anything.
+/// Words as a store might hold them: valid states, nearly valid states, and random words.
 fn words() -> impl Strategy<Value = Vec<u64>> {
     let sorted = (1_000..1_100_u64, prop::collection::vec(0..60_u64, 0..=4)).prop_map(
         |(newest, mut ages)| {
@@ -284,7 +285,7 @@ proptest! {
 }
 
 proptest! {
-    /// Its own refusals and those of other limiters, in any order.
+    /// Refusals of the log itself and of other limiters come in any order.
     #[test]
     fn refusals_by_others_are_remembered_as_the_oracle_has_it(
         config in configs(1, 3, 2_000),
@@ -334,7 +335,8 @@ proptest! {
         }
     }
 
-    /// Also when grants come back, and refusals had pushed older grants out of the memory.
+    /// This holds also if grants are refunded after refusals have pushed older grants out of the
+    /// memory.
     #[test]
     fn every_span_of_every_rate_grants_at_most_its_limit(
         config in configs(4, 8, 2_000),
@@ -361,8 +363,8 @@ proptest! {
         }
     }
 
-    /// The source's own algorithm, whose sets keep every action: to remember the newest N is
-    /// enough.
+    /// Compares with the source's own algorithm, whose sets keep every action: to remember the
+    /// newest N units is enough.
     #[test]
     fn counted_refusals_decide_as_sorted_sets_do(
         (limit, period, min_gap) in (1..12_u64, 300..2_000_u64, 0..=300_u64),
@@ -407,7 +409,7 @@ proptest! {
             prop_assert!(decision.reset_after() <= config.period());
             let taken = state.newest().0;
             if grants.last().is_some_and(|&(at, _)| at > taken) {
-                grants.clear(); // believed again
+                grants.clear(); // the clock is believed again
             }
             if decision.is_allowed() {
                 grants.push((taken, cost));

@@ -11,14 +11,14 @@ fn config(limit: u64, period_us: u64, segments: u64) -> Config {
 
 #[test]
 fn decides_as_worked_out_by_hand() {
-    // 10 per second in 2 segments: time, cost, (allowed, remaining, retry after, reset after)
+    // 10 per second in 2 segments. Rows: time, cost, (allowed, remaining, retry after, reset after)
     let config = config(10, 1_000_000, 2);
     let mut state = fresh(config);
     for (now, cost, expected) in [
         (0, 0, (true, 10, 0, 0)),
         (400_000, 6, (true, 4, 0, 1_100_000)),
         (600_000, 4, (true, 0, 0, 1_400_000)),
-        // 6 in the trailing segment, still wholly covered at 1 s; one of them gone at 1/6 of 0.5 s
+        // at 1 s all 6 of the trailing segment count; one of them has left after 1/6 of 0.5 s
         (999_999, 1, (false, 0, 83_335, 1_000_001)),
         (1_083_333, 1, (false, 0, 1, 916_667)),
         (1_083_334, 1, (true, 0, 0, 1_416_666)),
@@ -45,7 +45,7 @@ fn a_refund_counts_in_the_segment_of_its_grant() {
 }
 
 #[test]
-fn what_cannot_be_exact_is_refused_with_the_nearest_that_can() {
+fn an_inexact_configuration_is_an_error_that_names_the_nearest_exact_one() {
     let error = Config::new(5, Micros(1_000_000), 7).unwrap_err();
     let ConfigError::UnevenSegments { nearest, .. } = error else { panic!("{error}") };
     assert_eq!(nearest, Micros(999_999));
@@ -86,7 +86,7 @@ fn what_cannot_be_exact_is_refused_with_the_nearest_that_can() {
 fn a_jump_ahead_and_back_locks_for_no_longer_than_the_period() {
     for segments in [1, 4, 10] {
         let config = config(5, 1_000_000, segments);
-        // the newest grants leave a whole segment after their period, as without any jump
+        // the newest grants leave one segment after their period, as they do without a jump
         let period = Micros(1_000_000 + 1_000_000 / segments);
         properties::a_jump_and_back_locks_for_no_longer_than_a_period(config, period, 5);
     }
@@ -100,12 +100,12 @@ fn a_foreign_state_is_noticed() {
         config.accepts(&config.state([57, 50, sum, current, last, trailing]).unwrap()).is_ok()
     };
     assert!(accepts(10, [7, 3, 10]), "in debt");
-    assert!(!accepts(4, [2, 3, 5]), "the sum is that of the counters");
+    assert!(!accepts(4, [2, 3, 5]), "the sum must be that of the counters");
     assert!(!accepts(11, [8, 3, 5]), "more than twice the limit");
     assert!(!accepts(5, [2, 3, 11]), "more than twice the limit in the trailing segment");
     assert!(!accepts(0, [u64::MAX, 1, 0]), "overflow");
     let start = config.state([57, 49, 5, 2, 3, 5]).unwrap();
-    assert!(config.accepts(&start).is_err(), "no segment begins there");
+    assert!(config.accepts(&start).is_err(), "no segment begins at that time");
     assert!(config.state([0; 5]).is_err(), "a counter short");
 }
 
@@ -167,7 +167,7 @@ proptest! {
             let first = at / segment;
             prop_assert!(total(&|t| (first..first + segments).contains(&(t / segment))) <= limit);
             prop_assert!(total(&|t| t >= at && t < at + period) <= 2 * limit);
-            // the estimate at the moment of the grant, worked out from the grants alone
+            // the estimate at the moment of the grant, computed from the grants alone
             let full = total(&|t| t <= at && t / segment + segments > first);
             let trailing = total(&|t| t / segment + segments == first);
             let covered = segment - at % segment;

@@ -1,4 +1,5 @@
-//! Holders that spend, lose, repeat and confuse their leases, over each of the parents.
+//! Tests of the guarantee over each kind of parent, with holders that spend, lose, repeat and
+//! confuse their leases.
 
 use std::vec;
 use std::vec::Vec;
@@ -53,7 +54,7 @@ impl Parent {
         .is_ok_and(|decision| decision.is_allowed())
     }
 
-    /// How many units were put back.
+    /// Puts units back, and returns their number.
     fn refund(&mut self, refundable: Refundable) -> u64 {
         match self {
             Self::Bucket(config, state) => {
@@ -72,7 +73,7 @@ impl Parent {
         }
     }
 
-    /// The most that it alone could grant from `first` to `last`, both included.
+    /// The most units that the parent alone could grant from `first` to `last`, both included.
     fn most(&self, first: i128, last: i128) -> i128 {
         match self {
             Self::Bucket(config, _) => {
@@ -97,18 +98,18 @@ impl Parent {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Gives back what is left, and takes a new lease.
+    /// Gives back the units that are left, and takes a new lease.
     Renew(u64),
-    /// Takes a new lease; what was left of the last is forgotten, but can come back later.
+    /// Takes a new lease. The holder forgets the rest of the last lease, but may give it back later.
     Replace(u64),
     GiveBack,
-    /// Gives back again, or late: the holder's n-th last lease as it was.
+    /// Gives back the holder's n-th last lease as it was, again or late.
     Repeat(usize),
     Spend(u64),
     SpendAll,
 }
 
-/// When and how much.
+/// The time and the units.
 type Log = Vec<(i128, i128)>;
 type Steps = Vec<(u64, usize, Step)>;
 
@@ -124,8 +125,8 @@ fn steps(gap: u64, most: u64) -> impl Strategy<Value = Steps> {
     proptest::collection::vec((0..=gap, 0..4_usize, step), 1..100)
 }
 
-/// Walks through the steps and compares what was spent, and what was granted and not given back,
-/// with what the parent alone could have granted.
+/// Does the steps. Then compares the units that were spent, and the units that were granted and not
+/// given back, with those that the parent alone could have granted.
 fn spends_at_most_what_the_parent_grants(
     mut parent: Parent,
     (most, time): (u64, u64),
@@ -148,7 +149,7 @@ fn spends_at_most_what_the_parent_grants(
             }
             Step::Repeat(n) => {
                 let late = seen[k].iter().rev().nth(n).copied().unwrap_or_default();
-                // a lease still in use is not given back twice over by its own holder
+                // a holder does not give back a lease that it still uses
                 if late.granted_at == allowances[k].granted_at && allowances[k].left > 0 {
                     allowances[k] = Allowance::default();
                 }
@@ -183,7 +184,7 @@ fn spends_at_most_what_the_parent_grants(
     for (log, earlier) in [(&spent, i128::from(time) - 1), (&granted, 0)] {
         for (k, &(first, _)) in log.iter().enumerate() {
             if k > 0 && log[k - 1].0 == first {
-                continue; // its span begins with the first of them
+                continue; // the span of this time begins with its first entry
             }
             let mut total = 0;
             for (j, &(last, units)) in log.iter().enumerate().skip(k) {

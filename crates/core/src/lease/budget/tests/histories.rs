@@ -1,4 +1,4 @@
-//! Any grants and returns, beside the oracle and beside what is promised.
+//! Histories of grants and returns, compared with the oracle and with the guarantees.
 
 use std::vec;
 use std::vec::Vec;
@@ -16,13 +16,13 @@ use crate::{Limiter, Micros, Timestamp};
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// How much it wants, of how much.
+    /// The units that the holder wants, and the available units.
     Grant(u64, u64),
-    /// So much of its n-th last lease.
+    /// The units that the holder gives back, and the number of leases since the one given back.
     GiveBack(u64, usize),
 }
 
-/// Does the same to both, and compares what they say.
+/// Does the same operation on both and compares their answers.
 fn both(
     config: Config,
     state: &mut State<Vec<u64>>,
@@ -53,8 +53,8 @@ fn both(
     assert_eq!(config.reset_after(state).0, oracle.expires_after());
 }
 
-/// Every sequence of five operations at nine times, for each of two small budgets: of any length, for the
-/// graph of states ends. Of each holder the newest lease is given back.
+/// Every sequence of five operations at nine times, of any length, for each of two small budgets.
+/// The graph of states is finite. Each holder gives back only its newest lease.
 #[test]
 fn equals_the_oracle_on_every_history() {
     let operations = [
@@ -67,7 +67,7 @@ fn equals_the_oracle_on_every_history() {
     for (most, holders) in [(2, 2), (3, 2)] {
         let config = config(most, 2, holders);
         let oracle = Budget::new(most, 2, usize::try_from(holders).unwrap());
-        // of what a holder remembers only the newest lease counts, and of that only if it lives
+        // only the newest lease of a holder counts, and only while it is live
         every_history(
             (fresh(config), oracle, Vec::new()),
             &operations,

@@ -1,4 +1,4 @@
-//! Any decisions, refusals and pardons, beside the oracle and beside what is promised.
+//! Histories of decisions, refusals and pardons, compared with the oracle and with the guarantees.
 
 use core::ops::RangeInclusive;
 use std::vec::Vec;
@@ -13,7 +13,7 @@ use crate::properties::fresh;
 use crate::shed::penalty::{Config, State};
 use crate::{Limiter, Micros, Timestamp};
 
-/// What may happen at a time.
+/// An operation on a penalty.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Decide,
@@ -21,7 +21,7 @@ enum Operation {
     Forgive,
 }
 
-/// Does the same to both and compares all that is answered.
+/// Does the same operation on both and compares their answers.
 fn compare(
     config: Config,
     state: &mut State<Vec<u64>>,
@@ -51,9 +51,10 @@ fn compare(
     assert!(config.accepts(state).is_ok(), "{before:?} {operation:?} at {now}: {state:?}");
 }
 
-/// Every sequence of decisions and refusals at each of nine times, the first ones and the last
-/// ones, and of forgiving: of four operations with an oracle that remembers everything, of any
-/// length with oracles taken as the same where what decides their later answers is.
+/// Every sequence of decisions, refusals and pardons at each of nine times, both the first nine and
+/// the last nine. If oracles are the same only when they remember the same history, sequences have
+/// four operations. If oracles are the same when the same facts determine their later answers,
+/// sequences have any length.
 #[test]
 fn every_sequence_equals_the_oracle() {
     for spans in [[1, 1, 1, 0], [2, 1, 2, 1], [3, 2, 3, 2], [2, 1, 4, 2], [5, 1, 1, 1]] {
@@ -93,7 +94,7 @@ fn configs(longest: u64) -> impl Strategy<Value = Config> {
     })
 }
 
-/// Operations with where the time goes before each.
+/// Operations, and how the time changes before each.
 fn history(span: u64) -> impl Strategy<Value = Vec<(Operation, properties::Step)>> {
     let operation = prop_oneof![
         4 => Just(Operation::Decide),
@@ -109,7 +110,7 @@ fn history(span: u64) -> impl Strategy<Value = Vec<(Operation, properties::Step)
     prop::collection::vec((operation, step), 1..60)
 }
 
-/// Words as they might lie in a store: some of a state, some nearly so, some anything.
+/// Words as a store might hold them: valid states, nearly valid states, and random words.
 fn words() -> impl Strategy<Value = Vec<u64>> {
     let of_a_state = (prop::collection::vec((0..40_u64, any::<bool>()), 0..20)).prop_map(|steps| {
         let config = config(4, [100, 50, 300, 200]);
@@ -209,7 +210,7 @@ proptest! {
         prop_assert_eq!(state, fresh);
     }
 
-    /// Worked out from what was refused and when penalties began, alone.
+    /// Checks the guarantee only from the times of the refusals and of the penalties.
     #[test]
     fn a_penalty_begins_at_the_nth_refusal_within_its_span_and_lasts_at_most_its_maximum(
         config in configs(1_000),

@@ -1,4 +1,4 @@
-//! Any decisions, reports and factors, beside the oracle and beside what is promised.
+//! Histories of decisions, reports and factors, compared with the oracle and with the guarantees.
 
 use std::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::shed::suppression::{self, Estimator, PART, REPORT_EVERY, Report};
 use crate::shed::{Draw, Probability};
 use crate::{Limiter, MAX_QUANTITY, Micros, Timestamp};
 
-/// Times up to 8 of 4 s each, sequences of up to 6 of everything that a reporter does.
+/// All sequences of up to 6 operations of a reporter at times up to 32 s.
 #[test]
 fn every_short_history_equals_the_oracle() {
     const TIMES: [u64; 4] = [0, 4, 8, 32];
@@ -63,7 +63,7 @@ enum Action {
     Apply { factor: u64 },
 }
 
-/// Where the time goes, and what is done.
+/// How the time changes, and the operation.
 type Call = ((u8, u64), Action);
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -140,8 +140,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Both sides: reporters whose timers have any phase, a network that delays reports and
-    /// replies, and a load that uses every part up to the last unit.
+    /// Tests both sides together: reporters with timers of any phase, a network that delays reports
+    /// and replies, and a load that uses every part up to the last unit.
     #[test]
     fn an_account_within_its_limit_is_neither_capped_nor_suppressed(
         (most, estimator) in (1..400_u64, prop_oneof![
