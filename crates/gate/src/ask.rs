@@ -17,9 +17,9 @@ use crate::limit::{Kind, Limit};
 use crate::limits::{Limits, Part};
 use crate::object::{Object, known_path};
 use crate::policy::{Cost, Policy, Whole};
-use crate::quote::without_middle;
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 use crate::resolved::Resolved;
+use crate::wording::of_json;
 pub use error::AskError;
 
 /// Draws a random number that nobody can guess, or fails to.
@@ -412,12 +412,8 @@ fn limits(resolved: &Resolved) -> impl Iterator<Item = &Limit> {
 pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, AskError> {
     let mut json = serde_json::Deserializer::from_slice(json);
     let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = without_middle(known_path(error.path()));
-        AskError::Json { path, message: without_middle(alloc::format!("{}", error.into_inner())) }
+        AskError::Json { path: known_path(error.path()), message: of_json(error.inner()) }
     })?;
-    json.end().map_err(|error| AskError::Json {
-        path: String::new(),
-        message: alloc::format!("{error}"),
-    })?;
+    json.end().map_err(|error| AskError::Json { path: String::new(), message: of_json(&error) })?;
     Ok(form)
 }

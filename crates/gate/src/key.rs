@@ -146,34 +146,35 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let invalid =
-            |allowed: &str| alloc::format!("found {}, allowed is {allowed}", Quoted(&text));
+        let invalid = |expected: &str| alloc::format!("expected {expected} found {}", Quoted(&text));
         if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
             let Some(network) = network_of(written) else {
-                return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24"));
+                return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24,"));
             };
-            // an address with a short prefix by mistake would stand for very many
+            // an address with a prefix that is too short would match more addresses than were meant
             let starts_elsewhere =
                 written.parse().is_ok_and(|written: IpNet| written.addr() != written.network());
             if starts_elsewhere {
-                return Err(invalid(&alloc::format!("the network that is meant, ip:{network}")));
+                return Err(invalid(&alloc::format!(
+                    "the first address of the network, as in ip:{network};"
+                )));
             }
             return Ok(Self::Network(network));
         }
         if text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("ip:"))
             && !text.starts_with("ip:")
         {
-            return Err(invalid("`ip:` in lower case before an address"));
+            return Err(invalid("`ip:` in lower case before an address,"));
         }
         if network_of(&text).is_some() {
-            return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24"));
+            return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24;"));
         }
         if !has_key_length(&text) {
-            return Err(invalid("a key of 1 to 512 bytes, or with one `*` for any characters"));
+            return Err(invalid("a key of 1 to 512 bytes, in which one `*` matches any characters;"));
         }
         match text.split_once('*') {
             None => Ok(Self::Exact(text)),
-            Some((_, end)) if end.contains('*') => Err(invalid("one `*` at most")),
+            Some((_, end)) if end.contains('*') => Err(invalid("at most one `*`,")),
             Some((start, end)) => Ok(Self::Between(start.into(), end.into())),
         }
     }
@@ -181,10 +182,7 @@ impl TryFrom<String> for Pattern {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(exact) => write!(f, "{exact:?}"),
-            Self::Between(..) | Self::Network(_) => write!(f, "\"{}\"", self.text()),
-        }
+        Quoted(&self.text()).fmt(f)
     }
 }
 
@@ -287,7 +285,7 @@ impl TryFrom<String> for KeySource {
         match source.strip_prefix("header:") {
             Some(name) if is_header_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
             _ => Err(alloc::format!(
-                "found {}, allowed are \"ip\" and \"header:NAME\" such as \"header:x-api-key\"",
+                "expected \"ip\" or \"header:NAME\" such as \"header:x-api-key\", found {}",
                 Quoted(&source)
             )),
         }
@@ -298,7 +296,7 @@ impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip => f.write_str("\"ip\""),
-            Self::Header(name) => write!(f, "\"header:{name}\""),
+            Self::Header(name) => Quoted(&alloc::format!("header:{name}")).fmt(f),
         }
     }
 }

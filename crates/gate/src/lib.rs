@@ -33,6 +33,7 @@ mod request;
 mod resolved;
 mod session;
 mod table;
+mod wording;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::Verdict;

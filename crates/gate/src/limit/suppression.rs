@@ -32,11 +32,13 @@ impl Algorithm for Config {
                 let ramp = ramp.map_or(DEFAULT_RAMP, |ramp| ramp.0);
                 let ramp = ramp
                     .try_into()
-                    .map_err(|_| format!("`ramp`: found {ramp}, allowed are 1 to {}", u16::MAX))?;
+                    .map_err(|_| format!("`ramp`: expected 1 to {}, found {ramp}", u16::MAX))?;
                 Estimator::LinearAdmitted { ramp }
             }
             (_, Some(_)) => {
-                return Err("found `ramp`, which `linear_admitted` alone has".into());
+                return Err("expected `ramp` only beside the estimator `linear_admitted`, found it beside \
+                            another"
+                    .into());
             }
             (Some(EstimatorForm::ModifiedMean), None) => Estimator::ModifiedMean,
             (Some(EstimatorForm::NewestPart) | None, None) => Estimator::NewestPart,
