@@ -84,22 +84,19 @@ impl fmt::Display for BlobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length { found, expected } => {
-                write!(
-                    f,
-                    "stored state: found {found} bytes, a state of this policy has {expected}"
-                )
+                write!(f, "stored state: expected {expected} bytes, found {found}")
             }
             Self::Version { found, expected } => {
-                write!(f, "stored state: found version {found}, this policy's is {expected}")
+                write!(f, "stored state: expected version {expected}, found {found}")
             }
             Self::Fingerprint { found, expected } => write!(
                 f,
-                "stored state: found the fingerprint {found:016x}, expected {expected:016x}: it was \
-                 written under other limits or another rule"
+                "stored state: expected the fingerprint {expected:016x}, found {found:016x} of other limits \
+                 or another rule"
             ),
-            Self::Invalid => {
-                f.write_str("stored state: it holds more than these limits could have granted")
-            }
+            Self::Invalid => f.write_str(
+                "stored state: expected no more than these limits can grant, found more",
+            ),
         }
     }
 }

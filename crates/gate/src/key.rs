@@ -146,7 +146,8 @@ impl TryFrom<String> for Pattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let invalid = |expected: &str| alloc::format!("expected {expected} found {}", Quoted(&text));
+        let invalid =
+            |expected: &str| alloc::format!("expected {expected} found {}", Quoted(&text));
         if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
             let Some(network) = network_of(written) else {
                 return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24,"));
@@ -170,7 +171,9 @@ impl TryFrom<String> for Pattern {
             return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24;"));
         }
         if !has_key_length(&text) {
-            return Err(invalid("a key of 1 to 512 bytes, in which one `*` matches any characters;"));
+            return Err(invalid(
+                "a key of 1 to 512 bytes, in which one `*` matches any characters;",
+            ));
         }
         match text.split_once('*') {
             None => Ok(Self::Exact(text)),

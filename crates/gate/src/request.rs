@@ -125,7 +125,7 @@ impl fmt::Display for OperationError {
                 "`policy`: expected a policy with a limit that counts by the whole key, found none; \
                  blocks are kept there",
             ),
-            Self::InvalidState => f.write_str("state: found words that these limits never write"),
+            Self::InvalidState => f.write_str("state: expected words that these limits write, found others"),
         }
     }
 }

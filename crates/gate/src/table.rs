@@ -94,10 +94,7 @@ impl fmt::Display for TableError {
         match self {
             Self::Operation(error) => error.fmt(f),
             Self::Full { max_bytes } => {
-                write!(
-                    f,
-                    "no room for a new key: the keys in use fill the {max_bytes} bytes allowed"
-                )
+                write!(f, "no room for a new key: the keys in use fill all {max_bytes} bytes")
             }
         }
     }

@@ -103,7 +103,10 @@ mod tests {
 
     #[test]
     fn a_wrong_name_is_named_after_those_that_were_expected() {
-        assert_eq!(json::<Form>(r#"{"coost":1}"#), "expected `cost` or `mode`, found the field \"coost\"");
+        assert_eq!(
+            json::<Form>(r#"{"coost":1}"#),
+            "expected `cost` or `mode`, found the field \"coost\""
+        );
         assert_eq!(
             json::<Form>(r#"{"mode":"shut"}"#),
             "expected one of `open`, `closed`, `ajar`; found \"shut\""
@@ -139,7 +142,8 @@ mod tests {
 
     #[test]
     fn any_other_message_stays_as_it_is() {
-        for other in ["", "missing field `cost`", "expected `,`, expected `}`", "unknown field `x`"] {
+        for other in ["", "missing field `cost`", "expected `,`, expected `}`", "unknown field `x`"]
+        {
             assert_eq!(reworded(other, "a table"), None, "{other}");
         }
         assert_eq!(json::<Form>("{"), "EOF while parsing an object at line 1 column 1");

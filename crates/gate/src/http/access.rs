@@ -27,8 +27,7 @@ pub struct InvalidToken;
 impl core::fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(
-            "TIDEGATE_TOKEN: found what no header could bring, allowed is printable ASCII without \
-             spaces around it",
+            "TIDEGATE_TOKEN: expected printable ASCII without spaces around it, found other characters",
         )
     }
 }
@@ -72,8 +71,8 @@ impl Access {
                 Some(found) if bool::from(found.as_bytes().ct_eq(token.as_bytes())) => {
                     return Ok(());
                 }
-                Some(_) => "the bearer token is not the configured one",
-                None => "found no `Authorization: Bearer TOKEN`",
+                Some(_) => "expected the configured bearer token, found another",
+                None => "expected the header `Authorization: Bearer TOKEN`, found no bearer token",
             },
         };
         let mut response = Problem::Unauthorized.response(detail.to_string());

@@ -183,7 +183,7 @@ fn batch(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan, R
         (Some(_), None, None) => invalid("missing field `key`"),
         (None, Some(_), None) => invalid("missing field `policy`"),
         (None, None, None) => invalid("missing field `policy`"),
-        (_, _, Some(_)) => invalid("`checks`: expected no other field beside it"),
+        (_, _, Some(_)) => invalid("`checks`: expected no other field beside it, found one"),
     }
 }
 
@@ -228,7 +228,7 @@ impl SettleBody {
             }
             Some(_) => Err(AskError::Json {
                 path: "refund".to_string(),
-                message: "expected no field of a settlement beside it".to_string(),
+                message: "expected no field of a settlement beside it, found one".to_string(),
             }),
         }
     }

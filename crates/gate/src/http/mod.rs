@@ -265,7 +265,13 @@ fn step_or_answer(
             &["GET", "DELETE", "POST"] // a key may end like that too
         }
         _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
-        path => return Err(located(Problem::NotFound, "there is no path ", Quoted(path))),
+        path => {
+            return Err(located(
+                Problem::NotFound,
+                "expected a path such as /v1/check, found ",
+                Quoted(path),
+            ));
+        }
     };
     if !methods.contains(&head.method) {
         let methods = methods.join(", ");
@@ -328,10 +334,10 @@ impl BodyError {
                 ))
             }
             Self::TooLate(after) => Problem::BodyTooLate.response(alloc::format!(
-                "expected the whole body within {after:?} after the head"
+                "expected the whole body within {after:?} after the head, found a part of it"
             )),
             Self::Incomplete => Problem::InvalidRequest
-                .response("expected a whole body, found that the client broke off".to_string()),
+                .response("expected the whole body, found a part of it".to_string()),
         }
     }
 }

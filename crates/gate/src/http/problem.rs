@@ -118,7 +118,7 @@ impl Problem {
 /// `limits` is `None` for a listed key.
 pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
     let Some(limits) = limits else {
-        return Problem::Denied.response("the policy's list `deny` has this key".to_string());
+        return Problem::Denied.response("the key is on the policy's list `deny`".to_string());
     };
     let violated = || {
         let all = limits.iter().zip(&verdict.limits);
@@ -133,7 +133,9 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
     let wait = verdict.decision.retry_after().0;
     let detail = match problem {
         _ if is_blocked => alloc::format!("the key is blocked for {wait} µs"),
-        Problem::ReducedCapacity => alloc::format!("load is being shed; try again in {wait} µs"),
+        Problem::ReducedCapacity => {
+            alloc::format!("the service is shedding load; try again in {wait} µs")
+        }
         _ => alloc::format!("the same request is granted in {wait} µs"),
     };
     problem.with(detail, names, Some(wait))

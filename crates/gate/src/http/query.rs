@@ -30,8 +30,8 @@ pub(super) fn gate(
                 .find_map(|source| source.key_of(head.header, head.client_ip))
         })
         .ok_or_else(|| {
-            let sources = "and the request has no header or address that the policy counts by";
-            invalid(alloc::format!("the query has no field `key`, {sources}"))
+            let sources = "or a header or address that the policy finds the key in";
+            invalid(alloc::format!("expected `key` in the query, {sources}; found none of them"))
         })?;
     let cost = match (cost, policy.cost()) {
         (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
@@ -48,8 +48,8 @@ pub(super) fn gate(
         // nobody learns the name of such a lease: only its time to live would end it
         let name = policy.name();
         let detail = alloc::format!(
-            "`policy`: expected one without leases, found {name:?}; nobody could release a lease that \
-             is acquired here, so use POST /v1/leases"
+            "`policy`: expected a policy without leases, found {name:?}; nobody could release a lease \
+             that is acquired here, so use POST /v1/leases"
         );
         return Err(invalid(detail));
     }
@@ -104,10 +104,14 @@ fn fields<const N: usize>(
         let slot = names.iter().zip(&mut values).find(|(name, _)| **name == field);
         let Some((name, slot)) = slot else {
             let (allowed, found) = (names.join("`, `"), Quoted(&field));
-            return Err(invalid(alloc::format!("the query: expected `{allowed}`; found {found}")));
+            return Err(invalid(alloc::format!(
+                "the query: expected one of `{allowed}`; found {found}"
+            )));
         };
         if slot.replace(value).is_some() {
-            return Err(invalid(alloc::format!("the query has two fields `{name}`")));
+            return Err(invalid(alloc::format!(
+                "the query: expected `{name}` once, found it twice"
+            )));
         }
     }
     Ok(values)
@@ -121,7 +125,7 @@ fn decoded(encoded: &str) -> Option<String> {
 }
 
 fn missing(field: &str) -> Response {
-    invalid(alloc::format!("the query has no field `{field}`"))
+    invalid(alloc::format!("the query: expected `{field}`, found no such field"))
 }
 
 fn invalid(detail: String) -> Response {

@@ -41,7 +41,7 @@ impl Algorithm for Config {
     fn describe(&self) -> String {
         let (most, time, holders) = (self.most(), span(self.period()), self.max_holders());
         format!(
-            "up to {most} units for {time}, to up to {holders} holders who spend them without asking"
+            "up to {most} units for {time}, granted to up to {holders} holders, which spend them without asking"
         )
     }
 

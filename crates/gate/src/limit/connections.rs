@@ -42,8 +42,8 @@ impl Algorithm for Config {
     fn describe(&self) -> String {
         let (limit, owners, expiry) = (self.limit(), self.max_owners(), span(self.period()));
         format!(
-            "{limit} connections of up to {owners} owners, each forgotten {expiry} after it was last \
-             heard of"
+            "{limit} connections of up to {owners} owners; an owner that sends nothing for {expiry} is \
+             forgotten"
         )
     }
 

@@ -52,8 +52,8 @@ impl Algorithm for Config {
         let [within, duration, max, forgive_after] =
             [within, duration, max, forgive_after].map(span);
         format!(
-            "after {refusals} refusals within {within} none for {duration}, twice as long each time \
-             up to {max}, forgiven after {forgive_after}"
+            "after {refusals} refusals within {within} refuses everything for {duration}, twice as long \
+             each time up to {max}; forgives after {forgive_after}"
         )
     }
 

@@ -36,9 +36,11 @@ impl Algorithm for Config {
                 Estimator::LinearAdmitted { ramp }
             }
             (_, Some(_)) => {
-                return Err("expected `ramp` only beside the estimator `linear_admitted`, found it beside \
+                return Err(
+                    "expected `ramp` only beside the estimator `linear_admitted`, found it beside \
                             another"
-                    .into());
+                        .into(),
+                );
             }
             (Some(EstimatorForm::ModifiedMean), None) => Estimator::ModifiedMean,
             (Some(EstimatorForm::NewestPart) | None, None) => Estimator::NewestPart,

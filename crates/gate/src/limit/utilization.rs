@@ -59,8 +59,9 @@ impl Algorithm for Config {
         let [good, bad] = [thresholds.good, thresholds.bad].map(percent);
         let [delay, full] = [timing.delay, timing.full].map(span);
         format!(
-            "sheds above {bad}: at 100% first after {delay}, all but the most important class after \
-             {full} more, nearer to {bad} slower in proportion; takes it back below {good}"
+            "sheds above {bad}: a signal of 100 % sheds first after {delay}, and {full} later all but the \
+             most important class; a signal nearer to {bad} takes longer in proportion; below {good} \
+             shedding recedes"
         )
     }
 

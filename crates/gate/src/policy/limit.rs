@@ -153,11 +153,11 @@ impl LimitEntry {
             }
             (Some(_), _) => Err("expected either `limits` or other fields, found both".into()),
             (None, [only]) => Ok([Self::new(only.form.but(&own))?.limit].into()),
-            (None, _) => {
-                Err("expected `limits` with all limits of these keys, because the policy has several; \
+            (None, _) => Err(
+                "expected `limits` with all limits of these keys, because the policy has several; \
                      found fields of one limit"
-                    .into())
-            }
+                    .into(),
+            ),
         }
     }
 }

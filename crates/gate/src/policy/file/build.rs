@@ -126,9 +126,11 @@ fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
         ));
     }
     if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
-        return Err("`limits`: expected a limit whose refusals `penalty` counts, found no limit but \
+        return Err(
+            "`limits`: expected a limit whose refusals `penalty` counts, found no limit but \
                     `penalty`"
-            .to_owned());
+                .to_owned(),
+        );
     }
     let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *cost;
     let most = limits.most_at_once();
