@@ -80,9 +80,9 @@ impl Problem {
         }
     }
 
-    /// Of a refusal by these limits. A penalty explains all others. A 503 says that the client did
-    /// nothing wrong, and may send the request to another server: only if nothing but shedders
-    /// refused.
+    /// The problem of a refusal by these limits. A penalty comes before all others. A 503 says that the
+    /// client did nothing wrong and may try another server, so it is the answer only if every limit that
+    /// refused sheds load.
     fn of_refusal<'a>(violated: impl Iterator<Item = &'a Limit>) -> Self {
         let mut problem = Self::ReducedCapacity;
         for limit in violated {
@@ -154,7 +154,7 @@ fn answer(status: u16, content_type: &str, body: String) -> Response {
     Response { status, headers, body }
 }
 
-/// A decision is true once. RFC 6585 §4: a 429 must not be stored.
+/// A decision holds for one request, so no cache may store it. RFC 6585 §4 demands this for a 429.
 fn no_store() -> (&'static str, String) {
     ("cache-control", "no-store".to_string())
 }

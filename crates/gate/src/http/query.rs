@@ -1,4 +1,4 @@
-//! Calls that say in their query what they are about.
+//! The calls without a body, whose fields are in the query or the path.
 
 use alloc::string::String;
 
@@ -37,7 +37,7 @@ pub(super) fn gate(
         (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
         (None, Cost::Fixed(cost)) => *cost,
         (None, Cost::Header { name, default }) => match (head.header)(name) {
-            // not 0: clients can often set a header, and a peek always passes
+            // at least 1: clients can often set a header, and a peek always passes
             Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
             None => *default,
         },
@@ -45,7 +45,7 @@ pub(super) fn gate(
     let ask = Ask::Check(CheckForm { cost: Some(Whole(cost)), class, ..CheckForm::default() });
     let plan = Target { policy: name, key, now_us: None }.plan(policies, ask, chance)?;
     if plan.checks.iter().any(|check| ask::has_kind(check.asked.resolved(), Kind::Lease)) {
-        // nobody learns the name of such a lease: only its time to live would end it
+        // the answer has no body to name the lease in, so only its time to live would end it
         let name = policy.name();
         let detail = alloc::format!(
             "`policy`: expected a policy without leases, found {name:?}; nobody could release a lease \
@@ -89,7 +89,8 @@ fn time(now_us: Option<String>) -> Result<Option<Whole<0>>, Response> {
     Ok(now_us.map(Whole))
 }
 
-/// The values of these fields of the query; any other is an error, as is a second one.
+/// The values of these fields of the query. Another field is an error, and so is a field that occurs
+/// twice.
 fn fields<const N: usize>(
     head: &Head<'_>,
     names: [&str; N],
@@ -117,8 +118,8 @@ fn fields<const N: usize>(
     Ok(values)
 }
 
-/// A name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. Lossy decoding
-/// would turn different bytes into one text, and count them as one key.
+/// Decodes a name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. A lossy
+/// decoding would turn different bytes into one text, and count them as one key.
 fn decoded(encoded: &str) -> Option<String> {
     let spaced = encoded.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
