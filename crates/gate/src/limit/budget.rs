@@ -1,5 +1,5 @@
-//! `budget`: units of the policy's rates, to be spent without asking. It refuses nobody: units are
-//! taken out of the rates when they are granted.
+//! `budget`: units that holders spend without asking. A budget refuses no request: its units are taken out
+//! of the policy's limits on units over time when they are granted.
 
 use alloc::format;
 use alloc::string::String;
@@ -88,5 +88,5 @@ fn untouched(config: &Config, state: &State<impl Words>, now: Timestamp) -> Deci
     Decision::Allow { limit: config.most(), remaining: config.most(), reset_after }
 }
 
-/// How many nodes one key's units are usually spent by at most.
+/// More than the number of nodes that usually spend the units of one key.
 const DEFAULT_MAX_HOLDERS: u64 = 64;

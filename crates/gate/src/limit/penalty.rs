@@ -1,5 +1,5 @@
-//! `penalty`: refuses everything for a time after so many refusals by the other limits. Whatever a
-//! request costs, a penalty lets it through or not.
+//! `penalty`: refuses every request for a time after a number of refusals by the other limits, whatever the
+//! cost of the request.
 
 use alloc::format;
 use alloc::string::String;
