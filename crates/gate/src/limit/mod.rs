@@ -273,8 +273,8 @@ impl Limit {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
     }
 
-    /// Gives back what was granted and not used: never so much that more would be granted than if
-    /// it had not been.
+    /// Returns units that were granted and not used. The limiter then never grants more than if it had not
+    /// granted them.
     pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
         let _ =
             ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
