@@ -103,7 +103,7 @@ pub enum Ask {
     Report { offered_at_us: Option<Whole<0>>, admitted: Whole<0>, suppressed: Whole<0> },
     /// Clears the state of the key.
     Reset {},
-    /// The key is refused for a time.
+    /// Blocks the key for a time.
     Block {
         /// The time in µs; 0 ends the block.
         for_us: Whole<0>,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | version, 3 or 4 |
 //! | 8 | fingerprint: a hash of the rule, the depth and the limits |
-//! | 8, 8 | while the key is blocked (0x80 is added to the version): since when, and for which span |
+//! | 8, 8 | only while the key is blocked (0x80 is added to the version): the start and the span of the block |
 //! | 8 each | the words of each limit, in the policy's order |
 //!
 //! A state of more than 16 words is mostly zeros while it holds few leases and remembers few requests, so
@@ -42,7 +42,7 @@ use crate::policy::Policy;
 const VERSION: u8 = 3;
 /// The version of a state with its limits.
 const SELF_DESCRIBING: u8 = 4;
-/// Set in the version of a slice whose key is blocked.
+/// The bit in the version of a slice whose key is blocked.
 const BLOCKED: u8 = 0x80;
 /// The bytes of version and fingerprint.
 const HEADER_BYTES: usize = 9;

@@ -164,7 +164,7 @@ impl Limits {
                 let said = self.look(words, now, &looked)?;
                 Ok(Verdict { live, ..self.explained(words, now, said) })
             }
-            // whether the key is blocked is not in the words of the limits
+            // the words of the limits do not say whether the key is blocked
             Operation::Reset(_) | Operation::Block(_) => self.looked_at(words, now),
         }
     }
@@ -201,7 +201,7 @@ impl Limits {
         self.refuse_all(words, now, request, each)
     }
 
-    /// Refuses a request whatever the limits say, and lets them take notice of it.
+    /// Refuses a request, whatever the limits say, and lets them record the refusal.
     pub(crate) fn refuse(
         &self,
         words: &mut [u64],

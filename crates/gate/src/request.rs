@@ -35,7 +35,7 @@ pub enum Operation {
     Report(Offered),
     /// Clears all limits that count by this depth or by more of the key.
     Reset(Depth),
-    /// The key is refused for this time, whatever its limits say; zero ends the block.
+    /// Blocks the key for this time, whatever its limits say; zero ends the block.
     Block(Micros),
 }
 

@@ -168,11 +168,10 @@ impl Table {
         }
     }
 
-    /// [`Limits::decide`] on the state of a canonical key, which comes with its hash by the table's
-    /// hasher.
+    /// Does [`Limits::decide`] on the state of a canonical key, given with its hash by the table's hasher.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Fails with [`TableError`]; nothing has changed.
     #[inline]
     pub fn decide_by(
         &mut self,
@@ -194,7 +193,7 @@ impl Table {
         })
     }
 
-    /// [`Limits::operate`] on the key's state.
+    /// Does [`Limits::operate`] on the key's state.
     ///
     /// # Errors
     /// Fails with [`TableError`]; nothing has changed.
@@ -280,7 +279,7 @@ impl Table {
         self.tidy();
     }
 
-    /// The words of a key that is in use, is not blocked and has one slice alone.
+    /// The words of a key that is in use, is not blocked and has only one slice.
     #[inline]
     fn find_only(&mut self, limits: &Limits, hash: u64, key: &str) -> Option<&mut [u64]> {
         let [part] = limits.parts() else { return None };
@@ -288,7 +287,7 @@ impl Table {
         (words.len() == part.words()).then_some(words)
     }
 
-    /// The block of a canonical key, if there is one.
+    /// The block of a canonical key; `None` if the key is not blocked.
     fn block(&self, limits: &Limits, key: &str) -> Option<Block> {
         let part = limits.parts().iter().find(|part| part.can_be_blocked())?;
         part.unblocked(&self.entry(part, key)?.words).1
@@ -305,8 +304,8 @@ impl Table {
         self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key))
     }
 
-    /// Lets `decide` change the words of a key and its block. They are remembered unless they equal a fresh
-    /// state's. A full table still refuses: then what is new of a refusal is not remembered.
+    /// Lets `decide` change the words of a key and its block. The table keeps them unless they equal a fresh
+    /// state. When the table is full, refusals still apply but are not recorded.
     #[cold]
     fn with_scattered_state<T: Decided>(
         &mut self,

@@ -241,8 +241,8 @@ export class Limiter {
   check(key: string, cost?: number, now?: number): Decision;
 
   /**
-   * Says whether a request would pass, and if not, when; changes nothing. A cost of 0, the default, asks
-   * what is left. Where load is shed by chance, it says whether the request would surely pass.
+   * Answers whether and when a request would pass, and changes nothing. A cost of 0, the default, asks what
+   * the key has left. With limits that shed by chance, it answers whether the request passes for certain.
    */
   peek(key: string, request?: Request, now?: number): Answer;
 
@@ -290,14 +290,14 @@ export class Limiter {
   settle(key: string, settlement: Settlement, now?: number): Answer;
 
   /**
-   * Gives units back that were not used. A token bucket returns them up to its capacity; a window
-   * returns what it counted in its newest segment, and no more.
+   * Returns units that were not used. A token bucket takes them back up to its capacity, a window up to the
+   * units that it counted in its newest segment.
    *
    * @param units at least 1
    */
   refund(key: string, units: number, now?: number): Answer;
 
-  /** The key starts afresh. What it shares with other keys by a `depth` stays. */
+  /** Clears the state of the key. States that it shares with other keys by a `depth` stay. */
   reset(key: string, now?: number): Answer;
 
   /**

@@ -21,7 +21,7 @@ pub(super) enum Call {
     Settle,
     Budget,
     Report,
-    /// Block this key of this policy.
+    /// The block of this key of this policy.
     Block(String, String),
 }
 

@@ -262,7 +262,7 @@ fn step_or_answer(
         "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
         _ if lease.is_some() => &["PUT", "DELETE"],
         _ if key.is_some_and(|key| key.contains('/')) && block.is_some() => {
-            &["GET", "DELETE", "POST"] // a key may end like that too
+            &["GET", "DELETE", "POST"] // a key may end with `/block` too
         }
         _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
         path => {

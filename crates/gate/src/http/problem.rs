@@ -124,7 +124,7 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
         let all = limits.iter().zip(&verdict.limits);
         all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)
     };
-    let is_blocked = violated().next().is_none(); // no limit refused: the key itself is
+    let is_blocked = violated().next().is_none(); // no limit refused, so the key is blocked
     let problem = match is_blocked {
         true => Problem::AbnormalUsage,
         false => Problem::of_refusal(violated().map(|limit| &limit.limit)),
