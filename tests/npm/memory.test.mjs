@@ -12,7 +12,7 @@ const ONE_PER_SECOND = { limits: [{ algorithm: "token_bucket", capacity: 1, rate
 
 test("a full limiter refuses to learn new keys and still decides on those it has", () => {
   const limiter = new Limiter(ONE_PER_SECOND, { maxBytes: 20_000 });
-  const full = { name: "Error", code: "TABLE_FULL", message: /the keys in use fill the 20000 bytes allowed$/ };
+  const full = { name: "Error", code: "TABLE_FULL", message: /the keys in use fill all 20000 bytes$/ };
   assert.throws(() => { for (let key = 0; ; key++) limiter.check(`${key}`, 1, NOW); }, full);
   const { size } = limiter;
   assert.ok(size > 50 && limiter.bytes > 5_000 && limiter.bytes <= 20_000, `${size} keys, ${limiter.bytes} bytes`);

@@ -87,7 +87,7 @@ test("a reporter must be told what there is, in what there is", () => {
     refuses(() => new Reporter(options), "TypeError", "INVALID_OPTION", message);
   }
   for (const limit of ["", "fast", "1", "0/s", '1/s" }], "x": [{ "y": "']) {
-    refuses(() => new Reporter({ limit }), "RangeError", "INVALID_OPTION", /^`options\.limit`: found ".*", allowed is/);
+    refuses(() => new Reporter({ limit }), "RangeError", "INVALID_OPTION", /^`options\.limit`: expected .*; found ".*"$/);
   }
   const reporter = new Reporter({ limit: "1/s" });
   for (const value of [NaN, -1, 1.5, 2 ** 53]) {

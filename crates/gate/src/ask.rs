@@ -1,4 +1,4 @@
-//! What a caller asks of a key, as the caller writes it, and the operation that it becomes.
+//! The operations that callers ask for in JSON, checked against the policy.
 
 mod error;
 
@@ -17,12 +17,12 @@ use crate::limit::{Kind, Limit};
 use crate::limits::{Limits, Part};
 use crate::object::{Object, known_path};
 use crate::policy::{Cost, Policy, Whole};
-use crate::quote::without_middle;
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 use crate::resolved::Resolved;
+use crate::wording::of_json;
 pub use error::AskError;
 
-/// Draws a random number that nobody can guess, or fails to.
+/// Returns a random number that nobody can guess; `None` if no random numbers are available.
 pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
 
 /// The connections of one owner. An owner may have more than the limit, because its connections exist.
@@ -33,17 +33,18 @@ pub type Count = Whole<0, MAX_COUNT>;
 /// A signal in parts per million.
 pub type Ppm = Whole<0, 1_000_000>;
 
-/// The 32 bits that a request draws.
+/// The 32 random bits of a request.
 pub type DrawForm = Whole<0, 0xffff_ffff>;
 
 pub(crate) fn draw_of(Whole(bits): DrawForm) -> Draw {
-    Draw(bits.try_into().unwrap_or_default()) // 32 bits fit
+    Draw(bits.try_into().unwrap_or_default()) // never: the form has at most 32 bits
 }
 
 const MAX_COUNT: u64 = (1 << 32) - 1;
 const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all owners");
 
-/// What a caller asks of a key. In JSON it is an object with one field, such as `{"check":{"cost":2}}`.
+/// An operation on a key as a caller writes it. In JSON this is an object with one field, such as
+/// `{"check":{"cost":2}}`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -64,93 +65,93 @@ const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Ask {
-    /// May this request pass?
+    /// Asks whether a request may pass, and takes its cost if it may.
     Check(CheckForm),
-    /// Would this request pass? Changes nothing.
+    /// Asks whether a request would pass. Changes nothing.
     Peek(CheckForm),
-    /// This request passed on an estimate, and this is what it really cost.
+    /// Reports the real cost of a request that was granted on an estimate.
     #[expect(missing_docs, reason = "the fields are those of Settlement")]
     Settle { granted_at_us: Whole<0>, reserved: Whole<0>, actual: Whole<0> },
-    /// This many units come back.
+    /// Returns units.
     #[expect(missing_docs, reason = "the variant says it")]
     Refund { units: Whole<1> },
-    /// The holder of this lease is alive.
+    /// Renews a lease.
     Renew {
         /// The name of the lease.
         lease: String,
-        /// The connections of an owner.
+        /// The owner's number of connections.
         count: Option<Count>,
     },
-    /// This lease is given back.
+    /// Releases a lease.
     Release {
         /// The name of the lease.
         lease: String,
     },
-    /// A holder wants units to spend without asking.
+    /// Asks for units that a holder may spend without asking.
     Budget {
         /// The name of the holder.
         lease: String,
-        /// The units that it would spend in the time of a lease.
+        /// The units that the holder would spend in the time of a grant.
         wants: Whole<0>,
-        /// When the units that it gives back were granted.
+        /// The time at which the returned units were granted.
         granted_at_us: Option<Whole<0>>,
-        /// The units that it gives back.
+        /// The unspent units that the holder returns.
         left: Option<Whole<0>>,
     },
-    /// A reporter tells what it has seen.
+    /// Reports the load that a reporter was offered.
     #[expect(missing_docs, reason = "the fields are those of Offered")]
     Report { offered_at_us: Option<Whole<0>>, admitted: Whole<0>, suppressed: Whole<0> },
-    /// The key starts afresh.
+    /// Clears the state of the key.
     Reset {},
-    /// The key is refused for a time.
+    /// Blocks the key for a time.
     Block {
         /// The time in µs; 0 ends the block.
         for_us: Whole<0>,
     },
 }
 
-/// What a request brings for its limits, as a caller writes it.
+/// The fields of a request as a caller writes them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckForm {
-    /// The units that it takes; by default what the policy says.
+    /// The units that the request takes; by default the policy's `cost`.
     pub cost: Option<Whole<0>>,
-    /// The name of its class; by default the least important one.
+    /// The name of the request's class; by default the least important class.
     pub class: Option<String>,
-    /// The name of the lease that it acquires; by default a random one.
+    /// The name of the lease that the request acquires; by default a random name.
     pub lease: Option<String>,
-    /// What a utilisation shedder goes by, in parts per million.
+    /// The measured signal for a `utilization` limit, in parts per million.
     pub signal_ppm: Option<Ppm>,
-    /// What it draws; by default a random number.
+    /// The random bits of the request; by default a random number.
     pub draw: Option<DrawForm>,
 }
 
-/// An operation that is valid for its key.
+/// An operation that was checked against the policy of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     resolved: Resolved,
     operation: Operation,
     lease: Option<String>,
-    /// A cost that can never be granted. The operation then only looks.
+    /// A cost that the limits can never grant. The operation is then a peek.
     beyond: Option<u64>,
-    /// Whether that cost was to be settled: then nobody is refused.
+    /// Whether the caller asked to settle that cost: a settlement is never refused.
     settles: bool,
 }
 
 impl Ask {
-    /// Reads JSON.
+    /// Reads an operation in JSON.
     ///
     /// # Errors
-    /// [`AskError::Json`]
+    /// Fails with [`AskError::Json`] if the JSON is not an operation.
     pub fn parse(json: &[u8]) -> Result<Self, AskError> {
         parse(json)
     }
 
-    /// Finds what holds for the key, and checks what is asked against it. `chance` names leases and
-    /// draws for shedders.
+    /// Finds the limits on the key, and checks the operation against them. `chance` names leases and
+    /// draws for limits that shed load.
     ///
     /// # Errors
-    /// [`AskError`] if the operation does not fit the policy.
+    /// Fails with [`AskError`] if the operation does not fit the policy.
     pub fn resolve(
         self,
         policy: &Arc<Policy>,
@@ -167,10 +168,11 @@ impl Ask {
         }
     }
 
-    /// The same, where a cost that can never be granted is no error: such a request is refused for ever.
+    /// Does the same as [`resolve`](Self::resolve), but accepts a cost that the limits can never grant: such
+    /// a request is refused for ever.
     ///
     /// # Errors
-    /// [`AskError`], but never [`AskError::Cost`].
+    /// Fails with [`AskError`], but never with [`AskError::Cost`].
     pub fn resolve_any_cost(
         self,
         policy: &Arc<Policy>,
@@ -188,9 +190,9 @@ impl Ask {
             Self::Peek(form) => {
                 let named = form.lease.is_some();
                 let form = CheckForm { cost: form.cost.or(Some(Whole(0))), ..form };
-                // nothing is left to chance: the peek says whether the request would surely pass
+                // the lowest draw: the peek says whether the request would pass for certain
                 let (request, _) = form.request(&resolved, &mut || Some(0))?;
-                let lease = request.lease.filter(|_| named); // a peek acquires none
+                let lease = request.lease.filter(|_| named); // a peek acquires no lease
                 (Operation::Peek(Request { lease, ..request }), None)
             }
             Self::Settle { granted_at_us, reserved, actual } => {
@@ -243,18 +245,18 @@ impl Asked {
     fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
         let cost = match operation {
             Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
-            Operation::Settle(Settlement { reserved, .. }) => reserved, // it was granted once
+            Operation::Settle(Settlement { reserved, .. }) => reserved, // the limits granted this cost
             _ => 0,
         };
         let most = resolved.limits().map_or(u64::MAX, Limits::most_at_once);
         let beyond = (cost > most).then_some(cost);
         let settles = matches!(operation, Operation::Settle(_));
-        // nothing was taken that a settlement could give back
+        // the limits never granted this cost, so a settlement has nothing to return
         let operation = if beyond.is_some() { Operation::from(0) } else { operation };
         Self { resolved, operation, lease, beyond, settles }
     }
 
-    /// What holds for the key.
+    /// The policy, limits and canonical key of the operation.
     #[must_use]
     pub const fn resolved(&self) -> &Resolved {
         &self.resolved
@@ -265,19 +267,19 @@ impl Asked {
         self.operation.is_peek() && self.beyond.is_none()
     }
 
-    /// What is to be done.
+    /// The operation to do.
     #[must_use]
     pub const fn operation(&self) -> Operation {
         self.operation
     }
 
-    /// The name of the lease that it is about, as the caller or chance named it.
+    /// The name of the lease that the operation concerns, given by the caller or drawn at random.
     #[must_use]
     pub fn lease(&self) -> Option<&str> {
         self.lease.as_deref()
     }
 
-    /// What the request draws, if it is one.
+    /// The random bits of the request; `None` for an operation that is not a request.
     #[must_use]
     pub const fn draw(&self) -> Option<Draw> {
         match self.operation {
@@ -286,13 +288,13 @@ impl Asked {
         }
     }
 
-    /// Whether it has a cost that the limits can never grant.
+    /// Whether the limits can never grant the cost.
     #[must_use]
     pub const fn costs_too_much(&self) -> bool {
         self.beyond.is_some()
     }
 
-    /// The same request with this draw.
+    /// Returns the same request with this draw.
     #[must_use]
     pub const fn with_draw(mut self, draw: Draw) -> Self {
         if let Operation::Decide(request) | Operation::Peek(request) = &mut self.operation {
@@ -301,8 +303,8 @@ impl Asked {
         self
     }
 
-    /// What the limits say of the request, given what the operation came to. It is the same, unless they can
-    /// never grant the cost.
+    /// The verdict on what the caller asked, given the verdict on [`operation`](Self::operation). They differ
+    /// only if the limits can never grant the cost.
     #[must_use]
     pub fn said(&self, verdict: Verdict) -> Verdict {
         match (self.beyond, self.resolved.limits()) {
@@ -313,7 +315,7 @@ impl Asked {
 }
 
 impl CheckForm {
-    /// The request, and the name of the lease that it acquires: a random one if it gives none.
+    /// The request, and the name of the lease that it acquires, which is random by default.
     fn request(
         self,
         resolved: &Resolved,
@@ -323,7 +325,7 @@ impl CheckForm {
         let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
         let cost = self.cost.map_or(default, |cost| cost.0);
         let class = match self.class {
-            None => Class(0), // a caller that does not say how important it is is the least important
+            None => Class(0), // a request without a class is the least important
             Some(name) => policy
                 .class(&name)
                 .ok_or_else(|| AskError::Class { found: name, allowed: policy.classes().into() })?,
@@ -345,7 +347,7 @@ impl CheckForm {
         };
         let draw = match self.draw {
             Some(given) => draw_of(given),
-            // a runtime without random numbers sheds all that may be shed
+            // without random numbers, every request that may be shed is shed
             None if has_kind(resolved, Kind::Shed) => {
                 draw_of(Whole(chance().map_or(0, |chance| chance >> 32)))
             }
@@ -353,7 +355,7 @@ impl CheckForm {
         };
         let (id, name) = lease.unzip();
         let request = Request { cost, lease: id, class, signal, draw };
-        Ok((request, name.filter(|_| cost > 0))) // one that costs nothing acquires none
+        Ok((request, name.filter(|_| cost > 0))) // a request without a cost acquires no lease
     }
 }
 
@@ -370,7 +372,7 @@ fn unspent(
     }
 }
 
-/// The stored id of a lease, and its name.
+/// The id under which a lease is stored, and its name.
 fn lease_name(resolved: &Resolved, name: String) -> Result<(Id, String), AskError> {
     if (1..=MAX_LEASE_BYTES).contains(&name.len()) {
         return Ok((resolved.lease_id(&name), name));
@@ -383,7 +385,7 @@ pub(crate) fn has_kind(resolved: &Resolved, kind: Kind) -> bool {
 }
 
 /// # Errors
-/// [`AskError::NoLeases`] if nothing on this key holds leases.
+/// Fails with [`AskError::NoLeases`] if no limit on this key holds leases.
 pub(crate) fn needs_leases(resolved: &Resolved) -> Result<(), AskError> {
     match has_kind(resolved, Kind::Lease) {
         true => Ok(()),
@@ -402,22 +404,19 @@ fn has_limit(
     }
 }
 
-/// The limits on a key. For a listed key, the policy's: what is asked must make sense all the same.
+/// The limits on a key. A listed key gets the policy's own limits, because an operation on it must fit the
+/// policy too.
 fn limits(resolved: &Resolved) -> impl Iterator<Item = &Limit> {
     let limits = resolved.limits().unwrap_or_else(|| resolved.policy().limits());
     limits.iter().map(|each| &each.limit)
 }
 
-/// Reads an object of JSON, and nothing behind it.
+/// Reads a JSON object. Anything after the object is an error.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, AskError> {
     let mut json = serde_json::Deserializer::from_slice(json);
     let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = without_middle(known_path(error.path()));
-        AskError::Json { path, message: without_middle(alloc::format!("{}", error.into_inner())) }
+        AskError::Json { path: known_path(error.path()), message: of_json(error.inner()) }
     })?;
-    json.end().map_err(|error| AskError::Json {
-        path: String::new(),
-        message: alloc::format!("{error}"),
-    })?;
+    json.end().map_err(|error| AskError::Json { path: String::new(), message: of_json(&error) })?;
     Ok(form)
 }

@@ -1,29 +1,29 @@
-//! What a store keeps of a key: a versioned format, little endian.
+//! The bytes of a stored slice: a versioned format, little endian.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 1 | version, 3 or 4 |
 //! | 8 | fingerprint: a hash of the rule, the depth and the limits |
-//! | 8, 8 | while the key is blocked (0x80 is added to the version): since when, and for which span |
+//! | 8, 8 | only while the key is blocked (0x80 is added to the version): the start and the span of the block |
 //! | 8 each | the words of each limit, in the policy's order |
 //!
-//! States of more than 16 words are mostly zeros as long as few leases are held and few requests
-//! remembered. Their words are stored in runs: how many runs (2 bytes), and for each the number of zeros
-//! (2 bytes), the number of words that follow (2 bytes) and those words; up to the last word that is
-//! not zero.
+//! A state of more than 16 words is mostly zeros while it holds few leases and remembers few requests, so
+//! its words are stored in runs: the number of runs (2 bytes), and for each run the number of zeros
+//! (2 bytes), the number of words that follow (2 bytes) and these words. The runs end with the last word
+//! that is not zero.
 //!
-//! Version 3 belongs to a policy whose states start afresh when its limits are edited. The fingerprint
-//! stands in the [`name`] too: an edited policy finds no state, while nodes that still run the old one
-//! go on with theirs.
+//! Version 3 belongs to a policy whose states start afresh when its limits are edited. The [`name`] contains
+//! the fingerprint too, so an edited policy finds no state, while nodes with the old policy still find
+//! theirs.
 //!
-//! Version 4 belongs to a policy that keeps its states. The limits themselves follow behind the
-//! fingerprint: how many words (2 bytes), and for each limit how many numbers, its `Limit::parameters`
-//! and a hash of its name (0 if the file gives it none), 8 bytes each. The name stays the same over
-//! edits, and a state that was written under other limits is carried over when it is next read.
+//! Version 4 belongs to a policy that keeps its states. The limits follow after the fingerprint: the number
+//! of words (2 bytes), and for each limit the count of its numbers, its `Limit::parameters` and a hash of
+//! its name (0 if the file gives no name), 8 bytes each. The name of the blob does not change with an edit.
+//! A state that was written under other limits is carried over when it is next read.
 //!
-//! The rule is an override, told by its pattern, or the policy's own limits. A state is read under
-//! the rule that wrote it and under no other. A blob that does not fit its name is an error, never a
-//! guess. Versions 1 and 2 did not tell rules apart; they were never released.
+//! The rule is an override, named by its pattern, or the policy's own limits. A state is read only under the
+//! rule that wrote it. A blob that does not fit its name is an error. Versions 1 and 2 did not distinguish
+//! rules; they were never released.
 
 #[cfg(test)]
 mod tests;
@@ -38,45 +38,45 @@ use crate::carry::carry;
 use crate::limits::Part;
 use crate::policy::Policy;
 
-/// A state that belongs to its limits.
+/// The version of a state without its limits.
 const VERSION: u8 = 3;
-/// A state that brings its limits along.
+/// The version of a state with its limits.
 const SELF_DESCRIBING: u8 = 4;
-/// Set in the version of a slice whose key is blocked.
+/// The bit in the version of a slice whose key is blocked.
 const BLOCKED: u8 = 0x80;
-/// Version and fingerprint.
+/// The bytes of version and fingerprint.
 const HEADER_BYTES: usize = 9;
-/// The number of runs.
+/// The bytes of the number of runs.
 const RUNS_BYTES: usize = 2;
-/// A state of more words is stored in runs.
+/// The most words of a state that is stored without runs.
 const MOST_PLAIN_WORDS: usize = 16;
 
-/// Why bytes are not a state of a policy.
+/// Why bytes are not a stored state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlobError {
-    /// Another number of bytes than a state of this policy has.
+    /// The number of bytes differs from that of a state of this policy.
     Length {
-        /// What was found.
+        /// The number of bytes found.
         found: usize,
-        /// What a state of this policy has.
+        /// The number of bytes of a state of this policy.
         expected: usize,
     },
-    /// Written by a version that this one cannot read, or by something else.
+    /// Another version or another program wrote the bytes.
     Version {
         /// The first byte.
         found: u8,
-        /// What a state of this policy begins with.
+        /// The first byte of a state of this policy.
         expected: u8,
     },
-    /// Written under other limits or another rule.
+    /// Other limits or another rule wrote the bytes.
     Fingerprint {
-        /// What was found.
+        /// The fingerprint found.
         found: u64,
-        /// That of the limits which hold for the key, or of the limits that the state brings along.
+        /// The fingerprint of the limits on the key, or of the limits in the bytes.
         expected: u64,
     },
-    /// The words hold more than these limits could have granted.
+    /// The words hold more than these limits can grant.
     Invalid,
 }
 
@@ -84,22 +84,19 @@ impl fmt::Display for BlobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length { found, expected } => {
-                write!(
-                    f,
-                    "stored state: found {found} bytes, a state of this policy has {expected}"
-                )
+                write!(f, "stored state: expected {expected} bytes, found {found}")
             }
             Self::Version { found, expected } => {
-                write!(f, "stored state: found version {found}, this policy's is {expected}")
+                write!(f, "stored state: expected version {expected}, found {found}")
             }
             Self::Fingerprint { found, expected } => write!(
                 f,
-                "stored state: found the fingerprint {found:016x}, expected {expected:016x}: it was \
-                 written under other limits or another rule"
+                "stored state: expected the fingerprint {expected:016x}, found {found:016x} of other limits \
+                 or another rule"
             ),
-            Self::Invalid => {
-                f.write_str("stored state: it holds more than these limits could have granted")
-            }
+            Self::Invalid => f.write_str(
+                "stored state: expected no more than these limits can grant, found more",
+            ),
         }
     }
 }
@@ -108,20 +105,19 @@ impl core::error::Error for BlobError {}
 
 /// The name under which a store keeps a state: `tidegate:{POLICY:HOME}REST:IDENTITY`.
 ///
-/// `HOME` and `REST` together are the part of the canonical key that is counted by: `HOME` is the part
-/// under which [all states of one decision](Policy::home) are kept, and a Redis Cluster puts names with the
-/// same text in braces into one slot. A `}` in it is written `%7D`, and a `%` is `%25`, so that no key
-/// ends the braces early. `IDENTITY` tells the rule and the depth, and the limits too where an edit
-/// starts states afresh.
+/// `HOME` and `REST` together are the part of the canonical key that the slice counts by. `HOME` is the
+/// [home](Policy::home) of the key; a Redis Cluster puts names with the same text in braces into one slot. In
+/// `HOME`, a `}` is written `%7D` and a `%` is written `%25`, so that no key ends the braces early. `IDENTITY`
+/// identifies the rule and the depth, and also the limits if an edit starts states afresh.
 #[must_use]
 pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
     let (policy_name, home, own) = (policy.name(), policy.home(key), part.depth().of(key));
-    let rest = own.strip_prefix(home).unwrap_or(own); // the home is a part of every part
+    let rest = own.strip_prefix(home).unwrap_or(own); // never: every part begins with the home
     let home = home.replace('%', "%25").replace('}', "%7D");
     alloc::format!("tidegate:{{{policy_name}:{home}}}{rest}:{:016x}", part.identity())
 }
 
-/// The bytes of a state.
+/// Writes the words of a slice as bytes.
 #[must_use]
 pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
@@ -162,14 +158,14 @@ fn write_runs(mut words: &[u64], bytes: &mut Vec<u8>) {
         }
         bytes.extend(run.iter().flat_map(|word| word.to_le_bytes()));
         words = rest;
-        runs = runs.saturating_add(1); // there are at most as many as words
+        runs = runs.saturating_add(1); // at most one for each word
     }
     for (slot, byte) in bytes.iter_mut().skip(start).zip(runs.to_le_bytes()) {
         *slot = byte;
     }
 }
 
-/// `None` if it is not what [`write_runs`] writes of so many words.
+/// Reads `count` words; `None` if [`write_runs`] never writes these bytes.
 fn read_runs(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut words = Vec::with_capacity(count);
     let (runs, mut rest) = bytes.split_first_chunk::<RUNS_BYTES>()?;
@@ -192,11 +188,11 @@ fn read_runs(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     (canonical == bytes).then_some(words)
 }
 
-/// The words of a state.
+/// Reads the words of a slice from bytes.
 ///
 /// # Errors
-/// [`BlobError`]: the bytes are not what these limits, or limits that this policy had before, in this
-/// version, can have written.
+/// Fails with [`BlobError`] if neither these limits nor earlier limits of this rule can have written the
+/// bytes.
 pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
     let expected = part.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };

@@ -1,5 +1,5 @@
-//! A key that is blocked for a time. The block is part of the slice that counts by the whole key: while
-//! there is one, its two words follow the words of the limits.
+//! Blocks of keys. A block refuses every request of a key for a time. It belongs to the slice that counts by
+//! the whole key: while the key is blocked, the two words of the block follow the words of the limits.
 
 use smallvec::SmallVec;
 use tidegate_core::shed::block::Block;
@@ -10,30 +10,31 @@ use crate::key::Depth;
 use crate::limits::{Limits, Part};
 use crate::request::{Operation, OperationError};
 
-/// The words of a slice: those of its limits, and the block's while there is one.
+/// The words of a slice: the words of its limits, and the words of the block while the key is blocked.
 pub(crate) type SliceWords = SmallVec<[u64; 4]>;
 
 impl Part {
-    /// The words of the limits, and the block behind them.
+    /// Splits the words of a slice into the words of the limits and the block.
     pub(crate) fn unblocked<'a>(&self, words: &'a [u64]) -> (&'a [u64], Option<Block>) {
         let (words, block) = words.split_at_checked(self.words()).unwrap_or((words, &[]));
         (words, block.as_array().and_then(|block| Block::from_words(*block).ok()))
     }
 
-    /// The words of the limits with the block behind them.
+    /// Joins the words of the limits and the block.
     pub(crate) fn blocked(&self, words: &[u64], block: Option<Block>) -> SliceWords {
         let block = block.filter(|_| self.can_be_blocked()).map(Block::to_words);
         words.iter().copied().chain(block.into_iter().flatten()).collect()
     }
 
-    /// Whether a block of a key is kept here: keys that share a slice are blocked one by one.
+    /// Whether this slice keeps the block of a key. A slice that several keys share keeps none, because each
+    /// key is blocked by itself.
     pub(crate) fn can_be_blocked(&self) -> bool {
         self.depth() == Depth::Whole
     }
 }
 
 impl Limits {
-    /// Does an operation on a key that may be blocked. `decide` does it on one that is not.
+    /// Does an operation on a key that may be blocked. If the key is not blocked, `decide` does it.
     pub(crate) fn operate_unless_blocked(
         &self,
         words: &mut [u64],
@@ -55,7 +56,7 @@ impl Limits {
         }
         let Some(left) = block.and_then(|block| block.retry_after(taken)) else {
             if !operation.is_peek() {
-                *block = None; // it is over
+                *block = None; // the block is over
             }
             return match operation {
                 Operation::Block(_) => self.operate(words, now, &Operation::from(0)),

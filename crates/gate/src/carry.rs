@@ -1,9 +1,9 @@
-//! What becomes of a state when its limits are edited.
+//! Carrying a state over an edit of its limits.
 //!
-//! The rule is the policy's: nothing of the old state is kept (`reset`, which needs none of this), what
-//! was used in units (`keep`), or what was used as a share of the capacity (`proportional`). The
-//! promise about it is in `docs/policies.md`, "Editing a file that is in use": a limit goes on as if
-//! everything that it counts as used had been used at the newest time, under the new numbers.
+//! The policy's `on_change` chooses what is kept: nothing (`reset`, which does not use this module), the used
+//! units (`keep`), or the used share of the capacity (`proportional`). `docs/policies.md`, "Editing a file
+//! that is in use", makes the promise: a limit continues as if all units that it counts as used had been
+//! used at the newest time, under the new numbers.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use crate::policy::OnChange;
 /// A limit and its words.
 type Held<'a> = (&'a NamedLimit, &'a [u64]);
 
-/// The words under the limits of `part` of a state that was written under those of `old`.
+/// Carries words that `old` wrote over to the limits of `part`.
 pub(crate) fn carry(part: &Part, old: &Part, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
     let newest = newest.unwrap_or_default();
@@ -40,8 +40,8 @@ pub(crate) fn carry(part: &Part, old: &Part, words: &[u64], rule: OnChange) -> V
     carried
 }
 
-/// What each limit of `part` was before the edit: the one of its name; else one of the same numbers,
-/// which was renamed; else, of those that the file gives no name, the first that is left.
+/// Finds the earlier form of each limit of `part`: the limit of the same name, otherwise a limit of the same
+/// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
 fn sources<'a>(part: &Part, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
@@ -76,15 +76,15 @@ fn adopt(
         return;
     }
     limit.advance(own, newest);
-    // from units over time to units over time; anything else starts afresh
+    // only units over time carry over to units over time; anything else starts afresh
     let (Some(used), Some(counted)) = (old.used(words), limit.used(own)) else { return };
     let mut carried = scaled(used, ratio);
     if matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()) {
-        // an edit adds nothing to what was left: a key must not gain a burst by it
+        // an edit must not give a key a burst, so the remaining units stay as they were
         let more = limit.capacity().saturating_sub(old.capacity());
         carried = carried.max(used.saturating_add(more));
     }
-    // a bucket that starts empty counts all as used already
+    // a bucket that starts empty counts all units as used already
     if let Some(more) = carried.checked_sub(counted) {
         limit.charge(own, newest, more);
     } else {
@@ -94,11 +94,11 @@ fn adopt(
     }
 }
 
-/// How many units under the new limit one unit under the old one is, as a fraction.
+/// The number of units under the new limit that correspond to one unit under the old limit, as a fraction.
 fn ratio(new: &Limit, old: &Limit) -> (u64, u64) {
     let capacities = (new.capacity(), old.capacity());
     let (Limit::SlidingLog(new), Limit::SlidingLog(old)) = (new, old) else { return capacities };
-    // of a rate that may hold more than the whole log grants at once, fewer would be too few
+    // a rate may hold more units than the whole log grants at once; the largest ratio counts enough of them
     new.windows().iter().fold(capacities, |largest, window| {
         let before = old.windows().iter().map(|old| {
             let periods = window.period.0.div_ceil(old.period.0.max(1));
@@ -113,7 +113,7 @@ fn is_less((a, b): (u64, u64), (c, d): (u64, u64)) -> bool {
     u128::from(a).saturating_mul(d.into()) < u128::from(c).saturating_mul(b.into())
 }
 
-/// Up: a started unit is used.
+/// Scales used units, rounded up: a started unit is used.
 fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
     let product = u128::from(used).saturating_mul(to.into());
     u64::try_from(product.div_ceil(u128::from(from).max(1))).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Several limits on one request, all or nothing.
+//! Decides on several limits at once, all or nothing.
 
 #[cfg(test)]
 mod tests;
@@ -17,34 +17,34 @@ use crate::limit::{Kind, Limit};
 use crate::limits::Limits;
 use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement};
 
-/// A decision and what each limit of the policy says, in the order of [`Limits::iter`].
+/// A decision, and what each limit says in the order of [`Limits::iter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// When it was taken: not before any other on this key. A refund names this time.
+    /// The time of the decision, which is never before that of an earlier decision on this key. A settlement
+    /// names this time.
     pub at: Timestamp,
-    /// The answer to the request.
+    /// The answer of all limits together.
     pub decision: Decision,
-    /// What each limit says, as it stands after the decision: in a refusal, the limits that would
-    /// have granted say so, and nothing was taken from them.
+    /// What each limit says after the decision. In a refusal, the limits that would have granted the request
+    /// allow it, and nothing was taken from them.
     pub limits: Vec<Decision>,
-    /// Whether the lease that was renewed, counted or released was live; `None` where there was
-    /// none to be.
+    /// Whether the lease that was renewed, counted or released was live; `None` if the operation involves no
+    /// lease.
     pub live: Option<bool>,
-    /// The fraction of the load that reporters are to refuse, if the limits have one.
+    /// The fraction of the load that reporters must refuse; `None` without a `suppression` limit.
     pub factor: Option<Probability>,
-    /// The units that a holder may spend without asking, if it was granted any.
+    /// The units that a holder may spend without asking; `None` if no holder asked for any.
     pub allowance: Option<Allowance>,
 }
 
 impl Verdict {
-    /// That of a listed key: no limit says anything.
+    /// The verdict on a listed key, on which there are no limits.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {
         Self { at, decision, limits: Vec::new(), live: None, factor: None, allowance: None }
     }
 
-    /// The same, where the request has a cost that some of the limits can never grant: it is refused, and no
-    /// waiting helps.
+    /// The same verdict as a refusal for ever, because some limits can never grant the cost.
     #[must_use]
     pub(crate) fn refused_for_ever(mut self, limits: &Limits, cost: u64) -> Self {
         self.decision = for_ever(self.decision);
@@ -57,20 +57,20 @@ impl Verdict {
     }
 }
 
-/// What each limit says. Policies seldom have more limits.
+/// What each limit says, inline up to four limits, as policies seldom have more.
 type Each = SmallVec<[Decision; 4]>;
 
 impl Limits {
-    /// Decides on a request at `now`: granted if every limit grants it, and taken from all limits or from
-    /// none. A cost of 0 is a peek and changes nothing.
+    /// Decides on a request at `now`. The request is granted if every limit grants it, and its cost is taken
+    /// from all limits or from none. A cost of 0 is a peek and changes nothing.
     ///
-    /// The answer names the limit with the least remaining. Its waits are the longest of all limits. The
-    /// clock is the key's: all its limits decide as at one time, and a jump ahead is one of more than the
-    /// longest of their periods.
+    /// The answer has the numbers of the limit with the least remaining, and the longest waits of all limits.
+    /// All limits decide at the same time by the key's clock. A jump ahead is a step of more than the longest
+    /// period of the limits.
     ///
     /// # Errors
-    /// [`OperationError`] if one of the limits can never grant it, or holds leases and the request names
-    /// none; nothing has changed.
+    /// Fails with [`OperationError`] if a limit can never grant the cost, or if a limit holds leases and the
+    /// request names no lease; nothing has changed.
     #[inline]
     pub fn decide(
         &self,
@@ -84,7 +84,7 @@ impl Limits {
         }
     }
 
-    #[inline(never)] // a policy of one limit has no use for it on its way
+    #[inline(never)] // keeps the path of a single limit short
     fn decide_together(
         &self,
         words: &mut [u64],
@@ -99,11 +99,11 @@ impl Limits {
         Ok(decision)
     }
 
-    /// Does what is asked, and says what each limit then says. An operation that is no request for a
-    /// decision is answered as a peek would be.
+    /// Does an operation, and returns what each limit then says. Operations other than requests are answered
+    /// as a peek.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide).
+    /// Fails as [`decide`](Self::decide) does.
     pub fn operate(
         &self,
         words: &mut [u64],
@@ -119,7 +119,7 @@ impl Limits {
             Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_) | Operation::Block(_)
         );
         if !looks {
-            // all limits keep one clock, also those that the operation has nothing to do with
+            // all limits keep one clock, even those that the operation does not change
             split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
         }
         match operation {
@@ -143,7 +143,7 @@ impl Limits {
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
                 let (admitted, suppressed) = (*admitted, *suppressed);
-                // a report from a clock that is ahead counts now: no caller moves a key's clock
+                // a report from a clock that is ahead counts now, because no caller moves a key's clock
                 let offered_at = at.map_or(now, |at| now.min(at));
                 let report = Report { offered_at, admitted, suppressed };
                 for (limit, words) in split_mut(self, words) {
@@ -155,7 +155,7 @@ impl Limits {
                 let held = split_mut(self, words)
                     .filter_map(|(limit, words)| limit.hold(words, now, operation));
                 let held = held.map(|held| held != Held::Unknown);
-                // released if any limit held it; alive only if all still do
+                // a release succeeds if any limit held the lease; a lease is live if all limits hold it
                 let live = match operation {
                     Operation::Release(_) => held.reduce(|one, other| one | other),
                     _ => held.reduce(|one, other| one & other),
@@ -164,12 +164,12 @@ impl Limits {
                 let said = self.look(words, now, &looked)?;
                 Ok(Verdict { live, ..self.explained(words, now, said) })
             }
-            // whether the key is blocked is not in the words of the limits
+            // the words of the limits do not say whether the key is blocked
             Operation::Reset(_) | Operation::Block(_) => self.looked_at(words, now),
         }
     }
 
-    /// Clears the states of all limits that count by this depth or by more of the key.
+    /// Clears the limits that count by this depth or by more of the key.
     pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
         for part in self.parts() {
             let at = part.words().min(words.len());
@@ -181,7 +181,7 @@ impl Limits {
         }
     }
 
-    /// Takes the cost from all limits, or from none; each is evaluated twice at most.
+    /// Takes the cost from all limits or from none. Each limit is evaluated at most twice.
     fn take(
         &self,
         words: &mut [u64],
@@ -194,14 +194,14 @@ impl Limits {
         let mut each = self.peek_each(words, now, request)?;
         if each.iter().all(Decision::is_allowed) {
             for ((limit, words), said) in split_mut(self, words).zip(&mut each) {
-                *said = limit.decide(words, now, request)?; // as just looked at
+                *said = limit.decide(words, now, request)?; // grants, as the peek said
             }
             return Ok((self.combined(&each, None), each));
         }
         self.refuse_all(words, now, request, each)
     }
 
-    /// Refuses a request whatever the limits say, and lets them take notice of it.
+    /// Refuses a request, whatever the limits say, and lets them record the refusal.
     pub(crate) fn refuse(
         &self,
         words: &mut [u64],
@@ -239,7 +239,7 @@ impl Limits {
         Ok((self.combined(&after, Some(retry_after)), each))
     }
 
-    /// Says what [`take`](Self::take) would, but for refusals that would be remembered. Changes nothing.
+    /// Answers as [`take`](Self::take) would, except for refusals that would be recorded. Changes nothing.
     fn look(
         &self,
         words: &[u64],
@@ -284,9 +284,9 @@ impl Limits {
         split(self, words).map(|(limit, words)| limit.peek(words, now, request)).collect()
     }
 
-    /// What all limits together answer, given what each says: a refusal if there is a time to retry after.
+    /// The answer of all limits together, given what each says. It is a refusal if `retry_after` is given.
     fn combined(&self, each: &Each, retry_after: Option<Micros>) -> Decision {
-        // places and chances are told apart from units: of them only if there is nothing else
+        // units come before places, and places before chances: only the first kind counts
         let least_kind = self.iter().map(|each| each.limit.kind()).min();
         let (mut limit, mut remaining) = (0, u64::MAX);
         let mut reset_after = Micros::ZERO;
@@ -299,7 +299,7 @@ impl Limits {
             reset_after = reset_after.max(said.reset_after());
         }
         if under_penalty {
-            remaining = 0; // whatever the others have left
+            remaining = 0; // even if other limits have some left
         }
         match retry_after {
             None => Decision::Allow { limit, remaining, reset_after },
@@ -307,7 +307,7 @@ impl Limits {
         }
     }
 
-    /// What comes back goes back to every rate, and what is granted is taken from every rate.
+    /// Returns unspent units to every limit on units over time, and takes granted units from every such limit.
     fn budget(
         &self,
         words: &mut [u64],
@@ -333,11 +333,11 @@ impl Limits {
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
         for (limit, words) in split_mut(self, words) {
             if limit.kind() == Kind::Rate {
-                let _ = limit.decide(words, now, &granted)?; // at most what all of them have
+                let _ = limit.decide(words, now, &granted)?; // grants: all these limits have as much
             }
         }
         let allowance = allowance.map(|allowance| match allowance.left {
-            0 => Allowance::default(), // nothing was granted at any time
+            0 => Allowance::default(), // a grant of nothing has no time
             _ => allowance,
         });
         let live = unspent.map(|_| refundable.is_some());
@@ -359,8 +359,8 @@ impl Limits {
         }
     }
 
-    /// One clock for the key: the time at which all its limits decide. What they share with other
-    /// keys may have seen later times: of those the latest that is believed.
+    /// The time at which all limits of the key decide. Slices that are shared with other keys may have seen
+    /// later times; the latest time that is not a jump ahead counts.
     pub(crate) fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
         let period = self.period();
         let mut taken = now;
@@ -368,14 +368,14 @@ impl Limits {
             let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0);
             let later = newest.map(|newest| taken.taken_after(newest, period)).max();
             match later.filter(|later| *later > taken) {
-                Some(later) => taken = later, // and so what is within a period of that
+                Some(later) => taken = later, // times within a period of this one count too
                 None => return taken,
             }
         }
     }
 }
 
-/// The same as a refusal that no waiting ends.
+/// The same decision as a refusal that no wait ends.
 const fn for_ever(looked: Decision) -> Decision {
     let (limit, remaining) = (looked.limit(), looked.remaining());
     let (retry_after, reset_after) = (Micros::MAX, looked.reset_after());

@@ -1,4 +1,4 @@
-//! FNV-1a, 64 bits (RFC 9923): a hash that is the same everywhere and for ever, for what is stored.
+//! FNV-1a with 64 bits (RFC 9923): a hash for stored data, the same on every platform and in every version.
 
 pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -1,4 +1,4 @@
-//! What a limit is counted by.
+//! Keys, patterns of keys, and the parts of a key that limits count by.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -19,13 +19,13 @@ pub const MAX_KEY_BYTES: usize = 512;
 /// The longest name of a lease, in bytes.
 pub const MAX_LEASE_BYTES: usize = 128;
 
-/// What a lease is known by where it is kept: the first half of a SHA-256 of the whole canonical key
-/// and its name. So nobody can make two that are known by the same, and keys that share a state share
-/// no leases.
+/// The id under which a lease is stored: the first half of a SHA-256 of the whole canonical key and the
+/// name of the lease. So nobody can make two leases with one id, and keys that share a state share no
+/// leases.
 #[must_use]
 pub fn lease_id(key: &str, name: &str) -> Id {
     let mut hasher = Sha256::new();
-    hasher.update(u64::try_from(key.len()).unwrap_or(u64::MAX).to_le_bytes()); // where it ends
+    hasher.update(u64::try_from(key.len()).unwrap_or(u64::MAX).to_le_bytes()); // the end of the key
     hasher.update(key.as_bytes());
     hasher.update(name.as_bytes());
     let digest = hasher.finalize();
@@ -33,13 +33,14 @@ pub fn lease_id(key: &str, name: &str) -> Id {
     Id([0, 1].map(|place| words.get(place).map_or(0, |word| u64::from_be_bytes(*word))))
 }
 
-/// A key that cannot be counted by.
+/// Why a key is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    /// It is empty or longer than [`MAX_KEY_BYTES`]: it has so many bytes.
+    /// The key has this many bytes: none, or more than [`MAX_KEY_BYTES`].
     Length(usize),
-    /// This begins with `ip:`, and what follows is no address: no list of addresses would know it.
+    /// This key begins with `ip:`, but does not continue with an address. No list of addresses could match
+    /// it.
     NoAddress(String),
 }
 
@@ -60,9 +61,11 @@ impl fmt::Display for InvalidKey {
 
 impl core::error::Error for InvalidKey {}
 
+/// Checks that a key can be counted by.
+///
 /// # Errors
-/// [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`], or begins with `ip:` and is no
-/// address: a network would be counted apart from the addresses in it.
+/// Fails with [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`], or if it begins with
+/// `ip:` and does not continue with an address: a network would be counted apart from its addresses.
 pub fn check_key(key: &str) -> Result<(), InvalidKey> {
     if !has_key_length(key) {
         return Err(InvalidKey::Length(key.len()));
@@ -82,15 +85,15 @@ fn has_key_length(key: &str) -> bool {
 /// How much of a key a limit counts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// Its first so many parts, parted by `/`; of a key with fewer parts all of it. With none of
-    /// them all keys of the policy are counted together.
+    /// The first parts of the key, this many, separated by `/`. A key with fewer parts is counted whole. A
+    /// limit with 0 parts counts all keys of the policy together.
     Parts(u8),
-    /// All of it.
+    /// The whole key.
     Whole,
 }
 
 impl Depth {
-    /// That much of a key.
+    /// The part of a key at this depth.
     ///
     /// ```
     /// use tidegate_gate::Depth;
@@ -108,13 +111,13 @@ impl Depth {
         key.get(..end).unwrap_or(key)
     }
 
-    /// The least depth at which a key is counted by itself alone.
+    /// The smallest depth at which the part of a key is the whole key.
     pub(crate) fn of_own(key: &str) -> Self {
         let parts = key.matches('/').count().saturating_add(1);
         u8::try_from(parts).map_or(Self::Whole, Self::Parts)
     }
 
-    /// For a fingerprint: one of the whole key has none.
+    /// The depth in a fingerprint; `None` for the whole key.
     pub(crate) fn parameter(self) -> Option<u64> {
         match self {
             Self::Parts(parts) => Some(parts.into()),
@@ -126,19 +129,19 @@ impl Depth {
 impl<'de> Deserialize<'de> for Depth {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Whole::<0, 255>(parts) = Whole::deserialize(deserializer)?;
-        Ok(Self::Parts(u8::try_from(parts).unwrap_or(u8::MAX))) // it is at most that
+        Ok(Self::Parts(u8::try_from(parts).unwrap_or(u8::MAX))) // never: it is at most 255
     }
 }
 
-/// Which keys: one, those of a shape, or the addresses of a network.
+/// A pattern of keys: one key, all keys with a start and an end, or the addresses of a network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Pattern {
     /// This key alone.
     Exact(String),
-    /// Whatever begins and ends so; they do not overlap.
+    /// Keys with this start and this end, which do not overlap.
     Between(String, String),
-    /// `ip:` and an address or network in this network.
+    /// Keys of `ip:` and an address or network in this network.
     Network(IpNet),
 }
 
@@ -147,33 +150,37 @@ impl TryFrom<String> for Pattern {
 
     fn try_from(text: String) -> Result<Self, String> {
         let invalid =
-            |allowed: &str| alloc::format!("found {}, allowed is {allowed}", Quoted(&text));
+            |expected: &str| alloc::format!("expected {expected} found {}", Quoted(&text));
         if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
             let Some(network) = network_of(written) else {
-                return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24"));
+                return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24,"));
             };
-            // an address with a short prefix by mistake would stand for very many
+            // an address with a prefix that is too short would match more addresses than were meant
             let starts_elsewhere =
                 written.parse().is_ok_and(|written: IpNet| written.addr() != written.network());
             if starts_elsewhere {
-                return Err(invalid(&alloc::format!("the network that is meant, ip:{network}")));
+                return Err(invalid(&alloc::format!(
+                    "the first address of the network, as in ip:{network};"
+                )));
             }
             return Ok(Self::Network(network));
         }
         if text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("ip:"))
             && !text.starts_with("ip:")
         {
-            return Err(invalid("`ip:` in lower case before an address"));
+            return Err(invalid("`ip:` in lower case before an address,"));
         }
         if network_of(&text).is_some() {
-            return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24"));
+            return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24;"));
         }
         if !has_key_length(&text) {
-            return Err(invalid("a key of 1 to 512 bytes, or with one `*` for any characters"));
+            return Err(invalid(
+                "a key of 1 to 512 bytes, in which one `*` matches any characters;",
+            ));
         }
         match text.split_once('*') {
             None => Ok(Self::Exact(text)),
-            Some((_, end)) if end.contains('*') => Err(invalid("one `*` at most")),
+            Some((_, end)) if end.contains('*') => Err(invalid("at most one `*`,")),
             Some((start, end)) => Ok(Self::Between(start.into(), end.into())),
         }
     }
@@ -181,15 +188,12 @@ impl TryFrom<String> for Pattern {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exact(exact) => write!(f, "{exact:?}"),
-            Self::Between(..) | Self::Network(_) => write!(f, "\"{}\"", self.text()),
-        }
+        Quoted(&self.text()).fmt(f)
     }
 }
 
 impl Pattern {
-    /// Whether the key is one of these.
+    /// Whether the key matches the pattern.
     #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         match self {
@@ -204,7 +208,8 @@ impl Pattern {
         }
     }
 
-    /// As it stands in the policy file, a network in its canonical form. No two patterns have one text.
+    /// The pattern as the policy file writes it, with networks in canonical form. No two patterns have the
+    /// same text.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Exact(exact) => exact.clone(),
@@ -213,8 +218,8 @@ impl Pattern {
         }
     }
 
-    /// The more a pattern says, the larger: an exact key before all others, then by what is written
-    /// out, or by the length of the network's prefix.
+    /// The rank of a pattern: higher for a more specific one. An exact key ranks above all others. Patterns
+    /// rank by the length of their text, networks by the length of their prefix.
     pub(crate) fn specificity(&self) -> (bool, usize) {
         match self {
             Self::Exact(exact) => (true, exact.len()),
@@ -226,24 +231,24 @@ impl Pattern {
     }
 }
 
-/// An address is a network of one. An IPv4 address in IPv6 clothing is one of IPv4.
+/// Reads a network; an address is a network of one. An IPv4-mapped IPv6 address becomes the IPv4 address.
 fn network_of(text: &str) -> Option<IpNet> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().into(),
         Err(_) => text.parse().ok()?,
     };
     let (address, prefix) = (network.addr().to_canonical(), network.prefix_len());
-    let in_clothing = address.is_ipv4() && network.addr().is_ipv6();
+    let is_mapped = address.is_ipv4() && network.addr().is_ipv6();
     match prefix.checked_sub(96) {
-        Some(prefix) if in_clothing => {
+        Some(prefix) if is_mapped => {
             IpNet::new(address, prefix).ok().map(|network| network.trunc())
         }
         _ => Some(network.trunc()),
     }
 }
 
-/// The key that an address is counted by: `ip:` and an IPv4 address, or the network of an IPv6 address
-/// with a prefix of so many bits, since who has one such address has all of them. Any other key
+/// The canonical form of a key. An IPv4 address stays itself. An IPv6 address becomes its network with
+/// `ipv6_prefix` bits, because a holder of one such address usually holds the whole network. Any other key
 /// stays as it is.
 #[must_use]
 #[inline]
@@ -257,7 +262,7 @@ pub fn canonical(key: &str, ipv6_prefix: u8) -> Cow<'_, str> {
 fn canonical_address<'a>(key: &'a str, address: &str, ipv6_prefix: u8) -> Cow<'a, str> {
     let Ok(address) = address.parse::<IpAddr>() else { return Cow::Borrowed(key) };
     match address.to_canonical() {
-        IpAddr::V4(_) if address.is_ipv4() => Cow::Borrowed(key), // there is one way to write it
+        IpAddr::V4(_) if address.is_ipv4() => Cow::Borrowed(key), // it has only one spelling
         IpAddr::V4(address) => Cow::Owned(alloc::format!("ip:{address}")),
         IpAddr::V6(address) => match Ipv6Net::new(address, ipv6_prefix) {
             Ok(network) => Cow::Owned(alloc::format!("ip:{}", network.trunc())),
@@ -266,7 +271,7 @@ fn canonical_address<'a>(key: &'a str, address: &str, ipv6_prefix: u8) -> Cow<'a
     }
 }
 
-/// Where a gateway finds the key of a request.
+/// The source in which a gateway finds the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 #[non_exhaustive]
@@ -287,7 +292,7 @@ impl TryFrom<String> for KeySource {
         match source.strip_prefix("header:") {
             Some(name) if is_header_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
             _ => Err(alloc::format!(
-                "found {}, allowed are \"ip\" and \"header:NAME\" such as \"header:x-api-key\"",
+                "expected \"ip\" or \"header:NAME\" such as \"header:x-api-key\", found {}",
                 Quoted(&source)
             )),
         }
@@ -298,13 +303,13 @@ impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip => f.write_str("\"ip\""),
-            Self::Header(name) => write!(f, "\"header:{name}\""),
+            Self::Header(name) => Quoted(&alloc::format!("header:{name}")).fmt(f),
         }
     }
 }
 
 impl KeySource {
-    /// The key of a request, if it has one from this source. It names its source, so that no
+    /// The key of a request, if the request has one in this source. The key names its source, so that no
     /// header value passes for an address.
     pub fn key_of(
         &self,
@@ -320,7 +325,7 @@ impl KeySource {
     }
 }
 
-/// RFC 9110 §5.6.2: a token.
+/// Whether the name is a token (RFC 9110 §5.6.2).
 pub(crate) fn is_header_name(name: &str) -> bool {
     !name.is_empty()
         && name

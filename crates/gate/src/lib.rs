@@ -1,9 +1,14 @@
 //! Everything between a request and the mathematics, except I/O.
 //!
-//! The policy file ([`Policies`]), several limits decided all or nothing ([`Policy::decide`]),
-//! what a store keeps of a key ([`blob`]), the store in memory ([`Table`]), and the wire forms of
-//! the decision API ([`http`]). The Worker, the host and the npm package behave alike because
-//! they all call this; they add where time comes from and where state is kept.
+//! - The policy file: [`Policies`].
+//! - Several limits on one request, decided all or nothing: [`Limits::operate`].
+//! - The stored form of a state: [`blob`].
+//! - Operations on the stored states of one home: [`Session`].
+//! - The store in memory: [`Table`].
+//! - The HTTP API: [`http`].
+//!
+//! The Worker, the host and the npm package behave alike because they all call this crate. They add the
+//! clock and the store.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -33,6 +38,7 @@ mod request;
 mod resolved;
 mod session;
 mod table;
+mod wording;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::Verdict;

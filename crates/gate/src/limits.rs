@@ -1,4 +1,4 @@
-//! The limits that hold for a key, and the states that they are counted in.
+//! The limits on a key, and the slices in which their states are stored.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,24 +11,24 @@ use crate::key::Depth;
 use crate::limit::{self, Limit};
 use crate::policy::OnChange;
 
-/// More limits on one request than anyone has asked for; each decision costs time for each.
+/// The most limits of a rule. Every limit costs time in every decision.
 pub(crate) const MAX_LIMITS: usize = 16;
 
-/// A limit with the name that headers and reports call it by.
+/// A limit with its name, which headers and answers contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLimit {
-    /// Letters, digits, `_`, `-` and `.`.
+    /// The name: letters, digits, `_`, `-` and `.`.
     pub name: String,
-    /// How much of the key it counts by.
+    /// The part of the key that the limit counts by.
     pub depth: Depth,
     /// The limiter.
     pub limit: Limit,
-    /// A hash of the name that the policy file gives it, by which it is found again after an edit; 0
-    /// if the file gives it none.
+    /// A hash of the name in the policy file, by which the limit is found again after an edit; 0 if the file
+    /// gives no name.
     pub(crate) tag: u64,
 }
 
-/// The limits on a key, decided all or nothing.
+/// The limits on a key, which are decided all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     parts: Vec<Part>,
@@ -36,20 +36,21 @@ pub struct Limits {
     period: Micros,
 }
 
-/// The limits of one rule that count by the same part of the key. Their states are stored together.
+/// A slice: the limits of one rule that count by the same part of the key. Their states are stored
+/// together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     depth: Depth,
     limits: Vec<NamedLimit>,
     words: usize,
-    /// A hash of its rule and its depth: it stays over edits of the limits.
+    /// A hash of the rule and the depth. An edit of the limits does not change it.
     place: u64,
     fingerprint: u64,
     identity: u64,
 }
 
 impl Limits {
-    /// Those that count by less of the key come first.
+    /// Sorts the limits by depth, the shortest part of the key first.
     pub(crate) fn new(mut limits: Vec<NamedLimit>) -> Self {
         limits.sort_by_key(|limit| limit.depth);
         let period = limits.iter().map(|limit| limit.limit.period()).max().unwrap_or_default();
@@ -59,11 +60,11 @@ impl Limits {
         Self { parts, words, period }
     }
 
-    /// The same as the limits of a rule: an override by its pattern, or the policy's own, whose
-    /// pattern is empty.
+    /// Gives the slices the identity of their rule: an override has the rule of its pattern, the policy's own
+    /// limits have the empty pattern.
     pub(crate) fn of_rule(mut self, pattern: &str, on_change: OnChange) -> Self {
         for part in &mut self.parts {
-            // no pattern has this byte: it is no UTF-8
+            // no pattern contains this byte, because it is not UTF-8
             let rule = pattern.bytes().chain([0xff]);
             let depth = part.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
             part.place = fnv1a(rule.chain(depth));
@@ -73,7 +74,7 @@ impl Limits {
         self
     }
 
-    /// A single limit without a name of its own is called after its policy.
+    /// Names a single limit without a name after its policy.
     pub(crate) fn name_the_only_one(&mut self, name: &str) {
         if let [part] = self.parts.as_mut_slice()
             && let [only] = part.limits.as_mut_slice()
@@ -83,19 +84,19 @@ impl Limits {
         }
     }
 
-    /// Each with its name, at least one: those that count by less of the key first, else in the
-    /// order of the policy file.
+    /// The limits, at least one, sorted by depth with the shortest part of the key first. Limits of the same
+    /// depth are in the order of the policy file.
     pub fn iter(&self) -> impl Iterator<Item = &NamedLimit> {
         self.parts.iter().flat_map(|part| &part.limits)
     }
 
-    /// By the part of the key that they count by, the shortest first.
+    /// The slices, sorted by depth with the shortest part of the key first.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The only limit, if there is no other.
+    /// The limit, if the rule has only one.
     #[inline]
     pub(crate) const fn only(&self) -> Option<&Limit> {
         if let [part] = self.parts.as_slice()
@@ -112,7 +113,7 @@ impl Limits {
         limit::write(self.iter().map(|each| &each.limit))
     }
 
-    /// The states of all parts together: this many zeros for a key never seen.
+    /// The number of words of all slices together. They are all zero for a new key.
     #[must_use]
     #[inline]
     pub const fn words(&self) -> usize {
@@ -125,14 +126,14 @@ impl Limits {
         self.period
     }
 
-    /// The most that a single request can ever be granted.
+    /// The highest cost that the limits can ever grant to one request.
     #[must_use]
     pub fn most_at_once(&self) -> u64 {
         let least = self.iter().map(|limit| limit.limit.capacity()).min();
         least.unwrap_or(0).min(MAX_QUANTITY)
     }
 
-    /// Each part with its words out of the words of all.
+    /// Each slice with its words, out of the words of all slices.
     pub fn split<'a>(
         &'a self,
         mut words: &'a [u64],
@@ -157,24 +158,23 @@ impl Part {
         }
     }
 
-    /// Of limits in numbers that hold here: other numbers, another rule or another depth have another.
+    /// A checksum of limits in numbers. It differs for other numbers, another rule or another depth.
     pub(crate) fn checksum(&self, limits: &[u64]) -> u64 {
         fnv1a(iter::once(&self.place).chain(limits).flat_map(|word| word.to_le_bytes()))
     }
 
-    /// Its limits in numbers.
+    /// The limits of the slice in numbers.
     fn parameters(&self) -> Vec<u64> {
         limit::write(self.limits.iter().map(|each| &each.limit))
     }
 
-    /// The same with the tag of each limit behind its numbers: what [`before`](Self::before) reads.
+    /// The limits in numbers, each followed by its tag: [`before`](Self::before) reads this.
     pub(crate) fn described(&self) -> Vec<u64> {
         let each = self.limits.iter();
         each.flat_map(|each| limit::write([&each.limit]).into_iter().chain([each.tag])).collect()
     }
 
-    /// This part with the limits that were [`described`](Self::described) so; `None` if no limits can
-    /// have been.
+    /// This slice with the limits of a [description](Self::described); `None` if no limits have it.
     pub(crate) fn before(&self, mut described: &[u64]) -> Option<Self> {
         let mut limits = Vec::new();
         while let Some((&length, rest)) = described.split_first() {
@@ -190,14 +190,14 @@ impl Part {
         Some(Self::new(&limits))
     }
 
-    /// How much of the key it is counted by.
+    /// The part of the key that these limits count by.
     #[must_use]
     #[inline]
     pub const fn depth(&self) -> Depth {
         self.depth
     }
 
-    /// At least one.
+    /// The limits of the slice, at least one.
     #[must_use]
     pub fn limits(&self) -> &[NamedLimit] {
         &self.limits
@@ -210,8 +210,8 @@ impl Part {
         self.words
     }
 
-    /// What tells its states from those of the policy's other parts, wherever they are kept. Where an
-    /// edit starts states afresh it changes with the limits; where an edit keeps them it does not.
+    /// The number that tells the states of this slice from those of the policy's other slices. It changes
+    /// with the limits only if an edit starts states afresh.
     #[must_use]
     #[inline]
     pub const fn identity(&self) -> u64 {
@@ -224,20 +224,20 @@ impl Part {
         self.fingerprint
     }
 
-    /// Whether a refusal leaves more than the newest time behind in this state.
+    /// Whether a refusal changes more of this state than its newest time.
     #[must_use]
     pub fn remembers_refusals(&self) -> bool {
         self.limits.iter().any(|each| each.limit.remembers_refusals())
     }
 
-    /// How long a store must keep this state from `now` on: then it equals a fresh one.
+    /// How long a store must keep this state from `now` on. After that the state equals a fresh one.
     #[must_use]
     pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {
         let (words, block) = self.unblocked(words);
         let blocked = block.and_then(|block| block.retry_after(now)).unwrap_or_default();
         self.split(words)
             .map(|(limit, words)| {
-                // spans rather than a time: a clock that stands at its end still has a tomorrow
+                // spans rather than times, which could not go beyond the last timestamp
                 let (newest, reset) = limit.newest_and_reset(words);
                 let from_now = newest.saturating_since(now).0.saturating_add(reset.0);
                 Micros(from_now.saturating_sub(now.saturating_since(newest).0))
@@ -248,8 +248,10 @@ impl Part {
             .min(Micros::MAX)
     }
 
+    /// Checks that decisions of these limits can have written these words.
+    ///
     /// # Errors
-    /// [`InvalidState`] if no decision of these limits can have left these words behind.
+    /// Fails with [`InvalidState`] if they cannot.
     pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
         let given = words.len();
         let (words, block) = self.unblocked(words);
@@ -258,7 +260,7 @@ impl Part {
             return Err(InvalidState);
         }
         self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
-        // all that is stored together was written at one time
+        // all limits of a slice are written at the same time
         let mut newest = self.split(words).map(|(limit, words)| limit.newest_and_reset(words).0);
         match newest.next().is_none_or(|first| newest.all(|next| next == first)) {
             true => Ok(()),
@@ -266,7 +268,7 @@ impl Part {
         }
     }
 
-    /// Each limit with its own words. Too short a state leaves the last ones with too little, which
+    /// Each limit with its own words. If the state is too short, the last limits get too few words, which
     /// [`Limit`] refuses.
     pub(crate) fn split<'a>(
         &'a self,

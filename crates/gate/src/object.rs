@@ -1,4 +1,4 @@
-//! Objects of JSON and tables of TOML, which are the same to serde.
+//! JSON objects and TOML tables, which serde both calls maps.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -9,8 +9,9 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Segment};
 
-/// What stands for itself as an object and as nothing else: serde by itself would also take a list,
-/// for the fields in their order.
+use crate::quote::without_middle;
+
+/// Deserializes only from a map; serde would also accept a sequence of the fields' values.
 #[derive(Debug)]
 pub(crate) struct Object<T>(pub(crate) T);
 
@@ -20,8 +21,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads an object in the form `F`, and makes something of it while it is being visited: an error
-/// then still knows which object it was. `expected` is what else than an object is told.
+/// Reads a map as `F` and makes a `T` of it while the map is visited, so that an error of `make`
+/// knows the map's place. `expected` names the map in the error about any other value.
 pub(crate) fn object<'de, F, T, D>(
     deserializer: D,
     expected: &'static str,
@@ -57,13 +58,13 @@ where
     }
 }
 
-/// Such as `policies.api.limits[0]`, as far as it is known: where a field or what follows it cannot be
-/// read, that is where its object is.
+/// A path such as `policies.api.limits[0]`, up to the last field that could be read. A long path lacks its
+/// middle.
 pub(crate) fn known_path(path: &Path) -> String {
     let mut text = String::new();
     for segment in path.iter().take_while(|segment| !matches!(segment, Segment::Unknown)) {
         let dot = if text.is_empty() || matches!(segment, Segment::Seq { .. }) { "" } else { "." };
-        let _ = write!(text, "{dot}{segment}"); // to a string it cannot fail
+        let _ = write!(text, "{dot}{segment}"); // writing to a string cannot fail
     }
-    text
+    without_middle(text)
 }

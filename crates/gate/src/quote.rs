@@ -1,4 +1,4 @@
-//! Text of a caller's in errors, never more of it than a reader needs.
+//! A caller's text in errors, cut to what a reader needs.
 
 use alloc::string::String;
 use core::fmt;
@@ -6,7 +6,7 @@ use core::fmt;
 /// The most characters of a caller's text that an error repeats.
 const MOST_CHARS: usize = 64;
 
-/// The most bytes of a message by a parser, which repeats the caller's text in full.
+/// The most bytes of a path or a parser's message, which repeat the caller's text in full.
 const MOST_MESSAGE_BYTES: usize = 600;
 
 /// A caller's text as errors repeat it: in quotes and escaped, at most its first 64 characters. A
@@ -31,8 +31,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// A parser's message without its middle if it is long: what was found stands at its start, what was
-/// expected at its end.
+/// A parser's message or a path, without its middle if it is long: its start and its end say the most.
 pub(crate) fn without_middle(message: String) -> String {
     if message.len() <= MOST_MESSAGE_BYTES {
         return message;

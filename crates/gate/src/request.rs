@@ -1,4 +1,4 @@
-//! What can be asked of a key.
+//! The operations on a key.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,93 +10,93 @@ use tidegate_core::{CostExceedsCapacity, Micros, Timestamp};
 
 use crate::key::Depth;
 
-/// What can be asked of a key.
+/// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// May this request pass? A cost of 0 changes nothing.
+    /// Asks whether a request may pass, and takes its cost if it may. A cost of 0 changes nothing.
     Decide(Request),
-    /// Would this request pass, and if not, when? Changes nothing.
+    /// Asks whether and when a request would pass. Changes nothing.
     Peek(Request),
-    /// This request passed on an estimate, and this is what it really cost.
+    /// Reports the real cost of a request that was granted on an estimate.
     Settle(Settlement),
-    /// This many units come back, as far as they are still counted.
+    /// Returns this many units, as far as they are still counted.
     Refund(u64),
-    /// The holder of this lease, or the owner of these connections, is alive.
+    /// Renews this lease, or the connections of this owner.
     Heartbeat(Id),
-    /// This owner has this many connections, whatever was counted before.
+    /// Sets the number of this owner's connections.
     Count(Id, u64),
-    /// This lease is given back, or one connection of this owner is closed.
+    /// Releases this lease, or closes one connection of this owner.
     Release(Id),
-    /// A holder wants units to spend without asking, and returns the unspent units of its previous
+    /// Asks for units that a holder may spend without asking, and returns the unspent units of its previous
     /// grant.
     Budget(Budget),
-    /// A reporter tells what it was offered. The answer has the factor to decide with from now on.
+    /// Reports the load that a reporter was offered. The answer has the factor to decide with from now on.
     Report(Offered),
-    /// All limits that count by this depth or by more of the key start afresh.
+    /// Clears all limits that count by this depth or by more of the key.
     Reset(Depth),
-    /// The key is refused for this time, whatever its limits say; zero ends the block.
+    /// Blocks the key for this time, whatever its limits say; zero ends the block.
     Block(Micros),
 }
 
-/// What a request brings for its limits to decide on. Each limit reads what it needs.
+/// A request to decide on. Each limit reads the fields that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The units it takes; 0 only looks.
+    /// The units that the request takes. A request of 0 is a peek.
     pub cost: u64,
-    /// The lease that it acquires, or the owner of the connection that it opens. Limits that hold leases
-    /// refuse to decide without one: [`OperationError::NeedsLease`].
+    /// The lease that the request acquires, or the owner of the connection that it opens. Without it, limits
+    /// that hold leases fail with [`OperationError::NeedsLease`].
     pub lease: Option<Id>,
-    /// How important it is.
+    /// The class, which says how important the request is.
     pub class: Class,
-    /// What a utilisation shedder goes by, if it was measured.
+    /// The measured signal for a `utilization` limit, if there is one.
     pub signal: Option<Share>,
-    /// By chance, anew for each request: which of those shed with some probability are.
+    /// The random bits of the request, which decide if a limit sheds with some probability.
     pub draw: Draw,
 }
 
 /// The real cost of a request that was granted on an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// When it was granted: [`Verdict::at`](crate::Verdict::at). What comes back of a window comes
-    /// out of the segment it was counted in.
+    /// The time of the grant: [`Verdict::at`](crate::Verdict::at). A window returns units in the segment that
+    /// counted them.
     pub granted_at: Timestamp,
-    /// What was taken then.
+    /// The units that were taken then.
     pub reserved: u64,
-    /// What it came to. More than was reserved is taken now, whether it is there or not; what was
-    /// not needed comes back.
+    /// The units that the request really cost. Units beyond `reserved` are taken now, even if fewer are
+    /// available. Units that were not needed come back.
     pub actual: u64,
 }
 
-/// Units that a holder wants to spend without asking.
+/// A holder's demand for units that it may spend without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Who holds them.
+    /// The holder.
     pub holder: Id,
-    /// How many it would spend in the time of a lease; 0 wants none.
+    /// The units that the holder would spend in the time of a grant; 0 for no new units.
     pub wants: u64,
-    /// What it gives back of the units that it was granted then.
+    /// The unspent units of the previous grant.
     pub unspent: Option<Unspent>,
 }
 
 /// Units that were granted and not spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unspent {
-    /// When they were granted.
+    /// The time of the grant.
     pub granted_at: Timestamp,
-    /// How many are left.
+    /// The number of unspent units.
     pub left: u64,
 }
 
-/// What a reporter has seen of one part of 6 s since its last report.
+/// The load that a reporter was offered in one part of 6 s since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// Any time in that part; left out, it is the one in progress. A clock that is ahead by up to a
-    /// part moves that of the key.
+    /// Any time in the part; by default the part in progress. A time ahead of the key's clock by up to a part
+    /// moves that clock.
     pub at: Option<Timestamp>,
-    /// Units that passed.
+    /// The units that passed.
     pub admitted: u64,
-    /// Units that would have passed without suppression.
+    /// The units that would have passed without suppression.
     pub suppressed: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct Offered {
 pub enum OperationError {
     /// The limits can never grant this cost.
     Cost(CostExceedsCapacity),
-    /// A limit holds leases, and the request names no lease to hold.
+    /// A limit holds leases, and the request names no lease.
     NeedsLease,
     /// A key cannot be blocked, because no limit counts by the whole key.
     NoWholeKey,
@@ -125,7 +125,7 @@ impl fmt::Display for OperationError {
                 "`policy`: expected a policy with a limit that counts by the whole key, found none; \
                  blocks are kept there",
             ),
-            Self::InvalidState => f.write_str("state: found words that these limits never write"),
+            Self::InvalidState => f.write_str("state: expected words that these limits write, found others"),
         }
     }
 }
@@ -138,17 +138,17 @@ impl From<CostExceedsCapacity> for OperationError {
     }
 }
 
-/// In words: no signal.
+/// The word of a request without a signal.
 const NO_SIGNAL: u64 = u64::MAX;
 
 impl Operation {
-    /// Whether it changes nothing.
+    /// Whether the operation changes nothing.
     #[must_use]
     pub const fn is_peek(&self) -> bool {
         matches!(self, Self::Decide(Request { cost: 0, .. }) | Self::Peek(_))
     }
 
-    /// In numbers, for who passes it on: first which operation it is.
+    /// The operation in numbers, to pass it over a plain ABI. The first number is the kind of operation.
     #[must_use]
     pub fn to_words(&self) -> Vec<u64> {
         match *self {
@@ -177,7 +177,7 @@ impl Operation {
         }
     }
 
-    /// What [`to_words`](Self::to_words) wrote; `None` if it is anything else.
+    /// Reads what [`to_words`](Self::to_words) wrote; `None` for anything else.
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         Some(match *words {
@@ -212,15 +212,15 @@ impl Operation {
 }
 
 impl Request {
-    /// A request of that cost that brings nothing else: no lease, the least important class, and a
-    /// draw that is shed with any probability above 0.
+    /// A request of this cost without a lease or a signal, of the least important class, with a draw that is
+    /// shed at any probability above 0.
     #[must_use]
     #[inline]
     pub const fn of(cost: u64) -> Self {
         Self { cost, lease: None, class: Class(0), signal: None, draw: Draw(0) }
     }
 
-    /// The same, only to look.
+    /// The same request as a peek.
     #[must_use]
     pub(crate) const fn peek(self) -> Self {
         Self { cost: 0, ..self }
@@ -248,7 +248,7 @@ impl Request {
         Some(Self { cost, lease, class, signal, draw })
     }
 
-    /// The places that it takes: one, whatever it costs.
+    /// The places that the request takes: one for any cost above 0.
     pub(crate) const fn places(&self) -> u64 {
         if self.cost == 0 { 0 } else { 1 }
     }

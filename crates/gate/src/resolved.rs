@@ -1,4 +1,4 @@
-//! What holds for one request: its policy, its limits and its canonical key, found once.
+//! A request's policy, limits and canonical key, found once.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -11,10 +11,10 @@ use crate::key::{InvalidKey, canonical, check_key, lease_id};
 use crate::limits::Limits;
 use crate::policy::{Found, Policy, Rule};
 
-/// What holds for one request: its policy, its limits and its canonical key.
+/// A request's policy, limits and canonical key.
 ///
-/// The policy is kept as long as the request lasts, so a policy that is replaced meanwhile changes
-/// nothing about this request.
+/// A `Resolved` holds its policy, so a policy file that is replaced meanwhile changes nothing about this
+/// request.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,11 +42,11 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// Finds what `policy` says about `key`.
+    /// Finds the rule of `policy` for `key`.
     ///
     /// # Errors
-    /// [`InvalidKey`] if the key has no bytes or more than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES), or
-    /// begins with `ip:` and continues with no address.
+    /// Fails with [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES),
+    /// or if it begins with `ip:` and does not continue with an address.
     pub fn new(policy: &Arc<Policy>, key: &str) -> Result<Self, InvalidKey> {
         check_key(key)?;
         let found = policy.find(key);
@@ -67,14 +67,14 @@ impl Resolved {
         &self.key
     }
 
-    /// The key as the caller wrote it. Another node that resolves it finds the same.
+    /// The key as the caller wrote it. Another node that resolves this key finds the same rule.
     #[must_use]
     pub fn written_key(&self) -> &str {
         &self.written
     }
 
-    /// The shortest part of the key that any limit of the policy counts by. All that a decision on this
-    /// key needs is stored under it.
+    /// The home: the shortest part of the key that any limit of the policy counts by. A store keeps all
+    /// states that a decision on this key needs under its home.
     #[must_use]
     pub fn home(&self) -> &str {
         self.policy.home(&self.key)
@@ -95,13 +95,13 @@ impl Resolved {
         self.policy.rule_found(self.found, Cow::Borrowed(&self.key))
     }
 
-    /// The stored id of the lease of that name.
+    /// The id under which the lease of this name is stored.
     #[must_use]
     pub fn lease_id(&self, name: &str) -> Id {
         lease_id(&self.key, name)
     }
 
-    /// The name of the Durable Object that the key belongs to.
+    /// The name of the key's Durable Object.
     #[must_use]
     pub fn object_name(&self) -> String {
         self.policy.object_name(&self.key)

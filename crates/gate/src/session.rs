@@ -1,15 +1,15 @@
-//! Operations on the slices of one home: from what is stored to what must be stored.
+//! Operations on the slices of one home: they read the stored bytes and say which bytes to store.
 //!
 //! Every store takes the same five steps, and an adapter only moves the bytes:
 //!
-//! 1. [`Session::join`] for each operation, then [`Session::names`]: what to load;
-//! 2. [`Session::load`] with the bytes found under each name;
-//! 3. [`Session::operate`] for each operation, in order;
-//! 4. [`Session::writes`]: what to store, under which name and for how long;
-//! 5. each answer is told: at once if it is [`Answered::is_settled`], else after the writes that are due
+//! 1. Call [`Session::join`] for each operation, then load the bytes under each of [`Session::names`].
+//! 2. Call [`Session::load`] with these bytes.
+//! 3. Call [`Session::operate`] for each operation, in order.
+//! 4. Store each of [`Session::writes`] under its name, with its time to live.
+//! 5. Send each answer: at once if [`Answered::is_settled`], otherwise after the writes that are due
 //!    [`Due::BeforeAnswer`].
 //!
-//! A session is dropped when a write fails. Nothing is charged then, neither in memory nor in the store.
+//! If a write fails, drop the session. Nothing is then charged, neither in memory nor in the store.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -63,15 +63,15 @@ pub struct Session<'a> {
     by_name: BTreeMap<String, usize>,
 }
 
-/// An operation's place in a session: what holds for it, and which slices it needs.
+/// An operation's place in a session: its limits and its slices.
 #[derive(Debug)]
 pub struct Seat<'a> {
     resolved: &'a Resolved,
-    /// One for each slice of the limits, in their order.
+    /// The slot of each slice of the limits, in their order.
     slots: SmallVec<[usize; 2]>,
 }
 
-/// A slice: the state of the limits that count by one part of the key.
+/// A slice of the session: the state of the limits that count by one part of the key.
 #[derive(Debug)]
 struct Slot<'a> {
     name: String,
@@ -86,33 +86,34 @@ struct Slot<'a> {
 /// When a write is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
-    /// No answer depends on it: it moves the newest time alone.
+    /// The write may follow the answers: it only moves the newest time.
     AfterAnswer,
-    /// Answers depend on it. They must not be told before it is stored.
+    /// The write must precede the answers, which depend on it.
     BeforeAnswer,
 }
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The answer.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Whether the answer holds whatever becomes of the session's writes.
+    /// Whether the answer holds even if the session's writes fail.
     pub is_settled: bool,
 }
 
-/// A slice to be stored.
+/// A slice to store.
 #[derive(Debug)]
 pub struct Write<'s> {
-    /// Its name in the store.
+    /// The name of the slice in the store.
     pub name: &'s str,
-    /// What was loaded under that name; a store that others write to must find it there still.
+    /// The bytes that were loaded under this name. A store with other writers must write only if they are
+    /// unchanged.
     pub found: Option<&'s [u8]>,
-    /// What it becomes.
+    /// The bytes to store.
     pub bytes: Vec<u8>,
-    /// From then on the slice equals a fresh one, and may be forgotten.
+    /// The span after which the slice equals a fresh one, so that the store may forget it.
     pub time_to_live: Micros,
-    /// When it is due.
+    /// When the write is due.
     pub due: Due,
 }
 
@@ -120,13 +121,13 @@ pub struct Write<'s> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The limits cannot do what is asked.
+    /// The limits cannot do the operation.
     Operation(OperationError),
     /// The bytes under this name are not a state of these limits.
     Blob {
         /// The name in the store.
         name: String,
-        /// What is wrong with them.
+        /// Why they are not.
         error: BlobError,
     },
 }
@@ -143,7 +144,7 @@ impl fmt::Display for SessionError {
 impl core::error::Error for SessionError {}
 
 impl<'a> Session<'a> {
-    /// Takes an operation in. Operations that count by the same slices share them.
+    /// Adds an operation. Operations that need the same slices share them.
     pub fn join(&mut self, resolved: &'a Resolved) -> Seat<'a> {
         let mut slots = SmallVec::new();
         if let Some(limits) = resolved.limits() {
@@ -170,18 +171,18 @@ impl<'a> Session<'a> {
         self.slots.iter().map(|slot| slot.name.as_str())
     }
 
-    /// Takes what is stored under each of the [`names`](Self::names), in their order. Bytes that are not a
-    /// state make the operations that need them fail, and no others.
+    /// Takes the bytes that are stored under each of the [`names`](Self::names), in their order. If some bytes
+    /// are not a state, only the operations that need them fail.
     pub fn load(&mut self, found: impl IntoIterator<Item = Option<Vec<u8>>>) {
         for (slot, found) in self.slots.iter_mut().zip(found) {
             *slot = Slot::loaded(slot, found);
         }
     }
 
-    /// Does an operation on what was loaded and what earlier operations of the session left.
+    /// Does an operation on the loaded slices, as earlier operations of the session left them.
     ///
     /// # Errors
-    /// [`SessionError`]; nothing has changed.
+    /// Fails with [`SessionError`]; nothing has changed.
     pub fn operate(
         &mut self,
         seat: &Seat<'a>,
@@ -193,12 +194,12 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The same, where `decide` does an operation on the words of all slices: the limits in wasmtime, for
-    /// instance. It must do what [`Limits::operate`] does, but need not know how much of the key each limit
+    /// Does the same with another implementation of [`Limits::operate`], for instance the limits in wasmtime.
+    /// `decide` operates on the words of all slices, and need not know which part of the key each limit
     /// counts by.
     ///
     /// # Errors
-    /// [`SessionError`]; nothing has changed.
+    /// Fails with [`SessionError`]; nothing has changed.
     pub fn operate_by(
         &mut self,
         seat: &Seat<'a>,
@@ -228,7 +229,7 @@ impl<'a> Session<'a> {
                 }
             })
             .map_err(SessionError::Operation)?;
-        // what an earlier operation of this session left is no more settled than that one
+        // an answer is no more settled than the earlier operations whose slices it read
         let mut is_settled = self.slots_of(seat).all(|slot| slot.due != Some(Due::BeforeAnswer));
         if operation.is_peek() {
             return Ok(Answered { verdict, is_settled });
@@ -239,8 +240,8 @@ impl<'a> Session<'a> {
             let begins = began && part.time_to_live(words, now) > Micros::ZERO;
             let words = part.blocked(words, block);
             let time_to_live = part.time_to_live(&words, now);
-            // a refusal that a limit remembers must survive like a grant, and so must the one from which
-            // on a bucket fills that starts empty
+            // a refusal that a limit remembers must survive like a grant, and so must the first refusal of
+            // a bucket that starts empty, because the bucket fills from that time on
             let unblocked = part.can_be_blocked() && block != was_blocked;
             let due = match refused && !part.remembers_refusals() && !begins && !unblocked {
                 true => Due::AfterAnswer,
@@ -254,7 +255,7 @@ impl<'a> Session<'a> {
         Ok(Answered { verdict, is_settled })
     }
 
-    /// What is to be stored. A slice that has not changed is not.
+    /// The slices to store. A slice that has not changed is left out.
     pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
         self.slots.iter().filter_map(|slot| {
             let (due, words) = (slot.due?, slot.words.as_ref().ok()?);

@@ -21,48 +21,48 @@ use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
 
-/// A full table looks for expired states at most this often, so that a flood of new keys cannot
-/// make every request pay for a search.
+/// The least time between two searches of a full table for expired states, so that a flood of new keys
+/// does not make every request pay for a search.
 const SWEEP_EVERY: Micros = Micros::SECOND;
 
-/// The states of many keys under one policy, within a bound of bytes.
+/// The states of many keys under one policy, in a bounded number of bytes.
 ///
-/// A key is forgotten only when its state equals a fresh one, so bounding the memory loosens no
-/// limit: a full table refuses to learn new keys, and says so.
+/// The table forgets a key only when its state equals a fresh one, so the bound loosens no limit. A full
+/// table refuses new keys with [`TableError::Full`].
 ///
-/// The bound holds at every moment: [`bytes`](Self::bytes) says what counts. Beside it an allocator
-/// may lose memory to fragmentation, and a decision needs a copy of the states of one key.
+/// The bound holds at every moment for the memory that [`bytes`](Self::bytes) counts. In addition, an
+/// allocator may lose memory to fragmentation, and a decision needs a copy of the states of one key.
 #[derive(Clone, Debug)]
 pub struct Table {
     entries: HashTable<Entry>,
-    /// What the entries take outside of the hash table.
+    /// The bytes of the entries outside of the hash table.
     heap: usize,
     max_bytes: usize,
     hasher: KeyHasher,
     swept: Timestamp,
 }
 
-/// A cache line: a look at a key then misses one, and no more while key and words are inline.
+/// An entry has the size of a cache line. While its key and words are inline, a lookup misses one line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Entry {
-    /// The part of the key that these words are counted by. Inline up to 24 bytes.
+    /// The part of the key that the slice counts by. Inline up to 24 bytes.
     key: CompactString,
     /// [`Part::identity`]
     identity: u64,
-    /// Inline for the limiters whose state is up to three words.
+    /// The state of the slice. Inline up to three words.
     words: SmallVec<[u64; 3]>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// How a table hashes keys.
+/// The hash function of a table.
 #[derive(Clone, Debug)]
 pub struct KeyHasher(FixedState);
 
 impl KeyHasher {
-    /// `seed` should differ from process to process: it keeps callers from choosing keys that
-    /// collide.
+    /// A hasher with this seed. The seed should differ from process to process, so that callers cannot choose
+    /// keys that collide.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(FixedState::with_seed(seed))
@@ -80,11 +80,11 @@ impl KeyHasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The limits cannot do what is asked.
+    /// The limits cannot do the operation.
     Operation(OperationError),
     /// A new key would exceed the bound of the memory, and no other key has expired.
     Full {
-        /// The bound.
+        /// The bound in bytes.
         max_bytes: usize,
     },
 }
@@ -94,10 +94,7 @@ impl fmt::Display for TableError {
         match self {
             Self::Operation(error) => error.fmt(f),
             Self::Full { max_bytes } => {
-                write!(
-                    f,
-                    "no room for a new key: the keys in use fill the {max_bytes} bytes allowed"
-                )
+                write!(f, "no room for a new key: the keys in use fill all {max_bytes} bytes")
             }
         }
     }
@@ -111,7 +108,7 @@ impl From<OperationError> for TableError {
     }
 }
 
-/// What a table answers.
+/// An answer of a table.
 pub trait Decided {
     /// Whether the request may pass.
     fn decision(&self) -> &Decision;
@@ -130,15 +127,15 @@ impl Decided for Verdict {
 }
 
 impl Table {
-    /// An empty table of at most `max_bytes`; [`least_bytes`](Self::least_bytes) says how few are
-    /// enough.
+    /// An empty table of at most `max_bytes`. [`least_bytes`](Self::least_bytes) is the smallest useful
+    /// bound.
     #[must_use]
     pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
         let swept = Timestamp::EPOCH;
         Self { entries: HashTable::new(), heap: 0, max_bytes, hasher, swept }
     }
 
-    /// How many keys are in use.
+    /// The number of keys in use. A part of a key that a limit counts by is a key of its own.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -150,10 +147,10 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// [`Limits::decide`] on the key's state, by what holds for the key.
+    /// Does [`Limits::decide`] on the key's state, after finding the key's limits.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Fails with [`TableError`]; nothing has changed.
     pub fn decide(
         &mut self,
         policy: &Policy,
@@ -171,11 +168,10 @@ impl Table {
         }
     }
 
-    /// [`Limits::decide`] on the state of a canonical key, which comes with its hash by the table's
-    /// hasher.
+    /// Does [`Limits::decide`] on the state of a canonical key, given with its hash by the table's hasher.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Fails with [`TableError`]; nothing has changed.
     #[inline]
     pub fn decide_by(
         &mut self,
@@ -197,10 +193,10 @@ impl Table {
         })
     }
 
-    /// [`Limits::operate`] on the key's state.
+    /// Does [`Limits::operate`] on the key's state.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Fails with [`TableError`]; nothing has changed.
     pub fn ask(
         &mut self,
         resolved: &Resolved,
@@ -210,10 +206,10 @@ impl Table {
         self.operate_by(resolved.policy(), resolved.rule(), now, operation)
     }
 
-    /// [`Limits::operate`] on the key's state, by what holds for the key.
+    /// Does [`Limits::operate`] on the key's state, after finding the key's limits.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Fails with [`TableError`]; nothing has changed.
     pub fn operate(
         &mut self,
         policy: &Policy,
@@ -246,14 +242,14 @@ impl Table {
         })
     }
 
-    /// The words of a canonical key, if it is in use.
+    /// The words of a canonical key; `None` if the key is not in use.
     #[must_use]
     pub fn words(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
         self.gather(limits, key).filter(|words| words.iter().any(|word| *word != 0))
     }
 
-    /// The words of all parts of a canonical key: of those that are not in use, zeros. `None` if the
-    /// allocator has no room for them.
+    /// The words of all slices of a canonical key, with zeros for slices that are not in use. `None` if the
+    /// allocator has no room for the copy.
     fn gather(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
         let mut words = SmallVec::new();
         words.try_reserve_exact(limits.words()).ok()?;
@@ -266,8 +262,8 @@ impl Table {
         Some(words)
     }
 
-    /// Forgets the states that equal a fresh one at `now`, and those of limits that the policy
-    /// does not have.
+    /// Forgets the states that equal a fresh one at `now`, and the states of limits that the policy does not
+    /// have.
     pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
         self.swept = now;
         let mut heap = 0_usize;
@@ -283,7 +279,7 @@ impl Table {
         self.tidy();
     }
 
-    /// The words of a key that is in use, is not blocked and has one slice alone.
+    /// The words of a key that is in use, is not blocked and has only one slice.
     #[inline]
     fn find_only(&mut self, limits: &Limits, hash: u64, key: &str) -> Option<&mut [u64]> {
         let [part] = limits.parts() else { return None };
@@ -291,7 +287,7 @@ impl Table {
         (words.len() == part.words()).then_some(words)
     }
 
-    /// The block of a canonical key, if there is one.
+    /// The block of a canonical key; `None` if the key is not blocked.
     fn block(&self, limits: &Limits, key: &str) -> Option<Block> {
         let part = limits.parts().iter().find(|part| part.can_be_blocked())?;
         part.unblocked(&self.entry(part, key)?.words).1
@@ -308,8 +304,8 @@ impl Table {
         self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key))
     }
 
-    /// Lets `decide` change the words of a key and its block. They are remembered unless they equal a fresh
-    /// state's. A full table still refuses: then what is new of a refusal is not remembered.
+    /// Lets `decide` change the words of a key and its block. The table keeps them unless they equal a fresh
+    /// state. When the table is full, refusals still apply but are not recorded.
     #[cold]
     fn with_scattered_state<T: Decided>(
         &mut self,
@@ -327,7 +323,7 @@ impl Table {
         if block.is_some() && was_blocked.is_none() {
             self.reserve_block(policy, limits, key, now).ok_or(full)?;
         }
-        // nothing changes before everything has its room
+        // nothing changes before there is room for all new entries
         let mut learned = self.learned(limits, key, &words, now);
         if learned.is_none() && self.may_sweep(now) {
             self.sweep(policy, now);
@@ -351,7 +347,7 @@ impl Table {
         Ok(decided)
     }
 
-    /// Entries for the states that last and are not in the table yet, and room for them there;
+    /// Makes entries for the states that last and are not in the table yet, and reserves room for them.
     /// `None` if there is no room for all of them.
     fn learned(
         &mut self,
@@ -370,8 +366,8 @@ impl Table {
         new.into_iter().map(|(part, key, words)| Entry::new(part, key, words)).collect()
     }
 
-    /// Remembers a state that equals a fresh one but for its clock. Such states get half of the room
-    /// at most, and no decision misses one.
+    /// Remembers a state that differs from a fresh one only in its newest time. Such states get at most half
+    /// of the room. Decisions do not depend on them.
     fn learn_clock(&mut self, part: &Part, key: &str, words: &[u64]) {
         let heap = Entry::heap_of(key.len(), words.len());
         if self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
@@ -381,7 +377,7 @@ impl Table {
         }
     }
 
-    /// After [`reserve`](Self::reserve): the hash table does not grow.
+    /// Inserts an entry after [`reserve`](Self::reserve), so the hash table does not grow.
     fn insert(&mut self, entry: Entry) {
         self.heap = self.heap.saturating_add(entry.heap());
         let Self { entries, hasher, .. } = self;

@@ -1,16 +1,15 @@
 /// <reference lib="esnext.disposable" />
 
 /**
- * A limit: how much, how fast, for how long. Spans are written as `"90s"`, rates as `"100/s"` or
- * `"5/15m"`, shares as `"80%"`.
+ * A limit. Spans are written as `"90s"`, rates as `"100/s"` or `"5/15m"`, shares as `"80%"`.
  */
 export type Limit = Algorithm & {
   name?: string;
-  /** It counts by so many parts of the key, parted by `/`; 0: all keys together. Default: by all of it. */
+  /** The limit counts by this many parts of the key, separated by `/`; 0 counts all keys together. Default: the whole key. */
   depth?: number;
 };
 
-/** What a limit is, with what it needs to know. */
+/** An algorithm with its fields. */
 export type Algorithm =
   | { algorithm: "token_bucket"; capacity: number; rate: string; start?: "full" | "empty" }
   | { algorithm: "fixed_window"; limit: number; period: string }
@@ -32,53 +31,53 @@ export type Algorithm =
       forgive_after?: string;
     };
 
-/** For some keys: of the policy's only limit other numbers, or other limits altogether. */
+/** Other numbers for the policy's only limit, or other limits, for some keys. */
 export type Override = { limits: Limit[] } | Partial<Fields<Limit>>;
 type Fields<T> = { [K in T extends unknown ? keyof T : never]: T extends { [P in K]?: infer V } ? V : never };
 
-/** One policy: up to 16 limits, decided all or nothing. */
+/** A policy of up to 16 limits, which are decided all or nothing. */
 export interface Policy {
   description?: string;
   limits: Limit[];
   /**
-   * By the key that they are for: itself, with one `*` for any characters, or a network such as
-   * `ip:192.0.2.0/24`.
+   * Limits for some keys. The name is a key, a key in which one `*` matches any characters, or a network
+   * such as `ip:192.0.2.0/24`.
    */
   overrides?: Record<string, Override>;
-  /** Keys that never pass, written as those of `overrides`. */
+  /** Keys that never pass, written as in `overrides`. */
   deny?: string[];
   /** Keys that always pass unless they are denied. */
   allow?: string[];
-  /** Decides and reports, refuses nothing: see `wouldAllow`. Default: false. */
+  /** Decides and reports but refuses no request: see `wouldAllow`. Default: false. */
   shadow?: boolean;
-  /** Keys `ip:…` of IPv6 are counted by so many bits. Default: 64. */
+  /** The number of leading bits by which keys `ip:…` of IPv6 are counted. Default: 64. */
   ipv6_prefix?: number;
-  /** The least important first; the last is never shed. Default: `["default", "critical"]`. */
+  /** Classes from the least to the most important, which is never shed. Default: `["default", "critical"]`. */
   classes?: string[];
   /** Where a gateway finds the key; not used here. */
   key?: string[];
-  /** What a request costs that does not say so itself. The header is not read here. Default: 1. */
+  /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | { header: string; default?: number };
-  /** What a store outage means; the memory of this process has none. */
+  /** The answer when the store cannot be reached; not used here. */
   on_error?: "open" | "closed";
-  /** What becomes of what was used when the limits are edited; not used here. */
+  /** The effect of an edit of the limits on used units; not used here. */
   on_change?: "reset" | "keep" | "proportional";
-  /** Which Durable Object a key belongs to; not used here. */
+  /** The assignment of keys to Durable Objects; not used here. */
   placement?: string;
 }
 
-/** A whole policy file, the one that the Worker and the native host read. */
+/** A policy file, which the Worker and the native host read too. */
 export interface PolicyFile {
   auth?: "token" | "none";
   policies: Record<string, Policy>;
 }
 
 export interface LimiterOptions {
-  /** Which policy of a policy file. Not needed if it has only one. */
+  /** The name of a policy in the policy file. Not needed if the file has only one policy. */
   policy?: string;
   /**
-   * The most bytes that the keys in use may take, up to 2 GiB. A key is forgotten only when that
-   * changes no decision; a limiter throws `TABLE_FULL` on a new key that would exceed the bound.
+   * The most bytes that the keys in use may take, up to 2 GiB. The limiter forgets a key only when that
+   * changes no decision, and throws `TABLE_FULL` for a new key that would exceed the bound.
    * Default: 256 MiB, which has room for 900,000 short keys with a small state.
    */
   maxBytes?: number;
@@ -86,105 +85,105 @@ export interface LimiterOptions {
 
 /** The answer to one request. Spans count from the time of the decision, in microseconds. */
 export interface Decision {
-  /** Whether the request may pass. If not, it has consumed nothing. */
+  /** Whether the request may pass. A refused request takes nothing. */
   readonly allowed: boolean;
-  /** The most that could ever be taken at once. */
+  /** The most units that can be taken at once. */
   readonly limit: number;
-  /** What could still be taken at this moment, rounded down. */
+  /** The units that can be taken now, rounded down. */
   readonly remaining: number;
   /**
-   * The same request is granted this much later, and no microsecond earlier, if nothing else
-   * comes. 0 if it has been granted. A hint where chance decides.
+   * The same request is granted this much later, and no microsecond earlier, if no other request comes.
+   * 0 if the request was granted. A hint where chance decides.
    */
   readonly retryAfterUs: number;
-  /** Until the key is as good as new, if nothing else comes. */
+  /** The time until the state equals that of a new key, if no other request comes. */
   readonly resetAfterUs: number;
-  /** Under a policy in shadow alone, where all are allowed: what `allowed` would be without it. */
+  /** Only in shadow mode, where every request is allowed: `allowed` without shadow mode. */
   readonly wouldAllow?: boolean;
 }
 
-/** A decision, and what each limit says. */
+/** A decision, and the answer of each limit. */
 export interface Answer extends Decision {
-  /** When it was taken: not before any other on this key. A settlement names this time. */
+  /** The time of the decision, never before an earlier one on this key. A settlement names this time. */
   readonly atUs: number;
   /**
-   * Each with its own numbers, as they stand after the decision: those that count by less of the
-   * key first. Empty for a key that is on the list `allow` or `deny`.
+   * The numbers of each limit after the decision. Limits that count by a shorter part of the key come
+   * first. Empty for a key on the list `allow` or `deny`.
    */
   readonly limits: readonly LimitAnswer[];
-  /** The lease that it is about; who only looks, at a cost of 0, gets none. */
+  /** The lease that the operation concerns. A request at a cost of 0 acquires no lease. */
   readonly lease?: string;
-  /** Whether that lease was live; absent for a key on a list, for which nothing is held. */
+  /** Whether the lease was live. Absent for a key on a list, which holds no leases. */
   readonly live?: boolean;
   /**
-   * Under a limit `suppression`: the fraction of the load that is to be refused, from 0 to 1. A
-   * multiple of 2^-32, which a number holds exactly. Absent for a key on a list.
+   * Under a limit `suppression`: the fraction of the load to refuse, from 0 to 1. A multiple of 2^-32,
+   * which a number holds exactly. Absent for a key on a list.
    */
   readonly factor?: number;
-  /** Under a policy in shadow alone, where `factor` is 0: what it would be without it. */
+  /** Only in shadow mode, where `factor` is 0: `factor` without shadow mode. */
   readonly wouldFactor?: number;
-  /** In the answer to `budget` alone: what was granted. Absent for a key on a list. */
+  /** Only in the answer to `budget`: the grant. Absent for a key on a list. */
   readonly budget?: Budget;
 }
 
-/** Units that may be spent without asking. */
+/** Units that a holder may spend without asking. */
 export interface Budget {
-  /** How many; 0 is no budget. */
+  /** The number of units; 0 is no budget. */
   readonly granted: number;
-  /** When; to give back what is left, name this time. */
+  /** The time of the grant. To return unspent units, name this time. */
   readonly grantedAtUs: number;
-  /** From when on they must not be spent. */
+  /** The time from which the units must not be spent. */
   readonly expiresAtUs: number;
 }
 
-/** What a holder would spend without asking, and what it gives back of its last budget. */
+/** The units that a holder would spend without asking, and the unspent units of its last budget. */
 export type WantedBudget =
   | { wants: number; grantedAtUs?: undefined; left?: undefined }
   | { wants: number; grantedAtUs: number; left: number };
 
-/** What one limit of a policy says. */
+/** The answer of one limit. */
 export interface LimitAnswer extends Omit<Decision, "wouldAllow"> {
   readonly name: string;
 }
 
-/** What a request brings for its limits to decide on. Each reads what it needs. */
+/** A request. Each limit reads the fields that it needs. */
 export interface Request {
-  /** Default: the policy's; 0 only looks. A lease is one place, whatever this is. */
+  /** The units to take; 0 is a peek. A lease takes one place at any cost. Default: the policy's cost. */
   cost?: number;
-  /** How important it is: one of the policy's `classes`. Default: the least. */
+  /** The importance: one of the policy's `classes`. Default: the least important one. */
   class?: string;
   /**
-   * The lease that it wants, or who owns the connection that it opens: 1 to 128 bytes of UTF-8.
-   * Default: one that nobody can guess.
+   * The name of the lease that the request acquires, or the owner of the connection that it opens: 1 to
+   * 128 bytes of UTF-8. Default: a name that nobody can guess.
    */
   lease?: string;
-  /** What a limit `utilization` goes by, if it was measured: busy parts per million. */
+  /** The measured signal for a limit `utilization`: busy parts per million. */
   signalPpm?: number;
-  /** From 0 to 2^32 − 1, for a test: what chance would decide. Default: by chance. */
+  /** The random bits of the request, from 0 to 2^32 − 1, for a test. Default: drawn at random. */
   draw?: number;
 }
 
-/** What a request really cost that was granted on an estimate. */
+/** The real cost of a request that was granted on an estimate. */
 export interface Settlement {
-  /** `atUs` of the answer that granted it. */
+  /** `atUs` of the answer that granted the request. */
   grantedAtUs: number;
-  /** What was taken then. */
+  /** The units that were taken then. */
   reserved: number;
-  /** What it came to. */
+  /** The units that the request really cost. */
   actual: number;
 }
 
-/** What was offered in one part of 6 s. */
+/** The load that was offered in one part of 6 s. */
 export interface Report {
-  /** Units that passed. */
+  /** The units that passed. */
   admitted: number;
-  /** Units that would have passed without suppression. */
+  /** The units that would have passed without suppression. */
   suppressed: number;
-  /** Any time in that part. Default: the part in progress. */
+  /** Any time in the part. Default: the part in progress. */
   offeredAtUs?: number;
 }
 
-/** The `code` of every error that is thrown here. */
+/** The `code` of every error of this package. */
 export type ErrorCode =
   | "INVALID_POLICY"
   | "UNKNOWN_POLICY"
@@ -199,57 +198,57 @@ export type ErrorCode =
   | "TABLE_FULL"
   | "FREED";
 
-/** What is thrown, a `TypeError`, a `RangeError` or a plain `Error`. */
+/** The error of a call: a `TypeError`, a `RangeError` or a plain `Error`. */
 export interface LimiterError extends Error {
   code: ErrorCode;
 }
 
-/** What is thrown for a policy that cannot be read. */
+/** The error for a policy that cannot be read. */
 export interface PolicyError extends LimiterError {
   code: "INVALID_POLICY";
-  /** From 1, in a policy that was given as text; 0 if the fault is in no line. */
+  /** The line from 1, in a policy given as text; 0 if the error is in no line. */
   line: number;
-  /** From 1, in characters; 0 if the fault is in no line. */
+  /** The column from 1, in characters; 0 if the error is in no line. */
   column: number;
-  /** Such as `limits[0].rate`; empty at the top. */
+  /** The field, such as `limits[0].rate`; empty at the top. */
   path: string;
 }
 
 /**
  * Limits many keys by one policy, in the memory of this process.
  *
- * All quantities are whole numbers from 0 to 2^53 − 1. `now` is in **microseconds** since the
- * Unix epoch and defaults to `Date.now() * 1000`. An argument that is none of what is allowed
- * throws a `TypeError` or `RangeError`, and consumes nothing. Of objects only their own properties
- * are read, so an object must be plain: without a class, and without fields in its prototype.
+ * All quantities are whole numbers from 0 to 2^53 − 1. `now` is in **microseconds** since the Unix epoch
+ * and defaults to `Date.now() * 1000`. An invalid argument throws a `TypeError` or `RangeError`, and takes
+ * nothing. Only own properties of objects are read, so an object must be plain: without a class, and
+ * without fields in its prototype.
  */
 export class Limiter {
   /**
    * @param policy one policy or a policy file: as an object, or as text in TOML or JSON
-   * @throws {PolicyError} with the place of the fault
+   * @throws {PolicyError} with the place of the error
    */
   constructor(policy: Policy | PolicyFile | string, options?: LimiterOptions);
 
   /**
-   * Decides on a request of which nothing but its cost is to be known, and takes it if it is
-   * granted. It is of the least important class; what is shed by chance is so by a new draw. The
-   * quickest of all calls.
+   * Decides on a request by its cost, and takes the cost if the request is granted. The request has the
+   * least important class, and a new random draw for limits that shed by chance. This is the fastest call.
    *
-   * @param key who is limited: 1 to 512 bytes of UTF-8; behind `ip:` an address
-   * @param cost default: the policy's; 0 changes nothing
+   * @param key the key to count by: 1 to 512 bytes of UTF-8; an address after `ip:`
+   * @param cost default: the policy's cost; 0 changes nothing
    * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow),
    *   `TABLE_FULL` for a new key beyond `maxBytes`, `NEEDS_LEASE` if a limit on the key holds leases
    */
   check(key: string, cost?: number, now?: number): Decision;
 
   /**
-   * Says whether a request would pass, and if not, when; changes nothing. A cost of 0, the default, asks
-   * what is left. Where load is shed by chance, it says whether the request would surely pass.
+   * Answers whether and when a request would pass, and changes nothing. A cost of 0, the default, asks what
+   * the key has left. With limits that shed by chance, it answers whether the request passes for certain.
    */
   peek(key: string, request?: Request, now?: number): Answer;
 
   /**
-   * Decides on a request, and says what each limit says. Where leases are held it acquires one.
+   * Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the
+   * request acquires a lease.
    *
    * @throws {LimiterError} as `check`, except `NEEDS_LEASE`; `NO_RANDOMNESS` if a lease needs a
    *   name and the runtime has no random numbers
@@ -257,49 +256,48 @@ export class Limiter {
   decide(key: string, request?: Request, now?: number): Answer;
 
   /**
-   * Acquires a lease, if the answer allows it; until `release`, or its time to live after the last
-   * `renew`, it holds a place.
+   * Acquires a lease, if the answer allows it. The lease holds a place until `release`, or until its time
+   * to live after the last `renew` ends.
    *
-   * @param request its cost, if it has one, is above 0
+   * @param request the cost must be above 0
    * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
    */
   acquire(key: string, request?: Request, now?: number): Answer & { readonly lease: string };
 
   /**
-   * The holder of a lease is alive. If it was no longer `live`, there is nothing left to renew:
-   * acquire anew.
+   * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
    *
-   * @param options `count`: how many connections the owner has, whatever was counted; less than 2^32
+   * @param options `count`: sets the number of the owner's connections; less than 2^32
    */
   renew(key: string, lease: string, options?: { count?: number }, now?: number): Answer & { readonly lease: string };
 
-  /** Gives a lease back, or closes one connection of an owner. */
+  /** Releases a lease, or closes one connection of an owner. */
   release(key: string, lease: string, now?: number): Answer & { readonly lease: string };
 
   /**
-   * Takes units out of the key's other limits, for the holder named by `lease` to spend without
-   * asking, and first gives back what is `left` of its last budget.
+   * Returns the `left` units of the last budget of the holder named `lease`, and then takes units out of the
+   * key's other limits, which the holder may spend without asking.
    *
-   * @param wanted `wants`: how many it would spend in the time of a budget; 0 only gives back
+   * @param wanted `wants`: the units that the holder would spend in the time of a budget; 0 only returns units
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
    */
   budget(key: string, lease: string, wanted: WantedBudget, now?: number): Answer & { readonly lease: string };
 
   /**
-   * Says what a request really cost that was granted on an estimate: what was not needed comes
-   * back, what was needed beyond it is taken, whether it is there or not.
+   * Reports the real cost of a request that was granted on an estimate. Units that were not needed come
+   * back. Units beyond the estimate are taken, even if fewer are available.
    */
   settle(key: string, settlement: Settlement, now?: number): Answer;
 
   /**
-   * Gives units back that were not used. A token bucket returns them up to its capacity; a window
-   * returns what it counted in its newest segment, and no more.
+   * Returns units that were not used. A token bucket takes them back up to its capacity, a window up to the
+   * units that it counted in its newest segment.
    *
    * @param units at least 1
    */
   refund(key: string, units: number, now?: number): Answer;
 
-  /** The key starts afresh. What it shares with other keys by a `depth` stays. */
+  /** Clears the state of the key. States that it shares with other keys by a `depth` stay. */
   reset(key: string, now?: number): Answer;
 
   /**
@@ -311,50 +309,50 @@ export class Limiter {
   block(key: string, forUs: number, now?: number): Answer;
 
   /**
-   * Counts what reporters have seen, and answers the `factor` for them to apply.
+   * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.
    *
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `suppression`
    */
   report(key: string, report: Report, now?: number): Answer;
 
   /**
-   * Forgets the keys that are as good as new. Frees memory; changes no decision. A full limiter
-   * does so by itself.
+   * Forgets the keys whose state equals that of a new key. This frees memory and changes no decision. A full
+   * limiter does so by itself.
    */
   sweep(now?: number): void;
 
-  /** How many keys are in use: with a `depth`, parts of keys that are counted by. */
+  /** The number of keys in use. A limit with a `depth` counts parts of keys. */
   readonly size: number;
 
-  /** What the keys in use take at most, in bytes; never more than `maxBytes`. */
+  /** The most bytes that the keys in use take; never more than `maxBytes`. */
   readonly bytes: number;
 
   /**
-   * Gives the memory back at once, instead of when the limiter is garbage-collected. Any later
-   * call but this one throws.
+   * Frees the memory at once, instead of when the limiter is garbage-collected. Any later call except this
+   * one throws.
    */
   free(): void;
   [Symbol.dispose](): void;
 }
 
 export interface ReporterOptions {
-  /** The account's, that of its limit `suppression`: such as `"1000/s"`. */
+  /** The rate of the account's limit `suppression`, such as `"1000/s"`. */
   limit: string;
-  /** Whether what alone exceeds that limit is refused at once. Default: true. */
+  /** Whether requests beyond this limit are refused at once in this process. Default: true. */
   localCap?: boolean;
 }
 
 /** The answer of a reporter. */
 export type ReporterDecision =
   | { readonly admitted: true }
-  /** As the factor demands. */
+  /** The factor refused the request. */
   | { readonly admitted: false; readonly reason: "suppressed" }
-  /** More would pass here than the whole account may have; the cap leaves room again that much later. */
+  /** This process alone would exceed the account's limit. The cap has room again after `retryAfterUs`. */
   | { readonly admitted: false; readonly reason: "capped"; readonly retryAfterUs: number };
 
 /**
- * One account's requests in this process, under a limit `suppression` that is kept elsewhere:
- * refuses the fraction that it was last told, and counts what to report for the next.
+ * One account's requests in this process, under a limit `suppression` whose state is kept elsewhere.
+ * Refuses the fraction of requests that the last factor says, and counts what to report for the next one.
  */
 export class Reporter {
   constructor(options: ReporterOptions);
@@ -362,21 +360,21 @@ export class Reporter {
   /**
    * Decides on a request, and counts it.
    *
-   * @param units default: 1; 0 only looks
+   * @param units default: 1; 0 is a peek
    * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for units that the cap can never let pass
    */
   decide(units?: number, now?: number): ReporterDecision;
 
   /**
-   * What is to be reported now, at most two parts of 6 s; mostly nothing. It then counts as
-   * reported. Ask after each decision or every second.
+   * The reports to send now: at most two parts of 6 s, usually none. They then count as sent. Call this after
+   * each decision or every second.
    */
   dueReports(now?: number): Required<Report>[];
 
-  /** Takes the factor that a report was answered with. It holds for 24 s. */
+  /** Applies the factor of the answer to a report. The factor holds for 24 s. */
   apply(factor: number, now?: number): void;
 
-  /** Gives the memory back at once. Any later call but this one throws. */
+  /** Frees the memory at once. Any later call except this one throws. */
   free(): void;
   [Symbol.dispose](): void;
 }

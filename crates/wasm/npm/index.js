@@ -1,5 +1,5 @@
-// The entry for Node and what loads like it. Another runtime gets an entry of its own, which
-// differs only in where the module's bytes come from.
+// The entry for Node and runtimes that load modules as Node does. Entries for other runtimes differ only
+// in the source of the module's bytes.
 import { readFileSync } from "node:fs";
 
 import { initSync } from "./dist/tidegate.js";

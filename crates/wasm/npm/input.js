@@ -1,10 +1,9 @@
-// What callers pass in, as far as only JavaScript can tell what it is. Ranges and contents are
-// checked in WebAssembly.
+// Checks the types of arguments. WebAssembly checks ranges and contents.
 //
-// Only own properties are read, and no value is assigned to a property that a prototype could
-// define: what another library puts on `Object.prototype` must decide nothing here.
+// Only own properties are read, and no value is assigned to a property that a prototype could define, so
+// that properties which another library puts on `Object.prototype` change no decision.
 
-/** An error with a stable `code`, and what else there is to say. */
+/** An error with a stable `code` and other properties. */
 export function coded(Type, code, message, others = { __proto__: null }) {
   const error = new Type(message);
   define(error, "code", code);
@@ -16,7 +15,7 @@ export function wrongType(field, code, found, expected) {
   return coded(TypeError, code, `\`${field}\`: expected ${expected}, found ${kindOf(found)}`);
 }
 
-/** The policy as text: a string as it stands, an object as JSON. */
+/** The policy as text: a string unchanged, an object as JSON. */
 export function policyText(policy) {
   if (typeof policy === "string") {
     if (!policy.isWellFormed()) throw loneSurrogate("", policy);
@@ -36,7 +35,7 @@ export function limiterOptions(options) {
   return { name: policy, maxBytes };
 }
 
-/** A policy of the limit alone, as JSON, and whether there is a cap. */
+/** A policy with only this limit, as JSON, and whether the reporter has a cap. */
 export function reporterOptions(options) {
   const { limit, localCap = true } = known("options", "INVALID_OPTION", options, ["limit", "localCap"]);
   requireText("options.limit", "INVALID_OPTION", limit);
@@ -45,8 +44,8 @@ export function reporterOptions(options) {
 }
 
 /**
- * What is asked of a key, as the gate reads it: the fields of one of the lists below, and the lease
- * that it is about.
+ * An operation as the gate reads it: the fields of one of the lists below, and the lease that the
+ * operation concerns.
  */
 export function operationText(operation, argument, given, fields, lease) {
   const read = known(argument, "INVALID_REQUEST", given, fields.names);
@@ -56,7 +55,7 @@ export function operationText(operation, argument, given, fields, lease) {
     const value = read[name];
     if (type === "string") requireText(name, code, value, !required);
     else requireType(name, code, value, type, !required);
-    // checked here, for JSON has no way to write NaN
+    // checked here, because JSON cannot write NaN
     if (typeof value === "number") requireWhole(name, code, value, least, most);
     if (value !== undefined) text += `${text && ","}"${wire}":${JSON.stringify(value)}`;
   }
@@ -64,7 +63,7 @@ export function operationText(operation, argument, given, fields, lease) {
 }
 
 const MOST_POLICY = 1_048_576;
-// The gate allows less, and says how much in bytes: this keeps memory from ending before it does.
+// The gate's own bound is lower. This bound only keeps a long text from exhausting the memory first.
 const MOST_TEXT = 1_000;
 
 const TEXT = rule("string", "INVALID_REQUEST");
@@ -80,7 +79,7 @@ const CHECK = {
 
 /** The fields of `check`. */
 export const REQUEST = fieldList({ cost: COST, ...CHECK });
-/** The same to acquire a lease: a cost of 0 acquires none. */
+/** The fields of `check` to acquire a lease: a cost of 0 acquires none. */
 export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...CHECK });
 /** The fields of `settle`. */
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
@@ -109,13 +108,13 @@ function fieldList(rules) {
   return { names, list: names.map((name) => ({ name, wire: snake(name), ...rules[name] })) };
 }
 
-/** The field that names a lease. */
+/** Checks the name of a lease. */
 export function held(lease) {
   requireText("lease", "INVALID_REQUEST", lease);
   return lease;
 }
 
-/** Every lone surrogate is encoded alike, so that different texts would be taken for one. */
+/** Refuses lone surrogates, which would all be encoded alike and make different texts equal. */
 export function requireWellFormed(field, code, text) {
   if (!text.isWellFormed()) throw coded(RangeError, code, `\`${field}\`: ${LONE_SURROGATE}`);
 }
@@ -156,7 +155,7 @@ function requireWhole(field, code, value, least, most) {
   throw coded(RangeError, code, message);
 }
 
-/** The own fields of an object that has no others than these. */
+/** The own fields of an object, which may have no fields but these. */
 function known(argument, code, found, fields) {
   if (typeof found !== "object" || found === null) throw wrongType(argument, code, found, "an object");
   requirePlain(argument, code, found);
@@ -177,7 +176,7 @@ function unknownField(argument, code, unknown, fields) {
   return coded(TypeError, code, `\`${argument}\`: expected ${expected}, found \`${unknown}\``);
 }
 
-/** The fields of another object may be its prototype's, where they are not read. */
+/** Refuses an object with its own prototype, because fields of a prototype are not read. */
 function requirePlain(argument, code, found) {
   const prototype = Object.getPrototypeOf(found);
   if (prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(found))) return;
@@ -186,9 +185,9 @@ function requirePlain(argument, code, found) {
 }
 
 /**
- * The value as JSON, out of its own properties alone. JSON.stringify would ask prototypes for
- * `toJSON`, write NaN as null and leave functions out, which would be read as "not given". As text
- * they are refused where they stand.
+ * The value as JSON, with only its own properties. JSON.stringify would call a prototype's `toJSON`,
+ * write NaN as null and leave functions out, which the gate would read as "not given". Here such values
+ * become text, which the gate refuses with their path.
  */
 function policyJson(value, path, depth) {
   if (typeof value === "string") {
@@ -229,7 +228,7 @@ function objectJson(object, path, depth) {
 
 const MOST_DEPTH = 32;
 
-/** A lone surrogate at a path, or in a text that has lines. */
+/** The error about a lone surrogate at a path, or in a text with lines. */
 function loneSurrogate(path, text) {
   let [line, column, place] = [0, 0, path === "" ? "" : `${path}: `];
   if (text !== undefined) {
@@ -240,7 +239,7 @@ function loneSurrogate(path, text) {
   return coded(Error, "INVALID_POLICY", place + LONE_SURROGATE, { __proto__: null, line, column, path });
 }
 
-/** As an assignment would, past any setter of a prototype. */
+/** Assigns a property without calling a setter of a prototype. */
 function define(object, name, value) {
   Object.defineProperty(object, name, {
     __proto__: null, value, configurable: true, enumerable: true, writable: true,

@@ -1,4 +1,4 @@
-// What JavaScript alone can do: types, the clock, the seed. Whatever decides is in WebAssembly.
+// Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { Limiter as Native, moduleMemory, requireMemory } from "./dist/tidegate.js";
 import {
   ACQUISITION, BLOCK, BUDGET, REFUND, RELEASE, RENEWAL, REPORT, REQUEST, RESET, SETTLEMENT,
@@ -12,7 +12,7 @@ export class Limiter {
   #native;
   #defaultCost;
   #isShadow;
-  // Views of the module's memory, made anew whenever its growth has detached them.
+  // Views of the module's memory, which its growth detaches. They are then made anew.
   #key = new Uint8Array();
   #decision = new Float64Array();
 
@@ -140,7 +140,7 @@ export class Limiter {
     this.#decision = new Float64Array(buffer, this.#native.decisionAddress(), 4);
   }
 
-  /** Returns the length of the key in bytes, which is all that is needed of one that is too long. */
+  /** Returns the length of the key in bytes. A key that is too long is measured but not written. */
   #writeKey(key) {
     if (this.#key.length === 0) this.#view();
     const bytes = this.#key;
@@ -160,8 +160,8 @@ export class Limiter {
   }
 }
 
-// Literals and spreads define properties, past any setter of a prototype. What an answer may leave
-// out is read only where it is the answer's own.
+// Literals and spreads define properties, so they call no setter of a prototype. Optional fields of an
+// answer are read only if they are its own properties.
 function readAnswer(answer) {
   const has = (name) => Object.hasOwn(answer, name);
   return Object.freeze({

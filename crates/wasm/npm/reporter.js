@@ -1,4 +1,4 @@
-// As for the limiter: types and the clock. Whatever decides is in WebAssembly.
+// Checks types and reads the clock. WebAssembly decides.
 import { Reporter as Native, requireMemory } from "./dist/tidegate.js";
 import { clock, coded, reporterOptions, requireNumber } from "./input.js";
 

@@ -1,16 +1,16 @@
-//! What is left to chance.
+//! Random numbers.
 
 use tidegate_gate::Draw;
 
-/// Random numbers that nobody can guess: they may become the names of leases. Drawn by the block,
-/// for to ask the runtime takes longer than a decision.
+/// Random numbers that nobody can guess, because they may become the names of leases. They are drawn in
+/// blocks, because a call to the runtime takes longer than a decision.
 #[derive(Debug, Default)]
 pub(crate) struct Chance {
     drawn: Vec<u64>,
 }
 
 impl Chance {
-    /// `None` where the runtime has none to give.
+    /// A random number; `None` if the runtime has no random numbers.
     pub(crate) fn number(&mut self) -> Option<u64> {
         if self.drawn.is_empty() {
             let mut block = [0; 512];
@@ -21,9 +21,9 @@ impl Chance {
         self.drawn.pop()
     }
 
-    /// Without any to be had: the draw that is shed with any probability above 0.
+    /// A random draw. Without random numbers it is the draw that is shed at any probability above 0.
     pub(crate) fn draw(&mut self) -> Draw {
         let number = self.number().map_or(0, |number| number >> 32);
-        Draw(u32::try_from(number).unwrap_or_default()) // 32 bits
+        Draw(u32::try_from(number).unwrap_or_default()) // never: it has 32 bits
     }
 }

@@ -1,4 +1,4 @@
-//! What JavaScript catches.
+//! The errors that JavaScript catches.
 
 use js_sys::{Error, Number, Object, RangeError, Reflect};
 use tidegate_gate::{
@@ -6,28 +6,28 @@ use tidegate_gate::{
 };
 use wasm_bindgen::{JsCast, JsValue};
 
-/// Why there is no decision, or no limiter.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The policy cannot be read.
     Policy(PolicyError),
-    /// The policy file has no such policy, or several to choose from.
+    /// The policy file has no policy of this name, or the caller did not choose one of several.
     UnknownPolicy(String),
-    /// A number is no whole number in its range.
+    /// A number is not a whole number in its range.
     Number { field: &'static str, code: &'static str, found: f64, least: u64, most: u64 },
-    /// The key is too short or too long, or no address where it must be one.
+    /// The key is empty or too long, or not an address after `ip:`.
     Key(InvalidKey),
-    /// The key's bytes are no UTF-8.
+    /// The key's bytes are not UTF-8.
     KeyEncoding,
     /// The table did not decide.
     Table(TableError),
-    /// Units that can never pass.
+    /// These units can never pass.
     Units(CostExceedsCapacity),
-    /// An option has a value that is not allowed.
+    /// An option has an invalid value.
     Option(String),
-    /// What is asked cannot be read, or does not fit the policy.
+    /// The operation cannot be read, or does not fit the policy.
     Ask(AskError),
-    /// Where leases are held, a check would hold one that nobody can name.
+    /// A limit on the key holds leases, and `check` names no lease.
     NeedsLease,
     /// WebAssembly has no memory left for a policy.
     NoMemory,
@@ -65,7 +65,7 @@ impl Failure {
             Self::UnknownPolicy(message) | Self::Option(message) => message.clone(),
             Self::Ask(error) => error.to_string(),
             Self::Number { field, found, least, most, .. } => {
-                // as JavaScript writes it: Infinity, 1e+21
+                // in JavaScript's notation, such as Infinity or 1e+21
                 let found = Number::from(*found)
                     .to_string_with_radix(10)
                     .map_or_else(|_| "?".into(), String::from);
@@ -76,9 +76,12 @@ impl Failure {
             Self::Table(error) => error.to_string(),
             Self::Units(error) => error.to_string(),
             Self::NeedsLease => {
-                "the limits on this key hold leases: `acquire` one, and `release` it".into()
+                "the limits on this key hold leases: call `acquire` and `release` instead".into()
             }
-            Self::NoMemory => "no memory is left for a policy: `free` limiters in use".into(),
+            Self::NoMemory => {
+                "no memory is left for a policy: call `free` on limiters that are no longer needed"
+                    .into()
+            }
         }
     }
 
@@ -114,14 +117,14 @@ impl From<Failure> for JsValue {
     }
 }
 
-/// Past any setter that others have put on `Object.prototype`.
+/// Defines a property, so that no setter on `Object.prototype` is called.
 fn set(error: &JsValue, name: &str, value: JsValue) {
     let descriptor = Object::create(JsValue::NULL.unchecked_ref());
     let yes = JsValue::TRUE;
     for (field, value) in
         [("value", &value), ("configurable", &yes), ("enumerable", &yes), ("writable", &yes)]
     {
-        // fails for frozen objects and proxies alone
+        // fails only for frozen objects and proxies
         let _ = Reflect::set(&descriptor, &field.into(), value);
     }
     let _ = Reflect::define_property(error.unchecked_ref::<Object>(), &name.into(), &descriptor);

@@ -1,4 +1,4 @@
-//! A table and its policy.
+//! The limiter of the npm package: a table and its policy.
 
 use std::hint::black_box;
 use std::iter;
@@ -22,11 +22,11 @@ use crate::policy;
 #[derive(Debug)]
 pub struct Limiter {
     policy: Arc<Policy>,
-    /// Whether a cost is all that any of its limits needs to know of a request.
+    /// Whether all limits decide by the cost of a request alone.
     cost_is_all: bool,
     table: Table,
     chance: Chance,
-    /// Boxed, as is `decision`: JavaScript keeps their addresses.
+    /// Boxed like `decision`, because JavaScript keeps their addresses.
     key: Box<[u8; MAX_KEY_BYTES]>,
     /// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`.
     decision: Box<[f64; 4]>,
@@ -35,12 +35,11 @@ pub struct Limiter {
 
 #[wasm_bindgen]
 impl Limiter {
-    /// A limiter by the policy in `text`, or by the policy called `name` of the file in `text`.
-    /// `written` says whether somebody wrote that text, so that its lines mean something to them.
-    /// The seeds should be random.
+    /// A limiter with the policy in `text`, or with the policy `name` of the file in `text`. `written` says
+    /// whether the caller wrote this text, so that errors name its lines. The seeds should be random.
     ///
     /// # Errors
-    /// An `Error` with a `code`, for a policy also with its `line`, `column` and `path`.
+    /// Throws an `Error` with a `code`. The error about a policy also has a `line`, a `column` and a `path`.
     #[wasm_bindgen(constructor)]
     pub fn new(
         text: &str,
@@ -68,26 +67,26 @@ impl Limiter {
         })
     }
 
-    /// Where JavaScript writes a key of up to [`max_key_bytes`](Self::max_key_bytes).
+    /// The address to which JavaScript writes a key of up to [`max_key_bytes`](Self::max_key_bytes).
     #[wasm_bindgen(js_name = keyAddress)]
     pub fn key_address(&mut self) -> *mut u8 {
         self.key.as_mut_ptr()
     }
 
-    /// Where JavaScript reads the four numbers of the last decision.
+    /// The address from which JavaScript reads the four numbers of the last decision.
     #[wasm_bindgen(js_name = decisionAddress)]
     pub fn decision_address(&mut self) -> *mut f64 {
         self.decision.as_mut_ptr()
     }
 
-    /// The longest key.
+    /// The length of the longest key in bytes.
     #[wasm_bindgen(js_name = maxKeyBytes)]
     #[must_use]
     pub fn max_key_bytes(&self) -> usize {
         self.key.len()
     }
 
-    /// What a request costs that does not say so itself.
+    /// The cost of a request that names no cost.
     #[wasm_bindgen(js_name = defaultCost)]
     #[must_use]
     pub fn default_cost(&self) -> f64 {
@@ -97,15 +96,15 @@ impl Limiter {
         })
     }
 
-    /// Whether what is refused passes all the same, and is only reported.
+    /// Whether the policy reports its refusals but lets every request pass.
     #[wasm_bindgen(js_name = isShadow)]
     #[must_use]
     pub fn is_shadow(&self) -> bool {
         self.policy.is_shadow()
     }
 
-    /// Whether the limits grant this to the key of `key_bytes` bytes, written before. Without an
-    /// answer [`failure`](Self::failure) says why, and nothing has changed.
+    /// Decides on a request of the key with `key_bytes` bytes at [`key_address`](Self::key_address). Without
+    /// an answer, [`failure`](Self::failure) says why, and nothing has changed.
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
         match self.decide(key_bytes, cost, now) {
             Ok(decision) => {
@@ -125,10 +124,10 @@ impl Limiter {
         }
     }
 
-    /// Does what `json` asks of the key of `key_bytes` bytes, written before: what
-    /// [`Ask::parse`] reads, answered as [`http::answer`] writes. `acquires` says that it is
-    /// about nothing if not about a lease. Without an answer [`failure`](Self::failure) says why,
-    /// and nothing has changed.
+    /// Does an operation on the key with `key_bytes` bytes at [`key_address`](Self::key_address).
+    /// [`Ask::parse`] reads the operation and [`http::answer`] writes the answer. If `acquires` is true, the
+    /// operation must acquire a lease. Without an answer, [`failure`](Self::failure) says why, and nothing has
+    /// changed.
     pub fn operate(
         &mut self,
         key_bytes: usize,
@@ -145,8 +144,8 @@ impl Limiter {
         }
     }
 
-    /// Why the last [`check`](Self::check) or [`operate`](Self::operate) had no answer: an `Error`
-    /// with a `code`.
+    /// An `Error` with a `code`, which says why the last [`check`](Self::check) or
+    /// [`operate`](Self::operate) had no answer.
     pub fn failure(&mut self) -> JsValue {
         self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
     }
@@ -154,19 +153,19 @@ impl Limiter {
     /// Forgets the keys whose state equals a fresh one at `now`.
     ///
     /// # Errors
-    /// A `RangeError` if `now` is no time.
+    /// Throws a `RangeError` if `now` is not a time.
     pub fn sweep(&mut self, now: f64) -> Result<(), JsValue> {
         self.table.sweep(&self.policy, timestamp(now)?);
         Ok(())
     }
 
-    /// What the keys in use take at most, in bytes.
+    /// The most bytes that the keys in use take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.table.bytes()
     }
 
-    /// How many keys are in use.
+    /// The number of keys in use.
     #[must_use]
     pub fn size(&self) -> usize {
         self.table.len()
@@ -224,16 +223,16 @@ impl Limiter {
     }
 }
 
-/// The key of so many bytes.
+/// The key in the first `key_bytes` bytes.
 fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
-    // of one that is too long there is no more than its length
+    // for a key that is too long, JavaScript only passes the length
     let key = bytes.get(..key_bytes).ok_or(Failure::Key(InvalidKey::Length(key_bytes)))?;
     let key = str::from_utf8(key).map_err(|_| Failure::KeyEncoding)?;
     check_key(key).map_err(Failure::Key)?;
     Ok(key)
 }
 
-/// Whether a limit of this kind holds for the key.
+/// Whether the key has a limit of this kind.
 fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
     match policy.rule(key) {
         Rule::Limited(limits, _) => limits.iter().any(|each| each.limit.kind() == kind),
@@ -245,20 +244,20 @@ fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {
     iter::once(policy.limits()).chain(policy.overrides().iter().map(|(_, own)| own))
 }
 
-/// Refuses to begin where memory would end, which would end the whole module: a policy of so many
-/// characters takes less than this while it is read.
+/// Checks that there is memory to read a policy of this many characters, because a failed allocation would
+/// end the whole module. Reading takes less memory than is checked for.
 ///
 /// # Errors
-/// An `Error` with the code `TABLE_FULL`.
+/// Throws an `Error` with the code `TABLE_FULL` if there is too little memory.
 #[wasm_bindgen(js_name = requireMemory)]
 pub fn require_memory(characters: usize) -> Result<(), JsValue> {
     let mut needed: Vec<u8> = Vec::new();
     let reserved = needed.try_reserve_exact(characters.saturating_mul(256).saturating_add(4 << 20));
-    black_box(needed); // else the compiler leaves the allocation out
+    black_box(needed); // otherwise the compiler removes the allocation
     Ok(reserved.map_err(|_| Failure::NoMemory)?)
 }
 
-/// The memory that the addresses of a [`Limiter`] point into.
+/// The memory into which the addresses of a [`Limiter`] point.
 #[wasm_bindgen(js_name = moduleMemory)]
 #[must_use]
 pub fn module_memory() -> JsValue {
@@ -275,10 +274,10 @@ pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
     })
 }
 
-/// On a machine of 512 MiB there is room for it.
+/// A machine with 512 MiB has room for this.
 const DEFAULT_MAX_BYTES: usize = 256 << 20;
 
-/// Half of what WebAssembly can address: fragments, answers and other limiters need the rest.
+/// Half of the memory that WebAssembly can address: fragments, answers and other limiters need the rest.
 const MOST_BYTES: usize = 2 << 30;
 
 fn byte_bound(policy: &Policy, given: Option<f64>) -> Result<usize, Failure> {

@@ -1,4 +1,4 @@
-//! The one policy of a limiter, out of whatever the caller has.
+//! The policy of a limiter, from one policy or from a policy file.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use tidegate_gate::{Policies, Policy, PolicyError};
 
 use crate::failure::Failure;
 
-/// The name of a policy that was given without one.
+/// The name of a policy without a name.
 const UNNAMED: &str = "policy";
 
-/// Reads one policy, or a whole policy file and the one of it that `name` says; without a name
-/// the only one.
+/// Reads one policy, or the policy `name` of a policy file. Without a name, the file must have only one
+/// policy.
 pub(crate) fn read(text: &str, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
     match (Policies::parse(text), name) {
         (Ok(file), _) => choose(&file, name),
@@ -20,7 +20,7 @@ pub(crate) fn read(text: &str, name: Option<&str>) -> Result<Arc<Policy>, Failur
     }
 }
 
-/// Whether the fault lies where only a policy file has anything.
+/// Whether the error is in a field that only a policy file has.
 fn is_of_file(error: &PolicyError) -> bool {
     matches!(error.path.split('.').next(), Some("auth" | "policies"))
 }

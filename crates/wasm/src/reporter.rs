@@ -1,4 +1,4 @@
-//! A reporter of the suppression limiter: what a process knows of one account.
+//! A reporter of a `suppression` limit: what a process knows about one account.
 
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::reporter::{Config, LocalCap, State, Verdict};
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::limiter::timestamp;
 use crate::number::{from_quantity, to_quantity};
 
-/// Refuses the fraction that it was told to, and counts what is to be reported.
+/// Refuses the fraction of requests that the last factor says, and counts what to report.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Reporter {
@@ -23,11 +23,11 @@ pub struct Reporter {
 
 #[wasm_bindgen]
 impl Reporter {
-    /// Of an account with the limit of this policy, which is one of `suppression` alone: so its rate
-    /// is written here as it is there.
+    /// A reporter for an account with the limit of this policy, whose only limit is `suppression`. The rate
+    /// of a reporter is thus written as in a policy file.
     ///
     /// # Errors
-    /// A `RangeError` if it is no rate.
+    /// Throws a `RangeError` if the policy has no valid rate.
     #[wasm_bindgen(constructor)]
     pub fn new(policy: &str, local_cap: bool) -> Result<Self, JsValue> {
         let cap = if local_cap { LocalCap::On } else { LocalCap::Off };
@@ -35,10 +35,10 @@ impl Reporter {
         Ok(Self { config, state: State::default(), chance: Chance::default(), retry_after: None })
     }
 
-    /// Whether a request of so many units may pass.
+    /// Decides whether a request of this many units may pass.
     ///
     /// # Errors
-    /// A `RangeError` for units or a time that are none, or for units that can never pass.
+    /// Throws a `RangeError` for invalid units, for an invalid time, or for units that can never pass.
     pub fn decide(&mut self, units: f64, now: f64) -> Result<bool, JsValue> {
         let units = to_quantity(units).ok_or(Failure::Number {
             field: "units",
@@ -59,18 +59,18 @@ impl Reporter {
         Ok(verdict.is_admitted())
     }
 
-    /// If the cap refused the last request: until it leaves room again.
+    /// How long the cap has no room for the last request; `None` if the cap did not refuse it.
     #[wasm_bindgen(js_name = cappedForUs)]
     #[must_use]
     pub fn capped_for(&self) -> Option<f64> {
         self.retry_after
     }
 
-    /// What is to be reported now, and then counts as reported: `offeredAtUs`, `admitted` and
-    /// `suppressed` of each report.
+    /// The reports to send now, with `offeredAtUs`, `admitted` and `suppressed` of each. They then count as
+    /// sent.
     ///
     /// # Errors
-    /// A `RangeError` if `now` is no time.
+    /// Throws a `RangeError` if `now` is not a time.
     #[wasm_bindgen(js_name = dueReports)]
     pub fn due_reports(&mut self, now: f64) -> Result<Vec<f64>, JsValue> {
         let reports = self.config.take_reports(&mut self.state, timestamp(now)?);
@@ -79,10 +79,10 @@ impl Reporter {
         Ok(numbers.map(from_quantity).collect())
     }
 
-    /// Takes the factor that a report was answered with, in units of 2^-32.
+    /// Applies the factor of the answer to a report, in units of 2^-32.
     ///
     /// # Errors
-    /// A `RangeError` if it is none or `now` is no time.
+    /// Throws a `RangeError` if the factor is out of range or `now` is not a time.
     pub fn apply(&mut self, units: f64, now: f64) -> Result<(), JsValue> {
         let factor = to_quantity(units).and_then(Probability::from_units).ok_or({
             let most = Probability::CERTAIN.units();

@@ -1,4 +1,4 @@
-//! Why something asked is not done.
+//! Why an operation that a caller asked for was not done.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,11 +9,11 @@ use tidegate_core::CostExceedsCapacity;
 use crate::key::{InvalidKey, MAX_LEASE_BYTES};
 use crate::quote::Quoted;
 
-/// Why something asked is not done. Nothing has changed.
+/// Why an operation that a caller asked for was not done. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The key cannot be counted by.
+    /// The key is invalid.
     Key(InvalidKey),
     /// The limits can never grant this cost.
     Cost(CostExceedsCapacity),
@@ -22,7 +22,7 @@ pub enum AskError {
     Class { found: String, allowed: Vec<String> },
     /// The name of a lease is empty or too long.
     Lease {
-        /// Its length.
+        /// The length of the name.
         bytes: usize,
     },
     /// No limit on this key holds leases.
@@ -30,14 +30,14 @@ pub enum AskError {
         /// The name of the policy.
         policy: String,
     },
-    /// No limit on this key is of the algorithm that the operation is about.
+    /// No limit on this key has the algorithm that the operation needs.
     #[expect(missing_docs, reason = "the names say it")]
     NoLimit { policy: String, algorithm: &'static str },
     /// A key cannot be blocked, because no limit of the policy counts by the whole key.
     NoWholeKey,
-    /// A lease was wanted for a cost of 0.
+    /// The request asks for a lease at a cost of 0.
     FreeLease,
-    /// Only one of `granted_at_us` and `left` was given.
+    /// The request has only one of `granted_at_us` and `left`.
     HalfUnspent,
     /// A lease needs a random name, and no random numbers are available.
     NoRandomness,
@@ -45,7 +45,7 @@ pub enum AskError {
     Json {
         /// The field; empty at the top.
         path: String,
-        /// What was found and what is expected.
+        /// What was expected and what was found.
         message: String,
     },
 }

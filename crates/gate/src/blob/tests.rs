@@ -287,6 +287,6 @@ fn a_state_is_read_under_its_own_rule_alone() {
         let refused = decode(&policy, vip, &bytes).unwrap_err();
         assert!(matches!(refused, BlobError::Fingerprint { .. }));
         let said = refused.to_string();
-        assert!(said.ends_with("it was written under other limits or another rule"), "{said}");
+        assert!(said.ends_with("of other limits or another rule"), "{said}");
     }
 }

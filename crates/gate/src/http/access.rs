@@ -1,4 +1,4 @@
-//! Who may ask for decisions.
+//! Access to the decision API.
 
 use alloc::string::{String, ToString};
 
@@ -8,27 +8,25 @@ use super::Response;
 use super::problem::Problem;
 use crate::policy::Policies;
 
-/// Who may ask for decisions.
+/// The callers that may ask for decisions.
 #[derive(Clone)]
 pub enum Access {
-    /// Everyone: the policy file says `auth = "none"`, or the adapter listens to its own machine
-    /// alone.
+    /// Every caller: the policy file says `auth = "none"`, or the adapter listens only to its own machine.
     Open,
-    /// Who brings this as a bearer token.
+    /// Callers that send this bearer token.
     Token(String),
-    /// No one: a token is needed, and none is configured.
+    /// No caller: the policy file needs a token, and no token is configured.
     Shut,
 }
 
-/// The configured token is one that no header could bring.
+/// The error for a configured token that no HTTP header can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidToken;
 
 impl core::fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(
-            "TIDEGATE_TOKEN: found what no header could bring, allowed is printable ASCII without \
-             spaces around it",
+            "TIDEGATE_TOKEN: expected printable ASCII without spaces around it, found other characters",
         )
     }
 }
@@ -46,10 +44,10 @@ impl core::fmt::Debug for Access {
 }
 
 impl Access {
-    /// What the policy file and the configured token, if any, amount to.
+    /// The access that follows from the policy file and the configured token.
     ///
     /// # Errors
-    /// [`InvalidToken`]
+    /// Fails with [`InvalidToken`] if no HTTP header can carry the token.
     pub fn new(policies: &Policies, token: Option<String>) -> Result<Self, InvalidToken> {
         let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
         match token.filter(|token| !token.is_empty()) {
@@ -72,8 +70,8 @@ impl Access {
                 Some(found) if bool::from(found.as_bytes().ct_eq(token.as_bytes())) => {
                     return Ok(());
                 }
-                Some(_) => "the bearer token is not the configured one",
-                None => "found no `Authorization: Bearer TOKEN`",
+                Some(_) => "expected the configured bearer token, found another",
+                None => "expected the header `Authorization: Bearer TOKEN`, found no bearer token",
             },
         };
         let mut response = Problem::Unauthorized.response(detail.to_string());
@@ -82,7 +80,8 @@ impl Access {
     }
 }
 
-/// RFC 6750 §2.1; the scheme's name is matched without regard to case (RFC 9110 §11.1).
+/// The token of an `Authorization` header (RFC 6750 §2.1). The scheme's name is matched without regard to
+/// case (RFC 9110 §11.1).
 fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

@@ -1,4 +1,4 @@
-//! The calls that say in a body of JSON what they ask.
+//! The calls with a JSON body.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::ask::{Ask, AskError, Chance, CheckForm, Count, DrawForm, Ppm, draw_of
 use crate::object::Object;
 use crate::policy::{Policies, Whole};
 
-/// What a body is for.
+/// A call with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Check,
@@ -21,12 +21,12 @@ pub(super) enum Call {
     Settle,
     Budget,
     Report,
-    /// Block this key of this policy.
+    /// The block of this key of this policy.
     Block(String, String),
 }
 
 impl Call {
-    /// The checks of a body.
+    /// Reads the checks of a body.
     pub(super) fn read(
         self,
         policies: &Policies,
@@ -63,12 +63,12 @@ impl Call {
                 (Target { policy, key, now_us }, Ask::Block { for_us })
             }
         };
-        // only a check draws from chance
+        // only a check needs random numbers
         target.plan(policies, ask, &mut || None)
     }
 }
 
-/// What an operation is about.
+/// The policy, key and time of an operation.
 pub(super) struct Target {
     pub(super) policy: String,
     pub(super) key: String,
@@ -86,7 +86,7 @@ impl Target {
         Ok(Plan { checks: [check].into(), form: Form::Single })
     }
 
-    /// `at` says where in the body an error is.
+    /// `at` is the place in the body that an error names.
     fn check(
         self,
         policies: &Policies,
@@ -104,7 +104,7 @@ fn read<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Response> {
     parse(body).map_err(|error| error.response(""))
 }
 
-/// One check as a request writes it.
+/// One check in a body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CheckBody {
@@ -121,7 +121,7 @@ struct CheckBody {
 impl CheckBody {
     fn check(self, policies: &Policies, chance: Chance<'_>, at: &str) -> Result<Check, Response> {
         let Self { policy, key, cost, class, lease, signal_ppm, now_us, draw } = self;
-        // a caller's own draw counts in a test environment alone
+        // only a test environment may use the caller's own draw
         let ask = Ask::Check(CheckForm { cost, class, lease, signal_ppm, draw: None });
         let check = Target { policy, key, now_us }.check(policies, ask, chance, at)?;
         Ok(Check { draw: draw.map(draw_of), ..check })
@@ -137,7 +137,7 @@ fn acquire(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan,
     Ok(Plan { checks: [check].into(), form: Form::Single })
 }
 
-/// A single check or a batch. Not an untagged enum: its error would say only that neither fits.
+/// A single check or a batch. An untagged enum would only say that neither fits.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BatchBody {
@@ -183,7 +183,7 @@ fn batch(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan, R
         (Some(_), None, None) => invalid("missing field `key`"),
         (None, Some(_), None) => invalid("missing field `policy`"),
         (None, None, None) => invalid("missing field `policy`"),
-        (_, _, Some(_)) => invalid("`checks`: expected no other field beside it"),
+        (_, _, Some(_)) => invalid("`checks`: expected no other field beside it, found one"),
     }
 }
 
@@ -197,7 +197,7 @@ struct RenewBody {
     count: Option<Count>,
 }
 
-/// `POST /v1/settle`: what was granted on an estimate, or units that come back.
+/// `POST /v1/settle`: the real cost of a request granted on an estimate, or a refund.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettleBody {
@@ -228,7 +228,7 @@ impl SettleBody {
             }
             Some(_) => Err(AskError::Json {
                 path: "refund".to_string(),
-                message: "expected no field of a settlement beside it".to_string(),
+                message: "expected no field of a settlement beside it, found one".to_string(),
             }),
         }
     }
@@ -268,7 +268,7 @@ struct ReportBody {
 }
 
 impl AskError {
-    /// `at` says where in the request the error is.
+    /// `at` is the place in the request that the error names.
     pub(super) fn response(&self, at: &str) -> Response {
         located(self.problem(), at, self)
     }

@@ -1,4 +1,4 @@
-//! JSON out.
+//! The JSON of answers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -63,14 +63,14 @@ pub struct VerdictForm {
     pub budget: Option<AllowanceForm>,
 }
 
-/// Units to spend without asking, in JSON.
+/// The units of a budget that a holder may spend without asking, in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllowanceForm {
-    /// How many.
+    /// The number of units.
     pub granted: u64,
-    /// When, in µs since the epoch.
+    /// The time of the grant, in µs since the epoch.
     pub granted_at_us: u64,
-    /// From when on they must not be spent, in µs since the epoch.
+    /// The time from which the units must not be spent, in µs since the epoch.
     pub expires_at_us: u64,
 }
 
@@ -115,7 +115,7 @@ impl From<VerdictForm> for Verdict {
     }
 }
 
-/// What a caller reads of one check.
+/// The answer to one check.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum AnswerForm<'a> {
@@ -124,7 +124,7 @@ enum AnswerForm<'a> {
         #[serde(flatten)]
         decision: DecisionForm,
         at_us: u64,
-        /// The lease that it is about.
+        /// The lease that the operation concerns.
         #[serde(skip_serializing_if = "Option::is_none")]
         lease: Option<&'a str>,
         /// Whether that lease was live when it was renewed or released.
@@ -133,12 +133,12 @@ enum AnswerForm<'a> {
         /// The fraction to refuse, in units of 2^-32.
         #[serde(skip_serializing_if = "Option::is_none")]
         factor: Option<u64>,
-        /// In shadow mode: what `factor` would be without it.
+        /// In shadow mode: the `factor` without shadow mode.
         #[serde(skip_serializing_if = "Option::is_none")]
         would_factor: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         budget: Option<AllowanceForm>,
-        /// In shadow mode: what `allowed` would be without it.
+        /// In shadow mode: `allowed` without shadow mode.
         #[serde(skip_serializing_if = "Option::is_none")]
         would_allow: Option<bool>,
         limits: Vec<LimitAnswer<'a>>,
@@ -146,7 +146,7 @@ enum AnswerForm<'a> {
     Unavailable {
         policy: &'a str,
         allowed: bool,
-        /// Why the store could not be asked; the policy's `on_error` decided.
+        /// Why the store did not answer, so that the policy's `on_error` decided.
         degraded: &'a str,
     },
 }
@@ -203,7 +203,7 @@ pub(super) fn batch(answers: &[Answer<'_>]) -> String {
     to_json(&Batch { decisions: answers.iter().map(AnswerForm::from).collect() })
 }
 
-/// Of strings, integers and lists of them alone: these always serialize.
+/// Serializes a value of strings, integers and lists, which cannot fail.
 pub(super) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

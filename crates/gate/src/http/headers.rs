@@ -11,7 +11,7 @@ use super::Answer;
 use crate::decide::Verdict;
 use crate::limit::Kind;
 
-/// Names need no escaping: letters, digits, `_`, `-` and `.`.
+/// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
 pub(super) fn add(
     headers: &mut Vec<(&'static str, String)>,
     answer: &Answer<'_>,
@@ -23,19 +23,19 @@ pub(super) fn add(
         let (name, limit) = (&limit.name, &limit.limit);
         let (most, terms) = match limit.kind() {
             Kind::Rate => {
-                let window = limit.period().as_secs_ceil(); // up: who keeps to it keeps the limit
+                let window = limit.period().as_secs_ceil(); // rounded up, so that a client within it is within the limit
                 (limit.capacity(), alloc::format!(";w={window}"))
             }
-            // no window: places come back when they are released
+            // without a window: places come back when they are released
             Kind::Lease => (decision.limit(), ";qu=\"concurrent-requests\"".to_string()),
-            Kind::Shed | Kind::Budget => continue, // nobody's quota
+            Kind::Shed | Kind::Budget => continue, // not a quota of the caller
         };
         let comma = if policies.is_empty() { "" } else { ", " };
         let (most, remaining) = (most.min(MOST), decision.remaining().min(MOST));
         let _ = write!(policies, "{comma}\"{name}\";q={most}{terms}");
         let _ = write!(states, "{comma}\"{name}\";r={remaining}");
         let wait = match (decision, verdict.decision) {
-            // `Retry-After` wins over `t` and must not be earlier: both are the one ceiling below
+            // `Retry-After` wins over `t` and must not be earlier, so both are rounded up below
             (Decision::Deny { retry_after, .. }, _) => Some(retry_after),
             (Decision::Allow { reset_after, .. }, Decision::Allow { .. })
                 if limit.kind() == Kind::Rate =>
@@ -59,5 +59,5 @@ pub(super) fn add(
     }
 }
 
-/// The largest integer of a structured field; with one beyond it the whole field is ignored.
+/// The largest integer of a structured field. A parser ignores a field with a larger one.
 const MOST: u64 = 999_999_999_999_999;

@@ -1,7 +1,7 @@
-//! The HTTP surface, identical wherever it is served.
+//! The HTTP API, identical in every server.
 //!
-//! A server implements [`Server`] (how to read a body, how to decide) and calls [`respond`] for each
-//! request. Nothing here reads a clock, keeps state or touches a socket.
+//! A server implements [`Server`], which reads bodies and decides, and calls [`respond`] for each
+//! request. This module reads no clock, keeps no state and touches no socket.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,7 +26,7 @@
 //!         checks.iter().map(decide).collect()
 //!     }
 //!     fn random(&mut self) -> Option<u64> {
-//!         Some(4) // a server has real random numbers
+//!         Some(4) // a real server draws a random number
 //!     }
 //! }
 //!
@@ -82,10 +82,10 @@ use call::Call;
 pub use forms::{DecisionForm, VerdictForm};
 use problem::{Problem, answer_json};
 
-/// The longest body that is read.
+/// The longest body that a server accepts.
 pub const MAX_BODY_BYTES: usize = 262_144;
-/// Of a body that is longer than allowed so much is read and thrown away before the answer: a client
-/// that is still sending when its connection ends may never see why.
+/// The most bytes of a body that is too long which a server reads and discards before it answers. A
+/// client that is still sending when its connection ends may never see the answer.
 pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
@@ -94,59 +94,59 @@ pub const MAX_CHECKS: usize = 1_000;
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "holds a closure")]
 pub struct Head<'a> {
-    /// In capitals, as on the wire.
+    /// The method in capitals, as on the wire.
     pub method: &'a str,
-    /// Such as `/v1/check`.
+    /// The path, such as `/v1/check`.
     pub path: &'a str,
-    /// What follows the question mark; may be empty.
+    /// The query after the question mark; may be empty.
     pub query: &'a str,
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header by its name in lower case.
     pub header: &'a dyn Fn(&str) -> Option<String>,
-    /// The client's address, as far as the adapter trusts what says so.
+    /// The client's address, if the adapter trusts its source.
     pub client_ip: Option<&'a str>,
 }
 
-/// A response; it is to be sent as it is.
+/// A response, which the server sends unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// Names and values.
+    /// The names and values of the headers.
     pub headers: Vec<(&'static str, String)>,
-    /// JSON, or empty.
+    /// The body: JSON, or empty.
     pub body: String,
 }
 
-/// What a server brings to the requests that it serves.
+/// The I/O of a server: bodies, decisions and random numbers.
 #[expect(async_fn_in_trait, reason = "servers decide by themselves what their futures can do")]
 pub trait Server {
     /// Reads the body of the request.
     ///
     /// # Errors
-    /// [`BodyError`] if it cannot be had whole.
+    /// Fails with [`BodyError`] if the server cannot read the whole body.
     async fn body(&mut self) -> Result<Vec<u8>, BodyError>;
 
-    /// Decides each check in its store, checks on one key in their order. Answers each check with an
-    /// outcome, in the order of the checks.
+    /// Decides each check in its store. Checks on one key are decided in their order. Returns one outcome
+    /// for each check, in the order of the checks.
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome>;
 
-    /// A random number that nobody can guess: it may become the name of a lease. `None` if none is
-    /// available.
+    /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
+    /// the server has no random numbers.
     fn random(&mut self) -> Option<u64>;
 }
 
-/// Why a body cannot be had.
+/// Why the server cannot read a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// It is longer than [`MAX_BODY_BYTES`]: this many bytes were read.
+    /// The body is longer than [`MAX_BODY_BYTES`]. The server read this many bytes.
     TooLarge(usize),
-    /// The rest of it had not come after this time.
+    /// The rest of the body had not arrived after this time.
     TooLate(Duration),
-    /// The client broke off.
+    /// The client closed the connection within the body.
     Incomplete,
 }
 
-/// What to do next about a request.
+/// The next step of a request.
 #[derive(Debug)]
 enum Step {
     Answer(Response),
@@ -154,14 +154,14 @@ enum Step {
     Decide(Plan),
 }
 
-/// Checks to be decided, and how their outcomes are answered.
+/// The checks to decide, and the form of the answer.
 #[derive(Clone, Debug)]
 struct Plan {
     checks: Vec<Check>,
     form: Form,
 }
 
-/// One operation to be done on one key.
+/// One operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     asked: Asked,
@@ -170,19 +170,19 @@ pub struct Check {
 }
 
 impl Check {
-    /// What holds for its key.
+    /// The policy, limits and canonical key of the check.
     #[must_use]
     pub const fn resolved(&self) -> &Resolved {
         self.asked.resolved()
     }
 
-    /// What is to be done.
+    /// The operation to do.
     #[must_use]
     pub const fn operation(&self) -> Operation {
         self.asked.operation()
     }
 
-    /// What is to be done, with the draw that the caller gave. Only a test environment may use it.
+    /// The operation with the caller's own draw, if it gave one. Only a test environment may use it.
     #[must_use]
     pub fn operation_with_draw(&self) -> Operation {
         match self.draw {
@@ -191,7 +191,7 @@ impl Check {
         }
     }
 
-    /// The time that the caller gave. Only a test environment may use it.
+    /// The caller's own time, if it gave one. Only a test environment may use it.
     #[must_use]
     pub const fn caller_time(&self) -> Option<Timestamp> {
         self.now
@@ -205,17 +205,17 @@ enum Form {
     Gate,
 }
 
-/// What became of a check.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was decided.
+    /// The store decided the check.
     Decided(Verdict),
-    /// The store could not be asked; why. The policy's `on_error` decides.
+    /// The store did not answer, for this reason. The policy's `on_error` decides.
     Unavailable(String),
 }
 
-/// Answers a request: routes it, reads its body if it has one, lets the server decide, and writes the
-/// response. The future holds nothing of `head`.
+/// Answers a request: routes it, reads its body if the call has one, lets the server decide, and writes
+/// the response. The future does not borrow from `head`.
 pub fn respond<'a, S: Server>(
     policies: &'a Policies,
     access: &Access,
@@ -262,10 +262,16 @@ fn step_or_answer(
         "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
         _ if lease.is_some() => &["PUT", "DELETE"],
         _ if key.is_some_and(|key| key.contains('/')) && block.is_some() => {
-            &["GET", "DELETE", "POST"] // a key may end like that too
+            &["GET", "DELETE", "POST"] // a key may end with `/block` too
         }
         _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
-        path => return Err(located(Problem::NotFound, "there is no path ", Quoted(path))),
+        path => {
+            return Err(located(
+                Problem::NotFound,
+                "expected a path such as /v1/check, found ",
+                Quoted(path),
+            ));
+        }
     };
     if !methods.contains(&head.method) {
         let methods = methods.join(", ");
@@ -305,8 +311,8 @@ fn step_or_answer(
     Ok(Step::Decide(plan))
 }
 
-/// A part of a path. Bytes that are not UTF-8 are refused: different bytes would be decoded alike, and
-/// name one thing.
+/// Decodes a segment of a path. Bytes that are not UTF-8 are refused, because a lossy decoding would turn
+/// different segments into one name.
 fn decoded(what: &str, segment: &str) -> Result<String, Response> {
     let text = percent_encoding::percent_decode_str(segment).decode_utf8();
     text.map(Into::into).map_err(|_| {
@@ -328,27 +334,27 @@ impl BodyError {
                 ))
             }
             Self::TooLate(after) => Problem::BodyTooLate.response(alloc::format!(
-                "expected the whole body within {after:?} after the head"
+                "expected the whole body within {after:?} after the head, found a part of it"
             )),
             Self::Incomplete => Problem::InvalidRequest
-                .response("expected a whole body, found that the client broke off".to_string()),
+                .response("expected the whole body, found a part of it".to_string()),
         }
     }
 }
 
-/// The response to a request that the server found invalid before it asked [`respond`].
+/// The response to a request that the server found invalid before it called [`respond`].
 #[must_use]
 pub fn invalid_request(detail: String) -> Response {
     Problem::InvalidRequest.response(detail)
 }
 
-/// The response to a body in a transfer coding that the server cannot undo.
+/// The response to a body in a transfer coding that the server cannot decode.
 #[must_use]
 pub fn unknown_transfer_coding(detail: String) -> Response {
     Problem::UnknownTransferCoding.response(detail)
 }
 
-/// The response to a request that the server itself could not handle.
+/// The response to a request on which the server itself failed.
 #[must_use]
 pub fn internal_error(detail: String) -> Response {
     Problem::Internal.response(detail)
@@ -395,7 +401,7 @@ impl Plan {
     }
 }
 
-/// What became of something asked.
+/// An operation that a caller asked for, and its outcome.
 #[derive(Clone, Copy)]
 struct Answer<'a> {
     asked: &'a Asked,
@@ -407,12 +413,12 @@ impl Answer<'_> {
         self.asked.resolved().policy()
     }
 
-    /// The limits on the key; `None` if it is listed.
+    /// The limits on the key; `None` if the key is listed.
     fn limits(&self) -> Option<&Limits> {
         self.asked.resolved().limits()
     }
 
-    /// Whether the request passes, all considered.
+    /// Whether the request passes, given the decision, `shadow` and `on_error`.
     fn passes(&self) -> bool {
         match self.outcome {
             Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy().is_shadow(),
@@ -423,13 +429,13 @@ impl Answer<'_> {
     }
 }
 
-/// The problem type that the calls answer this error with.
+/// The problem type with which the HTTP API answers this error.
 #[must_use]
 pub const fn problem_type(error: &AskError) -> &'static str {
     error.problem().r#type()
 }
 
-/// The verdict on something asked as the calls answer it, in JSON.
+/// The verdict on an operation in JSON, as the HTTP API answers it.
 #[must_use]
 pub fn answer(asked: &Asked, verdict: Verdict) -> String {
     let outcome = &Outcome::Decided(asked.said(verdict));

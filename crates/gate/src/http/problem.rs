@@ -80,9 +80,9 @@ impl Problem {
         }
     }
 
-    /// Of a refusal by these limits. A penalty explains all others. A 503 says that the client did
-    /// nothing wrong, and may send the request to another server: only if nothing but shedders
-    /// refused.
+    /// The problem of a refusal by these limits. A penalty comes before all others. A 503 says that the
+    /// client did nothing wrong and may try another server, so it is the answer only if every limit that
+    /// refused sheds load.
     fn of_refusal<'a>(violated: impl Iterator<Item = &'a Limit>) -> Self {
         let mut problem = Self::ReducedCapacity;
         for limit in violated {
@@ -118,13 +118,13 @@ impl Problem {
 /// `limits` is `None` for a listed key.
 pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
     let Some(limits) = limits else {
-        return Problem::Denied.response("the policy's list `deny` has this key".to_string());
+        return Problem::Denied.response("the key is on the policy's list `deny`".to_string());
     };
     let violated = || {
         let all = limits.iter().zip(&verdict.limits);
         all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)
     };
-    let is_blocked = violated().next().is_none(); // no limit refused: the key itself is
+    let is_blocked = violated().next().is_none(); // no limit refused, so the key is blocked
     let problem = match is_blocked {
         true => Problem::AbnormalUsage,
         false => Problem::of_refusal(violated().map(|limit| &limit.limit)),
@@ -133,7 +133,9 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
     let wait = verdict.decision.retry_after().0;
     let detail = match problem {
         _ if is_blocked => alloc::format!("the key is blocked for {wait} µs"),
-        Problem::ReducedCapacity => alloc::format!("load is being shed; try again in {wait} µs"),
+        Problem::ReducedCapacity => {
+            alloc::format!("the service is shedding load; try again in {wait} µs")
+        }
         _ => alloc::format!("the same request is granted in {wait} µs"),
     };
     problem.with(detail, names, Some(wait))
@@ -152,7 +154,7 @@ fn answer(status: u16, content_type: &str, body: String) -> Response {
     Response { status, headers, body }
 }
 
-/// A decision is true once. RFC 6585 §4: a 429 must not be stored.
+/// A decision holds for one request, so no cache may store it. RFC 6585 §4 demands this for a 429.
 fn no_store() -> (&'static str, String) {
     ("cache-control", "no-store".to_string())
 }

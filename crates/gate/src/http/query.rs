@@ -1,4 +1,4 @@
-//! Calls that say in their query what they are about.
+//! The calls without a body, whose fields are in the query or the path.
 
 use alloc::string::String;
 
@@ -30,14 +30,14 @@ pub(super) fn gate(
                 .find_map(|source| source.key_of(head.header, head.client_ip))
         })
         .ok_or_else(|| {
-            let sources = "and the request has no header or address that the policy counts by";
-            invalid(alloc::format!("the query has no field `key`, {sources}"))
+            let sources = "or a header or address that the policy finds the key in";
+            invalid(alloc::format!("expected `key` in the query, {sources}; found none of them"))
         })?;
     let cost = match (cost, policy.cost()) {
         (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
         (None, Cost::Fixed(cost)) => *cost,
         (None, Cost::Header { name, default }) => match (head.header)(name) {
-            // not 0: clients can often set a header, and a peek always passes
+            // at least 1: clients can often set a header, and a peek always passes
             Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
             None => *default,
         },
@@ -45,11 +45,11 @@ pub(super) fn gate(
     let ask = Ask::Check(CheckForm { cost: Some(Whole(cost)), class, ..CheckForm::default() });
     let plan = Target { policy: name, key, now_us: None }.plan(policies, ask, chance)?;
     if plan.checks.iter().any(|check| ask::has_kind(check.asked.resolved(), Kind::Lease)) {
-        // nobody learns the name of such a lease: only its time to live would end it
+        // the answer has no body to name the lease in, so only its time to live would end it
         let name = policy.name();
         let detail = alloc::format!(
-            "`policy`: expected one without leases, found {name:?}; nobody could release a lease that \
-             is acquired here, so use POST /v1/leases"
+            "`policy`: expected a policy without leases, found {name:?}; nobody could release a lease \
+             that is acquired here, so use POST /v1/leases"
         );
         return Err(invalid(detail));
     }
@@ -89,7 +89,8 @@ fn time(now_us: Option<String>) -> Result<Option<Whole<0>>, Response> {
     Ok(now_us.map(Whole))
 }
 
-/// The values of these fields of the query; any other is an error, as is a second one.
+/// The values of these fields of the query. Another field is an error, and so is a field that occurs
+/// twice.
 fn fields<const N: usize>(
     head: &Head<'_>,
     names: [&str; N],
@@ -104,24 +105,28 @@ fn fields<const N: usize>(
         let slot = names.iter().zip(&mut values).find(|(name, _)| **name == field);
         let Some((name, slot)) = slot else {
             let (allowed, found) = (names.join("`, `"), Quoted(&field));
-            return Err(invalid(alloc::format!("the query: expected `{allowed}`; found {found}")));
+            return Err(invalid(alloc::format!(
+                "the query: expected one of `{allowed}`; found {found}"
+            )));
         };
         if slot.replace(value).is_some() {
-            return Err(invalid(alloc::format!("the query has two fields `{name}`")));
+            return Err(invalid(alloc::format!(
+                "the query: expected `{name}` once, found it twice"
+            )));
         }
     }
     Ok(values)
 }
 
-/// A name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. Lossy decoding
-/// would turn different bytes into one text, and count them as one key.
+/// Decodes a name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. A lossy
+/// decoding would turn different bytes into one text, and count them as one key.
 fn decoded(encoded: &str) -> Option<String> {
     let spaced = encoded.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
 }
 
 fn missing(field: &str) -> Response {
-    invalid(alloc::format!("the query has no field `{field}`"))
+    invalid(alloc::format!("the query: expected `{field}`, found no such field"))
 }
 
 fn invalid(detail: String) -> Response {

@@ -1,4 +1,4 @@
-//! What a policy asks of an algorithm.
+//! The interface between a policy and an algorithm.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,62 +15,62 @@ use crate::request::{Operation, OperationError, Request, Unspent};
 
 pub(crate) type Answer = Result<Decision, OperationError>;
 
-/// What a policy asks of an algorithm, beyond what every [`Limiter`] does. Each algorithm answers in
-/// its own file.
+/// The interface between a policy and an algorithm, beyond [`Limiter`]. Each algorithm implements it in its
+/// own file.
 ///
-/// What [`ask`](Self::ask) grants is what [`look`](Self::look) said before, and what a look at a cost
-/// of 0 says afterwards.
+/// If [`ask`](Self::ask) grants a request, [`look`](Self::look) gives the same answer before, and at a cost
+/// of 0 also after.
 pub(crate) trait Algorithm: Limiter {
-    /// What it is about.
+    /// The kind of the algorithm.
     const KIND: Kind;
 
-    /// Its name in the policy file.
+    /// The name of the algorithm in the policy file.
     const NAME: &'static str;
 
-    /// Its number in [parameters](Limit::parameters), which no other algorithm ever has: it is part of
-    /// the fingerprint of stored states.
+    /// The number of the algorithm in [parameters](Limit::parameters). No other algorithm may ever have it,
+    /// because fingerprints of stored states contain it.
     const NUMBER: u64;
 
-    /// The fields that it has in the policy file, beside those that every limit has.
+    /// The fields of the algorithm in the policy file, beside those of every limit.
     const FIELDS: &'static [&'static str];
 
-    /// The algorithm with the numbers of the policy file.
+    /// Reads the configuration from the policy file.
     ///
     /// # Errors
-    /// What is wrong, in words; the policy file adds the place.
+    /// The message says what was expected and what was found. The caller adds the place.
     fn read(form: &LimitForm) -> Result<Self, String>;
 
-    /// The configuration in numbers, to tell it from any other of the same algorithm.
+    /// The configuration in numbers. No other configuration of the algorithm has the same numbers.
     fn numbers(&self) -> Vec<u64>;
 
     /// The configuration with these [`numbers`](Self::numbers).
     ///
     /// # Errors
-    /// [`ConfigError`] for numbers that no configuration has.
+    /// Fails with [`ConfigError`] for numbers that no configuration has.
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError>;
 
-    /// The limit in words, every quantity exact.
+    /// A description of the limit in words, with exact quantities.
     fn describe(&self) -> String;
 
-    /// Decides on a request; a cost of 0 is a look.
+    /// Decides on a request. A cost of 0 is a look.
     fn ask(&self, state: &mut State<Self, &mut [u64]>, now: Timestamp, request: &Request)
     -> Answer;
 
-    /// What [`ask`](Self::ask) would answer; changes nothing.
+    /// Answers as [`ask`](Self::ask) would, and changes nothing.
     fn look(&self, state: &State<Self, &[u64]>, now: Timestamp, request: &Request) -> Answer;
 
-    /// The most that can be granted at once: anything, for an algorithm that counts no units.
+    /// The most units that can be granted at once; unlimited for an algorithm that counts no units.
     fn most_at_once(&self) -> u64 {
         u64::MAX
     }
 
-    /// Whether a refusal leaves more than the newest time behind.
+    /// Whether a refusal changes more of the state than its newest time.
     fn remembers_refusals(&self) -> bool {
         false
     }
 
-    /// Takes notice of a request that was refused, whoever refused it, and says how long the same
-    /// request now has to wait for what the algorithm remembers of refusals.
+    /// Records a request that any limiter of the policy refused. Returns how long the same request now has
+    /// to wait because of recorded refusals.
     fn note_refusal(
         &self,
         state: &mut State<Self, &mut [u64]>,
@@ -81,19 +81,19 @@ pub(crate) trait Algorithm: Limiter {
         Micros::ZERO
     }
 
-    /// The units that count as used at the newest time, also beyond the capacity; `None` for an
+    /// The units that count as used at the newest time, which may exceed the capacity; `None` for an
     /// algorithm that counts no units.
     fn units_used(&self, _state: &State<Self, &[u64]>) -> Option<u64> {
         None
     }
 
-    /// Takes units that were spent already, for an algorithm that counts units.
+    /// Takes units that were already spent, for an algorithm that counts units.
     fn spend(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _cost: u64) {}
 
-    /// Gives back units that were not used, for an algorithm that counts units.
+    /// Returns units that were not used, for an algorithm that counts units.
     fn restore(&self, _: &mut State<Self, &mut [u64]>, _now: Timestamp, _unused: &Refundable) {}
 
-    /// Whether it would hold a lease for this request.
+    /// Whether the algorithm would hold a lease for this request.
     fn needs_lease(&self, _request: &Request) -> bool {
         false
     }
@@ -109,13 +109,14 @@ pub(crate) trait Algorithm: Limiter {
         None
     }
 
-    /// The algorithm of a limit, if it is this one and has what another can [`adopt`](Self::adopt).
+    /// The configuration of a limit, if the limit has this algorithm and the algorithm can
+    /// [`adopt`](Self::adopt).
     fn of(_limit: &Limit) -> Option<&Self> {
         None
     }
 
-    /// Takes over what the same algorithm with other numbers holds, or remembers by its time: so many
-    /// units for so many. `false` if it has no such things.
+    /// Takes over the leases, or the units with their times, of the same algorithm with other numbers. Units
+    /// are scaled by the ratio. `false` if the algorithm keeps nothing of this kind.
     fn adopt(
         &self,
         _own: &mut State<Self, &mut [u64]>,
@@ -126,7 +127,7 @@ pub(crate) trait Algorithm: Limiter {
         false
     }
 
-    /// Grants a holder units out of the `available` ones, for a budget.
+    /// Grants a holder some of the `available` units, for a budget.
     fn grant(
         &self,
         _state: &mut State<Self, &mut [u64]>,
@@ -137,7 +138,7 @@ pub(crate) trait Algorithm: Limiter {
         None
     }
 
-    /// What comes back of a holder's units, for a budget.
+    /// Takes back a holder's unspent units, for a budget.
     fn give_back(
         &self,
         _state: &mut State<Self, &mut [u64]>,
@@ -148,17 +149,17 @@ pub(crate) trait Algorithm: Limiter {
         None
     }
 
-    /// The fraction of the load that reporters are to refuse, for an algorithm that has reporters.
+    /// The fraction of the load that reporters must refuse, for an algorithm that has reporters.
     fn factor(&self, _state: &State<Self, &[u64]>, _now: Timestamp) -> Option<Probability> {
         None
     }
 
-    /// Counts what a reporter has seen, for an algorithm that has reporters.
+    /// Counts the load that a reporter was offered, for an algorithm that has reporters.
     fn report(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _report: Report) {}
 }
 
-/// What a [`RateLimiter`](tidegate_core::RateLimiter) answers, whichever it is. `$come_back` says
-/// what comes back of units that were not used.
+/// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in
+/// which it takes unused units back.
 macro_rules! asks_a_rate_limiter {
     (|$limiter:ident, $unused:ident| $come_back:expr) => {
         const KIND: Kind = Kind::Rate;
@@ -211,7 +212,7 @@ macro_rules! holds_leases {
     };
 }
 
-/// Takes over the leases of the variant of [`Limit`] that holds them.
+/// Takes over the leases of another limiter of the same variant of [`Limit`].
 macro_rules! adopts_leases {
     ($variant:ident) => {
         fn of(limit: &Limit) -> Option<&Self> {
@@ -234,7 +235,7 @@ macro_rules! adopts_leases {
     };
 }
 
-/// The same answer to someone who only looks: to look is free.
+/// The same answer to a peek, which always passes.
 pub(super) const fn looked(decision: Decision) -> Decision {
     Decision::Allow {
         limit: decision.limit(),
@@ -243,12 +244,12 @@ pub(super) const fn looked(decision: Decision) -> Decision {
     }
 }
 
-/// The answer to a request that renews a live lease: to acquire it again is a heartbeat.
+/// The answer to a request that acquires a live lease again, which renews the lease.
 pub(super) const fn renewed(looked: Decision, period: Micros) -> Decision {
     Decision::Allow { limit: looked.limit(), remaining: looked.remaining(), reset_after: period }
 }
 
-/// The lease that a request takes a place under. A peek takes none and needs none.
+/// The lease under which a request takes a place. A peek takes no place and needs no lease.
 pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
     match request.lease {
         Some(id) => Ok(id),

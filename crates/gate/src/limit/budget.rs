@@ -1,5 +1,5 @@
-//! `budget`: units of the policy's rates, to be spent without asking. It refuses nobody: units are
-//! taken out of the rates when they are granted.
+//! `budget`: units that holders spend without asking. A budget refuses no request: its units are taken out
+//! of the policy's limits on units over time when they are granted.
 
 use alloc::format;
 use alloc::string::String;
@@ -41,7 +41,7 @@ impl Algorithm for Config {
     fn describe(&self) -> String {
         let (most, time, holders) = (self.most(), span(self.period()), self.max_holders());
         format!(
-            "up to {most} units for {time}, to up to {holders} holders who spend them without asking"
+            "up to {most} units for {time}, granted to up to {holders} holders, which spend them without asking"
         )
     }
 
@@ -88,5 +88,5 @@ fn untouched(config: &Config, state: &State<impl Words>, now: Timestamp) -> Deci
     Decision::Allow { limit: config.most(), remaining: config.most(), reset_after }
 }
 
-/// How many nodes one key's units are usually spent by at most.
+/// More than the number of nodes that usually spend the units of one key.
 const DEFAULT_MAX_HOLDERS: u64 = 64;

@@ -1,4 +1,4 @@
-//! `concurrency`: so many leases at once. A request takes one place, whatever it costs.
+//! `concurrency`: a number of leases at once. A request takes one place, whatever its cost.
 
 use alloc::format;
 use alloc::string::String;

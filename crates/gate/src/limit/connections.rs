@@ -1,5 +1,5 @@
-//! `connections`: so many connections at once, counted by their owners. A request opens one,
-//! whatever it costs.
+//! `connections`: a number of connections at once, counted by owner. A request opens one connection,
+//! whatever its cost.
 
 use alloc::format;
 use alloc::string::String;
@@ -42,8 +42,8 @@ impl Algorithm for Config {
     fn describe(&self) -> String {
         let (limit, owners, expiry) = (self.limit(), self.max_owners(), span(self.period()));
         format!(
-            "{limit} connections of up to {owners} owners, each forgotten {expiry} after it was last \
-             heard of"
+            "{limit} connections of up to {owners} owners; an owner that sends nothing for {expiry} is \
+             forgotten"
         )
     }
 
@@ -54,7 +54,7 @@ impl Algorithm for Config {
     }
 
     fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
-        let owner = request.lease.unwrap_or_default(); // without one, an owner that is not there yet
+        let owner = request.lease.unwrap_or_default(); // by default an owner that the state does not have yet
         Ok(self.peek(state, now, owner, request.places())?)
     }
 
@@ -82,5 +82,5 @@ impl Algorithm for Config {
     adopts_leases!(Connections);
 }
 
-/// How many server processes one key's connections are usually spread over at most.
+/// More than the number of server processes that usually hold the connections of one key.
 const DEFAULT_MAX_OWNERS: u64 = 64;

@@ -1,4 +1,4 @@
-//! Quantities as the description of a limit has them.
+//! Quantities in the description of a limit.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,7 +6,7 @@ use alloc::string::String;
 use tidegate_core::Micros;
 use tidegate_core::shed::Share;
 
-/// A warning, where leases end before places do.
+/// A warning if a state has room for fewer leases than places.
 pub(super) fn room(max_leases: usize, places: u64) -> String {
     match u64::try_from(max_leases) {
         Ok(leases) if leases < places => format!(
@@ -26,7 +26,7 @@ pub(super) fn percent(share: Share) -> String {
     }
 }
 
-/// In the largest unit that is exact.
+/// Writes a span in the largest unit that is exact.
 pub(super) fn span(span: Micros) -> String {
     const UNITS: [(u64, &str); 5] = [
         (86_400_000_000, "d"),

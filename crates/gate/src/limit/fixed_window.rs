@@ -1,4 +1,4 @@
-//! `fixed_window`: so many units in every aligned window.
+//! `fixed_window`: a number of units in every aligned window.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,5 +1,5 @@
-//! `fleet_usage`: so many leases at once, a share of them for the most important class alone. A
-//! request takes one place, whatever it costs.
+//! `fleet_usage`: a number of leases at once, of which a share is reserved for the most important class. A
+//! request takes one place, whatever its cost.
 
 use alloc::format;
 use alloc::string::String;
@@ -56,7 +56,7 @@ impl Algorithm for Config {
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         let id = counted(request)?;
         if request.cost > 0 {
-            self.advance(state, now); // which high priority by itself does not
+            self.advance(state, now); // `acquire` does not at high priority
         }
         Ok(self.acquire(state, now, priority(request), id, request.places())?)
     }
@@ -78,7 +78,7 @@ impl Algorithm for Config {
     adopts_leases!(Fleet);
 }
 
-/// The lease that a request takes a place under; requests of high priority are not counted.
+/// The lease under which a request takes a place. Requests of high priority are not counted.
 fn counted(request: &Request) -> Result<Id, OperationError> {
     match priority(request) {
         Priority::Low => held(request),

@@ -1,4 +1,4 @@
-//! One limiter of a policy, whichever it is, over state kept as plain words.
+//! A limiter of any algorithm, whose state is plain words.
 
 pub(crate) mod algorithm;
 mod budget;
@@ -32,8 +32,8 @@ use crate::request::{Operation, OperationError, Request, Unspent};
 
 /// A configured limiter.
 ///
-/// Its state is a slice of [`words`](Self::words) words, all zero for a key never seen. A slice of
-/// another length belongs to something else: nothing is ever granted out of it.
+/// The state has [`words`](Self::words) words, which are all zero for a new key. A limiter refuses a state
+/// of another length with [`OperationError::InvalidState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -49,7 +49,7 @@ pub enum Limit {
     Concurrency(lease::concurrency::Config),
     /// [`tidegate_core::lease::connections`]
     Connections(lease::connections::Config),
-    /// [`tidegate_core::lease::budget`], out of the rates of the same policy
+    /// [`tidegate_core::lease::budget`], whose units come out of the policy's limits on units over time
     Budget(lease::budget::Config),
     /// [`tidegate_core::shed::fleet`]
     Fleet(shed::fleet::Config),
@@ -61,21 +61,21 @@ pub enum Limit {
     Penalty(shed::penalty::Config),
 }
 
-/// What a limit is about.
+/// The kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Units over time.
+    /// It limits units over time.
     Rate,
-    /// Places held at once.
+    /// It limits places that are held at once.
     Lease,
-    /// Whom to turn away.
+    /// It sheds load.
     Shed,
-    /// Rates spent elsewhere.
+    /// It grants units that holders spend without asking.
     Budget,
 }
 
-/// Asks whichever limiter it is.
+/// Evaluates an expression about the limiter, for every algorithm.
 macro_rules! ask {
     ($limit:expr, |$limiter:ident| $question:expr) => {
         match $limit {
@@ -96,7 +96,8 @@ macro_rules! ask {
 
 use ask;
 
-/// Asks whichever limiter it is about its state in `$words`; `None` if they are of another length.
+/// Evaluates an expression about the limiter and its state in `$words`; `None` if the words have another
+/// length.
 macro_rules! ask_about {
     ($limit:expr, $words:expr, |$limiter:ident, $state:ident| $question:expr) => {
         ask!($limit, |$limiter| $limiter.state($words).ok().map(|$state| $question))
@@ -107,14 +108,14 @@ macro_rules! ask_about {
 }
 
 impl Limit {
-    /// How many words a state has.
+    /// The number of words of a state.
     #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
         ask!(self, |limiter| limiter.words())
     }
 
-    /// The most that can be granted at once.
+    /// The most units that can be granted at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         ask!(self, |limiter| limiter.most_at_once())
@@ -126,10 +127,10 @@ impl Limit {
         ask!(self, |limiter| limiter.period())
     }
 
-    /// Decides; a cost of 0 is a peek.
+    /// Decides on a request. A cost of 0 is a peek.
     ///
     /// # Errors
-    /// [`OperationError`]; nothing has changed.
+    /// Fails with [`OperationError`]; the state is unchanged.
     #[inline]
     pub fn decide(
         &self,
@@ -137,7 +138,7 @@ impl Limit {
         now: Timestamp,
         request: &Request,
     ) -> Result<Decision, OperationError> {
-        // the most frequent one, and so short that a call would cost as much again
+        // the most frequent limiter, so short that a call would double its time
         if let Self::TokenBucket(bucket) = self
             && let Ok(mut state) = bucket.state(&mut *words)
         {
@@ -152,12 +153,12 @@ impl Limit {
             .unwrap_or(Err(OperationError::InvalidState))
     }
 
-    /// What [`decide`](Self::decide) would answer; changes nothing.
+    /// Answers as [`decide`](Self::decide) would, and changes nothing.
     ///
-    /// What was granted is also what a peek at a cost of 0 says afterwards.
+    /// After a grant, a peek at a cost of 0 repeats the answer.
     ///
     /// # Errors
-    /// As [`decide`](Self::decide).
+    /// Fails as [`decide`](Self::decide) does.
     pub fn peek(
         &self,
         words: &[u64],
@@ -168,50 +169,49 @@ impl Limit {
             .unwrap_or(Err(OperationError::InvalidState))
     }
 
-    /// Moves the state to `now`, as any decision does first; consumes nothing.
+    /// Moves the state to `now`, as every decision does first. Takes nothing.
     pub fn advance(&self, words: &mut [u64], now: Timestamp) {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.advance(&mut state, now));
     }
 
-    /// Takes notice of a request that was refused, by this limiter or another of the same policy,
-    /// and says how long the same request now has to wait for what this limiter remembers of
-    /// refusals. A limiter that remembers none moves to `now`.
+    /// Records a request that this limiter or another limiter of the same policy refused. Returns how long
+    /// the same request now has to wait because of recorded refusals. A limiter that records no refusals
+    /// only moves to `now`.
     pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Micros {
         ask_about!(self, words, |limiter, mut state| limiter.note_refusal(&mut state, now, request))
             .unwrap_or_default()
     }
 
-    /// Whether a refusal leaves more than the newest time behind.
+    /// Whether a refusal changes more of the state than its newest time.
     #[must_use]
     pub fn remembers_refusals(&self) -> bool {
         ask!(self, |limiter| limiter.remembers_refusals())
     }
 
-    /// What it is about.
+    /// The kind of the limiter.
     #[must_use]
     pub fn kind(&self) -> Kind {
         ask!(self, |limiter| kind_of(limiter))
     }
 
-    /// Whether it would hold a lease for this request.
+    /// Whether the limiter would hold a lease for this request.
     #[must_use]
     pub fn needs_lease(&self, request: &Request) -> bool {
         ask!(self, |limiter| limiter.needs_lease(request))
     }
 
-    /// The limit in words, every quantity exact.
+    /// A description of the limit in words, with exact quantities.
     #[must_use]
     pub fn describe(&self) -> String {
         ask!(self, |limiter| limiter.describe())
     }
 
-    /// Renews, counts or releases a lease; `None` if it is a limiter without leases, or another
-    /// operation.
+    /// Renews, counts or releases a lease; `None` if the limiter holds no leases, or for another operation.
     pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         ask_about!(self, words, |limiter, mut state| limiter.hold(&mut state, now, operation))?
     }
 
-    /// Grants a holder units out of the `available` ones; `None` if it is no budget.
+    /// Grants a holder some of the `available` units; `None` if the limiter is not a budget.
     pub fn grant(
         &self,
         words: &mut [u64],
@@ -224,7 +224,7 @@ impl Limit {
         })?
     }
 
-    /// What comes back of a holder's units; `None` if it is no budget, or if nothing does.
+    /// Takes back a holder's unspent units; `None` if the limiter is not a budget, or has no such grant.
     pub fn give_back(
         &self,
         words: &mut [u64],
@@ -237,8 +237,8 @@ impl Limit {
         })?
     }
 
-    /// Takes over what another limiter of the same algorithm holds, or remembers by its time: so many
-    /// units for so many. `false` if it is another algorithm or has no such things.
+    /// Takes over the leases, or the units with their times, of another limiter of the same algorithm. Units
+    /// are scaled by `ratio`. `false` if the algorithms differ or keep nothing of this kind.
     pub(crate) fn adopts(
         &self,
         own: &mut [u64],
@@ -249,46 +249,48 @@ impl Limit {
         ask!(self, |limiter| adopt(limiter, own, (old, words), ratio)).unwrap_or(false)
     }
 
-    /// The fraction of the load that reporters are to refuse; `None` if there are none.
+    /// The fraction of the load that reporters must refuse; `None` if the limiter has no reporters.
     #[must_use]
     pub fn factor(&self, words: &[u64], now: Timestamp) -> Option<Probability> {
         ask_about!(self, words, |limiter, state| Algorithm::factor(limiter, &state, now))?
     }
 
-    /// Counts what a reporter has seen.
+    /// Counts the load that a reporter was offered.
     pub fn report(&self, words: &mut [u64], now: Timestamp, report: Report) {
         let _ = ask_about!(self, words, |limiter, mut state| {
             Algorithm::report(limiter, &mut state, now, report)
         });
     }
 
-    /// The units that count as used at the newest time, also beyond the capacity; `None` for a limiter
+    /// The units that count as used at the newest time, which may exceed the capacity; `None` for a limiter
     /// that counts no units.
     pub(crate) fn used(&self, words: &[u64]) -> Option<u64> {
         ask_about!(self, words, |limiter, state| limiter.units_used(&state))?
     }
 
-    /// Takes what was spent already, whether it is there or not.
+    /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
     }
 
-    /// Gives back what was granted and not used: never so much that more would be granted than if
-    /// it had not been.
+    /// Returns units that were granted and not used. The limiter then never grants more than if it had not
+    /// granted them.
     pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
         let _ =
             ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
     }
 
-    /// The newest time seen, and the span from then on after which the state equals a fresh one.
+    /// The newest time of the state, and the span after which the state equals a fresh one.
     #[must_use]
     pub fn newest_and_reset(&self, words: &[u64]) -> (Timestamp, Micros) {
         ask_about!(self, words, |limiter, state| (state.newest(), limiter.reset_after(&state)))
             .unwrap_or_default()
     }
 
+    /// Checks that decisions of this limiter can have written these words.
+    ///
     /// # Errors
-    /// [`InvalidState`] if no decision of this limiter can have left these words behind.
+    /// Fails with [`InvalidState`] if they cannot.
     pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
         ask_about!(self, words, |limiter, state| limiter.accepts(&state))
             .unwrap_or(Err(InvalidState))
@@ -299,7 +301,7 @@ const fn kind_of<A: Algorithm>(_: &A) -> Kind {
     A::KIND
 }
 
-/// `None` if either is of another algorithm or length.
+/// `None` if the algorithms differ, or if a state has another length.
 fn adopt<A: Algorithm>(
     limiter: &A,
     own: &mut [u64],

@@ -1,5 +1,5 @@
 //! A limiter in numbers: for fingerprints, for states that outlive an edit of their policy, and for
-//! who passes limits over a plain ABI.
+//! callers that pass limits over a plain ABI.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use tidegate_core::{ConfigError, MAX_QUANTITY, bucket};
 use super::algorithm::Algorithm;
 use super::{Limit, ask};
 
-/// Each limit as how many numbers follow, and its [`parameters`](Limit::parameters).
+/// Writes for each limit the count of its numbers and then its [`parameters`](Limit::parameters).
 pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64> {
     let mut words = Vec::new();
     for limit in limits {
@@ -22,10 +22,10 @@ pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64>
     words
 }
 
-/// What [`write()`] wrote.
+/// Reads what [`write()`] wrote.
 ///
 /// # Errors
-/// [`ConfigError`] if it is anything else.
+/// Fails with [`ConfigError`] for anything else.
 pub(crate) fn read(mut words: &[u64]) -> Result<Vec<Limit>, ConfigError> {
     let mut limits = Vec::new();
     while let Some((&length, rest)) = words.split_first() {
@@ -39,7 +39,7 @@ pub(crate) fn read(mut words: &[u64]) -> Result<Vec<Limit>, ConfigError> {
 }
 
 impl Limit {
-    /// The configuration in numbers, to tell it from any other: first which algorithm it is.
+    /// The configuration in numbers, which no other configuration has. The first number is the algorithm's.
     #[must_use]
     pub fn parameters(&self) -> Vec<u64> {
         ask!(self, |limiter| parameters_of(limiter))
@@ -48,7 +48,7 @@ impl Limit {
     /// The limiter with these [`parameters`](Self::parameters).
     ///
     /// # Errors
-    /// [`ConfigError`], also for an algorithm that does not exist.
+    /// Fails with [`ConfigError`] for numbers that no configuration has.
     pub fn from_parameters(parameters: &[u64]) -> Result<Self, ConfigError> {
         let [number, numbers @ ..] = parameters else { return Err(invalid("parameters", 0)) };
         match *number {
@@ -80,12 +80,12 @@ pub(super) const fn invalid(field: &'static str, found: u64) -> ConfigError {
     ConfigError::OutOfRange { field, found, least: 1, most: MAX_QUANTITY }
 }
 
-/// Numbers that are too many, too few, or no configuration's.
+/// The error for too many or too few numbers, or for numbers that no configuration has.
 pub(super) fn unfit(numbers: &[u64]) -> ConfigError {
     invalid("parameters", wide(numbers.len()))
 }
 
-/// Of lengths in memory: they fit.
+/// Converts a length in memory, which always fits.
 pub(super) fn wide(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! `penalty`: refuses everything for a time after so many refusals by the other limits. Whatever a
-//! request costs, a penalty lets it through or not.
+//! `penalty`: refuses every request for a time after a number of refusals by the other limits, whatever the
+//! cost of the request.
 
 use alloc::format;
 use alloc::string::String;
@@ -52,8 +52,8 @@ impl Algorithm for Config {
         let [within, duration, max, forgive_after] =
             [within, duration, max, forgive_after].map(span);
         format!(
-            "after {refusals} refusals within {within} none for {duration}, twice as long each time \
-             up to {max}, forgiven after {forgive_after}"
+            "after {refusals} refusals within {within} refuses everything for {duration}, twice as long \
+             each time up to {max}; forgives after {forgive_after}"
         )
     }
 

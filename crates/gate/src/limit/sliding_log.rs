@@ -1,4 +1,5 @@
-//! `sliding_log`: so many units in every span of several rates, each remembered by its time.
+//! `sliding_log`: a number of units in any span, for several rates at once. Each grant is remembered with
+//! its time.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! `sliding_window`: so many units in a window of weighted segments.
+//! `sliding_window`: a number of units in a window of weighted segments.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,6 +1,7 @@
-//! `suppression`: refuses a fraction of what is offered beyond a rate. One reporter and the master
-//! in one: what is decided here is counted here. `limit` is that of a part of 6 s, `remaining` what
-//! the one in progress has left of it, and `retry_after`, a hint, its end.
+//! `suppression`: refuses a fraction of the load that is offered beyond a rate. The limiter is a reporter
+//! and the master in one: it also counts the requests that it decides. `limit` is the limit of a part of
+//! 6 s, `remaining` is what the part in progress has left, and `retry_after` is a hint: the end of this
+//! part.
 
 use alloc::format;
 use alloc::string::String;
@@ -32,11 +33,15 @@ impl Algorithm for Config {
                 let ramp = ramp.map_or(DEFAULT_RAMP, |ramp| ramp.0);
                 let ramp = ramp
                     .try_into()
-                    .map_err(|_| format!("`ramp`: found {ramp}, allowed are 1 to {}", u16::MAX))?;
+                    .map_err(|_| format!("`ramp`: expected 1 to {}, found {ramp}", u16::MAX))?;
                 Estimator::LinearAdmitted { ramp }
             }
             (_, Some(_)) => {
-                return Err("found `ramp`, which `linear_admitted` alone has".into());
+                return Err(
+                    "expected `ramp` only beside the estimator `linear_admitted`, found it beside \
+                            another"
+                        .into(),
+                );
             }
             (Some(EstimatorForm::ModifiedMean), None) => Estimator::ModifiedMean,
             (Some(EstimatorForm::NewestPart) | None, None) => Estimator::NewestPart,
@@ -95,7 +100,7 @@ impl Algorithm for Config {
         true
     }
 
-    /// It was offered, whoever refused.
+    /// The request was offered, even if another limit refused it.
     fn note_refusal(
         &self,
         state: &mut State<&mut [u64]>,
@@ -147,7 +152,7 @@ fn decide(
     Decision::Deny { limit, remaining, retry_after, reset_after }
 }
 
-/// Units that pass and units that do not, at the newest time.
+/// Counts units that passed and units that did not, at the newest time.
 fn count(
     config: &Config,
     state: &mut State<&mut [u64]>,
@@ -159,9 +164,9 @@ fn count(
     config.report(state, offered_at, Report { offered_at, admitted, suppressed });
 }
 
-/// 1 + 2: at three times the limit everything is refused, as in the source.
+/// At 1 + 2 = 3 times the limit every request is refused, as in the source.
 const DEFAULT_RAMP: u64 = 2;
 
-/// In numbers the estimators are these, or the ramp of a linear one.
+/// The numbers of the estimators. A smaller number is the ramp of `linear_admitted`.
 const NEWEST_PART: u64 = 1 << 32;
 const MODIFIED_MEAN: u64 = 2 << 32;

@@ -37,7 +37,7 @@ const LIMITS: [(&str, &str); 12] = [
     ),
     (
         "algorithm = 'connections', limit = 5",
-        "5 connections of up to 64 owners, each forgotten 10 m after it was last heard of",
+        "5 connections of up to 64 owners; an owner that sends nothing for 10 m is forgotten",
     ),
     (
         "algorithm = 'fleet_usage', capacity = 5, reserve = '20%', time_to_live = '2s'",
@@ -45,8 +45,8 @@ const LIMITS: [(&str, &str); 12] = [
     ),
     (
         "algorithm = 'utilization', good = '12.5%', bad = '50%'",
-        "sheds above 50 %: at 100% first after 28 s, all but the most important class after 2 m more, \
-         nearer to 50 % slower in proportion; takes it back below 12.5 %",
+        "sheds above 50 %: a signal of 100 % sheds first after 28 s, and 2 m later all but the most \
+         important class; a signal nearer to 50 % takes longer in proportion; below 12.5 % shedding recedes",
     ),
     (
         "algorithm = 'suppression', rate = '1/s'",
@@ -66,11 +66,12 @@ const LIMITS: [(&str, &str); 12] = [
 const BESIDE_OTHERS: [(&str, &str); 2] = [
     (
         "algorithm = 'budget', most = 9, time = '2s'",
-        "up to 9 units for 2 s, to up to 64 holders who spend them without asking",
+        "up to 9 units for 2 s, granted to up to 64 holders, which spend them without asking",
     ),
     (
         "algorithm = 'penalty', refusals = 2, within = '3s', duration = '1s', max = '4s'",
-        "after 2 refusals within 3 s none for 1 s, twice as long each time up to 4 s, forgiven after 1 s",
+        "after 2 refusals within 3 s refuses everything for 1 s, twice as long each time up to 4 s; \
+         forgives after 1 s",
     ),
 ];
 

@@ -1,5 +1,5 @@
-//! `utilization`: sheds by a measured signal. Whatever a request costs, it is of one class and is
-//! shed or not: 1 of 1. `retry_after` is a hint.
+//! `utilization`: sheds classes of requests by a measured signal, whatever the cost of a request. `limit` is
+//! 1, and `remaining` is 1 or 0. `retry_after` is a hint.
 
 use alloc::format;
 use alloc::string::String;
@@ -23,7 +23,7 @@ impl Algorithm for Config {
     const NUMBER: u64 = 9;
     const FIELDS: &'static [&'static str] = &["good", "bad", "delay", "full"];
 
-    /// How many classes there are is the policy's matter.
+    /// The policy sets the number of classes later.
     fn read(form: &LimitForm) -> Result<Self, String> {
         let thresholds = Thresholds {
             good: form.good.map_or(Thresholds::DEFAULT.good, |share| share.0),
@@ -59,8 +59,9 @@ impl Algorithm for Config {
         let [good, bad] = [thresholds.good, thresholds.bad].map(percent);
         let [delay, full] = [timing.delay, timing.full].map(span);
         format!(
-            "sheds above {bad}: at 100% first after {delay}, all but the most important class after \
-             {full} more, nearer to {bad} slower in proportion; takes it back below {good}"
+            "sheds above {bad}: a signal of 100 % sheds first after {delay}, and {full} later all but the \
+             most important class; a signal nearer to {bad} takes longer in proportion; below {good} \
+             shedding recedes"
         )
     }
 
@@ -81,7 +82,7 @@ impl Algorithm for Config {
         true
     }
 
-    /// The signal counts, whoever refused.
+    /// The signal counts, even if another limit refused.
     fn note_refusal(
         &self,
         state: &mut State<&mut [u64]>,

@@ -4,16 +4,19 @@ use alloc::string::{String, ToString};
 use core::fmt;
 use core::ops::Range;
 
-/// What is wrong with a policy file: the place, what was found and what is allowed.
+use crate::quote::without_middle;
+use crate::wording::{reworded, without_place};
+
+/// What is wrong with a policy file: the place, what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
-    /// From 1; 0 if the fault is in no line.
+    /// The line, from 1; 0 if the error is in no line.
     pub line: usize,
-    /// From 1, in characters; 0 if the fault is in no line.
+    /// The column, from 1, in characters; 0 if the error is in no line.
     pub column: usize,
-    /// Such as `policies.api.limits[0].rate`; empty at the top.
+    /// The field, such as `policies.api.limits[0].rate`; empty at the top.
     pub path: String,
-    /// What was found and what is allowed.
+    /// What was expected and what was found.
     pub message: String,
 }
 
@@ -44,15 +47,17 @@ impl PolicyError {
             line: before.matches('\n').count().saturating_add(1),
             column: before.get(line_start..).unwrap_or("").chars().count().saturating_add(1),
             path,
-            message: error.message().trim_end().to_string(),
+            message: worded(error.message().trim_end(), "a table"),
         }
     }
 
     pub(super) fn from_json(path: String, error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
-        let place = alloc::format!(" at line {line} column {column}");
-        let message = error.to_string();
-        let message = message.strip_suffix(place.as_str()).unwrap_or(&message).to_string();
+        let message = worded(without_place(&error.to_string(), error), "an object");
         Self { line, column, path, message }
     }
+}
+
+fn worded(message: &str, map: &str) -> String {
+    reworded(message, map).unwrap_or_else(|| without_middle(message.to_string()))
 }

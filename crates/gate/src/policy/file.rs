@@ -1,4 +1,4 @@
-//! The shape of the policy file. What deserializes is valid; nothing else is kept.
+//! The shape of the policy file. A file that deserializes is valid.
 
 mod build;
 
@@ -19,6 +19,7 @@ use super::units::Whole;
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{KeySource, Pattern, is_header_name};
 use crate::object::{Object, known_path, object};
+use crate::quote::Quoted;
 
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
@@ -53,12 +54,12 @@ fn at_least_one<'de, D: serde::Deserializer<'de>>(
 ) -> Result<BTreeMap<Name, Policy>, D::Error> {
     let policies: BTreeMap<Name, Policy> = no_two_alike(deserializer)?;
     if policies.is_empty() {
-        return Err(D::Error::custom("found none, allowed is at least one"));
+        return Err(D::Error::custom("expected at least one policy, found none"));
     }
     Ok(policies)
 }
 
-/// TOML refuses a second field of a name by itself; JSON would let the last one win.
+/// Refuses a second field of the same name. TOML does so by itself; in JSON the last field would win.
 fn no_two_alike<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     K: Deserialize<'de> + Ord + fmt::Display,
@@ -82,7 +83,9 @@ where
             let mut all = BTreeMap::new();
             while let Some((name, value)) = map.next_entry::<K, V>()? {
                 if all.contains_key(&name) {
-                    return Err(A::Error::custom(format!("found a second {name}")));
+                    return Err(A::Error::custom(format!(
+                        "expected each name once, found {name} twice"
+                    )));
                 }
                 all.insert(name, value);
             }
@@ -107,7 +110,7 @@ enum Auth {
     None,
 }
 
-/// The name of a policy or a limit: it stands in headers, URLs and the names of stored states.
+/// The name of a policy or a limit. Headers, URLs and the names of stored states contain it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
@@ -127,7 +130,8 @@ impl TryFrom<String> for Name {
             return Ok(Self(name));
         }
         Err(format!(
-            "found the name {name:?}, allowed are 1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` and `.`"
+            "expected a name of 1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` and `.`; found {}",
+            Quoted(&name)
         ))
     }
 }
@@ -167,7 +171,8 @@ pub(super) struct PolicyForm {
     placement: Placement,
 }
 
-/// How many bits of an IPv6 address are counted by: a provider gives each customer a network of 64.
+/// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each
+/// customer a network with 64.
 #[derive(Deserialize)]
 #[serde(from = "Whole<1, 128>")]
 struct Ipv6Prefix(u8);
@@ -180,11 +185,11 @@ impl Default for Ipv6Prefix {
 
 impl From<Whole<1, 128>> for Ipv6Prefix {
     fn from(Whole(bits): Whole<1, 128>) -> Self {
-        Self(u8::try_from(bits).unwrap_or(128)) // it is at most that
+        Self(u8::try_from(bits).unwrap_or(128)) // never: it is at most 128
     }
 }
 
-/// The least important first; the last is never shed.
+/// The names of the classes, from the least to the most important, which is never shed.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "Vec<Name>")]
 struct Classes(Vec<String>);
@@ -200,12 +205,12 @@ impl TryFrom<Vec<Name>> for Classes {
 
     fn try_from(names: Vec<Name>) -> Result<Self, String> {
         if !(2..=MAX_CLASSES).contains(&names.len()) {
-            return Err(format!("found {}, allowed are 2 to {MAX_CLASSES}", names.len()));
+            return Err(format!("expected 2 to {MAX_CLASSES} classes, found {}", names.len()));
         }
         let mut sorted: Vec<&Name> = names.iter().collect();
         sorted.sort_unstable();
         match sorted.array_windows().find(|[one, next]| one == next) {
-            Some([name, _]) => Err(format!("found {name} twice")),
+            Some([name, _]) => Err(format!("expected each class once, found {name} twice")),
             None => Ok(Self(names.into_iter().map(String::from).collect())),
         }
     }
@@ -217,7 +222,7 @@ fn by_ip() -> Vec<KeySource> {
 
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        object(deserializer, "a policy, which is a table with `limits`", Self::new)
+        object(deserializer, "a table with `limits`", Self::new)
     }
 }
 
@@ -260,7 +265,7 @@ impl<'de> Visitor<'de> for CostVisitor {
         let form = HeaderForm::deserialize(MapAccessDeserializer::new(map))?;
         if !is_header_name(&form.header) {
             let message =
-                format!("`header`: found {:?}, allowed is the name of a header", form.header);
+                format!("`header`: expected the name of a header, found {}", Quoted(&form.header));
             return Err(A::Error::custom(message));
         }
         let default = form.default.map_or(1, |default| default.0);
@@ -280,7 +285,8 @@ impl TryFrom<String> for Placement {
         match shards {
             Some(shards) if (1..=MAX_SHARDS).contains(&shards) => Ok(Self::Shard(shards)),
             _ => Err(format!(
-                "found {text:?}, allowed are \"key\" and \"shard:N\" with N from 1 to {MAX_SHARDS}"
+                "expected \"key\" or \"shard:N\" with N from 1 to {MAX_SHARDS}, found {}",
+                Quoted(&text)
             )),
         }
     }

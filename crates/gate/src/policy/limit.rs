@@ -1,4 +1,4 @@
-//! The shape of a limit in the policy file: all fields of all algorithms. Each algorithm reads its own.
+//! The shape of a limit in the policy file: all fields of all algorithms. Each algorithm reads its own fields.
 
 mod build;
 
@@ -40,7 +40,7 @@ pub(crate) enum EstimatorForm {
     LinearAdmitted,
 }
 
-/// What a key never seen has.
+/// How full the bucket of a new key is.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Start {
@@ -48,8 +48,8 @@ pub(crate) enum Start {
     Empty,
 }
 
-/// Every field that any algorithm has; which of them belong together is checked afterwards, so
-/// that an error names the field's own place and not that of the whole table.
+/// Every field that any algorithm has. Which fields belong together is checked after reading, so that an
+/// error about one field names that field's place and not the place of the whole table.
 macro_rules! limit_form {
     ($($field:ident: $form:ty,)*) => {
         #[derive(Clone, Debug, Default, Deserialize)]
@@ -58,13 +58,13 @@ macro_rules! limit_form {
             algorithm: Option<AlgorithmName>,
             name: Option<Name>,
             depth: Option<Depth>,
-            /// Of an override alone: instead of other numbers, other limits.
+            /// Only for an override: other limits in place of other numbers.
             limits: Option<Vec<LimitEntry>>,
             $(pub(crate) $field: Option<$form>,)*
         }
 
         impl LimitForm {
-            /// The fields that not every limit has.
+            /// The fields that are set, except those that every limit may have.
             fn given(&self) -> impl Iterator<Item = &'static str> {
                 let given = [
                     ("limits", self.limits.is_some()),
@@ -73,7 +73,7 @@ macro_rules! limit_form {
                 given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field)
             }
 
-            /// This limit with what the other says differently.
+            /// This limit with the fields that the other one sets.
             fn but(&self, other: &Self) -> Self {
                 Self {
                     algorithm: other.algorithm.or(self.algorithm),
@@ -118,7 +118,7 @@ limit_form! {
     forgive_after: Span,
 }
 
-/// A limit, and how it was written: an override may change parts of it.
+/// A limit and its form, of which an override may replace some fields.
 #[derive(Clone, Debug)]
 pub(super) struct LimitEntry {
     form: LimitForm,
@@ -142,7 +142,7 @@ impl LimitEntry {
         Ok(Self { form, limit })
     }
 
-    /// The limits of an override: all of its own, or the only one with other numbers.
+    /// The limits of an override: either its own limits, or the policy's only limit with other numbers.
     pub(super) fn overridden(
         limits: &[Self],
         mut own: LimitForm,
@@ -151,11 +151,13 @@ impl LimitEntry {
             (Some(limits), _) if own.given().next().is_none() && own.algorithm.is_none() => {
                 Ok(limits.into_iter().map(|entry| entry.limit).collect())
             }
-            (Some(_), _) => Err("found `limits` beside other fields, allowed is it alone".into()),
+            (Some(_), _) => Err("expected either `limits` or other fields, found both".into()),
             (None, [only]) => Ok([Self::new(only.form.but(&own))?.limit].into()),
-            (None, _) => {
-                Err("the policy has several limits; allowed is `limits`, all of them anew".into())
-            }
+            (None, _) => Err(
+                "expected `limits` with all limits of these keys, because the policy has several; \
+                     found fields of one limit"
+                    .into(),
+            ),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Policies: what is limited, by what, and what an outage means.
+//! Policies: the limits on keys, and everything else that a policy file says.
 
 mod error;
 mod file;
@@ -37,7 +37,7 @@ impl Policies {
     /// Reads a policy file: TOML, or JSON of the same shape if it begins with `{`.
     ///
     /// # Errors
-    /// [`PolicyError`], with the place in the file.
+    /// Fails with [`PolicyError`], which names the place in the file.
     ///
     /// ```
     /// use tidegate_gate::Policies;
@@ -61,7 +61,7 @@ impl Policies {
         Self { policies, needs_token }
     }
 
-    /// The policy of that name.
+    /// The policy of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Policy>> {
         let place = self.policies.binary_search_by(|policy| policy.name().cmp(name));
@@ -74,7 +74,7 @@ impl Policies {
         &self.policies
     }
 
-    /// Whether requests must carry a token: so unless the file says `auth = "none"`.
+    /// Whether requests must carry a token: yes, unless the file says `auth = "none"`.
     #[must_use]
     pub const fn needs_token(&self) -> bool {
         self.needs_token
@@ -87,7 +87,7 @@ pub struct Policy {
     name: String,
     description: Option<String>,
     limits: Limits,
-    /// Those that say the most first.
+    /// Sorted by the specificity of their patterns, the most specific first.
     overrides: Vec<(Pattern, Limits)>,
     deny: Vec<Pattern>,
     allow: Vec<Pattern>,
@@ -95,7 +95,7 @@ pub struct Policy {
     shadow: bool,
     /// The shortest part of a key that any limit counts by.
     home: Depth,
-    /// The least important first; the last is never shed.
+    /// From the least to the most important, which is never shed.
     classes: Vec<String>,
     key: Vec<KeySource>,
     cost: Cost,
@@ -104,64 +104,64 @@ pub struct Policy {
     placement: Placement,
 }
 
-/// What holds for a key.
+/// The rule of a policy for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule<'a> {
-    /// It stands on the policy's list of those that always or never pass: nothing is counted.
+    /// The key is on the list `allow` or `deny`, so it is never counted.
     Listed(Decision),
-    /// These limits, counted under this key: an address in its canonical form.
+    /// These limits count under this canonical key.
     Limited(&'a Limits, Cow<'a, str>),
 }
 
-/// Which of its rules a policy has for a key.
+/// The place of a key's rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The list `deny` has it.
+    /// The key is on the list `deny`.
     Denied,
-    /// The list `allow` has it.
+    /// The key is on the list `allow`.
     Allowed,
-    /// The policy's own limits.
+    /// The policy's own limits hold for the key.
     Limits,
-    /// The limits of this override.
+    /// The limits of this override hold for the key.
     Override(usize),
 }
 
-/// What a request costs that does not say so itself.
+/// The cost of a request that names no cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cost {
-    /// Always this much.
+    /// Every request costs this much.
     Fixed(u64),
-    /// What a header of the request says.
+    /// A header of the request names the cost.
     Header {
-        /// Its name in lower case.
+        /// The name of the header in lower case.
         name: String,
-        /// For a request without it.
+        /// The cost of a request without this header.
         default: u64,
     },
 }
 
-/// What a request gets when the store cannot be asked.
+/// The answer to a request when the store cannot be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
-    /// It passes.
+    /// The request passes.
     Open,
-    /// It does not.
+    /// The request is refused.
     #[default]
     Closed,
 }
 
-/// What becomes of a key's state when its limits are edited.
+/// The effect of an edit of the limits on stored states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// It starts afresh under the new limits.
+    /// States start afresh under the new limits.
     #[default]
     Reset,
-    /// What was used stays used, in units.
+    /// Used units stay used.
     Keep,
-    /// What was used stays used, as a share of the capacity.
+    /// The used share of the capacity stays used.
     Proportional,
 }
 
@@ -173,23 +173,23 @@ impl OnChange {
     }
 }
 
-/// Which Durable Object a key belongs to.
+/// The assignment of keys to Durable Objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 #[non_exhaustive]
 pub enum Placement {
-    /// One of its own.
+    /// Each home has its own object.
     #[default]
     Key,
-    /// One of so many, by a hash of the key.
+    /// A hash of the home selects one of this many objects.
     Shard(u32),
 }
 
 impl Policy {
-    /// Reads a single policy, the table that a file has under `policies.NAME`.
+    /// Reads a single policy, which is the table under `policies.NAME` of a file.
     ///
     /// # Errors
-    /// [`PolicyError`], with the place in the text.
+    /// Fails with [`PolicyError`], which names the place in the text.
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let policy: Self = file::parse(text)?;
         let name = file::Name::try_from(String::from(name)).map_err(PolicyError::at_start)?;
@@ -205,50 +205,50 @@ impl Policy {
         self
     }
 
-    /// Its name.
+    /// The name of the policy.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is for.
+    /// The description of the policy.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// The limits on every key that has none of its own.
+    /// The limits on every key without an override.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Limits of their own for some keys.
+    /// The overrides: other limits for some keys, the most specific pattern first.
     #[must_use]
     pub fn overrides(&self) -> &[(Pattern, Limits)] {
         &self.overrides
     }
 
-    /// Keys that never pass.
+    /// The list `deny`: keys that never pass.
     #[must_use]
     pub fn denied(&self) -> &[Pattern] {
         &self.deny
     }
 
-    /// Keys that always pass, unless they are also denied.
+    /// The list `allow`: keys that always pass, unless they are also on the list `deny`.
     #[must_use]
     pub fn allowed(&self) -> &[Pattern] {
         &self.allow
     }
 
-    /// The part of its limits, of whichever keys, that has this identity.
+    /// The slice with this identity, of the policy's own limits or of an override.
     #[must_use]
     pub fn part(&self, identity: u64) -> Option<&Part> {
         let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
         all.flat_map(Limits::parts).find(|part| part.identity() == identity)
     }
 
-    /// What holds for a key. A key on both lists is denied.
+    /// The rule for a key. A key on both lists is denied.
     #[must_use]
     #[inline]
     pub fn rule<'a>(&'a self, key: &'a str) -> Rule<'a> {
@@ -285,7 +285,7 @@ impl Policy {
             Found::Limits => Rule::Limited(&self.limits, key),
             Found::Override(place) => {
                 let own = self.overrides.get(place).map(|(_, own)| own);
-                Rule::Limited(own.unwrap_or(&self.limits), key) // there is one at each place found
+                Rule::Limited(own.unwrap_or(&self.limits), key) // never: each place that was found has limits
             }
         }
     }
@@ -300,7 +300,7 @@ impl Policy {
         &self.classes
     }
 
-    /// The class of that name; `None` if there is none. The last of all is never shed.
+    /// The class of this name; `None` if the policy has no such class. The last class is never shed.
     #[must_use]
     pub fn class(&self, name: &str) -> Option<Class> {
         let place = self.classes.iter().position(|class| class == name)?;
@@ -310,58 +310,58 @@ impl Policy {
         u16::try_from(place).ok().map(Class)
     }
 
-    /// Whether its refusals are reported and nobody is refused.
+    /// Whether the policy reports its refusals but lets every request pass.
     #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
     }
 
-    /// Whether some limits count several keys together.
+    /// Whether some limit counts several keys together.
     #[must_use]
     pub fn shares_states(&self) -> bool {
         self.home != Depth::Whole
     }
 
-    /// The part of a canonical key under which all states that a decision on it needs are kept
-    /// together: the shortest that any limit counts by.
+    /// The home of a canonical key: the shortest part of the key that any limit counts by. A store keeps all
+    /// states that a decision on the key needs under its home.
     #[must_use]
     #[inline]
     pub fn home<'k>(&self, key: &'k str) -> &'k str {
         self.home.of(key)
     }
 
-    /// Where a gateway finds the key: the first that the request has.
+    /// The sources in which a gateway looks for the key. The first source that the request has is used.
     #[must_use]
     pub fn key_sources(&self) -> &[KeySource] {
         &self.key
     }
 
-    /// What a request costs that does not say so itself.
+    /// The cost of a request that names no cost.
     #[must_use]
     pub const fn cost(&self) -> &Cost {
         &self.cost
     }
 
-    /// What a request gets when the store cannot be asked.
+    /// The answer to a request when the store cannot be reached.
     #[must_use]
     pub const fn on_error(&self) -> OnError {
         self.on_error
     }
 
-    /// What becomes of a key's state when its limits are edited.
+    /// The effect of an edit of the limits on stored states.
     #[must_use]
     pub const fn on_change(&self) -> OnChange {
         self.on_change
     }
 
-    /// Which Durable Object a key belongs to.
+    /// The assignment of keys to Durable Objects.
     #[must_use]
     pub const fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// The name of the Durable Object that a canonical key belongs to. No two policies share one: their
-    /// names have neither `:` nor `#` in them.
+    /// The name of the Durable Object of a canonical key. No two policies share an object, because names of
+    /// policies contain neither `:` nor `#`.
     pub(crate) fn object_name(&self, key: &str) -> String {
         let (name, home) = (&self.name, self.home(key));
         match self.placement {

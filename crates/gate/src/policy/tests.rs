@@ -128,12 +128,12 @@ fn check(limit: &str, place: (usize, &str), message: &str) {
 }
 
 #[test]
-fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
+fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
     let rate = (3, "policies.api.limits[0].rate");
     let bucket =
         |rate: &str| std::format!("algorithm = 'token_bucket', capacity = 5, rate = {rate}");
     for (found, message) in [
-        ("'0/s'", "found \"0/s\", allowed is a whole number above 0, a slash and a span"),
+        ("'0/s'", "expected a whole number above 0, a slash and a span"),
         ("'-1/s'", "found \"-1/s\""),
         ("'+1/s'", "found \"+1/s\""),
         ("'1.5/s'", "found \"1.5/s\""),
@@ -146,7 +146,7 @@ fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
         ("'1/999999d'", "found"),
         ("'/s'", "found"),
         ("''", "found"),
-        ("5", "invalid type: integer `5`, expected a string"),
+        ("5", "expected a string, found the integer `5`"),
     ] {
         check(&bucket(found), rate, message);
     }
@@ -160,38 +160,38 @@ fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
         ("algorithm = 'token_bucket', rate = '1/s'", "missing field `capacity`"),
         (
             "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
-            "found `rate`, which `fixed_window` does not have; allowed are `limit`, `period`",
+            "expected only fields of `fixed_window` (`limit`, `period`), found `rate`",
         ),
         (
             "algorithm = 'sliding_window', limit = 5, period = '1s', segments = 7",
-            "`segments`: 7 do not divide a period of 1s into whole microseconds; the nearest period \
-             that they do divide is 999999us",
+            "`segments`: expected a number that divides the period 1s into whole microseconds, found 7; \
+             the nearest period that 7 divides is 999999us",
         ),
         (
             "algorithm = 'fleet_usage', capacity = 10, reserve = '95%', time_to_live = '1m'",
-            "`reserve`: found 95%, allowed are 0.0001% to 90%",
+            "`reserve`: expected 0.0001% to 90%, found 95%",
         ),
         (
             "algorithm = 'utilization', good = '80.5%', bad = '70%'",
-            "`good`: found 80.5% beside `bad` 70%, must be 0% < good ≤ bad < 100%",
+            "`good`: expected 0% < good ≤ bad < 100%, found good = 80.5% and bad = 70%",
         ),
         (
             "algorithm = 'utilization', delay = '9000000000s', full = '9000000000s'",
-            "which exact 64-bit arithmetic cannot hold beside the other values; the largest that fits is",
+            "because exact 64-bit arithmetic cannot hold more beside the other values; found",
         ),
         (
             "algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m', max = '90s'",
-            "`max`: found 90s, allowed are 5m to 285 years",
+            "`max`: expected 5m to 285 years, found 90s",
         ),
         (
             "algorithm = 'penalty', refusals = 1, within = '1m', duration = '100000d', \
              forgive_after = '100000d'",
-            "`forgive_after`: found 100000d, which exact 64-bit arithmetic cannot hold beside the \
-             other values; the largest that fits is 367199254740991us",
+            "`forgive_after`: expected at most 367199254740991us, because exact 64-bit arithmetic cannot \
+             hold more beside the other values; found 100000d",
         ),
         (
             "algorithm = 'token_bucket', capacity = 9_007_199_254_740_991, rate = '7/d'",
-            "the largest that fits is 729",
+            "expected at most 729",
         ),
         ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 500", "1 to 120"),
         ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 0", "1 to 120"),
@@ -202,17 +202,17 @@ fn errors_name_the_place_and_what_was_found_and_what_is_allowed() {
     check(
         "algorithm = 'leaky', limit = 5",
         (3, "policies.api.limits[0].algorithm"),
-        "unknown variant `leaky`, expected one of `token_bucket`, `fixed_window`, `sliding_window`",
+        "expected one of `token_bucket`, `fixed_window`, `sliding_window`, ",
     );
     check(
         "algorithm = 'fixed_window', limt = 5, period = '1s'",
         (3, "policies.api.limits[0].limt"),
-        "unknown field `limt`, expected one of",
+        "; found the field \"limt\"",
     );
     check(
         "algorithm = 'fixed_window', limit = 5, period = '1s', name = 'a b'",
         (3, "policies.api.limits[0].name"),
-        "found the name \"a b\"",
+        "expected a name of 1 to 64 letters, digits, `_`, `-` and `.`; found \"a b\"",
     );
     for depth in ["-1", "256", "1.5"] {
         check(
@@ -229,10 +229,10 @@ fn what_is_wrong_with_a_policy_as_a_whole_is_on_the_line_where_it_begins() {
     let alone =
         "limits = [{ algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' }]";
     for (text, message) in [
-        (alone.to_string(), "`limits`: found nothing but `penalty`"),
+        (alone.to_string(), "`limits`: expected a limit whose refusals `penalty` counts"),
         (
             std::format!("{limit}\noverrides = {{ a = {{ capacity = 1 }} }}"),
-            "`overrides`: \"a\": found `capacity`",
+            "`overrides`: \"a\": expected only fields of `fixed_window`",
         ),
     ] {
         let error = Policies::parse(&std::format!("# api\n\n[policies.api]\n{text}")).unwrap_err();
@@ -250,7 +250,10 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
 'ip:192.0.2.1' = { limit = 3 }
 'ip:::ffff:192.0.2.1' = { limit = 4 }",
     );
-    assert_eq!(error.unwrap_err().message, "found a second \"ip:192.0.2.1/32\"");
+    assert_eq!(
+        error.unwrap_err().message,
+        "expected each name once, found \"ip:192.0.2.1/32\" twice"
+    );
 }
 
 #[test]
@@ -279,41 +282,49 @@ fn what_is_no_json_has_the_path_that_led_there() {
 fn errors_in_the_rest_of_a_policy_name_their_place_too() {
     let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
     for (line, place, message) in [
-        ("key = ['cookie']", "policies.api.key[0]", "allowed are \"ip\" and \"header:NAME\""),
+        ("key = ['cookie']", "policies.api.key[0]", "expected \"ip\" or \"header:NAME\""),
         ("key = ['header:a b']", "policies.api.key[0]", "found \"header:a b\""),
-        ("key = []", "policies.api", "`key`: found none"),
+        ("key = []", "policies.api", "`key`: expected at least one of \"ip\""),
         ("cost = 0", "policies.api.cost", "expected a whole number from 1 to"),
-        ("cost = 6", "policies.api", "`cost`: found 6, but these limits never grant more than 5"),
-        ("cost = { heder = 'x' }", "policies.api.cost.heder", "unknown field `heder`"),
+        (
+            "cost = 6",
+            "policies.api",
+            "`cost`: expected at most 5, the most that these limits grant at once; found 6",
+        ),
+        ("cost = { heder = 'x' }", "policies.api.cost.heder", "found the field \"heder\""),
         ("cost = { header = 'x y' }", "policies.api.cost", "found \"x y\""),
-        ("on_error = 'ignore'", "policies.api.on_error", "expected `open` or `closed`"),
+        (
+            "on_error = 'ignore'",
+            "policies.api.on_error",
+            "expected `open` or `closed`, found \"ignore\"",
+        ),
         ("placement = 'shard:0'", "policies.api.placement", "with N from 1 to 65536"),
         ("shadow = 1", "policies.api.shadow", "expected a boolean"),
         ("ipv6_prefix = 129", "policies.api.ipv6_prefix", "a whole number from 1 to 128"),
         ("ipv6_prefix = 0", "policies.api.ipv6_prefix", "a whole number from 1 to 128"),
         ("deny = ['ip:1.2.3']", "policies.api.deny[0]", "`ip:` and an address or a network"),
         ("deny = ['10.9.0.0/16']", "policies.api.deny[0]", "an address with `ip:` before it"),
-        ("allow = ['a*b*']", "policies.api.allow[0]", "one `*` at most"),
+        ("allow = ['a*b*']", "policies.api.allow[0]", "at most one `*`"),
         ("deny = ['']", "policies.api.deny[0]", "a key of 1 to 512 bytes"),
         (
             "overrides = { 'a*b*' = { limit = 1 } }",
             "policies.api.overrides.a*b*",
-            "one `*` at most",
+            "at most one `*`",
         ),
         (
             "overrides = { a = { capacity = 1 } }",
             "policies.api",
-            "`overrides`: \"a\": found `capacity`, which `fixed_window` does not have",
+            "`overrides`: \"a\": expected only fields of `fixed_window` (`limit`, `period`), found `capacity`",
         ),
         (
             "overrides = { a = { limits = [], limit = 1 } }",
             "policies.api",
-            "found `limits` beside other fields",
+            "expected either `limits` or other fields, found both",
         ),
-        ("overrides = { a = { limits = [] } }", "policies.api", "found 0, allowed are 1 to 16"),
+        ("overrides = { a = { limits = [] } }", "policies.api", "expected 1 to 16 limits, found 0"),
         ("overrides = { a = { limit = 0 } }", "policies.api.overrides.a.limit", "integer `0`"),
-        ("cost = 4\noverrides = { a = { limit = 3 } }", "policies.api", "never grant more than 3"),
-        ("colour = 'red'", "policies.api.colour", "unknown field `colour`, expected one of"),
+        ("cost = 4\noverrides = { a = { limit = 3 } }", "policies.api", "expected at most 3, "),
+        ("colour = 'red'", "policies.api.colour", "; found the field \"colour\""),
     ] {
         let error =
             Policies::parse(&std::format!("[policies.api]\n{limits}\n{line}\n")).expect_err(line);
@@ -328,7 +339,7 @@ fn errors_in_json_have_their_place() {
     let text = JSON.replace("\"5/15m\"", "\"0/s\"");
     let error = Policies::parse(&text).unwrap_err();
     assert_eq!((error.line, error.path.as_str()), (12, "policies.login.limits[0].rate"));
-    assert!(error.message.starts_with("found \"0/s\""), "{error}");
+    assert!(error.message.ends_with("; found \"0/s\""), "{error}");
     assert!(!error.message.contains("at line"), "{error}");
 }
 
@@ -351,7 +362,8 @@ fn a_list_is_no_table_however_well_its_fields_are_ordered() {
     ] {
         let error = Policies::parse(&text).expect_err(&text);
         assert_eq!(error.path, path, "{error}");
-        assert!(error.message.starts_with("invalid type: sequence, expected a"), "{error}");
+        assert!(error.message.starts_with("expected a"), "{error}");
+        assert!(error.message.ends_with(" found an array"), "{error}");
         assert!(!error.message.contains("struct"), "{error}");
     }
 }
@@ -361,7 +373,7 @@ fn two_policies_of_one_name_are_an_error() {
     let limits = "{\"limits\":[{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}]}";
     let text = std::format!("{{\"policies\":{{\"a\":{limits},\"a\":{limits}}}}}");
     let error = Policies::parse(&text).unwrap_err();
-    assert_eq!(error.message, "found a second \"a\"");
+    assert_eq!(error.message, "expected each name once, found \"a\" twice");
     assert!(Policies::parse("[policies.a]\nlimits = []\n[policies.a]\nlimits = []").is_err());
 }
 
@@ -377,7 +389,7 @@ fn what_is_no_policy_file_is_an_error() {
         let error = Policies::parse(empty).unwrap_err();
         assert_eq!(
             (error.line, error.message.as_str()),
-            (1, "found none, allowed is at least one")
+            (1, "expected at least one policy, found none")
         );
     }
     let deep: String = core::iter::repeat_n('[', 100_000).collect();
@@ -391,8 +403,8 @@ fn an_error_reads_as_one_line() {
         "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 0, period = '1s' }]";
     assert_eq!(
         Policies::parse(text).unwrap_err().to_string(),
-        "line 2, column 49: policies.api.limits[0].limit: invalid value: integer `0`, \
-         expected a whole number from 1 to 9007199254740991"
+        "line 2, column 49: policies.api.limits[0].limit: expected a whole number from 1 to \
+         9007199254740991, found the integer `0`"
     );
 }
 
@@ -405,4 +417,33 @@ fn a_key_belongs_to_one_object() {
     let shards: std::collections::BTreeSet<_> =
         (0..1_000).map(|i| api.object_name(&i.to_string())).collect();
     assert_eq!(shards.len(), 16);
+}
+
+#[test]
+fn a_long_text_of_the_file_is_quoted_in_part() {
+    let long = "x".repeat(100_000);
+    let limit = "algorithm = 'fixed_window', limit = 5, period = '1s'";
+    let limits = std::format!("limits = [{{ {limit} }}]");
+    for policy in [
+        std::format!("limits = [{{ {limit}, name = '{long}' }}]"),
+        std::format!("limits = [{{ {limit}, {long} = 1 }}]"),
+        std::format!("limits = [{{ algorithm = '{long}' }}]"),
+        std::format!("limits = [{{ algorithm = 'fixed_window', limit = 5, period = '{long}' }}]"),
+        std::format!(
+            "limits = [{{ algorithm = 'fixed_window', limit = '{long}', period = '1s' }}]"
+        ),
+        std::format!("{limits}\nkey = ['{long}']"),
+        std::format!("{limits}\nkey = ['header:{long}', 'header:{long}']"),
+        std::format!("{limits}\ncost = {{ header = '{long} ' }}"),
+        std::format!("{limits}\nplacement = '{long}'"),
+        std::format!("{limits}\non_error = '{long}'"),
+        std::format!("{limits}\ndeny = ['{long}']"),
+        std::format!("{limits}\noverrides = {{ {long} = {{ limit = 1 }} }}"),
+        std::format!("{limits}\n{long} = 1"),
+    ] {
+        let error = Policies::parse(&std::format!("[policies.api]\n{policy}")).unwrap_err();
+        assert!(error.to_string().contains("xxx"), "{error}");
+        assert!(error.path.len() <= 603, "a path of {} bytes", error.path.len());
+        assert!(error.message.len() <= 800, "a message of {} bytes", error.message.len());
+    }
 }

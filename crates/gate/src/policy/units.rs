@@ -10,7 +10,9 @@ use tidegate_core::shed::Share;
 use tidegate_core::window::log;
 use tidegate_core::{MAX_QUANTITY, Micros, Rate};
 
-/// A whole number from `LEAST` to `MOST`, which is 2^53 − 1 unless it says otherwise.
+use crate::quote::Quoted;
+
+/// A whole number from `LEAST` to `MOST`; `MOST` is 2^53 − 1 by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole<const LEAST: u64, const MOST: u64 = MAX_QUANTITY>(pub(crate) u64);
 
@@ -63,7 +65,7 @@ impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, M
     }
 }
 
-/// The largest last, and of two of a size the one to be shown.
+/// From the smallest to the largest. The last name of a size is the one that is shown.
 const UNITS: [(&str, u64); 7] = [
     ("us", 1),
     ("ms", 1_000),
@@ -74,8 +76,8 @@ const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000),
 ];
 
-const SPAN_ALLOWED: &str = "a whole number above 0 and one of us, ms, s, m, h, d, together at most 285 years, such as \"90s\"";
-const RATE_ALLOWED: &str =
+const SPAN: &str = "a whole number above 0 and one of us, ms, s, m, h, d, together at most 285 years, such as \"90s\"";
+const RATE: &str =
     "a whole number above 0, a slash and a span of time, such as \"100/s\" or \"5/15m\"";
 
 /// A span such as `1h` or `90s`.
@@ -83,12 +85,12 @@ const RATE_ALLOWED: &str =
 #[serde(try_from = "String")]
 pub(crate) struct Span(pub(crate) Micros);
 
-/// As it could have been written, in the largest unit that is exact.
+/// Writes the span in the largest unit that is exact.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0.0;
         if micros == MAX_QUANTITY {
-            return f.write_str("285 years"); // the most there is
+            return f.write_str("285 years"); // the longest span
         }
         let exact = UNITS.iter().rev().find(|(_, unit)| micros.is_multiple_of(*unit));
         let (name, unit) = exact.unwrap_or(&("us", 1));
@@ -100,7 +102,7 @@ impl TryFrom<String> for Span {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        span(&text).map(Self).ok_or_else(|| format!("found {text:?}, allowed is {SPAN_ALLOWED}"))
+        span(&text).map(Self).ok_or_else(|| format!("expected {SPAN}; found {}", Quoted(&text)))
     }
 }
 
@@ -113,7 +115,7 @@ impl TryFrom<String> for RateForm {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        rate(&text).map(Self).ok_or_else(|| format!("found {text:?}, allowed is {RATE_ALLOWED}"))
+        rate(&text).map(Self).ok_or_else(|| format!("expected {RATE}; found {}", Quoted(&text)))
     }
 }
 
@@ -128,13 +130,14 @@ impl TryFrom<String> for Percent {
     fn try_from(text: String) -> Result<Self, String> {
         percent(&text).map(Self).ok_or_else(|| {
             format!(
-                "found {text:?}, allowed is \"0%\" to \"100%\" with at most four decimals, such as \"80%\" or \"0.5%\""
+                "expected \"0%\" to \"100%\" with at most four decimals, such as \"80%\" or \"0.5%\"; found {}",
+                Quoted(&text)
             )
         })
     }
 }
 
-/// As it could have been written.
+/// Writes the share as the policy file does.
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ppm = self.0.ppm();
@@ -155,7 +158,7 @@ fn percent(text: &str) -> Option<Share> {
     Share::from_ppm(u32::try_from(ppm).ok()?)
 }
 
-/// A number in any span such as `10/m` or `2/3s`: not reduced, 10 in 10 s is another thing than 1
+/// A number of units in any span, such as `10/m` or `2/3s`. It is not reduced: 10 in 10 s differs from 1
 /// in 1 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -166,7 +169,7 @@ impl TryFrom<String> for WindowForm {
 
     fn try_from(text: String) -> Result<Self, String> {
         let window = per(&text).map(|(limit, period)| log::Window { limit, period });
-        window.map(Self).ok_or_else(|| format!("found {text:?}, allowed is {RATE_ALLOWED}"))
+        window.map(Self).ok_or_else(|| format!("expected {RATE}; found {}", Quoted(&text)))
     }
 }
 
@@ -175,7 +178,7 @@ fn rate(text: &str) -> Option<Rate> {
     Rate::new(units, period).ok()
 }
 
-/// Units, a slash, and a span that may leave out its 1.
+/// Units, a slash, and a span: `5/s` stands for `5/1s`.
 fn per(text: &str) -> Option<(u64, Micros)> {
     let (units, period) = text.split_once('/')?;
     let period = if period.starts_with(|first: char| first.is_ascii_digit()) {
@@ -195,7 +198,7 @@ fn span(text: &str) -> Option<Micros> {
     (1..=MAX_QUANTITY).contains(&span).then_some(Micros(span))
 }
 
-/// Digits alone: `u64::from_str` would take a plus sign.
+/// Accepts digits alone: `u64::from_str` would also accept a plus sign.
 fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,4 +1,4 @@
-//! Blocks in a table: two words behind those of the limits.
+//! Blocks in a table: two words after the words of the limits.
 
 use tidegate_core::Timestamp;
 use tidegate_core::shed::block::Block;
@@ -7,11 +7,11 @@ use super::{Entry, Table};
 use crate::limits::{Limits, Part};
 use crate::policy::Policy;
 
-/// The words that a block takes.
+/// The number of words of a block.
 const BLOCK_WORDS: usize = 2;
 
 impl Table {
-    /// Makes room for the block of a key, by a sweep if there is none; `None` if there is none then.
+    /// Reserves room for the block of a key, if necessary after a sweep; `None` if there is still no room.
     pub(super) fn reserve_block(
         &mut self,
         policy: &Policy,
@@ -21,7 +21,7 @@ impl Table {
     ) -> Option<()> {
         let part = blocked_part(limits)?;
         let heap = Entry::heap_of(key.len(), part.words().saturating_add(BLOCK_WORDS));
-        // room for all slices of the key: the others may be new with this decision
+        // room for all slices of the key, because this decision may add the others too
         let new = limits.parts().len();
         if self.reserve(new, heap, self.max_bytes).is_none() && self.may_sweep(now) {
             self.sweep(policy, now);
@@ -29,7 +29,7 @@ impl Table {
         self.reserve(new, heap, self.max_bytes)
     }
 
-    /// After [`reserve_block`](Self::reserve_block), if there is a block to set.
+    /// Sets or clears the block of a key. A block needs [`reserve_block`](Self::reserve_block) before.
     pub(super) fn set_block(&mut self, limits: &Limits, key: &str, block: Option<Block>) {
         let Some(part) = blocked_part(limits) else { return };
         let Self { entries, hasher, heap, .. } = self;

@@ -1,4 +1,4 @@
-//! What a table takes of memory, and where its bound is kept.
+//! The memory of a table and its bound.
 
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -12,24 +12,25 @@ use crate::key::MAX_KEY_BYTES;
 use crate::limits::{Limits, Part};
 use crate::policy::Policy;
 
-/// Where addresses have 32 bits memory can end, and an allocation that fails ends the process. So a
-/// key is learned only while this much is left: the copy of a state and the text of an answer are
-/// smaller.
+/// With addresses of 32 bits, memory can run out, and a failed allocation ends the process. So a table learns
+/// a key only while this many bytes are left. The copy of a state and the text of an answer are smaller.
 const LEFT_FOR_ANSWERS: usize = 4 << 20;
 
 impl Table {
-    /// What the table takes at most: the hash table, with 64 bytes and a control byte for each of its
-    /// places, of which it leaves at least one in eight free; the keys that are too long to be inline
-    /// (24 bytes, 12 where addresses have 32 bits); the states of more than three words. Each
-    /// allocation is rounded up as an allocator does. The hash table counts twice, because there are
-    /// two of them for a moment when it grows or is tidied up.
+    /// The most bytes that the table takes. They are the sum of
+    /// - the hash table, which has 64 bytes and a control byte for each place, and leaves at least one place
+    ///   in eight free;
+    /// - the keys that are too long to be inline (24 bytes, or 12 with addresses of 32 bits);
+    /// - the states of more than three words.
+    ///
+    /// Each allocation is rounded up as an allocator does. The hash table counts twice, because a second one
+    /// exists for a moment when the table grows or is tidied up.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.heap.saturating_add(twice(self.entries.allocation_size()))
     }
 
-    /// How many bytes a table must be allowed for any key of the policy to find room in it once
-    /// others expire.
+    /// The smallest bound with which any key of the policy finds room once other keys expire.
     #[must_use]
     pub fn least_bytes(policy: &Policy) -> usize {
         let overrides = policy.overrides().iter().map(|(_, limits)| limits);
@@ -40,12 +41,12 @@ impl Table {
             heap.fold(0_usize, usize::saturating_add)
         };
         let most = all.map(heap).max().unwrap_or_default();
-        // a sweep leaves the hash table no more than a quarter too large, and some have not expired
+        // a sweep leaves the hash table at most a quarter too large, and some keys have not expired
         most.saturating_mul(4).saturating_add(twice(hash_table(FEWEST_PLACES)))
     }
 
-    /// Makes room for that many new entries with `heap` bytes outside of the hash table, if the
-    /// table then takes no more than `most`.
+    /// Reserves room for `new` entries with `heap` bytes outside of the hash table, if the table then takes at
+    /// most `most` bytes.
     pub(super) fn reserve(&mut self, new: usize, heap: usize, most: usize) -> Option<()> {
         if new == 0 {
             return Some(());
@@ -60,23 +61,23 @@ impl Table {
         is_enough_left().then_some(())
     }
 
-    /// The size of the hash table that it needs for that many new entries, if not the one it has.
+    /// The bytes of the larger hash table that `new` entries need; 0 if the present one suffices.
     fn grown(&self, new: usize) -> usize {
         let needed = self.entries.len().saturating_add(new);
-        // up to half of what fits it cleans up where it is
+        // up to half of what fits, the hash table cleans up in place
         if needed <= self.entries.capacity() || needed <= self.fits().div_euclid(2) {
             return 0;
         }
         hash_table(self.entries.num_buckets().saturating_mul(2).max(FEWEST_PLACES))
     }
 
-    /// How many entries fit into the hash table, but for what removed ones have left behind.
+    /// How many entries fit into a hash table of this size that has no traces of removed entries.
     fn fits(&self) -> usize {
         self.entries.num_buckets().saturating_mul(7).div_euclid(8)
     }
 
-    /// Builds the hash table anew if removed entries have left too much behind: places that it would
-    /// rather grow than use, or a size that a flood has brought it to.
+    /// Builds the hash table anew if removed entries have left too much behind: traces that fill its places,
+    /// or a size that a flood of keys has caused.
     pub(super) fn tidy(&mut self) {
         let (fits, len) = (self.fits(), self.entries.len());
         let unusable = fits.saturating_sub(self.entries.capacity());
@@ -95,7 +96,7 @@ impl Table {
 }
 
 impl Entry {
-    /// `None` if the allocator has no room.
+    /// Makes an entry; `None` if the allocator has no room.
     pub(super) fn new(part: &Part, key: &str, state: &[u64]) -> Option<Self> {
         let mut words = SmallVec::new();
         words.try_reserve_exact(state.len()).ok()?;
@@ -103,7 +104,7 @@ impl Entry {
         Some(Self { key: CompactString::try_new(key).ok()?, identity: part.identity(), words })
     }
 
-    /// What it takes outside of the hash table.
+    /// The bytes of the entry outside of the hash table.
     pub(super) fn heap(&self) -> usize {
         Self::heap_of(self.key.len(), self.words.len())
     }
@@ -124,15 +125,15 @@ impl Clone for Entry {
     }
 }
 
-/// Of any table that grows: more than the parts of one key need at once.
+/// The places of the smallest hash table: more than the slices of one key need at once.
 const FEWEST_PLACES: usize = 64;
 
-/// A hash table with that many places.
+/// The bytes of a hash table with this many places.
 fn hash_table(places: usize) -> usize {
     places.saturating_mul(size_of::<Entry>().saturating_add(1)).saturating_add(16)
 }
 
-/// Two hash tables of that many bytes.
+/// The bytes of two hash tables of this size.
 fn twice(hash_table: usize) -> usize {
     match hash_table {
         0 => 0,
@@ -140,8 +141,8 @@ fn twice(hash_table: usize) -> usize {
     }
 }
 
-/// What an allocator takes for that many bytes, with its own notes: glibc rounds up to 16 bytes,
-/// or to pages if they are many, and the allocator of WebAssembly to 8 bytes.
+/// The bytes that an allocator takes for an allocation, with its own notes. glibc rounds up to 16 bytes, or
+/// to pages for large allocations, and the allocator of WebAssembly rounds up to 8 bytes.
 fn allocated(bytes: usize) -> usize {
     let (notes, granule) = if bytes < 128 << 10 { (8, 16) } else { (32, 4_096) };
     bytes.saturating_add(notes).div_ceil(granule).saturating_mul(granule)
@@ -153,6 +154,6 @@ fn is_enough_left() -> bool {
     }
     let mut left: Vec<u8> = Vec::new();
     let is_enough = left.try_reserve_exact(LEFT_FOR_ANSWERS).is_ok();
-    black_box(left); // else the compiler leaves the allocation out
+    black_box(left); // otherwise the compiler removes the allocation
     is_enough
 }

@@ -66,7 +66,7 @@ fn a_full_table_learns_no_key_until_one_expires_and_loosens_no_limit() {
     assert_eq!(full, Err(TableError::Full { max_bytes }));
     assert_eq!(
         full.unwrap_err().to_string(),
-        format!("no room for a new key: the keys in use fill the {max_bytes} bytes allowed")
+        format!("no room for a new key: the keys in use fill all {max_bytes} bytes")
     );
     assert!(!table.decide(&policy, "key-0", at(1), 2).unwrap().is_allowed(), "it is remembered");
     assert!(table.decide(&policy, "d", at(2), 1).unwrap().is_allowed(), "all were full again");

@@ -98,7 +98,7 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
             Err("expected 1 to 512 bytes, found 0"),
             Err("after `ip:`, found \"ip:192.0.2.05\""),
             Ok(("a", "k", 1, 0)), // a cost of 6 is refused for ever, and only looks
-            Err("unknown field `colour`"),
+            Err("found the field \"colour\""),
             Ok(("a", "k", 1, 1)),
         ],
     );

@@ -36,12 +36,12 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
         invalid,
         "`checks[0]`: expected `:` at line 1 column",
     );
-    refused("[]", 400, invalid, "invalid type: sequence, expected an object");
-    refused("7", 400, invalid, "invalid type: integer `7`, expected an object");
+    refused("[]", 400, invalid, "expected an object, found an array");
+    refused("7", 400, invalid, "expected an object, found the integer `7`");
     refused("{}", 400, invalid, "missing field `policy`");
     refused("{\"policy\":\"p\"}", 400, invalid, "missing field `key`");
     refused("{\"key\":\"k\",\"cost\":2}", 400, invalid, "missing field `policy`");
-    refused(body(",\"colour\":1"), 400, invalid, "unknown field `colour`, expected one of");
+    refused(body(",\"colour\":1"), 400, invalid, "; found the field \"colour\"");
     refused(body("} {"), 400, invalid, "trailing characters");
     let whole = "expected a whole number from 0 to 9007199254740991";
     for cost in
@@ -101,7 +101,12 @@ fn a_body_that_is_not_whole_or_too_long_is_refused() {
             "body-too-late",
             "within 75s after the head",
         ),
-        (Err(BodyError::Incomplete), 400, "invalid-request", "the client broke off"),
+        (
+            Err(BodyError::Incomplete),
+            400,
+            "invalid-request",
+            "expected the whole body, found a part of it",
+        ),
     ] {
         let response = post(body);
         let problem = super::json(&response);
@@ -132,12 +137,12 @@ limits = [
         ("POST", "/v1/report", "null,1,1,null"),
     ] {
         for body in [std::format!("[\"p\",\"k\",{fields}]"), "[\"p\"]".into(), "[]".into()] {
-            let expected = "invalid type: sequence, expected an object";
+            let expected = "expected an object, found an array";
             server.refuses((method, path), &body, expected);
         }
     }
     let batch = "{\"checks\":[[\"p\",\"k\",null,null,null,null,null,null]]}";
-    let expected = "`checks[0]`: invalid type: sequence, expected an object";
+    let expected = "`checks[0]`: expected an object, found an array";
     server.refuses(("POST", "/v1/check"), batch, expected);
     assert_eq!(server.post("/v1/check", &about(",\"cost\":0"))["limits"][0]["remaining"], 5);
 }
@@ -298,18 +303,21 @@ fn a_check_with_a_class_or_signal_that_cannot_be_is_refused() {
     for (rest, detail) in [
         (",\"class\":\"vip\"", "`class`: expected one of batch, default, critical; found \"vip\""),
         (",\"class\":\"\"", "; found \"\""),
-        (",\"class\":1", "`class`: invalid type"),
+        (",\"class\":1", "`class`: expected a string"),
         (
             ",\"signal_ppm\":1000001",
-            "`signal_ppm`: invalid value: integer `1000001`, expected a whole number from 0 to 1000000",
+            "`signal_ppm`: expected a whole number from 0 to 1000000, found the integer `1000001`",
         ),
-        (",\"signal_ppm\":-1", "integer `-1`, expected a whole number from 0 to 1000000"),
-        (",\"signal_ppm\":0.5", "`0.5`, expected a whole number from 0 to 1000000"),
+        (",\"signal_ppm\":-1", "expected a whole number from 0 to 1000000, found the integer `-1`"),
+        (
+            ",\"signal_ppm\":0.5",
+            "expected a whole number from 0 to 1000000, found the number `0.5`",
+        ),
         (",\"lease\":\"a\"", "`policy`: expected a policy that limits leases, found \"p\""),
-        (",\"lease\":7", "`lease`: invalid type"),
-        (",\"draw\":-1", "integer `-1`, expected a whole number from 0 to 4294967295"),
+        (",\"lease\":7", "`lease`: expected a string"),
+        (",\"draw\":-1", "expected a whole number from 0 to 4294967295, found the integer `-1`"),
         (",\"draw\":4294967296", "expected a whole number from 0 to 4294967295"),
-        (",\"now_us\":-1", "`now_us`: invalid value"),
+        (",\"now_us\":-1", "`now_us`: expected a whole number"),
         (",\"checks\":[]", "`checks`: expected no other field beside it"),
     ] {
         server.refuses(check, &about(rest), detail);
@@ -319,7 +327,11 @@ fn a_check_with_a_class_or_signal_that_cannot_be_is_refused() {
         server.refuses(check, &body, "`checks`: expected no other field beside it");
     }
     let batch = std::format!("{{\"checks\":[{},{}]}}", about(""), about(",\"signal_ppm\":1000001"));
-    server.refuses(check, &batch, "`checks[1].signal_ppm`: invalid value: integer `1000001`");
+    server.refuses(
+        check,
+        &batch,
+        "`checks[1].signal_ppm`: expected a whole number from 0 to 1000000, found",
+    );
     let batch = std::format!("{{\"checks\":[{},{}]}}", about(""), about(",\"class\":\"vip\""));
     server.refuses(check, &batch, "`checks[1]`: `class`: expected one of");
 }

@@ -13,10 +13,10 @@ use crate::request::Operation;
 #[test]
 fn bad_gate_queries_get_one_too() {
     for (query, status, detail) in [
-        ("", 400, "no field `policy`"),
+        ("", 400, "expected `policy`, found no such field"),
         ("policy=x&key=k", 404, "`policy`: expected one of api, open"),
         ("policy=api&key=", 400, "expected 1 to 512 bytes, found 0"),
-        ("policy=api&policy=api&key=k", 400, "two fields `policy`"),
+        ("policy=api&policy=api&key=k", 400, "expected `policy` once, found it twice"),
         ("policy=api&key=k&cost=-1", 400, "found \"-1\""),
         ("policy=api&key=k&cost=+1", 400, "found \" 1\""),
         ("policy=api&key=k&cost=9007199254740992", 400, "expected a whole number"),
@@ -25,7 +25,7 @@ fn bad_gate_queries_get_one_too() {
         (
             "policy=api&key=k&colour=red",
             400,
-            "the query: expected `policy`, `key`, `cost`, `class`; found \"colour\"",
+            "the query: expected one of `policy`, `key`, `cost`, `class`; found \"colour\"",
         ),
     ] {
         let response = answer(send("GET", &std::format!("/v1/gate?{query}"), &[TOKEN]));
@@ -192,7 +192,7 @@ fn a_gate_hands_out_no_lease_that_nobody_could_release() {
             "[policies.p]\nlimits = [
               {{ algorithm = 'fixed_window', limit = 9, period = '1h' }}, {limit}]"
         ));
-        let detail = "expected one without leases, found \"p\"; nobody could release";
+        let detail = "expected a policy without leases, found \"p\"; nobody could release";
         for query in ["", "&cost=0", "&class=critical"] {
             server.refuses(("GET", &std::format!("/v1/gate?policy=p&key=k{query}")), "", detail);
         }

@@ -149,7 +149,7 @@ limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' }]",
         ("/v1/keys/p/k/block", r#"{"for_us":1}"#, "a limit that counts by the whole key"),
         ("/v1/keys/q/k/block", "{}", "missing field `for_us`"),
         ("/v1/keys/q/k/block", r#"{"for_us":-1}"#, "expected a whole number from 0"),
-        ("/v1/keys/q/k/block", r#"{"for_us":1,"key":"k"}"#, "unknown field `key`"),
+        ("/v1/keys/q/k/block", r#"{"for_us":1,"key":"k"}"#, "found the field \"key\""),
     ] {
         server.refuses(("POST", path), body, detail);
     }

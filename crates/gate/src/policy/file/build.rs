@@ -1,4 +1,4 @@
-//! What the parts of a policy must be to each other, and the policy that they make.
+//! Builds a policy from its form, and checks its fields against each other.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -21,12 +21,12 @@ impl Policy {
     pub(super) fn new(form: PolicyForm) -> Result<Self, String> {
         if form.key.is_empty() {
             return Err(
-                "`key`: found none, allowed is at least one of \"ip\", \"header:NAME\"".to_owned()
+                "`key`: expected at least one of \"ip\" and \"header:NAME\", found none".to_owned()
             );
         }
         for (place, source) in form.key.iter().enumerate() {
             if form.key.iter().take(place).any(|before| before == source) {
-                return Err(format!("`key`: found {source} twice, allowed is each source once"));
+                return Err(format!("`key`: expected each source once, found {source} twice"));
             }
         }
         let mut overrides = Vec::new();
@@ -43,7 +43,7 @@ impl Policy {
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
         let home = sets.flat_map(Limits::parts).map(Part::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
-            name: String::new(), // the file's key, given by `named`
+            name: String::new(), // `named` sets it
             description: form.description,
             limits,
             overrides,
@@ -61,19 +61,19 @@ impl Policy {
         })
     }
 
-    /// A policy of limits in numbers: of each how many follow, and its
+    /// A policy of limits in numbers: for each limit the count of numbers that follow, and then its
     /// [`parameters`](Limit::parameters).
     ///
     /// # Errors
-    /// What is wrong with them or their number.
+    /// The message says which number no limit has, or why the limits make no policy.
     pub fn of_parameters(words: &[u64]) -> Result<Self, String> {
         Self::of_limits(limit::read(words).map_err(|error| error.to_string())?)
     }
 
-    /// A policy of these limits alone, for a runtime that decides and reads no policy file.
+    /// A policy of these limits alone, for a runtime that reads no policy file.
     ///
     /// # Errors
-    /// What is wrong with their number.
+    /// The message says why the limits make no policy.
     pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
         let (name, depth) = (String::new(), Depth::Whole);
         let named = |limit| NamedLimit { name: name.clone(), depth, limit, tag: 0 };
@@ -99,7 +99,7 @@ impl Policy {
 }
 
 fn limits(mut limits: Vec<NamedLimit>, cost: &Cost, classes: &Classes) -> Result<Limits, String> {
-    let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or(u16::MAX); // few
+    let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or(u16::MAX); // never: at most 16
     for limit in &mut limits {
         if let Limit::Utilization(config) = &mut limit.limit {
             *config = utilization::Config::new(config.thresholds(), config.timing(), shed)
@@ -111,7 +111,7 @@ fn limits(mut limits: Vec<NamedLimit>, cost: &Cost, classes: &Classes) -> Result
 
 fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
     if limits.is_empty() || limits.len() > MAX_LIMITS {
-        return Err(format!("`limits`: found {}, allowed are 1 to {MAX_LIMITS}", limits.len()));
+        return Err(format!("`limits`: expected 1 to {MAX_LIMITS} limits, found {}", limits.len()));
     }
     if limits.len() > 1 {
         name_the_unnamed(&mut limits)?;
@@ -121,26 +121,28 @@ fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
     let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate).count();
     if budgets > 1 || (budgets == 1 && rates == 0) {
         return Err(format!(
-            "`limits`: found {budgets} of `budget` beside {rates} of units over time, allowed is one \
-             beside at least one, out of which it is granted"
+            "`limits`: expected at most one `budget`, beside at least one limit on units over time, out \
+             of which it is granted; found {budgets} `budget` beside {rates} such limits"
         ));
     }
     if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
-        return Err("`limits`: found nothing but `penalty`, which needs another limit whose \
-                    refusals it counts"
-            .to_owned());
+        return Err(
+            "`limits`: expected a limit whose refusals `penalty` counts, found no limit but \
+                    `penalty`"
+                .to_owned(),
+        );
     }
     let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *cost;
     let most = limits.most_at_once();
     if cost > most {
         return Err(format!(
-            "`cost`: found {cost}, but these limits never grant more than {most} at once"
+            "`cost`: expected at most {most}, the most that these limits grant at once; found {cost}"
         ));
     }
     Ok(limits)
 }
 
-/// A limit without a name is called by its place, from 1: `limit-1`.
+/// Names each limit without a name after its place, from 1: `limit-1`.
 fn name_the_unnamed(limits: &mut [NamedLimit]) -> Result<(), String> {
     for (place, limit) in (1_usize..).zip(limits.iter_mut()) {
         if limit.name.is_empty() {
@@ -150,7 +152,7 @@ fn name_the_unnamed(limits: &mut [NamedLimit]) -> Result<(), String> {
     let mut names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     names.sort_unstable();
     match names.array_windows().find(|[one, next]| one == next) {
-        Some([name, _]) => Err(format!("`limits`: two of them are named {name:?}")),
+        Some([name, _]) => Err(format!("`limits`: expected each name once, found {name:?} twice")),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The limiter that a form makes.
+//! Builds the limiter of a form.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -33,7 +33,7 @@ impl LimitForm {
         A::read(self).map(limit)
     }
 
-    /// As many as there can be, unless that is more than a state may have.
+    /// The file's `max_leases`; by default the capacity, or the most leases that a state may have.
     pub(crate) fn max_leases(&self, capacity: u64) -> u64 {
         self.max_leases.map_or(capacity.min(lease::MAX_ENTRIES), |leases| leases.0)
     }
@@ -41,7 +41,7 @@ impl LimitForm {
     fn has_no_other(&self, algorithm: &str, allowed: &[&str]) -> Result<(), String> {
         match self.given().find(|field| !allowed.contains(field)) {
             Some(field) => Err(format!(
-                "found `{field}`, which `{algorithm}` does not have; allowed are `{}`",
+                "expected only fields of `{algorithm}` (`{}`), found `{field}`",
                 allowed.join("`, `")
             )),
             None => Ok(()),
@@ -49,30 +49,30 @@ impl LimitForm {
     }
 }
 
-/// What is wrong, with quantities as the file has them rather than in µs and millionths.
+/// The text of an error, with quantities in the units of the file rather than in µs and millionths.
 pub(crate) fn text(error: ConfigError) -> String {
     match error {
         ConfigError::OutOfRange { field, found, least, most } => {
             let [found, least, most] = [found, least, most].map(|it| as_written(field, it));
-            format!("`{field}`: found {found}, allowed are {least} to {most}")
+            format!("`{field}`: expected {least} to {most}, found {found}")
         }
         ConfigError::ScaleTooFine { field, found, nearest } => {
             let [found, nearest] = [found, nearest].map(|it| as_written(field, it));
             format!(
-                "`{field}`: found {found}, which exact 64-bit arithmetic cannot hold beside the \
-                 other values; the largest that fits is {nearest}"
+                "`{field}`: expected at most {nearest}, because exact 64-bit arithmetic cannot hold more \
+                 beside the other values; found {found}"
             )
         }
         ConfigError::UnevenSegments { period, segments, nearest } => {
             let [period, nearest] = [period, nearest].map(Span);
             format!(
-                "`segments`: {segments} do not divide a period of {period} into whole \
-                 microseconds; the nearest period that they do divide is {nearest}"
+                "`segments`: expected a number that divides the period {period} into whole \
+                 microseconds, found {segments}; the nearest period that {segments} divides is {nearest}"
             )
         }
         ConfigError::UnorderedThresholds { good_ppm, bad_ppm } => {
             let [good, bad] = [good_ppm, bad_ppm].map(|ppm| as_written("good", ppm.into()));
-            format!("`good`: found {good} beside `bad` {bad}, must be 0% < good ≤ bad < 100%")
+            format!("`good`: expected 0% < good ≤ bad < 100%, found good = {good} and bad = {bad}")
         }
         other => other.to_string(),
     }
