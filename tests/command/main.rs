@@ -200,7 +200,7 @@ fn what_is_wrong_is_said_with_its_place() {
     }
     let down = "redis://127.0.0.1:1";
     folder.fails(&check(&["--key", "k", "--redis", down]), "redis");
-    folder.fails(&check(&["--key", "k", "--redis", "nonsense"]), "--redis nonsense");
+    folder.fails(&check(&["--key", "k", "--redis", "nonsense"]), "found nonsense");
     folder.write("t.jsonl", "");
     folder.fails(&["replay", "t.jsonl", "--backend", "redis", "--redis", down], "--redis: redis: ");
     folder.fails(&["parity", "t.jsonl", "--redis", down], "redis: --redis: redis: ");
@@ -232,14 +232,14 @@ fn what_is_wrong_is_said_with_its_place() {
     }
     folder.fails(
         &["replay", "t.jsonl", "--redis", down],
-        "--redis: the replay decides in memory; allowed is it with --backend redis",
+        "--redis: expected --backend redis, found --backend memory",
     );
     folder.fails(
         &["replay", "t.jsonl", "--backend", "redis", "--worker", "http://127.0.0.1:1"],
-        "--worker: the replay decides in redis; allowed is it with --backend worker",
+        "--worker: expected --backend worker, found --backend redis",
     );
     folder.fails(&["serve", "--listen", "nowhere"], "--listen");
-    folder.fails(&["serve", "--redis", "nonsense"], "--redis nonsense");
+    folder.fails(&["serve", "--redis", "nonsense"], "found nonsense");
 }
 
 #[test]
@@ -261,14 +261,14 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
             "{report}"
         );
         assert!(
-            report.contains("line 2 cannot be read: neither an access log's line nor JSON"),
+            report.contains("line 2 cannot be read: expected a line of an access log or a JSON object"),
             "{report}"
         );
         let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
         assert_eq!(
             out,
             "{\"allowed\":true,\"remaining\":1,\"retry_after_us\":0,\"reset_after_us\":86400000000}\n\
-             {\"error\":\"neither an access log's line nor JSON\"}\n\
+             {\"error\":\"expected a line of an access log or a JSON object\"}\n\
              {\"allowed\":false,\"remaining\":1,\"retry_after_us\":86399999999,\"reset_after_us\":86399999999}\n\
              {\"allowed\":true,\"remaining\":0,\"retry_after_us\":0,\"reset_after_us\":172799999999}\n\
              {\"allowed\":false,\"remaining\":0,\"retry_after_us\":9007199254740991,\"reset_after_us\":172799999998}\n",
@@ -331,7 +331,7 @@ fn a_password_is_not_shown() {
 fn a_trace_of_which_no_line_can_be_read_is_an_error() {
     let folder = Folder::new();
     let log = file("data/access-2015.log.gz");
-    folder.fails(&["replay", log.to_str().unwrap()], "none of 10000 lines can be read");
+    folder.fails(&["replay", log.to_str().unwrap()], "expected at least one line that can be read, found none in 10000 lines");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn an_output_that_is_an_input_or_full_is_an_error() {
     let folder = Folder::new();
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
     for output in ["t.jsonl", "policies.toml"] {
-        folder.fails(&["replay", "t.jsonl", "--decisions", output], "that is what is read");
+        folder.fails(&["replay", "t.jsonl", "--decisions", output], "--decisions: expected a file that the replay does not read");
     }
     assert_eq!(folder.run(&["replay", "t.jsonl"]).0, 0, "nothing was lost");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -371,7 +371,7 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let _ = server.wait();
     assert_eq!((closed.status, closed.get("allowed")), (200, false.into()), "{closed:?}");
     assert_eq!((open.status, open.get("allowed")), (200, true.into()), "{open:?}");
-    assert_eq!(closed.get("degraded"), "the store cannot be asked");
+    assert_eq!(closed.get("degraded"), "the store is unavailable");
     assert_eq!(gates, [503, 204]);
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
@@ -408,7 +408,7 @@ fn callers_do_not_learn_what_redis_calls_a_state() {
     let gate = api.get("/v1/gate?policy=api&key=secret", &[]);
     let _ = server.kill();
     let _ = server.wait();
-    assert_eq!(reply.get("degraded"), "what is stored is no state of this policy");
+    assert_eq!(reply.get("degraded"), "the stored bytes are not a state of this policy");
     assert_eq!((gate.status, gate.get("detail")), (503, reply.get("degraded")));
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
@@ -465,7 +465,7 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     let reply = api.check("api", "k", 1, None);
     signal(&server, "TERM");
     assert_eq!(server.wait().unwrap().code(), Some(0));
-    assert_eq!(reply.get("degraded"), "the store cannot be asked", "{reply:?}");
+    assert_eq!(reply.get("degraded"), "the store is unavailable", "{reply:?}");
 }
 
 /// 20,000 keys of 185 KB each would take 3.5 GB.
