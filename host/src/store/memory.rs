@@ -13,8 +13,8 @@ use tidegate_gate::{
 /// Enough tables that the threads of two processors rarely wait for each other.
 const SHARDS: usize = 64;
 
-/// A store is split into shards only while each shard has room for at least this many of the largest
-/// states, so that one shard is seldom full while others have room.
+/// Each of several shards has at least this many times [`Table::least_bytes`], which has room for four of the
+/// largest states. With room for 64 of them, one shard is seldom full while others have room.
 const ROOMY: usize = 16;
 
 /// A store in this process for the keys of one policy. All threads share it.
@@ -68,7 +68,7 @@ impl Memory {
     /// `depth`.
     ///
     /// # Errors
-    /// Returns [`TooLittleMemory`] if the largest state of this policy does not fit.
+    /// Returns [`TooLittleMemory`] if some state of this policy would never find room.
     pub fn new(policy: impl Into<Arc<Policy>>, max_bytes: usize) -> Result<Self, TooLittleMemory> {
         let policy = policy.into();
         let least = Table::least_bytes(&policy);
