@@ -169,7 +169,11 @@ async fn when_one_caller_goes_away_the_others_get_their_answers() {
     tokio::task::yield_now().await; // Redis has been asked
     assert!((&mut stays).now_or_never().is_none());
     drop(leaves_late);
-    assert_eq!(stays.await.unwrap().decision.remaining(), 2, "the cost of the caller that left late was charged");
+    assert_eq!(
+        stays.await.unwrap().decision.remaining(),
+        2,
+        "the cost of the caller that left late was charged"
+    );
 }
 
 #[tokio::test]
@@ -183,5 +187,9 @@ async fn a_read_after_a_refusal_sees_what_the_refusal_wrote() {
     let before = store.blobs(&on(&policy, "k")).await.unwrap();
     let later = NOW.saturating_add(tidegate::gate::Micros(1_000_000));
     assert!(!store.operate(&on(&policy, "k"), later, 5).await.unwrap().decision.is_allowed());
-    assert_ne!(store.blobs(&on(&policy, "k")).await.unwrap(), before, "the refusal writes the newest time");
+    assert_ne!(
+        store.blobs(&on(&policy, "k")).await.unwrap(),
+        before,
+        "the refusal writes the newest time"
+    );
 }

@@ -45,8 +45,9 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
         let (key, table) = (&mut keys[place], &mut tables[place / KEYS]);
         let ask = key.next(&mut rng);
         let asked = Ask::parse(ask.to_string().as_bytes()).expect("an operation");
-        let asked =
-            asked.resolve_any_cost(&key.policy, &key.name, &mut || None).expect("a valid operation");
+        let asked = asked
+            .resolve_any_cost(&key.policy, &key.name, &mut || None)
+            .expect("a valid operation");
         let verdict = table.ask(asked.resolved(), Timestamp(key.at), &asked.operation());
         let verdict = asked.said(verdict.expect("room in the table"));
         let wait = verdict.decision.retry_after().0;

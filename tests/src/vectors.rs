@@ -182,7 +182,11 @@ impl Step {
         let resolved = Resolved::new(policy, &self.key).ok();
         let mut limits = resolved.iter().filter_map(Resolved::limits).flat_map(Limits::iter);
         if name == "check" && limits.any(|each| by_chance(&each.limit)) {
-            assert!(fields.get("draw").is_some(), "{name} of {}: expected a draw, found none", policy.name());
+            assert!(
+                fields.get("draw").is_some(),
+                "{name} of {}: expected a draw, found none",
+                policy.name()
+            );
         }
         let read = |json: &str| {
             let ask = Ask::parse(json.as_bytes())?;

@@ -13,7 +13,10 @@ pub(super) fn describe(policy: &Policy) -> String {
     text += &limits(policy.limits(), "  ");
     for (pattern, own) in policy.overrides() {
         let stored = stored(policy, own);
-        text += &format!("  {pattern} has its own limits, stored as {stored}:\n{}", limits(own, "    "));
+        text += &format!(
+            "  {pattern} has its own limits, stored as {stored}:\n{}",
+            limits(own, "    ")
+        );
     }
     for (word, list) in [("always denied", policy.denied()), ("always allowed", policy.allowed())] {
         if !list.is_empty() {

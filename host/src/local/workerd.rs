@@ -88,9 +88,9 @@ fn binary() -> Result<PathBuf> {
     let mut binaries = folders
         .filter(|folder| folder.file_name().to_string_lossy().starts_with("workerd-"))
         .map(|folder| folder.path().join("bin/workerd"));
-    binaries
-        .find(|binary| binary.is_file())
-        .with_context(|| format!("workerd is not installed in {}: run `npm ci`", packages.display()))
+    binaries.find(|binary| binary.is_file()).with_context(|| {
+        format!("workerd is not installed in {}: run `npm ci`", packages.display())
+    })
 }
 
 fn copy_worker(folder: &Path) -> Result<()> {
