@@ -29,7 +29,9 @@ pub(crate) async fn decide(checks: &[Check], env: &Env) -> Vec<Outcome> {
     }))
     .await;
 
-    let unanswered = Outcome::Unavailable("durable object: expected an answer to each check, found too few".into());
+    let unanswered = Outcome::Unavailable(
+        "durable object: expected an answer to each check, found too few".into(),
+    );
     let mut outcomes = vec![unanswered; checks.len()];
     for (places, answers) in answers {
         for (place, answer) in places.into_iter().zip(answers) {

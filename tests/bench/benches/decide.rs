@@ -1,5 +1,5 @@
-//! One decision of each limiter on a state at hand, beside governor's direct limiter. Both are
-//! given the time.
+//! One decision of each limiter on a state in memory, compared with governor's direct limiter. Both get the
+//! time as an argument.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! Leases among many that are live, beside one decision of governor's direct limiter. Both are given
-//! the time. What is granted is given back in the same turn, so that as many stay live.
+//! Leases among many live ones, compared with one decision of governor's direct limiter. Both get the time as an
+//! argument. Each turn gives back what it was granted, so the number of live leases stays the same.
 
 use std::hint::black_box;
 
@@ -9,17 +9,17 @@ use tidegate_core::lease::{Id, budget, concurrency, connections};
 use tidegate_core::shed::fleet::{self, Priority};
 use tidegate_core::{Limiter, MAX_QUANTITY, Micros};
 
-/// Live leases, or owners.
+/// The number of live leases or owners.
 const LIVE: u64 = 1_000;
-/// So long that none expires while it is measured.
+/// A time to live so long that no lease expires during the benchmark.
 const LONG: Micros = Micros(MAX_QUANTITY / 4);
 
-/// As spread as random ones.
+/// Identities that are spread as random ones are.
 fn id(number: u64) -> Id {
     Id([number.wrapping_mul(0xD134_2543_DE82_EF95), number])
 }
 
-/// Acquires one more, and releases the oldest; or is refused.
+/// Acquires one more lease and releases the oldest, or is refused.
 fn concurrency(criterion: &mut Criterion) {
     for (case, step, capacity) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = concurrency::Config::new(capacity, LONG, LIVE + 1).expect("a limit");
@@ -42,7 +42,7 @@ fn concurrency(criterion: &mut Criterion) {
     }
 }
 
-/// Opens one connection of one owner after another, and closes it; or is refused.
+/// Opens and closes one connection of one owner after another, or is refused.
 fn connections(criterion: &mut Criterion) {
     for (case, step, limit) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = connections::Config::new(limit, LONG, LIVE).expect("a limit");
@@ -64,7 +64,7 @@ fn connections(criterion: &mut Criterion) {
     }
 }
 
-/// Of low priority, as concurrency.
+/// Requests of low priority, as in the benchmark of concurrency.
 fn fleet(criterion: &mut Criterion) {
     for (case, step, low) in [("granted", GRANTED, LIVE + 1), ("refused", REFUSED, LIVE)] {
         let config = fleet::Config::new(low + 250, 250, LONG, LIVE + 1).expect("a fleet");
@@ -87,8 +87,8 @@ fn fleet(criterion: &mut Criterion) {
     }
 }
 
-/// Of 64 holders, which want more than there is, one after another gives back and is granted anew;
-/// or there is nothing left to grant.
+/// 64 holders want more than the budget has. One after another gives units back and is granted units anew, or
+/// finds nothing left to grant.
 fn budget(criterion: &mut Criterion) {
     const HOLDERS: u64 = 64;
     for (case, step, available) in [("granted", GRANTED, 1_000), ("refused", REFUSED, 0)] {

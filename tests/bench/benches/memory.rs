@@ -1,5 +1,5 @@
-//! The memory store beside governor's keyed limiter, by string keys; with the time given to both,
-//! and with each reading its own clock.
+//! The memory store compared with governor's keyed limiter, with string keys. In some groups both get the time as
+//! an argument, in others each reads its own clock.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -26,13 +26,13 @@ fn quota() -> Quota {
     Quota::per_second(NonZeroU32::new(100).expect("not 0"))
 }
 
-/// In the order in which they are asked for, which no table shares: reading the next key is then
-/// cheap, and finding it is not.
+/// The keys in the order of the requests. No table has this order, so reading the next key is cheap and finding
+/// it is not.
 fn keys(count: usize) -> Vec<String> {
     (0..count).map(|place| format!("user:{:08}", place * 7_919 % count)).collect()
 }
 
-/// Sorted, the order in which they are learned.
+/// The keys sorted, which is the order in which the store learns them.
 fn sorted(keys: &[String]) -> Vec<String> {
     let mut keys = keys.to_vec();
     keys.sort_unstable();

@@ -1,5 +1,5 @@
-//! One decision of each log and shedder on a state at hand, beside governor's direct limiter. Both
-//! are given the time.
+//! One decision of each log and shedder on a state in memory, compared with governor's direct limiter. Both get
+//! the time as an argument.
 
 use std::hint::black_box;
 
@@ -12,12 +12,12 @@ use tidegate_core::shed::{Draw, Share, penalty};
 use tidegate_core::window::log::{self, Denied};
 use tidegate_core::{Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter, Timestamp};
 
-/// So long that nothing is forgotten while it is measured.
+/// A period so long that nothing is forgotten during the benchmark.
 const LONG: Micros = Micros(MAX_QUANTITY / 4);
 
 const CASES: [(&str, u64); 2] = [("granted", GRANTED), ("refused", REFUSED)];
 
-/// Of so many units, at the same rate.
+/// A log of this many units at the same rate.
 fn sliding_log(criterion: &mut Criterion) {
     for (case, step) in CASES {
         for limit in [10, 1_000] {
@@ -32,7 +32,7 @@ fn sliding_log(criterion: &mut Criterion) {
     }
 }
 
-/// With half of the refusals that begin one, and with all.
+/// A penalty with half of the refusals that begin one, and with all of them.
 fn penalty(criterion: &mut Criterion) {
     let terms = penalty::Terms {
         refusals: 10,
@@ -52,7 +52,7 @@ fn penalty(criterion: &mut Criterion) {
     }
 }
 
-/// At rest, and when half of the load is to be shed.
+/// A shedder at rest, and one that is to shed half of the load.
 fn utilization(criterion: &mut Criterion) {
     let config = utilization::Config::new(Thresholds::DEFAULT, Timing::DEFAULT, 1);
     let config = black_box(config.expect("a shedder"));
@@ -70,7 +70,7 @@ fn utilization(criterion: &mut Criterion) {
     }
 }
 
-/// One reporter and the master in one, as a policy has them: decided and counted at once.
+/// A suppression as a policy has it: one state both counts the reports and decides.
 fn suppression(criterion: &mut Criterion) {
     let limit = Rate::new(LIMIT, Micros::SECOND).expect("a rate");
     let config = suppression::Config::new(limit, Estimator::default());
@@ -83,7 +83,7 @@ fn suppression(criterion: &mut Criterion) {
     }
 }
 
-/// By its cap alone.
+/// A reporter that refuses by its cap alone.
 fn reporter(criterion: &mut Criterion) {
     let limit = Rate::new(LIMIT, Micros::SECOND).expect("a rate");
     let config = black_box(reporter::Config::new(limit, LocalCap::On));

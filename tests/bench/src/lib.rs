@@ -1,5 +1,5 @@
-//! Benchmarks: see `benches/`. Each group has what is ours, `tidegate`, and its baseline. Answers are
-//! left in memory for a reader, and not moved once more: a move costs some machines as much as a decision.
+//! Code that the benchmarks in `benches/` share. Each group has `tidegate` and its baseline. Answers are left in
+//! memory for a reader and not moved again: on some machines a move costs as much as a decision.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -13,15 +13,15 @@ use governor::nanos::Nanos;
 use governor::{Quota, RateLimiter};
 use tidegate_core::Timestamp;
 
-/// What is granted in a second.
+/// The units granted in a second.
 pub const LIMIT: u64 = 100;
-/// From one request to the next, in µs, at 100 a second: as many as are granted.
+/// The time between two requests in µs at 100 a second: as many as the limit grants.
 pub const GRANTED: u64 = 10_000;
-/// Ten times as many as are granted.
+/// The time between two requests in µs at ten times the limit.
 pub const REFUSED: u64 = 1_000;
 
-/// `governor` with its own manual clock, and `governor_given` with one that costs next to nothing
-/// to set: what is left is its decision alone.
+/// `governor` uses its own manual clock. `governor_given` uses a clock that costs next to nothing to set, so it
+/// measures the decision alone.
 fn governor(group: &mut BenchmarkGroup<'_, WallTime>, step: u64) {
     let quota = Quota::per_second(NonZeroU32::new(100).expect("not 0"));
     {
@@ -47,7 +47,7 @@ fn governor(group: &mut BenchmarkGroup<'_, WallTime>, step: u64) {
     });
 }
 
-/// A group in which `ours` is beside governor, which is asked every `step` µs too.
+/// A group that compares `ours` with governor. Both are asked every `step` µs.
 pub fn beside_governor<T>(
     criterion: &mut Criterion,
     name: &str,
@@ -61,7 +61,7 @@ pub fn beside_governor<T>(
     group.finish();
 }
 
-/// A clock that goes on by as much each time.
+/// A clock that advances by the same step each time.
 fn ticks(step: u64) -> impl FnMut() -> Timestamp {
     let mut now = START.0;
     move || {
@@ -70,10 +70,10 @@ fn ticks(step: u64) -> impl FnMut() -> Timestamp {
     }
 }
 
-/// Where [`ticks`] begin.
+/// The first time of [`ticks`].
 pub const START: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// As long as criterion needs on a machine that is not idle.
+/// Times that give criterion stable results on a machine that is not idle.
 pub fn quick() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))
@@ -81,8 +81,8 @@ pub fn quick() -> Criterion {
         .without_plots()
 }
 
-/// A clock for governor that is told the time for next to nothing: a plain load and store, where
-/// its own manual clock adds by compare and swap, which costs as much as its decision.
+/// A clock for governor that is set by a plain load and store. Governor's own manual clock adds by compare and
+/// swap, which costs as much as a decision.
 #[derive(Clone, Debug, Default)]
 pub struct GivenClock(Arc<AtomicU64>);
 
