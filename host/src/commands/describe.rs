@@ -33,7 +33,7 @@ pub(super) fn describe(policy: &Policy) -> String {
     };
     let placement = match policy.placement() {
         Placement::Shard(shards) => format!("in {shards} objects"),
-        _ => "in an object of its own".to_owned(),
+        _ => "in its own object".to_owned(),
     };
     match policy.on_change() {
         OnChange::Reset => {}

@@ -20,12 +20,13 @@ const CHUNK: usize = 1_000;
 /// Replay a recorded trace against a policy
 #[derive(clap::Args)]
 #[command(after_help = "\
-FILE is an access log in common or combined format, or newline-delimited JSON. It may be compressed with
-gzip. In an access log, the client address is the key, and each line has its own time. Lines are decided
-in the order of the file, even where their times go backwards. A line of JSON is a check:
+FILE is an access log in common or combined format, or newline-delimited JSON. It may be
+compressed with gzip. In an access log, the client address is the key, and each line has its own
+time. Lines are decided in the order of the file, even where their times go backwards. A line of
+JSON is a check:
   {\"t_us\":1431857103000000,\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1}
-It may have the other fields of a check (class, lease, signal_ppm, draw). Or it is one of the operations
-settle, refund, renew, release, budget, report, peek, reset and block:
+It may have the other fields of a check (class, lease, signal_ppm, draw). Or it is one of the
+operations settle, refund, renew, release, budget, report, peek, reset and block:
   {\"t_us\":1431857104000000,\"policy\":\"jobs\",\"key\":\"user:42\",\"release\":{\"lease\":\"a\"}}
 
 Examples:

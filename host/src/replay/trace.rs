@@ -168,7 +168,7 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// What a line may ask beside a check.
+/// The operations that a line may name.
 const OPERATIONS: [&str; 10] =
     ["check", "peek", "settle", "refund", "renew", "release", "budget", "report", "reset", "block"];
 

@@ -21,8 +21,8 @@ api: no description
   organisation: 20 in any 1 m, by the first part of the key
   user: bursts of 5, then every 1 s; full after 5 s
 ";
-    let end = "by client address; in an outage a request is refused; on Workers each key in an \
-               object of its own; stored as";
+    let end = "by client address; in an outage a request is refused; on Workers each key in its \
+               own object; stored as";
     assert_eq!(
         describe(&policy("reset")),
         format!(

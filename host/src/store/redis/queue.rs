@@ -72,7 +72,7 @@ pub(super) struct Queues {
 
 #[derive(Default)]
 struct Queue {
-    /// In the order in which they came.
+    /// The operations in the order in which they came.
     waiting: Vec<Waiting>,
     of_each_key: HashMap<String, usize>,
     /// These are dropped once all operations that wait now are decided and written.
