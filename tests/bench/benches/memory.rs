@@ -123,7 +123,7 @@ fn memory(criterion: &mut Criterion) {
     }
 }
 
-/// A policy of three limits beside three of governor's keyed limiters that are asked in turn.
+/// Compares a policy of three limits with three keyed limiters of governor, asked in turn.
 fn three_limits(criterion: &mut Criterion) {
     let keys = keys(1_000);
     let mut group = criterion.benchmark_group("memory_1000_keys_3_limits");
@@ -154,7 +154,7 @@ fn three_limits(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each of two threads asks that often.
+/// The time that two threads take, if each asks `times` times.
 fn on_two_threads(times: u64, keys: &[String], ask: impl Fn(&String) + Sync) -> Duration {
     let began = Instant::now();
     std::thread::scope(|scope| {
