@@ -1,5 +1,5 @@
-// The Worker's entry. The policy file is a text module beside the compiled Worker, so that editing
-// it needs no Rust; the Worker reads it at its first request.
+// The entry of the Worker. The policy file is a text module beside the compiled Worker, so editing it needs
+// no build of Rust code. The Worker reads it at its first request.
 import policies from "../policies.toml";
 
 globalThis.TIDEGATE_POLICIES = policies;

@@ -1,9 +1,9 @@
-//! The clock of the host: read once per event, and here alone.
+//! The clock of the host. It is read once per event, and only in this module.
 //!
-//! `clock_gettime` costs more than a decision does. The processor's own counter costs half of it,
-//! and is not the time: so each thread takes the time anew every 10 ms, and counts from there.
-//! Between two threads, and at each of those moments, the clock may step by some microseconds
-//! either way, which the core's rule for clocks is there for.
+//! `clock_gettime` costs more than a decision. The processor's own counter costs half as much but does
+//! not know the time, so each thread reads the system's time every 10 ms and counts from there. Between
+//! two threads, and whenever a thread reads the system's time, the clock may step by some microseconds
+//! either way; the core's clock rule covers such steps.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
@@ -12,17 +12,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quanta::Clock;
 use tidegate_gate::Timestamp;
 
-/// A counter that is calibrated to 200 parts in a million drifts by 2 µs in this time.
+/// How long a thread trusts its counter. A counter calibrated to 200 ppm drifts by 2 µs in this time.
 const TRUSTED_FOR_NS: u64 = 10_000_000;
 
 static COUNTER: LazyLock<Clock> = LazyLock::new(Clock::new);
 
 thread_local! {
-    /// What the counter and the system's clock showed at the same moment.
+    /// The counter and the system's time at the same moment.
     static ANCHOR: Cell<Option<(u64, Timestamp)>> = const { Cell::new(None) };
 }
 
-/// The time now, as the system's wall clock would tell it.
+/// The time now, by the system's wall clock.
 #[must_use]
 #[inline]
 pub fn now() -> Timestamp {
@@ -47,12 +47,12 @@ fn system_time() -> Timestamp {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn tells_the_system_s_time() {
+    fn now_is_the_time_of_the_system() {
         for _ in 0..1_000_000 {
             let before = super::system_time().0;
             let now = super::now().0;
             let after = super::system_time().0;
-            // a processor that is slow to get to it may make the span long, never the time wrong
+            // a busy machine may make the span between `before` and `after` long, and never the time wrong
             assert!((before.saturating_sub(1_000)..=after + 1_000).contains(&now));
         }
     }

@@ -1,12 +1,13 @@
 //! Rate limiting in a process or against Redis.
 //!
-//! An adapter around `tidegate_gate`: here time is read, states are kept and bytes travel. What is
-//! decided, and how it is answered, is the gate's.
+//! This crate is an adapter around `tidegate_gate`: it reads the time, keeps states and moves bytes. The
+//! gate makes the decisions and words the answers.
 //!
-//! - [`store`]: where states are kept: in the process or in Redis.
-//! - [`serve`]: the decision API over HTTP.
-//! - [`replay`]: a recorded trace against any backend: memory, Redis, wasmtime, a Worker.
-//! - [`local`]: a Redis and a workerd of one's own, for replays and tests.
+//! - [`store`] keeps states in the process or in Redis.
+//! - [`serve`] serves the decision API over HTTP.
+//! - [`replay`] replays a recorded trace on any backend: memory, Redis, wasmtime or a Worker.
+//! - [`local`] starts a private Redis or workerd, for replays and tests.
+//! - [`clock`] tells the time.
 
 pub mod clock;
 #[cfg(feature = "command")]

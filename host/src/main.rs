@@ -6,20 +6,23 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Exact rate limiting: serve decisions, take one, replay a trace, prove that all backends agree.
+/// Exact rate limiting: serve decisions, check a request, replay a trace, compare all backends.
 #[derive(Parser)]
 #[command(
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 done (or: the request may pass); 1 refused, or backends differ; 2 an error.
+Exit codes:
+  0  success; with `check --key`, the request is allowed
+  1  the request is refused, or the backends differ
+  2  an error
 
 Examples:
-  tidegate check                                   validate policies.toml and show it
-  tidegate check --policy login --key user:42      take one decision in a fresh store
-  tidegate serve --redis redis://127.0.0.1:6379    the decision API, states in Redis
-  tidegate replay access.log.gz --policy api       what a policy would have done to a log
-  tidegate parity access.log.gz --policy api       the same on four backends, line by line"
+  tidegate check                                   validate policies.toml and describe it
+  tidegate check --policy login --key user:42      decide on one request in a fresh store
+  tidegate serve --redis redis://127.0.0.1:6379    serve the decision API with states in Redis
+  tidegate replay access.log.gz --policy api       show how a policy would have treated a log
+  tidegate parity access.log.gz --policy api       compare four backends line by line"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -44,7 +47,7 @@ async fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         if error.is::<commands::OutputClosed>() {
-            return ExitCode::from(141); // as a shell says of who ends by SIGPIPE
+            return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
         }
         eprintln!("error: {error:#}");
         ExitCode::from(2)

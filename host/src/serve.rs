@@ -1,4 +1,22 @@
-//! The decision API over HTTP: reads requests, asks the store, writes responses.
+//! The decision API over HTTP: [`serve`] reads requests, asks the store and writes responses.
+//!
+//! ```no_run
+//! use tidegate::gate::{Policies, http::Access};
+//! use tidegate::serve::{Bounds, Service, serve};
+//! use tidegate::store::Store;
+//! use tokio::net::TcpListener;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policies = Policies::parse(&std::fs::read_to_string("policies.toml")?)?;
+//! let store = Store::memory(&policies, 256 << 20)?;
+//! let access = Access::Token("secret".to_owned());
+//! let service = Service { policies, store, access, bounds: Bounds::default() };
+//! let listener = TcpListener::bind("127.0.0.1:8080").await?;
+//! serve(service, listener, std::future::pending()).await; // until the process ends
+//! # Ok(())
+//! # }
+//! ```
 
 mod head;
 mod stream;
@@ -34,49 +52,50 @@ use crate::store::{Store, StoreError};
 use head::joined;
 use stream::Stream;
 
-/// Expired states are forgotten this often.
+/// How often the server forgets expired states.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Requests under way when the server is stopped get this long.
+/// How long requests under way may take after the server is stopped.
 const DRAIN_FOR: Duration = Duration::from_secs(5);
 
-/// Where no connection can be accepted, as when all files are open, it is tried again after this.
+/// Delay before retrying `accept`, for example when the process is out of file descriptors.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// About so many bytes of its requests are read ahead on each connection, and a head may be so long. A
-/// key in a query takes 1,536 bytes at most.
+/// About how many bytes the server reads ahead on each connection, and so how long a head may be. A key
+/// in a query takes at most 1,536 bytes.
 const READ_AHEAD_BYTES: usize = 65_536;
 
-/// What is served.
+/// A decision API to serve.
 #[derive(Debug)]
 pub struct Service {
-    /// What is limited.
+    /// The policies to decide by.
     pub policies: Policies,
-    /// Where states are kept.
+    /// The store that keeps the states.
     pub store: Store,
-    /// Who may ask.
+    /// Which callers may use the API.
     pub access: Access,
-    /// What clients may take.
+    /// How much of the server clients may use.
     pub bounds: Bounds,
 }
 
-/// What clients may take of the server.
+/// How much of the server clients may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The longest time from the connection, or from the last answer, to the end of a request's head,
-    /// and again from there to the end of its body.
+    /// The longest time for a request's head, counted from when the connection opened or the last answer was
+    /// written, and the longest time for its body, counted from the end of the head.
     pub read_timeout: Duration,
-    /// The longest time from when a connection takes no more of an answer until it has taken all.
+    /// The longest time that an answer may take from the first write that has to wait until the client has
+    /// taken all of it.
     pub write_timeout: Duration,
-    /// The most connections at a time. Others wait in the queue of the operating system.
+    /// The largest number of open connections. Further ones wait in the queue of the operating system.
     pub max_connections: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            // Proxies keep idle connections for a minute. A request on a connection that is being
-            // closed gets no answer, so the proxy has to close first.
+            // Proxies keep idle connections for a minute. The proxy has to close first, because a
+            // request on a connection that the server is closing gets no answer.
             read_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             max_connections: 1_000,
@@ -84,7 +103,7 @@ impl Default for Bounds {
     }
 }
 
-/// Serves until `stop` is there; requests under way are answered before it returns.
+/// Serves until `stop` resolves, then answers the requests under way for up to 5 s and returns.
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
     let places =
         Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
@@ -105,7 +124,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
                     drop(place);
                 });
             }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // it is gone
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // the client has gone
             Err(error) => {
                 server.failures.log(clock::now(), &error);
                 sleep(ACCEPT_AGAIN_AFTER).await;
@@ -113,12 +132,12 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
         }
     }
     drop(listener);
-    // whoever is not done by then is left alone
+    // connections that take longer are dropped
     let _ = timeout(DRAIN_FOR, connections.shutdown()).await;
     sweeper.abort();
 }
 
-/// The next connection once there is a place for it.
+/// Waits until fewer than the largest number of connections are open, then accepts the next one.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -136,7 +155,7 @@ async fn sweep(server: Arc<Server>) {
     }
 }
 
-/// All requests of a connection.
+/// Answers all requests of a connection.
 async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
     let Bounds { read_timeout, write_timeout, .. } = server.service.bounds;
     let answer = service_fn(move |request| {
@@ -148,7 +167,7 @@ async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher:
     builder.max_buf_size(READ_AHEAD_BYTES);
     let stream = TokioIo::new(Stream::new(stream, write_timeout));
     let connection = builder.serve_connection(stream, answer);
-    // a client that breaks off or is too slow has nobody to tell
+    // an error is ignored: the client broke off or was too slow, so nobody is there to tell
     let _ = watcher.watch(connection).await;
 }
 
@@ -229,7 +248,7 @@ impl http::Server for Exchange<'_> {
     }
 
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
-        let now = clock::now(); // one for the whole request; a caller's time is not honoured
+        let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
         let Server { service, failures } = self.server;
@@ -244,18 +263,18 @@ impl http::Server for Exchange<'_> {
         answers.into_iter().map(outcome).collect()
     }
 
-    /// It may become the name of a lease.
+    /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
     }
 }
 
-/// A line on standard error. Where nobody reads it any more it is lost, and the server goes on.
+/// Writes a warning to standard error. If that fails, the warning is lost and the server goes on.
 pub fn warn(what: impl Display) {
     let _ = writeln!(io::stderr().lock(), "warning: {what}");
 }
 
-/// What goes wrong, on standard error: a line a second is enough to see that it does.
+/// Logs errors on standard error, at most one line a second.
 #[derive(Debug, Default)]
 struct Failures {
     /// The second of the last line.

@@ -1,4 +1,4 @@
-//! What is held and given back: leases, connections, reserved units, budgets.
+//! Units that callers hold and give back: leases, connections, reservations, budgets.
 
 use serde_json::{Value, json};
 use tidegate_tests::{Reply, Served};
@@ -27,9 +27,9 @@ pub fn leases_are_acquired_renewed_and_released(served: &Served) {
         (first.header("ratelimit-policy"), first.header("ratelimit")),
         (Some("\"jobs\";q=2;qu=\"concurrent-requests\""), Some("\"jobs\";r=1"))
     );
-    assert_eq!(acquire(served, "jobs", "a").get("remaining"), 1, "the same lease");
+    assert_eq!(acquire(served, "jobs", "a").get("remaining"), 1, "the lease was already held");
 
-    // whoever names none gets a name that nobody can guess, from either call
+    // without a name, both calls give a lease a name that nobody can guess
     let random = served.api.check("jobs", "k", 1, None);
     let name = random.get("lease").as_str().unwrap().to_owned();
     assert_eq!((name.len(), random.get("allowed")), (32, json!(true)), "{random:?}");
@@ -49,7 +49,7 @@ pub fn leases_are_acquired_renewed_and_released(served: &Served) {
     assert_eq!((released.get("lease"), released.get("remaining")), (json!(name), json!(1)));
     let twice = release(served, "jobs", &name);
     assert_eq!((twice.get("live"), twice.get("remaining")), (json!(false), json!(1)));
-    assert_eq!(acquire(served, "jobs", "b").get("allowed"), true, "there is a place again");
+    assert_eq!(acquire(served, "jobs", "b").get("allowed"), true, "the released place is free");
 }
 
 pub fn a_lease_is_named_by_any_text(served: &Served) {
@@ -86,14 +86,22 @@ pub fn connections_are_counted_by_their_owner(served: &Served) {
     let counted = json!({ "policy": "sockets", "key": "k", "count": 2 }).to_string();
     let counted = served.api.put("/v1/leases/node-2", counted);
     assert_eq!((counted.get("live"), counted.get("remaining")), (json!(true), json!(0)));
-    assert_eq!(acquire(served, "sockets", "node-3").get("allowed"), false, "there are 4");
+    assert_eq!(
+        acquire(served, "sockets", "node-3").get("allowed"),
+        false,
+        "4 connections are open"
+    );
     assert_eq!(release(served, "sockets", "node-1").get("live"), true);
     assert_eq!(release(served, "sockets", "node-1").get("remaining"), 1);
-    assert_eq!(release(served, "sockets", "node-1").get("live"), false, "it has none left");
+    assert_eq!(
+        release(served, "sockets", "node-1").get("live"),
+        false,
+        "node-1 has no connection left"
+    );
     assert_eq!(renew(served, "sockets", "node-2").get("live"), true);
 }
 
-pub fn concurrent_requests_never_hold_more_than_there_is(served: &Served) {
+pub fn concurrent_requests_never_hold_more_than_the_capacity(served: &Served) {
     let granted: usize = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..4)
             .map(|thread| {
@@ -139,7 +147,7 @@ pub fn bad_leases_are_refused_and_nothing_is_consumed(served: &Served) {
     assert_eq!(served.api.check("jobs", "k", 0, None).get("remaining"), 2);
 }
 
-pub fn what_was_reserved_is_settled(served: &Served) {
+pub fn a_reservation_is_settled(served: &Served) {
     let reserved = served.api.check("spread", "k", 50, None);
     assert_eq!(reserved.get("limits")[0]["remaining"], 50);
     let settle = |reserved: u64, actual: u64, at: &Value| {
@@ -152,13 +160,21 @@ pub fn what_was_reserved_is_settled(served: &Served) {
     let at = reserved.get("at_us");
     let less = settle(50, 20, &at);
     assert_eq!((less.status, &less.get("limits")[0]["remaining"]), (200, &json!(80)), "{less:?}");
-    assert_eq!(settle(20, 50, &at).get("limits")[0]["remaining"], 50, "more is taken now");
-    assert_eq!(settle(0, 70, &at).get("limits")[0]["remaining"], 0, "also what is not there");
+    assert_eq!(
+        settle(20, 50, &at).get("limits")[0]["remaining"],
+        50,
+        "settling above the reservation takes more units"
+    );
+    assert_eq!(
+        settle(0, 70, &at).get("limits")[0]["remaining"],
+        0,
+        "settling may take more units than there are"
+    );
     assert_eq!(settle(1, 1, &json!(-1)).status, 400);
     assert_eq!(served.api.check("spread", "k", 1, None).get("allowed"), false);
 }
 
-pub fn a_budget_is_taken_out_of_the_rate_and_given_back(served: &Served) {
+pub fn a_budget_takes_units_from_the_rate_and_gives_them_back(served: &Served) {
     let budget = |holder: &str, wants: u64, unspent: Option<(&Value, u64)>| {
         let mut body = json!({ "policy": "spread", "key": "k", "lease": holder, "wants": wants });
         if let Some((granted_at, left)) = unspent {

@@ -1,5 +1,5 @@
-//! The decision API over real sockets: the same suite on `tidegate serve` in memory, on Redis, and
-//! on the built Worker in workerd.
+//! The decision API over real sockets. The same suite runs on `tidegate serve` in memory and on Redis, and on
+//! the built Worker in workerd.
 
 mod heads;
 mod leases;
@@ -10,7 +10,7 @@ mod surface;
 
 use tidegate_tests::on_every_server;
 
-/// Long periods, so that no test depends on how fast it runs.
+/// The periods are long, so that no test depends on its speed.
 pub const POLICIES: &str = r#"
 [policies.day]
 limits = [
@@ -78,25 +78,25 @@ on_every_server!(
     surface:
         grants_until_the_limit_and_says_when,
         a_gate_answers_204_or_429,
-        headers_that_come_twice_are_joined,
+        repeated_headers_are_joined,
         a_batch_keeps_its_order,
         keys_and_policies_are_counted_apart,
         a_peek_changes_nothing,
         nobody_gets_in_without_the_token,
         bad_input_is_refused_and_nothing_is_consumed,
         a_body_of_10_mb_is_refused,
-        a_long_text_is_repeated_in_part,
+        a_long_text_is_shortened_in_answers,
         concurrent_requests_share_one_limit,
-        a_time_of_the_callers_is_ignored;
+        the_time_of_a_caller_is_ignored;
     leases:
         leases_are_acquired_renewed_and_released,
         a_lease_is_named_by_any_text,
         a_lease_on_a_key_of_any_characters_is_released,
         connections_are_counted_by_their_owner,
-        concurrent_requests_never_hold_more_than_there_is,
+        concurrent_requests_never_hold_more_than_the_capacity,
         bad_leases_are_refused_and_nothing_is_consumed,
-        what_was_reserved_is_settled,
-        a_budget_is_taken_out_of_the_rate_and_given_back;
+        a_reservation_is_settled,
+        a_budget_takes_units_from_the_rate_and_gives_them_back;
     policies:
         a_report_is_answered_with_the_factor_and_suppresses,
         load_is_shed_by_class_while_the_signal_is_bad,
@@ -104,5 +104,5 @@ on_every_server!(
         overrides_and_lists_hold_for_some_keys,
         addresses_are_counted_by_their_network,
         in_shadow_nobody_is_refused,
-        who_is_refused_too_often_is_refused_everything;
+        a_caller_who_is_refused_too_often_gets_a_penalty;
 );

@@ -1,4 +1,4 @@
-//! What is the Worker's own: its clock, its storage, its configuration.
+//! Behaviour of the Worker alone: its clock, its storage, its configuration.
 
 use std::fs;
 use std::path::Path;
@@ -30,13 +30,13 @@ fn a_restart_of_the_runtime_grants_nothing_twice() {
                 }
             }
         }
-        // dropping it kills the runtime: there is no shutdown to save anything in
+        // dropping `served` kills the runtime, so nothing can be saved at shutdown
     }
     assert_eq!(granted, 3 + 5);
 }
 
 #[test]
-fn what_is_held_outlives_a_restart_of_the_runtime() {
+fn leases_and_budgets_outlive_a_restart_of_the_runtime() {
     let storage = tempdir().unwrap();
     let start =
         || worker(WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() });
@@ -64,7 +64,11 @@ fn what_is_held_outlives_a_restart_of_the_runtime() {
         granted["granted_at_us"].clone()
     };
     let served = start();
-    assert_eq!(served.api.delete(released).get("live"), false, "it was released before");
+    assert_eq!(
+        served.api.delete(released).get("live"),
+        false,
+        "the lease was released before the restart"
+    );
     assert_eq!(served.api.put("/v1/leases/held", about("jobs", json!({}))).get("live"), true);
     let acquire = |lease: &str| {
         served.api.post("/v1/leases", about("jobs", json!({ "lease": lease }))).get("allowed")
@@ -80,7 +84,7 @@ fn what_is_held_outlives_a_restart_of_the_runtime() {
 }
 
 #[test]
-fn a_bucket_that_starts_empty_fills_from_its_first_refusal_on() {
+fn a_bucket_that_starts_empty_fills_from_its_first_refusal() {
     let storage = tempdir().unwrap();
     let start =
         || worker(WorkerdOptions { storage: Some(storage.path().to_owned()), ..worker_options() });
@@ -88,11 +92,11 @@ fn a_bucket_that_starts_empty_fills_from_its_first_refusal_on() {
     assert_eq!(refused.get("allowed"), false);
     let wait = |refused: &Reply| refused.get("retry_after_us").as_u64().unwrap();
     let again = start().api.check("warming", "k", 1, None);
-    assert!(wait(&again) < wait(&refused), "it starts over: {again:?}");
+    assert!(wait(&again) < wait(&refused), "the bucket started over: {again:?}");
 }
 
 #[test]
-fn a_time_that_is_given_outlives_a_restart_of_the_runtime() {
+fn a_given_time_outlives_a_restart_of_the_runtime() {
     let storage = tempdir().unwrap();
     let check = |now| {
         let storage = Some(storage.path().to_owned());
@@ -114,7 +118,11 @@ fn a_test_environment_may_let_a_lease_end() {
     let path = format!("/v1/leases/{lease}");
     assert_eq!(served.api.put(&path, body(6 + day)).get("live"), true);
     let release = format!("{path}?policy=jobs&key=k&now_us={}", 6 + 2 * day);
-    assert_eq!(served.api.delete(&release).get("live"), false, "a day without being renewed");
+    assert_eq!(
+        served.api.delete(&release).get("live"),
+        false,
+        "nobody renewed the lease for a day"
+    );
 }
 
 #[test]
@@ -123,7 +131,7 @@ fn a_test_environment_may_draw() {
     let report = json!({
         "policy": "account", "key": "k", "now_us": 7, "admitted": 1, "suppressed": 1,
     });
-    // twice the limit of one in 6 s, and that in 7 us: all but the least fraction is to be refused
+    // two units in 7 us under a limit of one in 6 s: all but a tiny fraction is to be refused
     let factor = served.api.post("/v1/report", report.to_string()).get("factor").as_u64().unwrap();
     let check = |draw: u64| {
         let body = json!({ "policy": "account", "key": "k", "now_us": 7, "draw": draw });
@@ -158,7 +166,7 @@ fn without_a_token_only_health_is_served() {
 }
 
 #[test]
-fn a_policy_file_that_is_wrong_is_named_and_nothing_is_let_through() {
+fn an_invalid_policy_file_is_reported_and_nothing_passes() {
     let policies = POLICIES.replace("3/d", "0/d");
     let served = worker(WorkerdOptions { policies, ..worker_options() });
     let reply = served.api.check("open", "k", 1, None);
@@ -168,7 +176,7 @@ fn a_policy_file_that_is_wrong_is_named_and_nothing_is_let_through() {
 }
 
 #[test]
-fn another_policy_file_needs_no_other_build() {
+fn another_policy_file_needs_no_new_build() {
     let policies = "auth = 'none'\n[policies.mine]\n\
         limits = [{ algorithm = 'fixed_window', limit = 2, period = '365d' }]";
     let options = WorkerdOptions { policies: policies.to_owned(), ..WorkerdOptions::default() };
@@ -205,7 +213,7 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         let gate = served.api.get("/v1/gate?policy=day&key=k", &[]);
         assert_eq!(gate.status, 503);
         let open = served.api.check("open", "k", 1, None);
-        assert_eq!(open.get("allowed"), true, "its on_error says so: {open:?}");
+        assert_eq!(open.get("allowed"), true, "the policy's on_error lets it pass: {open:?}");
         assert!(open.get("degraded").as_str().unwrap().contains(reason));
         assert_eq!(served.api.get("/v1/gate?policy=open&key=k", &[]).status, 204);
         assert_eq!(served.api.check("day", "other", 1, None).get("allowed"), true);
@@ -245,13 +253,13 @@ fn a_write_that_fails_half_way_charges_nothing() {
     sql(storage.path(), "DROP TRIGGER broken");
     let served = start();
     let looked = served.api.check("team", "acme/alice", 0, None);
-    assert_eq!(remaining(&looked), [8, 8], "nor in storage");
+    assert_eq!(remaining(&looked), [8, 8], "nothing is charged in storage");
     assert_eq!(remaining(&served.api.check("team", "acme/bob", 1, None)), [7, 8]);
 }
 
 #[test]
-fn the_alarm_deletes_what_has_expired() {
-    // a state that expires within a millisecond; its object then deletes all it had
+fn the_alarm_deletes_expired_states() {
+    // the state expires within a millisecond; then its object deletes all its storage
     let policies = "auth = 'none'\n[policies.short]\n\
         limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/ms' }]";
     let storage = tempdir().unwrap();
@@ -267,15 +275,15 @@ fn the_alarm_deletes_what_has_expired() {
         assert!(std::time::Instant::now() < deadline, "the state is still there");
         std::thread::yield_now();
     }
-    assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true, "it begins anew");
+    assert_eq!(served.api.check("short", "k", 1, None).get("allowed"), true, "the key begins anew");
 }
 
-/// How many states all objects have stored.
+/// The number of states that all objects have stored.
 fn count(storage: &Path) -> i64 {
     sql(storage, "SELECT COUNT(*) FROM states")
 }
 
-/// Runs a statement on the database of each object: the rows it changed, or the number it selects.
+/// Runs a statement on the database of each object. Returns the sum of the rows changed or numbers selected.
 fn sql(storage: &Path, statement: &str) -> i64 {
     let script = "
         const { DatabaseSync } = require('node:sqlite');
@@ -292,7 +300,7 @@ fn sql(storage: &Path, statement: &str) -> i64 {
     let databases = databases.map(|file| file.path()).filter(|path| {
         path.extension().is_some_and(|end| end == "sqlite") && !path.ends_with("metadata.sqlite")
     });
-    // the workspace's Node: the machine's may be too old to have SQLite
+    // the Node of the workspace, because the Node of the machine may be too old to have SQLite
     let output = Command::new(workspace().join("node_modules/.bin/node"))
         .args(["--no-warnings", "-e", script, "--", statement])
         .args(databases)

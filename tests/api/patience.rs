@@ -1,5 +1,5 @@
-//! Of the host alone: how long it waits for clients, and for how many. A Worker's runtime has limits
-//! of its own.
+//! How long the host waits for clients, and how many it serves at a time. The runtime of a Worker has its own
+//! limits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -16,25 +16,25 @@ fn impatient() -> Served {
     bounded_memory(POLICIES, Bounds { read_timeout, ..Bounds::default() })
 }
 
-/// All that comes back until the host closes the connection.
+/// All bytes of the answer, up to the end of the connection.
 pub(crate) fn answer(served: &Served, sent: impl AsRef<[u8]>) -> String {
     let mut stream = connect(served);
     stream.write_all(sent.as_ref()).unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it is closed");
+    stream.read_to_string(&mut answer).expect("the host closes the connection");
     answer
 }
 
 fn connect(served: &Served) -> TcpStream {
     let stream = TcpStream::connect(served.url.strip_prefix("http://").unwrap()).unwrap();
-    // longer than any test takes
+    // longer than any test runs
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
 
 #[test]
-fn a_connection_on_which_no_whole_head_comes_is_closed() {
+fn a_connection_without_a_whole_head_is_closed_in_time() {
     let served = impatient();
     for sent in ["", "GET", "GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: "] {
         assert_eq!(answer(&served, sent), "", "{sent:?}");
@@ -46,7 +46,7 @@ fn a_connection_on_which_no_whole_head_comes_is_closed() {
 }
 
 #[test]
-fn a_body_that_does_not_come_is_a_problem() {
+fn a_body_that_comes_too_late_is_a_problem() {
     let served = impatient();
     let head = format!(
         "POST /v1/check HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\n\
@@ -70,11 +70,11 @@ fn a_client_that_never_reads_is_closed_and_frees_its_place() {
     let checks = vec!["{\"policy\":\"open\",\"key\":\"k\"}"; 1_000].join(",");
     let batch = format!("{{\"checks\":[{checks}]}}");
     let batch = format!("{}content-length: {}\r\n\r\n{batch}", head("POST /v1/check"), batch.len());
-    // answers with a body, and without one
+    // one answer has a body, the other has none
     for asked in [batch, head("GET /v1/gate?policy=open&key=k&cost=0") + "\r\n"] {
         let asked = asked.repeat(100_000_usize.div_ceil(asked.len()));
         let mut stream = connect(&served);
-        // more than the operating system keeps for both sides
+        // more than the buffers of the operating system hold for both sides
         let error = (0..640).find_map(|_| stream.write_all(asked.as_bytes()).err());
         let error = error.expect("the host takes requests without end");
         let closed = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
@@ -101,7 +101,7 @@ fn connections_wait_for_a_place() {
     first.read_exact(&mut answered).unwrap();
     let mut second = connect(&served);
     second.write_all(check("close").as_bytes()).unwrap();
-    // the first is served alone: what it asks for is decided before what was sent earlier
+    // the host serves the first connection alone: its request is decided before those sent earlier
     first.write_all((health.repeat(1_000) + &check("close")).as_bytes()).unwrap();
     let mut answers = String::new();
     first.read_to_string(&mut answers).unwrap();

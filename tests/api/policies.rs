@@ -1,4 +1,4 @@
-//! What a policy may say beside its limits, and the limits that turn away.
+//! The fields of a policy beside its limits, and the limits that shed load or punish.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub fn a_report_is_answered_with_the_factor_and_suppresses(served: &Served) {
     let within = report(1);
     assert_eq!((within.status, within.get("factor")), (200, json!(0)), "{within:?}");
     assert_eq!(within.header("ratelimit"), None, "{within:?}");
-    // all but one in 2^32 are to be refused
+    // all but one in 2^32 requests are to be refused
     assert_eq!(report(9_007_199_254_740_991).get("factor"), u64::from(u32::MAX));
     let check = served.api.check("account", "k", 1, None);
     assert_eq!((check.status, check.get("allowed")), (200, json!(false)), "{check:?}");
@@ -43,10 +43,14 @@ pub fn load_is_shed_by_class_while_the_signal_is_bad(served: &Served) {
         served.api.post("/v1/check", body.to_string())
     };
     let gate = |class: &str| served.api.get(&format!("/v1/gate?policy=busy&key=k{class}"), &[]);
-    assert_eq!(check("batch", 1_000_000).get("allowed"), true, "it has been bad for no time yet");
+    assert_eq!(
+        check("batch", 1_000_000).get("allowed"),
+        true,
+        "the signal has only just become bad"
+    );
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        // all of these within the 2 s of silence after which it starts over
+        // these come within 2 s: after a longer silence the shedder starts over
         let begun = Instant::now();
         let refused = check("default", 1_000_000);
         let replies = (check("critical", 1_000_000), gate(""), gate("&class=critical"));
@@ -55,7 +59,7 @@ pub fn load_is_shed_by_class_while_the_signal_is_bad(served: &Served) {
             assert!(refused.header("retry-after").is_some());
             assert_eq!(replies.0.get("allowed"), true, "{:?}", replies.0);
             let shed = (503, "temporary-reduced-capacity".to_owned(), json!(["busy"]));
-            assert_eq!(refusal(&replies.1), shed, "without a class it is the lowest");
+            assert_eq!(refusal(&replies.1), shed, "a request without a class has the lowest one");
             assert_eq!(replies.2.status, 204);
             break;
         }
@@ -87,7 +91,7 @@ pub fn users_are_counted_within_their_organisation(served: &Served) {
 pub fn overrides_and_lists_hold_for_some_keys(served: &Served) {
     let check = |key: &str, cost: u64| served.api.check("special", key, cost, None);
     assert_eq!(check("user:42", 3).get("limit"), 3);
-    assert_eq!(check("user:43", 2).status, 400, "there it is more than can be granted");
+    assert_eq!(check("user:43", 2).status, 400, "without the override the limit can never grant 2");
     assert_eq!(check("user:43", 1).get("limit"), 1);
     let leased = check("worker-1", 1);
     assert_eq!((leased.get("allowed"), leased.get("lease").is_string()), (json!(true), true));
@@ -112,11 +116,11 @@ pub fn overrides_and_lists_hold_for_some_keys(served: &Served) {
 pub fn addresses_are_counted_by_their_network(served: &Served) {
     let check = |key: &str| served.api.check("special", key, 1, None).get("allowed");
     assert_eq!(check("ip:2001:db9::1"), true);
-    assert_eq!(check("ip:2001:DB9:0:0:ffff::2"), false, "of the same /64");
+    assert_eq!(check("ip:2001:DB9:0:0:ffff::2"), false, "the address is in the same /64");
     assert_eq!(check("ip:2001:db9:0:1::1"), true);
     assert_eq!(check("ip:198.51.100.1"), true);
     assert_eq!(check("ip:198.51.100.2"), true);
-    assert_eq!(check("ip:::ffff:198.51.100.1"), false, "the same address, mapped");
+    assert_eq!(check("ip:::ffff:198.51.100.1"), false, "this is the same address, mapped to IPv6");
 }
 
 pub fn in_shadow_nobody_is_refused(served: &Served) {
@@ -133,13 +137,13 @@ pub fn in_shadow_nobody_is_refused(served: &Served) {
     assert_eq!(served.api.check("day", "k", 1, None).json().get("would_allow"), None);
 }
 
-pub fn who_is_refused_too_often_is_refused_everything(served: &Served) {
+pub fn a_caller_who_is_refused_too_often_gets_a_penalty(served: &Served) {
     let gate = || served.api.get("/v1/gate?policy=login&key=k", &[]);
     assert_eq!((gate().status, gate().status), (204, 204));
     assert_eq!(refusal(&gate()), (429, "quota-exceeded".to_owned(), json!(["attempts"])));
     let penalty = (429, "abnormal-usage-detected".to_owned(), json!(["attempts", "penalty"]));
     let begun = gate();
-    assert_eq!(refusal(&begun), penalty, "the second refusal begins it");
+    assert_eq!(refusal(&begun), penalty, "the second refusal begins the penalty");
     let wait = begun.get("retry_after_us").as_u64().unwrap();
     assert!(wait > 29 * 86_400_000_000, "{wait}");
     assert_eq!(begun.header("ratelimit-policy"), Some("\"attempts\";q=2;w=172800"));

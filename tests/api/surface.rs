@@ -1,4 +1,4 @@
-//! What every server must do.
+//! Behaviour that every server must have.
 
 use serde_json::json;
 use tidegate_tests::{Api, Served};
@@ -21,7 +21,7 @@ pub fn grants_until_the_limit_and_says_when(served: &Served) {
     );
     let second = served.api.check("day", "k", 2, None);
     assert_eq!((second.status, second.get("allowed")), (200, json!(false)));
-    // two thirds of a day from the first request on; what has passed since, less than an hour
+    // two thirds of a day after the first request, which is less than an hour ago
     let retry = second.get("retry_after_us").as_u64().unwrap();
     assert!((DAY / 3 - 3_600 * SECOND..=DAY / 3).contains(&retry), "{retry}");
     let seconds: u64 = second.header("retry-after").unwrap().parse().unwrap();
@@ -30,7 +30,11 @@ pub fn grants_until_the_limit_and_says_when(served: &Served) {
     let limits = second.get("limits");
     assert_eq!((&limits[0]["allowed"], &limits[1]["allowed"]), (&json!(false), &json!(true)));
     assert_eq!(limits[1]["remaining"], 3, "the refusal consumed nothing of the other limit");
-    assert_eq!(served.api.check("day", "k", 1, None).get("allowed"), true, "a light one passes");
+    assert_eq!(
+        served.api.check("day", "k", 1, None).get("allowed"),
+        true,
+        "a cheaper request passes"
+    );
 }
 
 pub fn a_gate_answers_204_or_429(served: &Served) {
@@ -51,18 +55,22 @@ pub fn a_gate_answers_204_or_429(served: &Served) {
     assert!(refused.header("retry-after").is_some());
     assert_eq!(gate(&[("x-api-key", "bob"), ("x-cost", "3")]).status, 204);
     let named = served.api.get("/v1/gate?policy=day&key=header:x-api-key:bob&cost=1", &[]);
-    assert_eq!(named.status, 429, "the same key by its name");
+    assert_eq!(named.status, 429, "the key is the same if the query names it");
 }
 
-pub fn headers_that_come_twice_are_joined(served: &Served) {
+pub fn repeated_headers_are_joined(served: &Served) {
     let gate = |headers: &[(&str, &str)]| served.api.get("/v1/gate?policy=day", headers);
     let twice = gate(&[("x-api-key", "eve"), ("x-cost", "1"), ("x-cost", "3")]);
     assert_eq!(twice.status, 400, "{twice:?}");
     assert!(twice.get("detail").as_str().unwrap().contains("found \"1, 3\""), "{twice:?}");
-    assert_eq!(gate(&[("x-api-key", "eve"), ("x-cost", "0")]).status, 400, "no free pass");
+    assert_eq!(
+        gate(&[("x-api-key", "eve"), ("x-cost", "0")]).status,
+        400,
+        "a header must not make a request free"
+    );
     assert_eq!(gate(&[("x-api-key", "eve"), ("x-api-key", "bob"), ("x-cost", "3")]).status, 204);
     let named = served.api.get("/v1/gate?policy=day&key=header:x-api-key:eve,%20bob&cost=1", &[]);
-    assert_eq!(named.status, 429, "both were the key");
+    assert_eq!(named.status, 429, "the key was both values, joined");
 }
 
 pub fn a_batch_keeps_its_order(served: &Served) {
@@ -158,10 +166,14 @@ pub fn a_body_of_10_mb_is_refused(served: &Served) {
     let reply = served.api.post("/v1/check", vec![b' '; 10_000_000]);
     assert_eq!((reply.status, reply.get("type")), (413, json!("urn:tidegate:body-too-large")));
     assert_eq!(reply.get("detail"), "expected a body of at most 262144 bytes, found 10000000");
-    assert_eq!(served.api.check("open", "k", 5, None).get("allowed"), true, "it still serves");
+    assert_eq!(
+        served.api.check("open", "k", 5, None).get("allowed"),
+        true,
+        "the server still serves"
+    );
 }
 
-pub fn a_long_text_is_repeated_in_part(served: &Served) {
+pub fn a_long_text_is_shortened_in_answers(served: &Served) {
     let long = "\u{7f}".repeat(262_000);
     for body in [
         json!({ "policy": long, "key": "k" }),
@@ -191,7 +203,7 @@ pub fn concurrent_requests_share_one_limit(served: &Served) {
     assert_eq!(granted, 5);
 }
 
-pub fn a_time_of_the_callers_is_ignored(served: &Served) {
+pub fn the_time_of_a_caller_is_ignored(served: &Served) {
     let year = |n: u64| Some(n * 365 * DAY);
     assert_eq!(served.api.check("open", "k", 5, year(1)).get("allowed"), true);
     for n in 2..50 {

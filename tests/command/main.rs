@@ -1,4 +1,4 @@
-//! The command: what it prints, what it exits with, what it says of bad input.
+//! The command: its output, its exit codes, its errors.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ limits = [{ algorithm = 'token_bucket', capacity = 2, rate = '1/d' }]
 on_error = 'open'
 ";
 
-/// A folder with a policy file, where commands run.
+/// A folder with a policy file, in which commands run.
 struct Folder(TempDir);
 
 impl Folder {
@@ -41,14 +41,14 @@ impl Folder {
         command
     }
 
-    /// Exit code, standard output, standard error.
+    /// Runs a command, and returns its exit code, standard output and standard error.
     fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
     }
 
-    /// A server on a free port, without a token.
+    /// Starts a server on a free port, without a token.
     fn serve(&self, arguments: &[&str]) -> (Child, Api) {
         self.serve_and_log(arguments, Stdio::piped())
     }
@@ -105,7 +105,7 @@ fn serve_helps_with_all_its_calls() {
 }
 
 #[test]
-fn check_says_what_a_state_has_no_room_for() {
+fn check_says_how_many_leases_a_state_has_room_for() {
     let folder = Folder::new();
     folder.write(
         "tight.toml",
@@ -129,7 +129,7 @@ limits = [
 }
 
 #[test]
-fn who_has_read_enough_ends_a_command_quietly() {
+fn a_command_ends_quietly_when_its_output_is_closed() {
     let folder = Folder::new();
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
     for arguments in [&["check"][..], &["replay", "t.jsonl"]] {
@@ -137,12 +137,12 @@ fn who_has_read_enough_ends_a_command_quietly() {
         drop(reader);
         let output = folder.command(arguments).stdout(writer).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
-        assert_eq!(output.status.code(), Some(141), "as a shell says of SIGPIPE");
+        assert_eq!(output.status.code(), Some(141), "the code that a shell reports for SIGPIPE");
     }
 }
 
 #[test]
-fn a_policy_file_may_begin_with_a_mark_of_the_byte_order() {
+fn a_policy_file_may_begin_with_a_byte_order_mark() {
     let folder = Folder::new();
     let json = "{\"policies\":{\"p\":{\"limits\":\
                 [{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}]}}}";
@@ -171,7 +171,7 @@ fn check_validates_shows_and_decides() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_the_place_of_the_fault() {
     let folder = Folder::new();
     folder
         .fails(&["check", "--policies", "none.toml"], "none.toml: the policy file cannot be read");
@@ -200,7 +200,7 @@ fn what_is_wrong_is_said_with_its_place() {
     }
     let down = "redis://127.0.0.1:1";
     folder.fails(&check(&["--key", "k", "--redis", down]), "redis");
-    folder.fails(&check(&["--key", "k", "--redis", "nonsense"]), "--redis nonsense");
+    folder.fails(&check(&["--key", "k", "--redis", "nonsense"]), "found nonsense");
     folder.write("t.jsonl", "");
     folder.fails(&["replay", "t.jsonl", "--backend", "redis", "--redis", down], "--redis: redis: ");
     folder.fails(&["parity", "t.jsonl", "--redis", down], "redis: --redis: redis: ");
@@ -232,14 +232,14 @@ fn what_is_wrong_is_said_with_its_place() {
     }
     folder.fails(
         &["replay", "t.jsonl", "--redis", down],
-        "--redis: the replay decides in memory; allowed is it with --backend redis",
+        "--redis: expected --backend redis, found --backend memory",
     );
     folder.fails(
         &["replay", "t.jsonl", "--backend", "redis", "--worker", "http://127.0.0.1:1"],
-        "--worker: the replay decides in redis; allowed is it with --backend worker",
+        "--worker: expected --backend worker, found --backend redis",
     );
     folder.fails(&["serve", "--listen", "nowhere"], "--listen");
-    folder.fails(&["serve", "--redis", "nonsense"], "--redis nonsense");
+    folder.fails(&["serve", "--redis", "nonsense"], "found nonsense");
 }
 
 #[test]
@@ -261,14 +261,16 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
             "{report}"
         );
         assert!(
-            report.contains("line 2 cannot be read: neither an access log's line nor JSON"),
+            report.contains(
+                "line 2 cannot be read: expected a line of an access log or a JSON object"
+            ),
             "{report}"
         );
         let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
         assert_eq!(
             out,
             "{\"allowed\":true,\"remaining\":1,\"retry_after_us\":0,\"reset_after_us\":86400000000}\n\
-             {\"error\":\"neither an access log's line nor JSON\"}\n\
+             {\"error\":\"expected a line of an access log or a JSON object\"}\n\
              {\"allowed\":false,\"remaining\":1,\"retry_after_us\":86399999999,\"reset_after_us\":86399999999}\n\
              {\"allowed\":true,\"remaining\":0,\"retry_after_us\":0,\"reset_after_us\":172799999999}\n\
              {\"allowed\":false,\"remaining\":0,\"retry_after_us\":9007199254740991,\"reset_after_us\":172799999998}\n",
@@ -292,7 +294,7 @@ fn a_replay_says_what_a_policy_in_shadow_would_do_on_every_backend() {
 }
 
 #[test]
-fn a_replay_leaves_nothing_in_a_redis_that_is_not_its_own() {
+fn a_replay_leaves_nothing_in_a_redis_that_it_did_not_start() {
     let folder = Folder::new();
     let server = RedisServer::start().unwrap();
     let log = file("data/access-2015.log.gz");
@@ -328,18 +330,24 @@ fn a_password_is_not_shown() {
 }
 
 #[test]
-fn a_trace_of_which_no_line_can_be_read_is_an_error() {
+fn a_trace_without_a_readable_line_is_an_error() {
     let folder = Folder::new();
     let log = file("data/access-2015.log.gz");
-    folder.fails(&["replay", log.to_str().unwrap()], "none of 10000 lines can be read");
+    folder.fails(
+        &["replay", log.to_str().unwrap()],
+        "expected at least one line that can be read, found none in 10000 lines",
+    );
 }
 
 #[test]
-fn an_output_that_is_an_input_or_full_is_an_error() {
+fn an_output_that_is_also_an_input_or_is_full_is_an_error() {
     let folder = Folder::new();
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
     for output in ["t.jsonl", "policies.toml"] {
-        folder.fails(&["replay", "t.jsonl", "--decisions", output], "that is what is read");
+        folder.fails(
+            &["replay", "t.jsonl", "--decisions", output],
+            "--decisions: expected a file that the replay does not read",
+        );
     }
     assert_eq!(folder.run(&["replay", "t.jsonl"]).0, 0, "nothing was lost");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -371,7 +379,7 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
     let _ = server.wait();
     assert_eq!((closed.status, closed.get("allowed")), (200, false.into()), "{closed:?}");
     assert_eq!((open.status, open.get("allowed")), (200, true.into()), "{open:?}");
-    assert_eq!(closed.get("degraded"), "the store cannot be asked");
+    assert_eq!(closed.get("degraded"), "the store is unavailable");
     assert_eq!(gates, [503, 204]);
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
@@ -379,7 +387,7 @@ fn a_server_whose_redis_is_down_starts_and_does_what_on_error_says() {
 }
 
 #[test]
-fn a_state_in_redis_is_kept_longer_by_the_largest_difference_of_clocks() {
+fn redis_keeps_a_state_longer_by_the_largest_difference_of_clocks() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
     let (mut server, api) = folder.serve(&["--redis", redis.url(), "--redis-max-skew", "86400000"]);
@@ -395,7 +403,7 @@ fn a_state_in_redis_is_kept_longer_by_the_largest_difference_of_clocks() {
 }
 
 #[test]
-fn callers_do_not_learn_what_redis_calls_a_state() {
+fn callers_do_not_learn_the_names_of_states_in_redis() {
     let folder = Folder::new();
     let redis = RedisServer::start().unwrap();
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
@@ -408,7 +416,7 @@ fn callers_do_not_learn_what_redis_calls_a_state() {
     let gate = api.get("/v1/gate?policy=api&key=secret", &[]);
     let _ = server.kill();
     let _ = server.wait();
-    assert_eq!(reply.get("degraded"), "what is stored is no state of this policy");
+    assert_eq!(reply.get("degraded"), "the stored bytes are not a state of this policy");
     assert_eq!((gate.status, gate.get("detail")), (503, reply.get("degraded")));
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
@@ -416,7 +424,7 @@ fn callers_do_not_learn_what_redis_calls_a_state() {
 }
 
 #[test]
-fn a_full_store_says_so_and_still_decides_on_the_keys_it_knows() {
+fn a_full_store_says_so_and_still_decides_on_known_keys() {
     let folder = Folder::new();
     let (mut server, api) = folder.serve(&["--max-memory", "64KiB"]);
     let check = |key: u32| api.check("api", &key.to_string(), 1, None);
@@ -440,7 +448,7 @@ fn signal(server: &Child, name: &str) {
 }
 
 #[test]
-fn a_hangup_is_logged_and_ends_nothing() {
+fn a_hangup_is_logged_and_the_server_goes_on() {
     let folder = Folder::new();
     let (mut server, api) = folder.serve(&[]);
     let mut log = BufReader::new(server.stderr.take().unwrap());
@@ -458,14 +466,14 @@ fn a_hangup_is_logged_and_ends_nothing() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_ends_nothing() {
+fn the_server_goes_on_when_its_log_cannot_be_written() {
     let folder = Folder::new();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let (mut server, api) = folder.serve_and_log(&["--redis", "redis://127.0.0.1:1"], full.into());
     let reply = api.check("api", "k", 1, None);
     signal(&server, "TERM");
     assert_eq!(server.wait().unwrap().code(), Some(0));
-    assert_eq!(reply.get("degraded"), "the store cannot be asked", "{reply:?}");
+    assert_eq!(reply.get("degraded"), "the store is unavailable", "{reply:?}");
 }
 
 /// 20,000 keys of 185 KB each would take 3.5 GB.

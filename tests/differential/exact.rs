@@ -1,12 +1,12 @@
-//! The rule of GCRA in whole numbers. A token weighs p, and u of that flow off each microsecond,
-//! the rate being u tokens in p µs: nothing is divided, so nothing is rounded.
+//! The rule of GCRA in whole numbers. For a rate of u tokens in p µs, a token weighs p, and u flow off each
+//! microsecond. Nothing is divided, so nothing is rounded.
 
 use crate::Rate;
 
-/// Granted, or the first microsecond from now at which it will be.
+/// The answer to a request: granted, or the wait until the first microsecond at which it would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// None if granted.
+    /// `None` if the request is granted.
     pub wait: Option<u64>,
 }
 
@@ -20,7 +20,7 @@ pub struct Exact {
     capacity: i128,
     units: i128,
     period: i128,
-    /// When all that was granted will have flowed off, in 1/u µs.
+    /// The time at which all granted tokens have flowed off, in 1/u µs.
     theoretical_arrival: i128,
     granted: u64,
 }
@@ -44,25 +44,25 @@ impl Exact {
         answer
     }
 
-    /// What the rule says; takes nothing.
+    /// The answer of the rule. It takes nothing.
     pub fn peek(&self, now: u64, cost: u32) -> Answer {
         let wait = u64::try_from(self.first_at(cost) - i128::from(now)).unwrap_or_default();
         Answer { wait: (wait > 0).then_some(wait) }
     }
 
-    /// From the first microsecond at which it has room to this one, or the other way round.
+    /// The distance between now and the first microsecond with room, in either direction.
     pub fn off_by(&self, now: u64, cost: u32) -> u64 {
         u64::try_from((self.first_at(cost) - i128::from(now)).abs()).unwrap()
     }
 
-    /// The first microsecond at which there is room. A cost is at most the capacity, so a bucket
-    /// that is full by then has it.
+    /// The first microsecond with room for the cost. A cost is at most the capacity, so a full bucket always has
+    /// room.
     fn first_at(&self, cost: u32) -> i128 {
         let too_much = self.theoretical_arrival + (i128::from(cost) - self.capacity) * self.period;
-        -(-too_much).div_euclid(self.units) // up: a microsecond sooner is too soon
+        -(-too_much).div_euclid(self.units) // rounded up, because a microsecond earlier has no room
     }
 
-    /// Takes, whether there is room or not.
+    /// Takes the cost, with or without room.
     pub fn take(&mut self, now: u64, cost: u32) {
         let now = i128::from(now) * self.units;
         self.theoretical_arrival =
@@ -70,7 +70,7 @@ impl Exact {
         self.granted += u64::from(cost);
     }
 
-    /// Tokens granted in all.
+    /// The number of tokens granted in all.
     pub const fn granted(&self) -> u64 {
         self.granted
     }

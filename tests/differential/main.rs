@@ -1,5 +1,5 @@
-//! The token bucket beside the crates `governor` and `ratelimit`: the same requests at the same
-//! given times, and exact rational arithmetic, which says who is right.
+//! Compares the token bucket with the crates `governor` and `ratelimit`. All get the same requests at the same
+//! given times, and exact rational arithmetic tells the right answer.
 
 mod exact;
 mod others;
@@ -14,8 +14,7 @@ use tidegate_tests::{file, rows};
 
 const SECOND: u64 = 1_000_000;
 
-/// A token bucket in each crate's terms: `units` per `period_us`, and as many at once as the
-/// capacity.
+/// The parameters of a token bucket: `units` per `period_us`, and at most `capacity` at once.
 #[derive(Clone, Copy)]
 pub struct Rate {
     name: &'static str,
@@ -34,7 +33,7 @@ const RATES: [Rate; 7] = [
     Rate { name: "300000/s", capacity: 1_000, units: 300_000, period_us: SECOND },
 ];
 
-/// What is refused is asked for again and again, once in so many µs.
+/// Floods repeat a refused request at this interval, in µs.
 const FLOODS: [(Rate, u64); 2] = [
     (Rate { name: "1/h, every 7.199 ms", capacity: 1, units: 1, period_us: 3_600 * SECOND }, 7_199),
     (Rate { name: "300000/s, every 1 µs", ..RATES[6] }, 1),
@@ -56,11 +55,11 @@ fn where_others_disagree_tidegate_is_right() {
         }
     }
     let table: String = counted.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
-    assert_eq!(shown, counted, "it should be\n{table}");
+    assert_eq!(shown, counted, "the table should be\n{table}");
 }
 
 #[test]
-fn so_it_is_for_any_cost() {
+fn tidegate_is_right_for_any_cost() {
     for rate in RATES {
         let history = History::edges(rate, rate.capacity);
         let governor = compare(rate, history.clone(), &mut Governor::new(rate));
@@ -69,21 +68,21 @@ fn so_it_is_for_any_cost() {
     }
 }
 
-/// How another answered, where Tidegate answered as exact arithmetic does.
+/// How another crate answered. Tidegate always answered as exact arithmetic does.
 #[derive(Default)]
 struct Counts {
     requests: u64,
-    /// Granted by one and refused by the other.
+    /// Requests that the crate and exact arithmetic answered differently.
     disagreements: u64,
-    /// Of these, granted by the other although its own grants had left no room.
+    /// Those of them that the crate granted although its own grants had left no room.
     early: u64,
-    /// Of these, refused by the other although its own grants had left room.
+    /// Those of them that the crate refused although its own grants had left room.
     late: u64,
-    /// The most by which it granted too early or refused too late.
+    /// The longest time by which the crate granted too early or refused too late.
     off_by_us: u64,
-    /// Refused rightly, and told a wrong time.
+    /// Requests that the crate refused rightly, with a wrong time to wait.
     waits: u64,
-    /// Tokens granted.
+    /// Tokens that the crate granted.
     exact: u64,
     granted: u64,
 }
@@ -91,7 +90,7 @@ struct Counts {
 impl Counts {
     fn row(&self, name: &str, rate: Rate) -> Vec<String> {
         let Self { requests, disagreements, early, late, off_by_us, waits, exact, granted } = self;
-        let after = disagreements - early - late; // right by its own grants, which were wrong
+        let after = disagreements - early - late; // the answer fits the crate's own grants, which were wrong
         let counts =
             [requests, exact, granted, disagreements, early, late, off_by_us, &after, waits];
         let names = [name, rate.name].map(str::to_owned);
@@ -133,7 +132,7 @@ fn compare(rate: Rate, mut history: History, other: &mut impl Other) -> Counts {
     Counts { requests, exact: exact.granted(), granted: own.granted(), ..counts }
 }
 
-/// Requests, each of which may follow from how the last was answered.
+/// A sequence of requests. A request may depend on the answer to the last one.
 #[derive(Clone)]
 struct History {
     rng: Rng,
@@ -143,14 +142,14 @@ struct History {
     /// The highest cost.
     most: u32,
     pace: Pace,
-    /// What the last refusal said.
+    /// The wait that the last refusal named.
     wait: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
 enum Pace {
-    /// Where errors show: just before and at the moment at which the last refusal is to be tried
-    /// again, soon after the last request, or up to this much later, which is a token's time.
+    /// Times at which errors show: just before or at the end of the last refusal's wait, soon after the last
+    /// request, or up to the time of one token later.
     Edges {
         token_us: u64,
     },
@@ -170,7 +169,7 @@ impl History {
         Self { rng, requests: 2_000_000, now: 0, cost: 1, most: 1, pace, wait: None }
     }
 
-    /// When, and how much.
+    /// The time and the cost of the next request.
     fn next(&mut self) -> (u64, u32) {
         match (self.pace, self.rng.u8(0..10), self.wait) {
             (Pace::Flood { gap_us }, ..) => self.now += gap_us,

@@ -1,4 +1,4 @@
-//! The other crates, given the time.
+//! The other crates, with the time as an argument.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use crate::exact::Answer;
 use crate::{Rate, SECOND};
 
 pub trait Other {
-    /// At a time that never goes back, in µs.
+    /// Decides at a time in µs that never goes back.
     fn decide(&mut self, now: u64, cost: u32) -> Answer;
 }
 
@@ -72,7 +72,7 @@ impl Ratelimit {
         let limiter = Builder::with_clock(rate.units.into(), now.clone())
             .period(Duration::from_micros(rate.period_us))
             .max_tokens(rate.capacity.into())
-            .initial_available(rate.capacity.into()) // of itself it starts empty
+            .initial_available(rate.capacity.into()) // it would start empty
             .build();
         Self { now, limiter: limiter.unwrap() }
     }
@@ -89,7 +89,7 @@ impl Other for Ratelimit {
     }
 }
 
-/// Rounded up, as whoever waits in microseconds would.
+/// Microseconds, rounded up as a caller who waits must.
 fn micros(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! One core, four places: the same trace, the same decisions, line by line, by the command itself.
+//! The command replays the same traces on four backends and compares the decisions line by line.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -32,7 +32,7 @@ fn agrees(output: &Output, lines: usize) -> String {
 }
 
 #[test]
-fn a_real_log_whose_clock_goes_back_half_of_the_time() {
+fn all_backends_agree_on_a_real_log_whose_clock_often_goes_back() {
     for policy in ["all", "bucket", "fixed", "sliding", "two-counters", "log", "counted", "empty"] {
         let output = parity(&file("data/access-2015.log.gz"), &["--policy", policy]);
         let text = agrees(&output, 10_000);
@@ -41,7 +41,7 @@ fn a_real_log_whose_clock_goes_back_half_of_the_time() {
 }
 
 #[test]
-fn a_generated_trace_that_hits_every_edge() {
+fn all_backends_agree_on_a_generated_trace_that_hits_every_edge() {
     let policies = Policies::parse(POLICIES).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.jsonl");
@@ -61,7 +61,7 @@ fn rules_that_count_by_the_same_part_of_a_key_count_apart() {
 
 #[test]
 fn a_difference_is_found_and_shown() {
-    // a Worker with other limits stands for a backend that is wrong
+    // a Worker with other limits takes the place of a faulty backend
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.jsonl");
     let line = |t| format!("{{\"t_us\":{t},\"policy\":\"bucket\",\"key\":\"k\",\"cost\":3}}\n");

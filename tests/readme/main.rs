@@ -1,13 +1,13 @@
-//! The documents are true: their commands run and print what stands beside them, their links lead
-//! somewhere, and the commands and options that they name exist.
+//! Tests that the documents are true: their commands print the output that they show, their links have a
+//! target, and the commands and options that they name exist.
 //!
-//! An HTML comment above a block says what it is; readers do not see it.
+//! An HTML comment above a block, which readers do not see, says what the block is.
 //!
-//! - `<!-- run -->`: shell commands that must succeed. They run in a copy of what they need, with
-//!   the built programs for `cargo run`, and with a server of their own for 127.0.0.1:8080.
-//! - `<!-- accepted -->`, `<!-- refused -->`: a policy file that must be, or must not be, valid.
-//! - `<!-- output -->`: what the block before prints; `…` stands for anything within a line, and
-//!   alone on a line for any lines.
+//! - `<!-- run -->`: shell commands that must succeed. They run in a folder with copies of the files they
+//!   need, with the built programs for `cargo run`, and with a private server for 127.0.0.1:8080.
+//! - `<!-- accepted -->`, `<!-- refused -->`: a policy file that must be valid, or must be invalid.
+//! - `<!-- output -->`: the output of the block before. `…` stands for any text within a line, and alone on
+//!   a line for any lines.
 
 mod sliding;
 
@@ -88,7 +88,10 @@ fn the_library_does_what_the_readme_shows() {
     let text = read("README.md");
     let blocks = blocks(&text);
     let shown = blocks.iter().find(|block| block.mark == "as in tests/readme/main.rs").unwrap();
-    assert!(here.contains(&unindented(&shown.text)), "the README shows something else");
+    assert!(
+        here.contains(&unindented(&shown.text)),
+        "the README shows other code than this test runs"
+    );
 }
 
 #[test]
@@ -99,11 +102,11 @@ fn the_sliding_window_is_off_as_docs_algorithms_says() {
     let table: String = measured
         .iter()
         .fold(String::new(), |table, row| table + &format!("| {} |\n", row.join(" | ")));
-    assert_eq!(shown, measured, "it should be\n{table}");
+    assert_eq!(shown, measured, "the table should be\n{table}");
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let mut links = 0;
     for document in DOCUMENTS.iter().chain(&[
         "crates/wasm/npm/README.md",
@@ -147,7 +150,7 @@ fn every_command_and_option_exists() {
     assert!(used > 20, "{used}");
 }
 
-/// Runs the marked blocks of a document in their order; how many there were.
+/// Runs the marked blocks of a document in their order, and returns how many there are.
 fn run_blocks(document: &str) -> usize {
     let text = read(document);
     let folder = Folder::new();
@@ -177,10 +180,12 @@ fn run_blocks(document: &str) -> usize {
                 printed = Some(refusal(&block.text));
             }
             "output" => {
-                let printed = printed.take().unwrap_or_else(|| panic!("{at}: output of what?"));
+                let printed = printed.take().unwrap_or_else(|| {
+                    panic!("{at}: expected a block that prints before `output`")
+                });
                 let (expected, found): (Vec<_>, Vec<_>) =
                     (block.text.lines().collect(), printed.trim_end().lines().collect());
-                assert!(lines_match(&expected, &found), "{at}: it prints\n{printed}");
+                assert!(lines_match(&expected, &found), "{at}: the block prints\n{printed}");
             }
             _ => printed = None,
         }
@@ -188,21 +193,21 @@ fn run_blocks(document: &str) -> usize {
     ran
 }
 
-/// `tidegate check` on a policy file.
+/// Runs `tidegate check` on a policy file.
 fn check(policies: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("policies.toml"), policies).unwrap();
     Command::new(command()).arg("check").current_dir(&folder).output().unwrap()
 }
 
-/// What the command says of a policy file that it must refuse.
+/// The error of the command for a policy file that it must refuse.
 fn refusal(policies: &str) -> String {
     let output = check(policies);
     assert_eq!(output.status.code(), Some(2), "{policies}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A folder with what the commands name, where they may leave files.
+/// A folder with the files that the commands name. The commands may write files into it.
 struct Folder(TempDir);
 
 impl Folder {
@@ -221,7 +226,7 @@ impl Folder {
             .replace("cargo run -q -p tidegate --", &tidegate)
             .replace("cargo run -p tidegate --", &tidegate)
             .replace("http://127.0.0.1:8080", &server.url);
-        assert!(!script.contains("cargo"), "not for a test: {script}");
+        assert!(!script.contains("cargo"), "a test must not run cargo: {script}");
         let mut shell = Command::new("sh");
         shell.args(["-e", "-c", &script]).current_dir(&self.0).env_remove("TIDEGATE_TOKEN");
         shell.output().unwrap()
@@ -253,7 +258,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill(); // it may have ended by itself
+        let _ = self.process.kill(); // the server may have ended by itself
         let _ = self.process.wait();
     }
 }
@@ -280,15 +285,15 @@ fn line_matches(expected: &str, found: &str) -> bool {
     found.ends_with(end)
 }
 
-/// What a program says of itself, in which the subcommands stand under `Commands:`.
+/// The help of a program, which lists its subcommands under `Commands:`.
 fn help(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Each command that follows one of the prefixes, and each option behind it up to the end of the
-/// code or the line, must be in the program's help. How many commands there were.
+/// Checks that each command after one of the prefixes, and each option after the command up to the end of the
+/// code or the line, is in the program's help. Returns the number of commands.
 fn commands_exist(
     document: &str,
     text: &str,
@@ -309,7 +314,7 @@ fn commands_exist(
         used += 1;
         assert!(
             all.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))),
-            "{document}: there is no command {name}"
+            "{document}: unknown command {name}"
         );
         let own = helps.entry(name.to_owned()).or_insert_with(|| help(&[name]));
         for option in words.map(|word| word.trim_matches(['[', ']'])) {
@@ -322,7 +327,7 @@ fn commands_exist(
     used
 }
 
-/// The anchor of a heading, as it is on the web.
+/// The anchor of a heading, as GitHub makes it.
 fn slug(line: &str) -> String {
     let heading = line.strip_prefix('#').map_or("", |heading| heading.trim_start_matches('#'));
     let kept = heading.trim().to_lowercase();

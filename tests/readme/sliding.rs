@@ -1,4 +1,4 @@
-//! How far the sliding window is off, beside a log of all grants that is scanned for each request.
+//! Measures the error of the sliding window against a log of all grants, which is scanned for each request.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,12 +8,12 @@ use indicatif::ProgressBar;
 use tidegate::replay::Trace;
 use tidegate_gate::{Policies, Policy, Timestamp};
 
-/// Of each generated load, at 150 a minute.
+/// The number of requests in each generated load, at 150 a minute.
 const REQUESTS: u64 = 100_000;
 const MINUTE: u64 = 60_000_000;
 const SEGMENTS: [u64; 4] = [1, 6, 12, 60];
 
-/// Requests in the order in which they come, and what they may do.
+/// Requests in their order, with the limit that holds for each key.
 pub struct Load {
     name: &'static str,
     limit: usize,
@@ -42,7 +42,7 @@ pub fn loads() -> Vec<Load> {
     ]
 }
 
-/// The access log, by client address.
+/// The requests of the access log; the key is the client address.
 fn recorded() -> Vec<Request> {
     let policies =
         "[policies.any]\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
@@ -60,12 +60,12 @@ fn recorded() -> Vec<Request> {
     requests
 }
 
-/// One every 400 ms.
+/// One request every 400 ms.
 fn even() -> Vec<u64> {
     (0..REQUESTS).map(|request| START + request * 400_000).collect()
 }
 
-/// Independent of each other: of so many in a span, each at any time of it.
+/// Independent requests: each comes at a random time of the span.
 fn poisson() -> Vec<u64> {
     let mut rng = Rng::with_seed(1);
     let mut times: Vec<u64> =
@@ -74,7 +74,7 @@ fn poisson() -> Vec<u64> {
     times
 }
 
-/// 40 at one microsecond, and a random pause.
+/// 40 requests at one microsecond, then a random pause.
 fn bursts() -> Vec<u64> {
     let mut rng = Rng::with_seed(1);
     let mut at = START;
@@ -85,7 +85,7 @@ fn bursts() -> Vec<u64> {
     (0..REQUESTS / 40).flat_map(pause).collect()
 }
 
-/// Of 150 a minute, half at its last microsecond, where segments end, and half at any time.
+/// 150 requests a minute: half at its last microsecond, where segments end, and half at random times.
 fn borders() -> Vec<u64> {
     let mut rng = Rng::with_seed(1);
     let mut times = Vec::new();
@@ -98,11 +98,11 @@ fn borders() -> Vec<u64> {
     times
 }
 
-/// A minute's border.
+/// The border of a minute.
 const START: u64 = 1_700_000_040_000_000;
 
 impl Load {
-    /// A row of the table for each number of segments.
+    /// Measures one row of the table for each number of segments.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let mut exact = Logs::new(self);
         for request in &self.requests {
@@ -153,7 +153,7 @@ impl Load {
     }
 }
 
-/// Every grant ever made, by key.
+/// Every grant, by key.
 struct Logs {
     limit: usize,
     period: u64,
@@ -171,7 +171,7 @@ impl Logs {
         Self { limit: load.limit, period: load.period, keys: HashMap::new() }
     }
 
-    /// A request that is late is taken as at the newest of its key, as the clock rule has it.
+    /// By the clock rule, a request with an older time counts at the newest time of its key.
     fn taken(&mut self, request: &Request) -> u64 {
         let log = self.keys.entry(request.key).or_default();
         assert!(request.at + self.period >= log.newest, "no line is late by more than a period");
@@ -192,7 +192,7 @@ impl Logs {
         self.keys.values().map(|log| log.grants.len()).sum()
     }
 
-    /// The most grants in any period: one is fullest where a grant ends it.
+    /// The largest number of grants in any period. The fullest period ends with a grant.
     fn worst(&self) -> usize {
         let fullest = |log: &Log| {
             let mut first = 0;

@@ -1,4 +1,4 @@
-//! A Redis Cluster keeps all states of one decision in one slot, whatever the key.
+//! In a Redis Cluster all states of one decision are in one slot, whatever the key.
 
 use std::net::TcpListener;
 
@@ -10,7 +10,7 @@ use super::ask;
 const KEYS: [&str; 10] =
     ["acme/bob", "a}b/c", "a}c/c", "{", "}", "{}", "}{/x", "{a}/b", "é}/ü", "a%7Db/c"];
 
-/// It also listens for other nodes, on a port that nobody else has.
+/// A Redis in cluster mode. It also listens for other nodes, on a free port.
 fn cluster() -> RedisServer {
     let start = || {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -48,7 +48,7 @@ async fn the_states_of_one_decision_are_in_one_slot() {
     }
 }
 
-/// Keys that end the braces early would all be in one slot, and make one server do all the work.
+/// Keys that closed the braces of the hash tag early would all be in one slot, on one server.
 #[tokio::test]
 async fn no_shape_of_key_gathers_in_one_slot() {
     let server = cluster();

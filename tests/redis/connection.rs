@@ -1,4 +1,4 @@
-//! A connection that is dead or leads to the wrong server is replaced.
+//! The store replaces a connection that is dead or leads to the wrong server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tidegate::store::{Redis, RedisOptions, StoreError};
 use super::proxy::Proxy;
 use super::{NOW, ask, bucket, on, within};
 
-/// Asks until there is an answer, and says what went wrong before.
+/// Asks until there is an answer, and returns the errors before it.
 async fn errors_until_it_decides(store: &Redis, policy: &Arc<Policy>) -> Vec<StoreError> {
     let (began, mut errors) = (Instant::now(), Vec::new());
     loop {
@@ -24,7 +24,7 @@ async fn errors_until_it_decides(store: &Redis, policy: &Arc<Policy>) -> Vec<Sto
 }
 
 #[tokio::test]
-async fn a_connection_that_swallows_is_replaced_after_two_missed_deadlines() {
+async fn a_connection_that_swallows_questions_is_replaced_after_two_missed_deadlines() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, Duration::ZERO);
     let options = within(Duration::from_secs(1));
@@ -38,7 +38,7 @@ async fn a_connection_that_swallows_is_replaced_after_two_missed_deadlines() {
 }
 
 #[tokio::test]
-async fn a_server_that_became_a_replica_is_left_for_the_one_the_address_leads_to() {
+async fn a_server_that_became_a_replica_is_left_for_the_new_one_at_its_address() {
     for (serves_reads, expected) in [("yes", "read only replica"), ("no", "MASTER is down")] {
         let (old, new) = (RedisServer::start().unwrap(), RedisServer::start().unwrap());
         let proxy = Proxy::start(&old, Duration::ZERO);
@@ -60,7 +60,7 @@ async fn a_server_that_became_a_replica_is_left_for_the_one_the_address_leads_to
 }
 
 #[tokio::test]
-async fn a_server_that_stays_a_replica_is_connected_to_only_now_and_then() {
+async fn connections_to_a_server_that_stays_a_replica_are_rare() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, Duration::ZERO);
     let (store, policy) = (Redis::new(&proxy.url, RedisOptions::default()).unwrap(), bucket());
@@ -88,5 +88,5 @@ async fn a_write_whose_answer_is_lost_is_not_repeated() {
         let _ = store.ping().await; // the second missed deadline ends the connection
     }
     let decision = store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision;
-    assert_eq!(decision.remaining(), 3, "the grant that was not answered was written once");
+    assert_eq!(decision.remaining(), 3, "the grant whose answer was lost was written once");
 }

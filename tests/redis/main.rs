@@ -36,7 +36,7 @@ fn within(deadline: Duration) -> RedisOptions {
     RedisOptions { deadline, ..RedisOptions::default() }
 }
 
-/// A plain connection, to see and to do what the store does not.
+/// A plain connection, for commands that the store does not send.
 async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(server.url()).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
@@ -64,7 +64,7 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
     let kept = most + 10_000;
-    assert!((most..=kept).contains(&ttl), "{ttl} ms: two tokens come back in {most}");
+    assert!((most..=kept).contains(&ttl), "{ttl} ms: two tokens come back in {most} ms");
     let bytes = store.blobs(&on(&policy, "k")).await.unwrap()[0].clone().unwrap();
     let micros = i64::try_from(decision.reset_after().0).unwrap();
     assert_eq!((bytes.len(), micros), (25, most * 1_000));
@@ -85,7 +85,7 @@ async fn stores_that_race_for_one_key_grant_no_more_than_one_would() {
     let policy = policy("{ algorithm = 'fixed_window', limit = 40, period = '365d' }");
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        // each a node of its own: its lock keeps nobody else out
+        // each store is a host of its own, so its queue does not hold up the others
         let store = Redis::new(server.url(), within(Duration::from_secs(30))).unwrap();
         let policy = policy.clone();
         tasks.push(tokio::spawn(async move {
@@ -153,7 +153,7 @@ async fn a_flushed_script_cache_goes_unnoticed() {
 }
 
 #[tokio::test]
-async fn an_outage_is_an_error_in_time_and_ends_when_redis_is_back() {
+async fn an_outage_gives_errors_in_time_and_ends_when_redis_is_back() {
     let mut server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
     assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
@@ -171,7 +171,7 @@ async fn an_outage_is_an_error_in_time_and_ends_when_redis_is_back() {
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_answer_is_not_waited_for() {
+async fn a_caller_does_not_wait_for_a_redis_that_does_not_answer() {
     let server = RedisServer::start().unwrap();
     let deadline = Duration::from_millis(50);
     let options = RedisOptions { deadline, ..RedisOptions::default() };
@@ -183,7 +183,7 @@ async fn a_redis_that_does_not_answer_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_or_nobody_listens_at_is_an_error() {
+async fn an_invalid_address_or_one_without_a_server_is_an_error() {
     for url in ["", "nonsense", "http://127.0.0.1/", "redis://"] {
         let store = Redis::new(url, RedisOptions::default());
         let failed = match store {
@@ -198,7 +198,7 @@ async fn what_is_no_address_or_nobody_listens_at_is_an_error() {
 }
 
 #[test]
-fn a_store_can_be_made_where_no_runtime_is() {
+fn a_store_can_be_made_without_a_runtime() {
     assert!(Redis::new("redis://127.0.0.1:1", RedisOptions::default()).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! The network between a store and its Redis: it delays, it loses, it leads elsewhere.
+//! A network between a store and its Redis. It delays bytes, loses them, and leads to other servers.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::local::RedisServer;
 
-/// A TCP address behind which a Redis stands.
+/// A TCP address that leads to a Redis.
 pub struct Proxy {
     pub url: String,
     network: Arc<Mutex<Network>>,
@@ -30,10 +30,9 @@ struct Network {
     target: PathBuf,
     /// The number of connections so far.
     connections: usize,
-    /// The numbers of the connections that lose all that they are given.
+    /// The numbers of the connections that lose all bytes.
     dead: HashSet<usize>,
-    /// The answers to a request with these bytes in it, and all that follow on its connection, are
-    /// lost.
+    /// A request that contains these bytes: its answer, and all later bytes of its connection, are lost.
     unanswered: Option<Vec<u8>>,
 }
 
@@ -43,7 +42,7 @@ impl Proxy {
         Self::serve(server, Line { delay, per_byte: Duration::ZERO })
     }
 
-    /// A line on which each byte of an answer takes this long.
+    /// A network on which each byte of an answer takes this long.
     pub fn thin(server: &RedisServer, per_byte: Duration) -> Self {
         Self::serve(server, Line { delay: Duration::ZERO, per_byte })
     }
@@ -63,13 +62,13 @@ impl Proxy {
         self.network.lock().unwrap().target = socket(server);
     }
 
-    /// The connections that exist lose from now on all that they are given, and stay open.
+    /// From now on the open connections lose all bytes, and stay open.
     pub fn swallow_on_open_connections(&self) {
         let mut network = self.network.lock().unwrap();
         network.dead = (1..=network.connections).collect();
     }
 
-    /// Loses the answers to requests that contain these bytes, and kills their connections.
+    /// Loses the answers to requests that contain these bytes, and all later bytes of their connections.
     pub fn lose_answers_to(&self, bytes: &[u8]) {
         self.network.lock().unwrap().unanswered = Some(bytes.to_owned());
     }
@@ -79,7 +78,7 @@ impl Proxy {
         self.network.lock().unwrap().unanswered = None;
     }
 
-    /// How many connections were made.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.network.lock().unwrap().connections
     }
@@ -89,7 +88,7 @@ fn socket(server: &RedisServer) -> PathBuf {
     server.url().strip_prefix("redis+unix://").unwrap().into()
 }
 
-/// Until the test ends.
+/// Carries bytes until the test ends.
 fn serve(listener: &TcpListener, network: &Arc<Mutex<Network>>, line: Line) {
     while let Ok((client, _)) = listener.accept() {
         client.set_nodelay(true).unwrap();
@@ -106,7 +105,7 @@ fn serve(listener: &TcpListener, network: &Arc<Mutex<Network>>, line: Line) {
                 let mut network = requests.lock().unwrap();
                 let passes = !network.dead.contains(&number);
                 if network.unanswered.as_ref().is_some_and(|lost| contains(bytes, lost)) {
-                    network.dead.insert(number); // this one still passes
+                    network.dead.insert(number); // this request still passes
                 }
                 passes
             });
@@ -117,7 +116,7 @@ fn serve(listener: &TcpListener, network: &Arc<Mutex<Network>>, line: Line) {
     }
 }
 
-/// Carries bytes in one direction; those that `passes` says no to are lost.
+/// Carries bytes in one direction. Bytes that `passes` refuses are lost.
 fn carry(
     mut from: impl Read,
     mut to: impl Close + Send + 'static,
@@ -128,7 +127,7 @@ fn carry(
     thread::spawn(move || {
         for (due, bytes) in under_way {
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            let _ = send(&mut to, &bytes, line.per_byte); // it may be closed
+            let _ = send(&mut to, &bytes, line.per_byte); // the other side may be closed
         }
         to.close();
     });
@@ -136,7 +135,7 @@ fn carry(
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let bytes = &buffer[..length];
         if passes(bytes) {
-            let _ = sender.send((Instant::now() + line.delay, bytes.to_owned())); // it may be closed
+            let _ = sender.send((Instant::now() + line.delay, bytes.to_owned())); // the other side may be closed
         }
     }
 }
@@ -161,7 +160,7 @@ trait Close: Write {
 
 impl Close for TcpStream {
     fn close(&self) {
-        let _ = self.shutdown(Shutdown::Both); // the other side may have done so
+        let _ = self.shutdown(Shutdown::Both); // the other side may have closed it
     }
 }
 

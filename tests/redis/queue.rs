@@ -1,4 +1,4 @@
-//! Many operations on one home at once: waiting in our own queue is no outage.
+//! Many operations on one home at once: time in the store's own queue is not an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{NOW, bucket, futures, on, policy, store, within};
 
 const TWO_MS: Duration = Duration::from_millis(2);
 
-/// How many were granted and how many were not decided.
+/// The number of grants, and the number of requests that were not decided.
 fn count(decided: &[Result<bool, StoreError>]) -> (usize, usize) {
     let granted = decided.iter().filter(|decided| matches!(decided, Ok(true))).count();
     (granted, decided.iter().filter(|decided| decided.is_err()).count())
@@ -52,21 +52,21 @@ async fn a_flood_by_one_user_degrades_no_other_of_the_same_home() {
     assert_eq!(count(&others), (100, 0));
     let (granted, degraded) = count(&flood);
     assert_eq!(granted, 5);
-    assert_eq!(degraded, 20_000 - 8_192, "a key has a bounded number of places");
+    assert_eq!(degraded, 20_000 - 8_192, "one key has a bounded number of places");
     assert_eq!(store.overloaded(), 20_000 - 8_192);
     let too_many = flood.into_iter().find_map(Result::err);
     assert!(matches!(too_many, Some(StoreError::Overloaded { .. })), "{too_many:?}");
 }
 
 #[tokio::test]
-async fn a_redis_that_answers_one_after_the_other_is_not_away() {
+async fn a_redis_that_answers_one_question_at_a_time_is_not_away() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::thin(&server, Duration::from_millis(1));
     let (policy, deadline) = (bucket(), Duration::from_millis(500));
     let direct = store(&server);
     assert!(direct.operate(&on(&policy, "k"), NOW, 1).await.is_ok()); // Redis knows the script
     let store = Redis::new(&proxy.url, within(deadline)).unwrap();
-    // each key is asked for twice, with an answer of 5 bytes: the last answer comes after 1.2 s
+    // Redis gets two questions for each key, and each answer has 5 bytes: the last comes after 1.2 s
     let decided = join_all((0..120).map(async |key| {
         let verdict = store.operate(&on(&policy, &format!("user:{key}")), NOW, 1).await?;
         Ok(verdict.decision.is_allowed())
@@ -90,7 +90,7 @@ async fn operations_under_way_together_are_decided_in_their_order() {
     assert_eq!(decided, expected);
 }
 
-/// Policies whose states are shared, remembered or held.
+/// Policies with shared slices, remembered refusals, kept states or leases.
 const KINDS: [&str; 4] = [
     "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' },
                { algorithm = 'fixed_window', limit = 20, period = '1m', depth = 1 }]",
@@ -103,7 +103,7 @@ const KINDS: [&str; 4] = [
 ];
 
 #[tokio::test]
-async fn together_is_the_same_as_one_after_the_other() {
+async fn operations_done_together_answer_and_store_the_same_as_one_by_one() {
     for text in KINDS {
         let policy = Arc::new(Policy::parse("p", text).unwrap());
         let mut random = fastrand::Rng::with_seed(7);
@@ -133,9 +133,9 @@ async fn together_is_the_same_as_one_after_the_other() {
             expected.push(one_by_one.operate(key, *at, *operation).await.unwrap());
         }
         let mut found = Vec::new();
-        for flight in asked.chunks(40) {
+        for chunk in asked.chunks(40) {
             let decided =
-                flight.iter().map(|(key, at, operation)| together.operate(key, *at, *operation));
+                chunk.iter().map(|(key, at, operation)| together.operate(key, *at, *operation));
             found.extend(futures(decided).await);
         }
         assert_eq!(found, expected, "{text}");
@@ -150,7 +150,7 @@ async fn together_is_the_same_as_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_strands_nobody() {
+async fn when_one_caller_goes_away_the_others_get_their_answers() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
     let options = within(Duration::from_secs(10));
@@ -161,7 +161,7 @@ async fn a_caller_that_goes_away_strands_nobody() {
     let (mut leaves_early, mut stays) = (ask(), ask());
     assert!((&mut leaves_early).now_or_never().is_none());
     assert!((&mut stays).now_or_never().is_none());
-    drop(leaves_early); // before Redis was asked: nothing is taken for it
+    drop(leaves_early); // before Redis was asked, so nothing is charged
     assert_eq!(stays.await.unwrap().decision.remaining(), 4);
 
     let (mut leaves_late, mut stays) = (ask(), ask());
@@ -169,11 +169,15 @@ async fn a_caller_that_goes_away_strands_nobody() {
     tokio::task::yield_now().await; // Redis has been asked
     assert!((&mut stays).now_or_never().is_none());
     drop(leaves_late);
-    assert_eq!(stays.await.unwrap().decision.remaining(), 2, "its cost is gone");
+    assert_eq!(
+        stays.await.unwrap().decision.remaining(),
+        2,
+        "the cost of the caller that left late was charged"
+    );
 }
 
 #[tokio::test]
-async fn what_is_read_after_a_refusal_is_what_the_refusal_left() {
+async fn a_read_after_a_refusal_sees_what_the_refusal_wrote() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
     let options = within(Duration::from_secs(10));
@@ -183,5 +187,9 @@ async fn what_is_read_after_a_refusal_is_what_the_refusal_left() {
     let before = store.blobs(&on(&policy, "k")).await.unwrap();
     let later = NOW.saturating_add(tidegate::gate::Micros(1_000_000));
     assert!(!store.operate(&on(&policy, "k"), later, 5).await.unwrap().decision.is_allowed());
-    assert_ne!(store.blobs(&on(&policy, "k")).await.unwrap(), before, "the newest time is written");
+    assert_ne!(
+        store.blobs(&on(&policy, "k")).await.unwrap(),
+        before,
+        "the refusal writes the newest time"
+    );
 }

@@ -15,7 +15,7 @@ const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
 
 type Command = &'static [&'static [u8]];
 
-/// Ways in which a Redis that is up takes no writes, and back.
+/// Commands after which a running Redis takes no writes, and commands that undo them.
 const REFUSALS: [(Command, Command); 2] = [
     (&[b"CONFIG", b"SET", b"maxmemory", b"1"], &[b"CONFIG", b"SET", b"maxmemory", b"0"]),
     (&[b"REPLICAOF", b"127.0.0.1", b"1"], &[b"REPLICAOF", b"NO", b"ONE"]),
@@ -58,13 +58,13 @@ async fn an_exhausted_key_stays_refused_where_refusals_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_refusal_behind_a_grant_that_was_not_written_is_none() {
+async fn a_refusal_caused_by_a_grant_that_was_not_written_does_not_stand() {
     let server = RedisServer::start().unwrap();
     let store = store(&server);
     let policy = policy("{ algorithm = 'fixed_window', limit = 5, period = '365d' }");
     assert!(is_allowed(&store, &policy, "k", 2).await.unwrap());
     let _: () = ask(&server, REFUSALS[0].0).await;
-    // 3 are left: the second is refused because of the first, the third because of what was read
+    // 3 are left: the second request is refused because of the first, the third because of what was read
     let costs = [3, 1, 4, 0];
     let decided =
         futures_util::future::join_all(costs.map(|cost| is_allowed(&store, &policy, "k", cost)));
@@ -76,7 +76,7 @@ async fn a_refusal_behind_a_grant_that_was_not_written_is_none() {
 }
 
 #[tokio::test]
-async fn a_refusal_does_not_wait_for_the_write_of_its_time() {
+async fn a_refusal_does_not_wait_for_the_write_of_the_newest_time() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, Duration::ZERO);
     let options = within(Duration::from_secs(60));
@@ -85,17 +85,17 @@ async fn a_refusal_does_not_wait_for_the_write_of_its_time() {
     assert!(store.operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());
     proxy.lose_answers_to(b"EVALSHA");
     let refused = timeout(Duration::from_secs(10), is_allowed(&store, &policy, "k", 5)).await;
-    assert!(!refused.expect("no answer is needed").unwrap());
+    assert!(!refused.expect("a refusal without waiting for Redis").unwrap());
 }
 
-/// A refusal that a limit remembers is there for the next process.
+/// The next process must know a refusal that a limit remembers.
 #[tokio::test]
-async fn a_refusal_that_is_remembered_is_written_before_it_is_answered() {
+async fn a_remembered_refusal_is_written_before_it_is_answered() {
     let server = RedisServer::start().unwrap();
     let policy = policy("{ algorithm = 'sliding_log', rates = ['5/d'], count_denied = true }");
     let one = store(&server);
     assert!(is_allowed(&one, &policy, "k", 3).await.unwrap());
     assert!(!is_allowed(&one, &policy, "k", 3).await.unwrap());
     let other = store(&server);
-    assert!(!is_allowed(&other, &policy, "k", 2).await.unwrap(), "5 are counted");
+    assert!(!is_allowed(&other, &policy, "k", 2).await.unwrap(), "the log counts 5");
 }

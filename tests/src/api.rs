@@ -1,4 +1,4 @@
-//! A client of the decision API, whoever serves it.
+//! A client of the decision API, for every server.
 
 use std::time::Duration;
 
@@ -25,12 +25,12 @@ impl Reply {
         self.headers.iter().find(|header| header.0 == name).map(|header| header.1.as_str())
     }
 
-    /// The body; null if it is no JSON.
+    /// The body; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// The field of the body.
+    /// A field of the body.
     pub fn get(&self, field: &str) -> Value {
         self.json()[field].clone()
     }
@@ -77,7 +77,7 @@ impl Api {
         reply(request.send(body).expect("a response"))
     }
 
-    /// A check of the policy on the key, at a time of the caller's if one is given.
+    /// Sends a check of the key by the policy, with the caller's time if one is given.
     pub fn check(&self, policy: &str, key: &str, cost: u64, now_us: Option<u64>) -> Reply {
         let body = json!({ "policy": policy, "key": key, "cost": cost, "now_us": now_us });
         self.post("/v1/check", body.to_string())

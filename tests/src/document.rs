@@ -1,17 +1,17 @@
-//! What stands in the documents: their fenced blocks and their tables.
+//! Reads the documents: their fenced blocks and their tables.
 
 use std::fmt::Write as _;
 
 /// A fenced block.
 pub struct Block {
-    /// From 1.
+    /// The number of its first line, from 1.
     pub line: usize,
-    /// The comment above it; empty if there is none.
+    /// The comment above the block; empty if the block has none.
     pub mark: String,
     pub text: String,
 }
 
-/// All of a document, in their order.
+/// All fenced blocks of a document, in their order.
 pub fn blocks(document: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let (mut above, mut inside) = ("", false);
@@ -25,18 +25,18 @@ pub fn blocks(document: &str) -> Vec<Block> {
             }
             (true, true) => inside = false,
             (false, true) => {
-                let block = blocks.last_mut().expect("the one that has begun");
+                let block = blocks.last_mut().expect("a block has begun");
                 let _ = writeln!(block.text, "{line}");
             }
             (false, false) => {}
         }
         above = line;
     }
-    assert!(!inside, "a block has no end");
+    assert!(!inside, "a fenced block is not closed");
     blocks
 }
 
-/// The cells of the table after a mark in a document, without its head and without the marks of code.
+/// The cells of the table after a mark in a document, without the table's head and without backticks.
 pub fn rows(document: &str, mark: &str) -> Vec<Vec<String>> {
     let (_, table) = document.split_once(mark).expect("a document with that mark");
     let lines = table.trim_start().lines().skip(2).take_while(|line| line.starts_with('|'));

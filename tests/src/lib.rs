@@ -1,4 +1,4 @@
-//! Shared by the tests of what runs on every backend.
+//! Helpers that the tests of all backends share.
 
 mod api;
 mod document;
@@ -13,7 +13,7 @@ pub use trace::generate;
 
 use std::path::{Path, PathBuf};
 
-/// The policies that the parity tests decide by.
+/// The policies of the parity tests.
 pub const POLICIES: &str = include_str!("../parity/policies.toml");
 
 /// A file of this crate.
@@ -21,9 +21,9 @@ pub fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The built command: cargo puts it beside the folder of the tests.
+/// The built command. Cargo puts it in the folder above that of the tests.
 pub fn command() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a program");
-    let folder = test.ancestors().nth(2).expect("it lies in target/PROFILE/deps");
+    let folder = test.ancestors().nth(2).expect("a test lies in target/PROFILE/deps");
     folder.join("tidegate")
 }

@@ -1,5 +1,4 @@
-//! The decision API as it is really served: by `tidegate serve` in memory and on Redis, and by the
-//! built Worker in workerd.
+//! Real servers of the decision API: the host in memory and on Redis, and the built Worker in workerd.
 
 use std::time::Duration;
 
@@ -13,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::Api;
 
-/// What callers must bring.
+/// The token that callers must send.
 pub const TOKEN: &str = "token of the tests";
 
-/// A served API, and what must live as long.
+/// A served API, and the servers that must live as long.
 pub struct Served {
     pub api: Api,
     pub url: String,
@@ -26,10 +25,10 @@ pub struct Served {
 }
 
 impl Served {
-    /// Ends the Redis behind it.
+    /// Stops the Redis behind the API.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if the API has no Redis.
     pub fn stop_redis(&mut self) {
         self.redis.as_mut().expect("a Redis").stop();
     }
@@ -60,12 +59,12 @@ pub fn memory(policies: &str) -> Served {
     bounded_memory(policies, Bounds::default())
 }
 
-/// The same, with other bounds.
+/// The host with states in its memory, and with these bounds.
 pub fn bounded_memory(policies: &str, bounds: Bounds) -> Served {
     host(policies, |policies| Store::memory(policies, 64 << 20).expect("room"), bounds)
 }
 
-/// The host with states in a Redis of its own, which is waited for however slow the machine is.
+/// The host with states in a private Redis. Its deadline is long enough for a slow machine.
 pub fn redis(policies: &str) -> Served {
     let server = RedisServer::start().expect("a Redis");
     let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
@@ -83,7 +82,8 @@ pub fn worker(options: WorkerdOptions) -> Served {
     Served { api, url, _worker: Some(worker), redis: None, _host: None }
 }
 
-/// The Worker under these policies, as the other servers are: with the token, at its own time.
+/// Options for a Worker that is like the other servers: it has these policies and the token, and decides at
+/// its own time.
 pub fn worker_options(policies: &str) -> WorkerdOptions {
     WorkerdOptions {
         policies: policies.to_owned(),
@@ -92,7 +92,7 @@ pub fn worker_options(policies: &str) -> WorkerdOptions {
     }
 }
 
-/// Stamps a suite on every server, under the same policies.
+/// Makes a test on every server from each function of a suite, under the same policies.
 #[macro_export]
 macro_rules! on_every_server {
     ($policies:expr; $($module:ident: $($test:ident),* ;)*) => {

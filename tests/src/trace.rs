@@ -1,6 +1,11 @@
-//! A trace that goes where errors hide: the microsecond before and at `retry_after`, the edges of
-//! windows and segments, costs above 1, and a clock that goes back, jumps and returns; leases that are
-//! renewed, released and let expire, settlements, reports, signals, classes.
+//! Generates a trace that goes where errors hide:
+//!
+//! - the microsecond before `retry_after`, and the one at it;
+//! - the edges of windows and segments;
+//! - costs above 1;
+//! - a clock that goes back, jumps and returns;
+//! - leases that are renewed, released or expire;
+//! - settlements, reports, signals and classes.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,13 +17,13 @@ use tidegate_gate::{
     Timestamp,
 };
 
-/// Keys of each policy.
+/// The number of keys of each policy.
 const KEYS: usize = 12;
-/// Edges of every window, segment and fill time of the policies are multiples of this.
+/// The edges of every window and segment, and the fill times, of the policies are multiples of this.
 const EDGE_US: u64 = 500_000;
 const LEASES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// So many lines of newline-delimited JSON over all policies; the same for the same seed.
+/// Generates this many lines of newline-delimited JSON over all policies, the same for the same seed.
 pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
     let mut rng = Rng::with_seed(seed);
     let mut keys: Vec<Key> = Vec::new();
@@ -40,10 +45,11 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
         let (key, table) = (&mut keys[place], &mut tables[place / KEYS]);
         let ask = key.next(&mut rng);
         let asked = Ask::parse(ask.to_string().as_bytes()).expect("an operation");
-        let asked =
-            asked.resolve_any_cost(&key.policy, &key.name, &mut || None).expect("a valid one");
+        let asked = asked
+            .resolve_any_cost(&key.policy, &key.name, &mut || None)
+            .expect("a valid operation");
         let verdict = table.ask(asked.resolved(), Timestamp(key.at), &asked.operation());
-        let verdict = asked.said(verdict.expect("room for it"));
+        let verdict = asked.said(verdict.expect("room in the table"));
         let wait = verdict.decision.retry_after().0;
         key.retry = (wait > 0 && wait < MAX_QUANTITY).then(|| (key.at, wait, ask.clone()));
         if wait == 0 {
@@ -62,17 +68,17 @@ struct Key {
     name: String,
     at: u64,
     granted_at: u64,
-    /// When it was last refused, how long it is to wait, and what it asked.
+    /// The time of the last refusal, its `retry_after`, and the refused operation.
     retry: Option<(u64, u64, Value)>,
 }
 
 impl Key {
-    /// Moves the key's clock and chooses what to ask.
+    /// Moves the key's clock and chooses the next operation.
     fn next(&mut self, rng: &mut Rng) -> Value {
         if let Some((at, wait, ask)) = self.retry.take()
             && rng.u8(..10) < 7
         {
-            // the same again, just before its time or at it
+            // the refused operation again, a microsecond before its time or at it
             self.at = at.saturating_add(wait).saturating_sub(rng.u64(..2)).min(MAX_QUANTITY);
             return ask;
         }
@@ -101,7 +107,7 @@ impl Key {
 
     fn check(&self, rng: &mut Rng) -> Value {
         let most = self.policy.limits().most_at_once().min(1 << 20);
-        let beyond = u64::from(rng.u8(..50) == 0); // now and then more than can ever be granted
+        let beyond = u64::from(rng.u8(..50) == 0); // sometimes more than can ever be granted
         let cost = if rng.u8(..10) < 6 { 1 } else { rng.u64(..=most + beyond) };
         let mut check = json!({ "cost": cost });
         if self.has(|limit| limit.kind() == Kind::Lease) {
@@ -119,7 +125,7 @@ impl Key {
         json!({ "check": check })
     }
 
-    /// What only some limits know; `None` if none of them does.
+    /// An operation for limits of some kinds only; `None` if the policy has no such limit.
     fn special(&self, rng: &mut Rng) -> Option<Value> {
         let lease = rng.choice(LEASES);
         let [some, more] = [rng.u64(..8), rng.u64(..8)];

@@ -1,5 +1,5 @@
-//! Vectors: what is asked of the keys of a policy, when, and what must be answered, as
-//! `tests/vectors/README.md` describes them.
+//! Vectors: operations on the keys of a policy, their times, and the expected answers.
+//! `tests/vectors/README.md` describes the files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,19 +15,19 @@ use tidegate_gate::{
     Request, Resolved, Rule, Table, Timestamp, Verdict, blob, http,
 };
 
-/// Where vectors are replayed.
+/// A backend that replays vectors.
 pub trait Backend {
-    /// Fields of an answer that it does not say.
+    /// The fields of an answer that this backend does not have.
     const SILENT: &[&str] = &[];
 
-    /// What it answers to a step, in JSON.
+    /// The answer to a step, in JSON.
     fn answer(&mut self, vectors: &Vectors, step: &Step) -> String;
 
-    /// What it has stored of a key, as [`Vectors::states`]; `None` if it does not show that.
+    /// The stored slices of a key, as in [`Vectors::states`]; `None` if the backend does not show them.
     fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>>;
 }
 
-/// The gate in this process: a table for each policy.
+/// The gate in this process, with a table for each policy.
 #[derive(Default)]
 pub struct Native(BTreeMap<String, Table>);
 
@@ -51,19 +51,19 @@ impl Backend for Native {
     }
 }
 
-/// A file of vectors. Its name is that of its policy.
+/// A file of vectors. The file and its policy have the same name.
 pub struct Vectors {
     pub path: PathBuf,
     pub name: String,
     pub policy: Arc<Policy>,
     pub steps: Vec<Step>,
-    /// Of each key after the last step: of each part of its limits the stored bytes, in hex.
+    /// The stored bytes of each slice of each key after the last step, in hex.
     pub states: BTreeMap<String, Vec<String>>,
     about: Box<RawValue>,
     policy_text: Box<RawValue>,
 }
 
-/// One of its steps.
+/// A step of a file of vectors.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -85,7 +85,7 @@ struct FileForm {
 }
 
 impl Vectors {
-    /// All files, by their names.
+    /// All files, sorted by name.
     pub fn all() -> Vec<Self> {
         let folder = fs::read_dir(crate::file("vectors")).expect("the folder of the vectors");
         let mut paths: Vec<PathBuf> = folder.map(|file| file.expect("a file").path()).collect();
@@ -107,16 +107,16 @@ impl Vectors {
         Self { path, name, policy, steps, states, about, policy_text }
     }
 
-    /// A policy file of the policies of all of them.
+    /// A policy file that has the policies of all files.
     pub fn policy_file(all: &[Self]) -> String {
         let policies: Vec<String> =
             all.iter().map(|one| format!("{:?}: {}", one.name, one.policy_text)).collect();
         let text = format!("{{\"auth\": \"none\", \"policies\": {{{}}}}}", policies.join(", "));
-        Policies::parse(&text).expect("policies that are valid one by one");
+        Policies::parse(&text).expect("policies that are valid together");
         text
     }
 
-    /// The keys that it asks about.
+    /// The keys of its steps, each once.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let mut keys: Vec<&str> = self.steps.iter().map(|step| step.key.as_str()).collect();
         keys.sort_unstable();
@@ -124,7 +124,7 @@ impl Vectors {
         keys.into_iter()
     }
 
-    /// The file as it must be: with the answers and states of the gate.
+    /// The text that the file must have: with the answers and states of the gate.
     pub fn generated(&self) -> String {
         let mut gate = Native::default();
         let steps = self.steps.iter().map(|step| {
@@ -160,17 +160,17 @@ impl Step {
         Timestamp(self.at_us)
     }
 
-    /// What is asked: its name, and its fields.
+    /// The name and the fields of the operation.
     pub fn asked(&self) -> (String, Value) {
         let asked: BTreeMap<String, Value> =
             serde_json::from_str(self.operation.get()).expect("an operation");
         asked.into_iter().next().expect("an operation")
     }
 
-    /// The answer in JSON, where `decide` does what is asked; `None` if the cost can never be granted.
+    /// The answer in JSON. `decide` does the operation, and returns `None` if its cost can never be granted.
     ///
     /// # Panics
-    /// If the gate and `decide` do not agree about that.
+    /// Panics if the gate and `decide` disagree whether the cost can be granted.
     pub fn answer_by(
         &self,
         policy: &Arc<Policy>,
@@ -182,7 +182,11 @@ impl Step {
         let resolved = Resolved::new(policy, &self.key).ok();
         let mut limits = resolved.iter().filter_map(Resolved::limits).flat_map(Limits::iter);
         if name == "check" && limits.any(|each| by_chance(&each.limit)) {
-            assert!(fields.get("draw").is_some(), "{name} of {}: no draw is given", policy.name());
+            assert!(
+                fields.get("draw").is_some(),
+                "{name} of {}: expected a draw, found none",
+                policy.name()
+            );
         }
         let read = |json: &str| {
             let ask = Ask::parse(json.as_bytes())?;
@@ -196,7 +200,7 @@ impl Step {
             }
             Err(problem) => {
                 if name == "check" && matches!(problem, AskError::Cost(_)) {
-                    // whoever decides must say so too
+                    // the backend must refuse the cost too
                     let cost = fields["cost"].take().as_u64().expect("a cost");
                     let otherwise = json!({ name: fields }).to_string();
                     let Operation::Decide(request) = read(&otherwise).expect("a check").operation()
@@ -213,28 +217,28 @@ impl Step {
     }
 }
 
-/// The answer to what is no valid request: the type of its problem.
+/// The answer to an invalid request: the type of its problem.
 pub fn error(problem_type: &Value) -> String {
     format!("{{\"error\":{problem_type}}}")
 }
 
-/// An answer as vectors have it.
+/// An answer in the form of vectors, which have no `policy`.
 ///
 /// # Panics
-/// If it is about another policy.
+/// Panics if the answer names another policy.
 pub fn without_policy(policy: &Policy, answer: &str) -> String {
     let start = format!("{{\"policy\":{:?},", policy.name());
     format!("{{{}", answer.strip_prefix(&start).expect("an answer about this policy"))
 }
 
-/// What is stored of each slice of a key, in hex; of one never seen what would be.
+/// The stored bytes of each slice of a key, in hex. A slice that is not stored has the bytes of a fresh one.
 pub fn states(resolved: &Resolved, stored: Vec<Option<Vec<u8>>>) -> Vec<String> {
     let parts = resolved.limits().into_iter().flat_map(Limits::parts).zip(stored);
     let bytes = |part, bytes: Option<_>| bytes.unwrap_or_else(|| fresh(resolved.policy(), part));
     parts.map(|(part, stored)| hex(&bytes(part, stored))).collect()
 }
 
-/// The bytes of a key never seen.
+/// The bytes of a fresh slice.
 fn fresh(policy: &Policy, part: &Part) -> Vec<u8> {
     blob::encode(policy, part, &vec![0; part.words()])
 }

@@ -1,12 +1,12 @@
-//! Five published systems, rebuilt out of the very policy file that `docs/policies.md` shows, and
-//! driven as their sources tell it: Replit, Ably, senderista, ClassDojo, Stripe.
+//! Five published systems: Replit, Ably, senderista, ClassDojo, Stripe. They are rebuilt from the policy file
+//! that `docs/policies.md` shows, and run as their sources describe.
 //!
-//! Each module is one system. It names its source, what that claims and what its author was
-//! missing, and asserts both: what the source has, with its constants, and what is better here.
+//! Each module is one system. It names its source, what the source has, and what its author was missing. Its
+//! tests assert both: what the source has, with its constants, and what is better here.
 //!
-//! - Stories in time run in the gate of this process: times, draws and names are given.
-//! - Stories over HTTP run on every server, at the server's own time. What depends on that goes by
-//!   the `at_us` of the answers; beyond it a story needs its few calls answered within a minute.
+//! - Some stories run in the gate of this process. They give the times, draws and names.
+//! - Other stories run over HTTP on every server, at the server's own time. Assertions that depend on the time
+//!   use the `at_us` of the answers. The few calls of a story must be answered within a minute.
 
 mod ably;
 mod classdojo;
@@ -27,10 +27,10 @@ use tidegate_tests::{Reply, Served, blocks, file, on_every_server};
 const SECOND: u64 = 1_000_000;
 const MINUTE: u64 = 60 * SECOND;
 
-/// Where stories begin: seconds, minutes and the parts of 6 s of a suppression begin here too.
+/// The time at which stories begin. A second, a minute and a 6 s part of a suppression begin at it too.
 const START: u64 = 1_700_000_040 * SECOND;
 
-/// The file in `docs/policies.md`: there is no other copy.
+/// The policy file, read from `docs/policies.md` so that no second copy exists.
 static POLICIES: LazyLock<String> = LazyLock::new(|| {
     let document = fs::read_to_string(file("../docs/policies.md")).unwrap();
     let (_, section) = document.split_once("## Five systems that were published").unwrap();
@@ -41,12 +41,12 @@ static POLICIES: LazyLock<String> = LazyLock::new(|| {
     only.text.clone()
 });
 
-/// A time of a story, by the microseconds since it began.
+/// A time of a story, in microseconds since the story began.
 fn at(since_start_us: u64) -> Timestamp {
     Timestamp(START + since_start_us)
 }
 
-/// One of the policies and the states of its keys, at times that a story gives.
+/// One of the policies and the states of its keys. A story gives the times.
 #[derive(Clone)]
 struct System {
     policy: Arc<Policy>,
@@ -54,12 +54,12 @@ struct System {
 }
 
 impl System {
-    /// As it stands in the file.
+    /// The policy as it is in the file.
     fn of(policy: &str) -> Self {
         Self::parse(policy, &POLICIES)
     }
 
-    /// With this text of the file replaced.
+    /// The policy with this text of the file replaced.
     fn edited(policy: &str, from: &str, to: &str) -> Self {
         assert_eq!(POLICIES.matches(from).count(), 1, "{from}");
         Self::parse(policy, &POLICIES.replace(from, to))
@@ -75,12 +75,12 @@ impl System {
         self.table.operate(&self.policy, key, now, operation).unwrap()
     }
 
-    /// Whether a request that brings nothing but its cost passes.
+    /// Whether a request with only a cost passes.
     fn passes(&mut self, key: &str, now: Timestamp, cost: u64) -> bool {
         self.operate(key, now, cost).decision.is_allowed()
     }
 
-    /// Asks for a lease, or opens a connection of this owner.
+    /// Acquires a lease, or opens a connection of this owner.
     fn acquire(&mut self, key: &str, now: Timestamp, lease: &str) -> Verdict {
         let request = Request { lease: Some(self.lease(key, lease)), ..Request::of(1) };
         self.operate(key, now, request)
@@ -105,37 +105,37 @@ impl System {
         self.operate(key, now, Operation::Release(id))
     }
 
-    /// How many states there are.
+    /// The number of states.
     fn states(&self) -> usize {
         self.table.len()
     }
 
-    /// How many are left when those that have expired are forgotten.
+    /// The number of states that are left after expired ones are forgotten.
     fn states_left(&mut self, now: Timestamp) -> usize {
         self.table.sweep(&self.policy, now);
         self.table.len()
     }
 }
 
-/// The decisions of a batch, in their order: on one key they are all taken at one time.
+/// The decisions of a batch, in their order. Those on one key are all made at one time.
 fn batch(served: &Served, checks: &[Value]) -> Vec<Value> {
     let reply = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.get("decisions").as_array().unwrap().clone()
 }
 
-/// A whole number of an answer.
+/// A field of an answer that is a whole number.
 fn number(answer: &Value, field: &str) -> u64 {
     answer[field].as_u64().unwrap_or_else(|| panic!("no {field} in {answer}"))
 }
 
-/// The same of a reply, which must be one to a call that decides.
+/// A field of a reply that is a whole number. The reply must be one to a call that decides.
 fn number_of(reply: &Reply, field: &str) -> u64 {
     assert_eq!(reply.status, 200, "{reply:?}");
     number(&reply.json(), field)
 }
 
-/// A refusal at the gate says the same in all its places: how long to wait, and who refuses.
+/// Asserts that a refusal at the gate names the same wait and the same limit in its headers and its body.
 fn assert_refused_by(reply: &Reply, status: u16, problem: &str, limit: &str) {
     assert_eq!(reply.status, status, "{reply:?}");
     let types = "https://iana.org/assignments/http-problem-types#";

@@ -2,13 +2,13 @@
 //!
 //! | the source has | here |
 //! |---|---|
-//! | 10 calls a second for each address, under a key for each second | `run`; one state, and 10 are 10: as published an eleventh passes |
+//! | 10 calls a second for each address, with a key for each second | `run`: one state, and exactly 10 pass; in the published system an eleventh passes |
 //! | open connections of a user, summed over all servers; a limit of its own (5 here) | `websocket` |
 //! | a count expires after 10 minutes unless refreshed, every 3 minutes | the same numbers |
 //!
-//! What the author was missing: each request searches for all keys of a user, and each refresh for
-//! all keys of a server. Who sums and then counts lets two servers through at once. A server that
-//! starts anew under its old name refreshes what it no longer has, for ever.
+//! What the author was missing: each request searches for all keys of a user, and each refresh for all keys
+//! of a server. Between the sum and the count two servers may both pass. A server that restarts under its old
+//! name refreshes for ever the connections that it no longer has.
 
 use serde_json::json;
 use tidegate_gate::Micros;
@@ -30,7 +30,7 @@ fn ten_runs_pass_in_a_second_and_the_eleventh_waits_for_its_end() {
     assert!(!runs.passes(USER, at(SECOND - 1), 1));
     assert_eq!(runs.operate(USER, at(SECOND), 1).decision.remaining(), 9);
 
-    // as published: who finds that more than ten have been counted is refused
+    // the published system refuses a caller who finds that more than ten have been counted
     let mut counted = 0;
     for _ in 0..20 {
         if counted <= 10 {
@@ -45,12 +45,12 @@ fn a_user_is_one_state_however_long_it_runs_code() {
     let mut runs = System::of("run");
     for second in 0..60 {
         assert!(runs.passes(USER, at(second * SECOND), 10));
-        assert_eq!(runs.states(), 1, "and not one for each second");
+        assert_eq!(runs.states(), 1, "one state, and not one for each second");
     }
     assert_eq!(runs.states_left(at(60 * SECOND)), 0);
 }
 
-/// Five connections, over three servers.
+/// A user with five connections on three servers.
 fn three_servers() -> System {
     let mut sockets = System::of("websocket");
     for (server, remaining) in [("a", 4), ("a", 3), ("b", 2), ("b", 1), ("c", 0)] {
@@ -61,40 +61,44 @@ fn three_servers() -> System {
 }
 
 #[test]
-fn the_sum_over_all_servers_is_limited_and_nobody_searches_for_it() {
+fn the_sum_over_all_servers_is_limited_without_a_search() {
     let mut sockets = three_servers();
     for server in ["a", "b", "c", "d"] {
         assert!(!sockets.acquire(USER, at(1), server).decision.is_allowed(), "{server}");
     }
-    assert_eq!(sockets.states(), 1, "of all servers of a user");
+    assert_eq!(sockets.states(), 1, "one state for all servers of a user");
     assert!(sockets.acquire("user:7", at(1), "a").decision.is_allowed(), "another user");
     assert_eq!(sockets.release(USER, at(2), "b").live, Some(true));
     assert!(sockets.acquire(USER, at(2), "d").decision.is_allowed());
 }
 
 #[test]
-fn what_a_dead_server_had_is_free_ten_minutes_after_its_last_refresh() {
+fn the_connections_of_a_dead_server_end_ten_minutes_after_its_last_refresh() {
     let mut sockets = three_servers();
     for server in ["a", "b", "c"] {
         assert_eq!(sockets.renew(USER, at(3 * MINUTE), server).live, Some(true));
     }
-    // c dies, and all others go on
+    // c dies, and the other servers go on
     for minute in [6, 9, 12] {
         for server in ["a", "b"] {
             assert_eq!(sockets.renew(USER, at(minute * MINUTE), server).live, Some(true));
         }
         let refused = sockets.acquire(USER, at(minute * MINUTE), "a").decision;
         assert!(!refused.is_allowed());
-        assert_eq!(refused.retry_after(), Micros((13 - minute) * MINUTE), "when c has vanished");
+        assert_eq!(
+            refused.retry_after(),
+            Micros((13 - minute) * MINUTE),
+            "the wait ends when the connections of c end"
+        );
     }
     assert!(!sockets.acquire(USER, at(13 * MINUTE - 1), "a").decision.is_allowed());
     assert!(sockets.acquire(USER, at(13 * MINUTE), "a").decision.is_allowed());
     assert_eq!(sockets.renew(USER, at(13 * MINUTE), "c").live, Some(false), "c is told so");
 }
 
-/// The author's first solution, and why there is a second.
+/// The author's first solution, and the reason for his second.
 #[test]
-fn without_an_expiry_the_dead_are_counted_for_ever() {
+fn without_an_expiry_dead_servers_count_for_ever() {
     let mut sockets = System::edited("websocket", "expiry = \"10m\"", "expiry = \"36500d\"");
     for _ in 0..5 {
         assert!(sockets.acquire(USER, at(0), "dead").decision.is_allowed());
@@ -103,23 +107,27 @@ fn without_an_expiry_the_dead_are_counted_for_ever() {
 }
 
 #[test]
-fn a_server_that_starts_anew_says_what_it_has() {
+fn a_server_that_restarts_reports_its_connections() {
     let mut sockets = three_servers();
-    // within the 10 minutes, under its old name: what it had is gone, and its count says so
+    // the server restarts within the 10 minutes under its old name and reports that it has no connections
     let counted = sockets.count(USER, at(MINUTE), "a", 0);
     assert_eq!((counted.live, counted.decision.remaining()), (Some(true), 2));
-    assert_eq!(sockets.release(USER, at(MINUTE), "a").live, Some(false), "none below zero");
+    assert_eq!(
+        sockets.release(USER, at(MINUTE), "a").live,
+        Some(false),
+        "the count does not fall below zero"
+    );
     assert_eq!(sockets.operate(USER, at(MINUTE), 0).decision.remaining(), 2);
 }
 
 #[test]
-fn a_server_that_was_cut_off_is_believed_also_above_the_limit() {
+fn the_count_of_a_server_that_was_cut_off_holds_even_above_the_limit() {
     let mut sockets = three_servers();
     for server in ["a", "b"] {
         sockets.renew(USER, at(9 * MINUTE), server);
     }
     assert!(sockets.acquire(USER, at(11 * MINUTE), "d").decision.is_allowed(), "c has vanished");
-    // c had only lost its network: its connection is open, and six are
+    // c had only lost its network: its connection is still open, so six are open
     sockets.count(USER, at(12 * MINUTE), "c", 1);
     for (server, opens) in [("a", false), ("b", true)] {
         assert!(!sockets.acquire(USER, at(12 * MINUTE), "d").decision.is_allowed());
@@ -138,7 +146,7 @@ pub fn ten_runs_pass_over_http(served: &Served) {
     let into_second = number(eleventh, "at_us") % SECOND;
     assert_eq!(number(eleventh, "retry_after_us"), SECOND - into_second, "the end of the second");
 
-    // whoever takes all ten at a time soon does so twice in a second
+    // a caller who takes all ten at a time soon asks twice in one second
     let gate = || served.api.get("/v1/gate?policy=run&key=user:7&cost=10", &[]);
     let passed = gate();
     assert_eq!((passed.status, passed.header("ratelimit-policy")), (204, Some("\"run\";q=10;w=1")));
@@ -162,14 +170,17 @@ pub fn five_connections_are_open_over_http(served: &Served) {
     let quota = "\"websocket\";q=5;qu=\"concurrent-requests\"";
     assert_eq!(sixth.header("ratelimit-policy"), Some(quota));
     let wait = number_of(&sixth, "retry_after_us");
-    assert!((1..=10 * MINUTE).contains(&wait), "{wait}: until a server might have vanished");
+    assert!(
+        (1..=10 * MINUTE).contains(&wait),
+        "{wait}: the time until the connections of a server end"
+    );
     assert!(sixth.header("ratelimit").unwrap().starts_with("\"websocket\";r=0;t="));
 
     let lease = |server: &str| format!("/v1/leases/{server}");
     let refreshed = json!({ "policy": "websocket", "key": USER });
     let refreshed = served.api.put(&lease("c"), refreshed.to_string());
     assert_eq!((refreshed.get("live"), number_of(&refreshed, "remaining")), (json!(true), 0));
-    // a has started anew, with one of its two
+    // a has restarted with one of its two connections
     let counted = json!({ "policy": "websocket", "key": USER, "count": 1 });
     let counted = served.api.put(&lease("a"), counted.to_string());
     assert_eq!((counted.get("live"), number_of(&counted, "remaining")), (json!(true), 1));
@@ -179,7 +190,7 @@ pub fn five_connections_are_open_over_http(served: &Served) {
         |server: &str| served.api.delete(&format!("{}?policy=websocket&key={USER}", lease(server)));
     for (live, remaining) in [(true, 1), (false, 1)] {
         let closed = close("a");
-        assert_eq!(closed.get("live"), live, "the second time there is none left to close");
+        assert_eq!(closed.get("live"), live, "the second time no connection is left to close");
         assert_eq!(number_of(&closed, "remaining"), remaining);
     }
 }

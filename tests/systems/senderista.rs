@@ -3,13 +3,13 @@
 //! | the source has | here |
 //! |---|---|
 //! | counters of a second, an interval of a minute; in its example 100 with counters of 5 s | `api`: 60 segments; or 12 |
-//! | all requests of an interval may come at any time of it, also at once | 1,000 at one microsecond |
-//! | the trailing counter, weighted by its overlap, is closer on average, and off in both directions | the same estimate, in whole numbers |
-//! | constant space, and nothing to keep once the interval is over | 64 words, then none |
+//! | the requests of an interval may come at any time in it, even all at once | 1,000 at one microsecond |
+//! | weighting the trailing counter by its overlap is closer on average, with errors in both directions | the same estimate, in whole numbers |
+//! | constant space, and no state once the interval is over | 64 words, then none |
 //!
-//! What the author was missing: how far the estimate is off; here it is measured beside an exact
-//! count. Clients that read what others did only at the next second, so that each may let the whole
-//! limit through in between; here all share one count.
+//! What the author was missing: the error of the estimate, which is measured here against an exact count.
+//! Clients learn of each other's requests only at the next second, so each may let the whole limit through in
+//! between; here all clients share one count.
 
 use fastrand::Rng;
 use serde_json::json;
@@ -28,7 +28,7 @@ fn the_whole_limit_may_come_at_once_or_evenly() {
         assert!(at_once.passes(RESOURCE, at(7), 1), "{request}");
     }
     let refused = at_once.operate(RESOURCE, at(7), 1).decision;
-    // a thousandth of the trailing second must have left
+    // a thousandth of the trailing second must have left the window
     assert_eq!(refused.retry_after(), Micros(MINUTE + SECOND / LIMIT - 7));
     assert!(!at_once.passes(RESOURCE, at(MINUTE + SECOND / LIMIT - 1), 1));
     assert!(at_once.passes(RESOURCE, at(MINUTE + SECOND / LIMIT), 1));
@@ -47,13 +47,17 @@ fn its_example_has_counters_of_five_seconds() {
     let mut api = System::edited("api", "1_000, period = \"1m\", segments = 60", EXAMPLE);
     assert!(api.passes(RESOURCE, at(4 * SECOND), 100));
     let refused = api.operate(RESOURCE, at(30 * SECOND), 1).decision;
-    assert_eq!(refused.retry_after(), Micros(30 * SECOND + 50_000), "a hundredth of 5 s has left");
+    assert_eq!(
+        refused.retry_after(),
+        Micros(30 * SECOND + 50_000),
+        "a hundredth of 5 s has left the window"
+    );
 }
 
 const EXAMPLE: &str = "100, period = \"1m\", segments = 12";
 
 #[test]
-fn a_state_is_no_larger_for_more_requests_and_gone_after_the_interval() {
+fn a_state_does_not_grow_with_requests_and_is_gone_after_the_interval() {
     let mut api = System::of("api");
     assert_eq!(api.policy.limits().words(), 64);
     for request in 0..600 {
@@ -63,8 +67,8 @@ fn a_state_is_no_larger_for_more_requests_and_gone_after_the_interval() {
     assert_eq!(api.states_left(at(2 * MINUTE + SECOND)), 0);
 }
 
-/// The estimate counts the trailing second by its part, and the worst loads are those that lie in
-/// another part of it.
+/// The estimate counts the trailing second by the part that the window covers. It is worst for loads that lie
+/// entirely inside that part, or entirely outside it.
 #[test]
 fn the_estimate_undercounts_and_overcounts_by_what_the_trailing_second_had() {
     let half = MINUTE + SECOND / 2;
@@ -75,7 +79,10 @@ fn the_estimate_undercounts_and_overcounts_by_what_the_trailing_second_had() {
 
     let mut early = System::of("api");
     assert!(early.passes(RESOURCE, at(0), LIMIT));
-    assert!(!early.passes(RESOURCE, at(half), LIMIT / 2 + 1), "none in the last minute");
+    assert!(
+        !early.passes(RESOURCE, at(half), LIMIT / 2 + 1),
+        "refused, with no grant in the last minute"
+    );
 }
 
 /// Every grant, counted one by one.
@@ -83,20 +90,20 @@ fn the_estimate_undercounts_and_overcounts_by_what_the_trailing_second_had() {
 struct Exact(Vec<u64>);
 
 impl Exact {
-    /// In the minute up to now.
+    /// The number of grants in the minute up to now.
     fn count(&self, now: u64) -> u64 {
         let recent = self.0.iter().rev().take_while(|grant| now - **grant < MINUTE);
         recent.count().try_into().unwrap()
     }
 
-    /// In the second that lies so many before that of now.
+    /// The number of grants in the second that lies `before` seconds before the current one.
     fn in_second(&self, now: u64, before: u64) -> u64 {
         let Some(second) = (now / SECOND).checked_sub(before) else { return 0 };
         let recent = self.0.iter().rev().skip_while(|grant| **grant / SECOND > second);
         recent.take_while(|grant| **grant / SECOND == second).count().try_into().unwrap()
     }
 
-    /// What 60 counters say that do not weigh a trailing one.
+    /// The estimate of 60 counters without a trailing one.
     fn by_plain_counters(&self, now: u64) -> u64 {
         let first = (now / SECOND).saturating_sub(59);
         let recent = self.0.iter().rev().take_while(|grant| **grant / SECOND >= first);
@@ -104,7 +111,7 @@ impl Exact {
     }
 }
 
-/// Ten minutes at one and a half times the limit, at times independent of each other.
+/// Ten minutes at one and a half times the limit, with independent times.
 #[test]
 fn under_an_overload_the_estimate_is_off_by_no_more_than_the_trailing_second() {
     let mut api = System::of("api");
@@ -133,17 +140,17 @@ fn under_an_overload_the_estimate_is_off_by_no_more_than_the_trailing_second() {
     assert!((9_950..=10_050).contains(&granted), "{granted} in ten minutes");
 }
 
-/// Of the load above: 0.6 % more than the limit.
+/// The most grants in any minute of the load above: 0.6 % more than the limit.
 const WORST_MINUTE: u64 = 1_006;
 
 #[test]
-fn what_was_not_needed_comes_back_to_its_second() {
+fn unneeded_units_come_back_to_their_second() {
     let mut api = System::of("api");
     assert!(api.passes(RESOURCE, at(0), 400));
     let settled = Operation::Settle(Settlement { granted_at: at(0), reserved: 400, actual: 150 });
     assert_eq!(api.operate(RESOURCE, at(30 * SECOND), settled).decision.remaining(), 850);
     let later = api.operate(RESOURCE, at(MINUTE + SECOND / 2), 0).decision;
-    assert_eq!(later.remaining(), LIMIT - 75, "half of what it came to");
+    assert_eq!(later.remaining(), LIMIT - 75, "half of the actual cost");
 }
 
 pub fn a_thousand_pass_in_a_minute_over_http(served: &Served) {
@@ -160,7 +167,11 @@ pub fn a_thousand_pass_in_a_minute_over_http(served: &Served) {
     assert_eq!(refused.get("allowed"), false, "{refused:?}");
     let second = number_of(&all, "at_us") / SECOND * SECOND;
     let passes = number_of(&refused, "at_us") + number_of(&refused, "retry_after_us");
-    assert_eq!(passes, second + MINUTE + SECOND / LIMIT, "a thousandth of that second has left");
+    assert_eq!(
+        passes,
+        second + MINUTE + SECOND / LIMIT,
+        "a thousandth of that second has left the window"
+    );
     let gate = served.api.get("/v1/gate?policy=api&key=/articles", &[]);
     assert_refused_by(&gate, 429, "quota-exceeded", "api");
 
@@ -174,7 +185,7 @@ pub fn a_thousand_pass_in_a_minute_over_http(served: &Served) {
     assert_eq!(number_of(&settled, "remaining"), 850);
 }
 
-/// As published each of three clients would let the whole limit through within a second.
+/// In the published system each of three clients would let the whole limit through within a second.
 pub fn clients_share_one_window(served: &Served) {
     let ask = || {
         let replies = (0..10).map(|_| served.api.check("api", RESOURCE, 100, None));
@@ -187,6 +198,6 @@ pub fn clients_share_one_window(served: &Served) {
     });
     granted.sort_unstable();
     let within = granted.iter().filter(|time| **time < granted[0] + MINUTE - SECOND).count();
-    assert_eq!(within, 10, "however many clients there are");
-    assert!(granted[0] > START, "at the time of the server");
+    assert_eq!(within, 10, "the number of clients does not matter");
+    assert!(granted[0] > START, "the server decides at its own time");
 }

@@ -4,14 +4,14 @@
 //! | the source has | here |
 //! |---|---|
 //! | a token bucket: 100 a second, 500 at once | `requests`, limit `rate` |
-//! | 100 requests at once; one that got lost counts for 60 s | limit `concurrent` |
+//! | 100 requests at once; a lost request counts for 60 s | limit `concurrent` |
 //! | if Redis fails, requests pass, and somebody is told | `on_error = "open"`; the answer says `degraded` |
 //!
-//! What the author was missing: the bucket goes by whole seconds, and by the clocks of its clients,
-//! so that a second's tokens come a millisecond early, and again each time a slow clock has written.
-//! A request that the concurrency limiter refuses has cost a token. One that takes longer than 60 s
-//! is counted no more. A random name that comes twice is one place for two; a user who never comes
-//! again leaves a set behind for ever.
+//! What the author was missing: the bucket uses whole seconds and the clocks of its clients. So the tokens of
+//! a second come a millisecond early, and again each time a slow clock has written. A request that the
+//! concurrency limiter refuses has cost a token. A request that takes longer than 60 s no longer counts. Two
+//! requests with the same random name share one place. A user who never comes again leaves a set behind for
+//! ever.
 
 use serde_json::{Value, json};
 use tidegate_gate::{Micros, Timestamp};
@@ -22,7 +22,7 @@ use crate::{MINUTE, POLICIES, SECOND, System, at, batch, number, number_of};
 const USER: &str = "user:42";
 const MILLISECOND: u64 = 1_000;
 
-/// Requests that end at once, and leave their places: how many of them pass.
+/// Sends requests that end at once and release their leases. Returns how many pass.
 fn passed(system: &mut System, now: Timestamp, requests: u64) -> u64 {
     let passes = |_: &u64| {
         let allowed = system.acquire(USER, now, "request").decision.is_allowed();
@@ -32,7 +32,7 @@ fn passed(system: &mut System, now: Timestamp, requests: u64) -> u64 {
     (0..requests).filter(passes).count().try_into().unwrap()
 }
 
-/// The bucket as it was published: at the whole seconds of whoever asks.
+/// The published bucket, which uses the whole seconds of the caller's clock.
 struct Published {
     tokens: u64,
     refreshed: u64,
@@ -84,7 +84,7 @@ fn servers_whose_clocks_differ_refill_nothing() {
     assert_eq!((by_published, by_requests), (500 + 19 * 100, 500));
 }
 
-/// A hundred that have begun and not ended.
+/// A system with a hundred requests that have begun and not ended.
 fn busy() -> System {
     let mut requests = System::of("requests");
     for request in 0..100 {
@@ -95,7 +95,7 @@ fn busy() -> System {
 }
 
 #[test]
-fn a_hundred_at_once_and_who_is_refused_takes_no_token() {
+fn a_hundred_run_at_once_and_a_refused_request_takes_no_token() {
     let mut requests = busy();
     let refused = requests.acquire(USER, at(0), "one-more");
     let [rate, concurrent] = refused.limits.as_slice() else { panic!("{refused:?}") };
@@ -110,12 +110,12 @@ fn a_hundred_at_once_and_who_is_refused_takes_no_token() {
 }
 
 #[test]
-fn what_got_lost_frees_its_place_after_60_seconds() {
+fn a_lost_request_frees_its_place_after_60_seconds() {
     let mut requests = busy();
     for request in 0..99 {
         assert_eq!(requests.release(USER, at(1), &format!("request-{request}")).live, Some(true));
     }
-    // the machine that had the last one dies, and another fills up
+    // the machine with the last request dies, and another machine fills up the limit
     for request in 0..99 {
         requests.acquire(USER, at(30 * SECOND), &format!("later-{request}"));
     }
@@ -132,14 +132,14 @@ fn a_request_that_takes_longer_is_renewed_and_counts() {
         let name = format!("request-{request}");
         assert_eq!(requests.renew(USER, at(50 * SECOND), &name).live, Some(true));
     }
-    // as published all of them would be forgotten, and a hundred more begin
+    // the published system would forget all of them and let a hundred more begin
     assert!(!requests.acquire(USER, at(61 * SECOND), "one-more").decision.is_allowed());
     assert_eq!(requests.release(USER, at(61 * SECOND), "request-0").live, Some(true));
     assert!(requests.acquire(USER, at(61 * SECOND), "one-more").decision.is_allowed());
 }
 
 #[test]
-fn who_never_comes_again_leaves_nothing_behind() {
+fn a_user_who_never_comes_again_leaves_no_state_behind() {
     let mut requests = busy();
     assert_eq!((requests.states_left(at(MINUTE - 1)), requests.states_left(at(MINUTE))), (1, 0));
 }
@@ -163,7 +163,11 @@ pub fn requests_are_limited_over_http(served: &Served) {
     let unnamed = json!({ "policy": "requests", "key": USER }).to_string();
     let acquired = served.api.post("/v1/leases", &unnamed);
     assert_eq!(acquired.get("allowed"), true, "{acquired:?}");
-    assert_eq!(acquired.get("lease").as_str().unwrap().len(), 32, "128 bits, and not 32");
+    assert_eq!(
+        acquired.get("lease").as_str().unwrap().len(),
+        32,
+        "a name has 128 bits, and not 32"
+    );
     let quotas = "\"rate\";q=500;w=5, \"concurrent\";q=100;qu=\"concurrent-requests\"";
     assert_eq!(acquired.header("ratelimit-policy"), Some(quotas));
     let refused = served.api.post("/v1/leases", &unnamed);
@@ -184,11 +188,11 @@ pub fn an_expensive_request_is_settled_over_http(served: &Served) {
         "reserved": 300, "actual": 100,
     });
     let settled = served.api.post("/v1/settle", settlement.to_string());
-    // as if 100 had been taken at once, of which one comes back every 10 ms
+    // the state is as if 100 had been taken at once, and one unit comes back every 10 ms
     let back = (number_of(&settled, "at_us") - granted_at) / (10 * MILLISECOND);
     let limits = settled.get("limits");
     assert_eq!(number(&limits[0], "remaining"), (400 + back).min(500), "{settled:?}");
-    assert_eq!(number(&limits[1], "remaining"), 99, "it is still under way");
+    assert_eq!(number(&limits[1], "remaining"), 99, "the request is still under way");
 }
 
 #[test]

@@ -3,15 +3,15 @@
 //!
 //! | the source has | here |
 //! |---|---|
-//! | a share of the fleet's workers that only what is critical may use | `fleet`: 20 % of 1,000 |
-//! | nothing is shed below 0.7, more from 0.8 on, and the same in between | `worker`, these defaults |
+//! | a share of the fleet's workers that only critical requests may use | `fleet`: 20 % of 1,000 |
+//! | nothing is shed below 0.7, more and more from 0.8 on, and in between as much as before | `worker`, these defaults |
 //! | bad for 28 s before anything is shed, 120 s more until everything is | the same |
 //! | the least important first, then more, the most critical never; no sharp changes | test mode, then GET, then POST |
 //!
-//! What the author was missing: the classes are told and not programmed. The first call of all
-//! counts as 28 s after the one before it: under load it sheds 23 % at once. At rest the amount is
-//! the quotient of two whole numbers, -28 / 120, which in Ruby is -1: after one rest shedding begins
-//! 120 s late instead of 28 s. What takes longer than 60 s is counted in the fleet no more.
+//! What the author was missing: classes come with the requests and are not programmed. The very first call
+//! counts as if the one before it was 28 s earlier, so under load it sheds 23 % at once. At rest the amount is
+//! the quotient of two whole numbers, -28 / 120, which is -1 in Ruby: after one rest shedding begins 120 s late
+//! instead of 28 s. A request that takes longer than 60 s no longer counts in the fleet.
 
 use serde_json::{Value, json};
 use tidegate::local::WorkerdOptions;
@@ -21,17 +21,17 @@ use tidegate_tests::{Served, worker, worker_options};
 use crate::{MINUTE, POLICIES, SECOND, System, at, batch, number, number_of};
 
 const FLEET: &str = "fleet";
-/// The least important first; the last is never shed.
+/// The classes, the least important first. The last one is never shed.
 const CLASSES: [&str; 4] = ["test_mode", "get", "post", "critical"];
 
-/// A request for a worker, or one while so many of them are busy.
+/// A request of a class, with a lease of the fleet.
 fn request(system: &System, class: &str, lease: &str) -> Request {
     let class = system.policy.class(class).unwrap();
     Request { class, lease: Some(system.lease(FLEET, lease)), ..Request::of(1) }
 }
 
 #[test]
-fn a_fifth_of_the_fleet_is_for_what_is_critical_alone() {
+fn a_fifth_of_the_fleet_is_for_critical_requests_alone() {
     let mut fleet = System::of("fleet");
     for worker in 0..800 {
         let class = CLASSES[worker % 3];
@@ -72,18 +72,18 @@ fn a_worker_that_fails_gives_its_place_back_after_60_seconds() {
     }
 }
 
-/// So much of the workers busy.
+/// The signal for this share of busy workers.
 fn busy(percent: u64) -> Share {
     Share::of(percent, 100)
 }
 
-/// A sample, measured with a request that is never shed.
+/// Gives the shedder a signal, with a request that is never shed.
 fn sample(worker: &mut System, now: Timestamp, signal: Share) {
     let critical = Request { signal: Some(signal), ..request(worker, "critical", "") };
     assert!(worker.operate(FLEET, now, critical).decision.is_allowed(), "never shed");
 }
 
-/// With which probability a class is shed, in units of 2^-32: as many of the draws are.
+/// The probability that a class is shed, in units of 2^-32: the number of draws that are shed.
 fn shed(worker: &System, now: Timestamp, class: &str) -> u64 {
     let is_shed = |draw: u64| {
         let Ok(draw) = u32::try_from(draw) else { return false };
@@ -98,7 +98,7 @@ fn shed(worker: &System, now: Timestamp, class: &str) -> u64 {
     shed
 }
 
-/// What is due after so many seconds of all workers busy: (s - 28) / 120 of three classes.
+/// The expected probability after `second` seconds with all workers busy: (s - 28) / 120 of three classes.
 fn due(second: u64, class: u64) -> u64 {
     let thirds = (3 * second.saturating_sub(28)).saturating_sub(120 * class).min(120);
     (thirds << 32) / 120
@@ -115,13 +115,13 @@ fn one_class_after_another_is_shed_between_28_and_148_seconds() {
             assert_eq!(shed(&worker, now, name), due, "{name} after {second} s");
         }
     }
-    // worked out by hand: of the first class a tenth after 32 s, nine tenths after 64 s
+    // by hand: the first class is shed by a tenth after 32 s, and by nine tenths after 64 s
     let tenths = |tenths: u64| (tenths << 32) / 10;
     assert_eq!([28, 32, 64, 68].map(|second| due(second, 0)), [0, 1, 9, 10].map(tenths));
 }
 
 #[test]
-fn what_was_shed_comes_back_as_slowly() {
+fn shedding_ends_as_slowly_as_it_began() {
     let mut worker = System::of("worker");
     for second in (0..=152).step_by(8) {
         sample(&mut worker, at(second * SECOND), busy(100));
@@ -133,7 +133,7 @@ fn what_was_shed_comes_back_as_slowly() {
         let gone = (second - 152).min(120);
         let shares = [0, 1, 2].map(|class| shed(&worker, now, CLASSES[class]));
         assert_eq!(shares, [0, 1, 2].map(|class| due(148 - gone, class)), "after {gone} s");
-        // 8 s are a fifteenth of all: a fifth of one of three classes
+        // 8 s are a fifteenth of 120 s: a fifth of one of three classes
         let sharp =
             shares.iter().zip(before).find(|(now, before)| before - *now > (1 << 32) / 5 + 1);
         assert_eq!(sharp, None, "after {gone} s");
@@ -158,7 +158,7 @@ fn between_good_and_bad_nothing_moves() {
 }
 
 #[test]
-fn half_as_bad_and_half_as_good_move_half_as_fast() {
+fn a_signal_halfway_to_the_end_of_its_range_moves_half_as_fast() {
     let mut worker = System::of("worker");
     for second in (0..=64).step_by(8) {
         let now = at(second * SECOND);
@@ -180,9 +180,9 @@ fn the_first_call_under_load_sheds_nothing_and_a_silence_is_one_delay() {
         let first = Request { signal: Some(busy(100)), ..request(&worker, class, "") };
         assert!(worker.operate(FLEET, at(0), first).decision.is_allowed(), "{class}");
     }
-    // as published that call would have counted as 28 s from an amount of 0: 7/30 of all
+    // in the published system that call counts as 28 s from an amount of 0: 7/30 of all are shed
     assert_eq!(shed(&worker, at(0), "test_mode"), 0);
-    // and then a silence of 100 s is no 100 s of load
+    // a silence of 100 s does not count as 100 s of load
     sample(&mut worker, at(100 * SECOND), busy(100));
     assert_eq!(shed(&worker, at(100 * SECOND), "test_mode"), due(28, 0));
 }
@@ -198,19 +198,19 @@ fn after_a_rest_shedding_begins_after_28_seconds_again() {
         sample(&mut worker, now, busy(100));
         assert_eq!(shed(&worker, now, "test_mode"), due(second, 0), "after {second} s");
     }
-    // as published: what it rests at, in the whole numbers of Ruby, and for how long it then waits
+    // the published system: its amount at rest, in the whole numbers of Ruby, and its wait after that
     let resting = (-28_i32).div_euclid(120);
     assert_eq!((resting, -resting * 120), (-1, 120));
 }
 
 #[test]
-fn classes_that_nobody_names_are_the_least_important() {
+fn a_request_without_a_class_is_the_least_important() {
     let worker = System::of("worker");
     assert_eq!(worker.policy.classes(), CLASSES);
     assert_eq!(
         worker.policy.class("critical"),
         Some(Class::CRITICAL),
-        "the one that is never shed"
+        "the class that is never shed"
     );
     assert_eq!(Request::of(1).class, Class(0));
 }
@@ -226,7 +226,7 @@ pub fn a_fifth_of_the_fleet_is_reserved_over_http(served: &Served) {
     let decisions = batch(served, &checks);
     let refused: Vec<usize> =
         (0..802).filter(|place| decisions[*place]["allowed"] == false).collect();
-    assert_eq!(refused, [800], "the first that is not critical beyond 80 %");
+    assert_eq!(refused, [800], "the first request beyond 80 % that is not critical");
     assert_eq!(number(&decisions[800], "retry_after_us"), MINUTE);
     assert_eq!(decisions[800]["limits"][0]["name"], "usage");
 
@@ -240,9 +240,9 @@ pub fn a_fifth_of_the_fleet_is_reserved_over_http(served: &Served) {
     assert_eq!((release("charge"), release("low-7")), (json!(false), json!(true)));
     let unnamed = json!({ "policy": "fleet", "key": FLEET });
     let low = served.api.post("/v1/leases", unnamed.to_string());
-    assert_eq!(low.get("allowed"), true, "without a class too: {low:?}");
+    assert_eq!(low.get("allowed"), true, "a request without a class passes too: {low:?}");
     let gate = served.api.get(&format!("/v1/gate?policy=fleet&key={FLEET}"), &[]);
-    assert_eq!(gate.status, 400, "nobody would learn the lease's name");
+    assert_eq!(gate.status, 400, "nobody would learn the name of the lease");
 }
 
 pub fn the_first_call_under_load_sheds_nothing_over_http(served: &Served) {
@@ -251,7 +251,11 @@ pub fn the_first_call_under_load_sheds_nothing_over_http(served: &Served) {
             json!({ "policy": "worker", "key": class, "class": class, "signal_ppm": 1_000_000 });
         let first = served.api.post("/v1/check", body.to_string());
         assert_eq!((first.status, first.get("allowed")), (200, json!(true)), "{first:?}");
-        assert_eq!(first.header("ratelimit-policy"), None, "nobody's quota");
+        assert_eq!(
+            first.header("ratelimit-policy"),
+            None,
+            "a shedder is not a quota of the caller"
+        );
         let gate =
             served.api.get(&format!("/v1/gate?policy=worker&key={class}-2&class={class}"), &[]);
         assert_eq!(gate.status, 204);
@@ -260,7 +264,7 @@ pub fn the_first_call_under_load_sheds_nothing_over_http(served: &Served) {
     assert_eq!((unknown.status, unknown.get("type")), (400, json!("urn:tidegate:invalid-request")));
 }
 
-/// The trajectory on the built Worker, which in a test environment believes given times and draws.
+/// The same course on the built Worker, which accepts given times and draws in a test environment.
 #[test]
 fn the_worker_sheds_one_class_after_another() {
     let options = worker_options(&POLICIES);
@@ -278,7 +282,7 @@ fn the_worker_sheds_one_class_after_another() {
     for second in (0..=152).step_by(8) {
         for (class, name) in (0..).zip(CLASSES) {
             let due = if name == "critical" { 0 } else { due(second, class) };
-            // just within the draws that are shed, and just beyond them
+            // the last draw that is shed, and the first one that is not
             let within = due.checked_sub(1).map(|draw| u32::try_from(draw).unwrap());
             assert!(within.is_none_or(|draw| !check(second, name, draw)), "{name}, {second} s");
             let beyond = u32::try_from(due).ok();

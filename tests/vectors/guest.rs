@@ -1,4 +1,5 @@
-//! The guest in wasmtime, as replays drive it. It answers for all limits together and does not say when.
+//! The guest in wasmtime, in the same host code as replays. It answers for all limits together and without a
+//! time.
 
 use tidegate::gate::{OperationError, Resolved, SessionError};
 use tidegate::replay;

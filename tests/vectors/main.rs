@@ -1,4 +1,4 @@
-//! The same vectors on every backend: the same answers, and the same stored bytes.
+//! Every backend gives the same answers to the vectors and stores the same bytes.
 
 mod guest;
 mod redis;
@@ -9,7 +9,7 @@ use std::fs;
 use serde_json::Value;
 use tidegate_tests::vectors::{Backend, Native, Vectors};
 
-/// So that a file which is not found is missed. To be raised with the files.
+/// The expected numbers of files and steps, so that a missing file fails. Raise them with the files.
 const FILES: usize = 28;
 const STEPS: usize = 993;
 
@@ -45,7 +45,7 @@ fn replay<B: Backend>(mut start: impl FnMut(&[Vectors]) -> B) {
     assert!(mismatches.is_empty(), "{} mismatches\n{}", mismatches.len(), mismatches.join("\n"));
 }
 
-/// What a backend says of an answer.
+/// The part of an answer that a backend has.
 fn said<B: Backend>(mut answer: Value) -> Value {
     if let Some(fields) = answer.as_object_mut() {
         fields.retain(|field, _| !B::SILENT.contains(&field.as_str()));
@@ -74,10 +74,13 @@ fn in_the_worker() {
 }
 
 #[test]
-fn files_are_as_they_would_be_written_anew() {
+fn the_files_equal_what_the_generator_writes() {
     for vectors in Vectors::all() {
         let text = fs::read_to_string(&vectors.path).expect("a file");
         let name = &vectors.name;
-        assert!(vectors.generated() == text, "{name}: `cargo run -p tidegate-tests --bin vectors`");
+        assert!(
+            vectors.generated() == text,
+            "{name}: run `cargo run -p tidegate-tests --bin vectors`"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! States in a real Redis.
+//! The store in a real Redis.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tidegate::store::{self, RedisOptions, StoreError};
 use tidegate_tests::vectors::{Backend, Step, Vectors, states};
 use tokio::runtime::Runtime;
 
-/// Steps are hours apart for their keys and microseconds for Redis.
+/// Redis must keep states this much longer: steps are hours apart for their keys, and microseconds for Redis.
 const KEEP_LONGER: Micros = Micros(3_600_000_000);
 
 pub struct Redis {

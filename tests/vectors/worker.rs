@@ -1,4 +1,4 @@
-//! The built Worker in workerd, over HTTP. What its objects store is theirs.
+//! The built Worker in workerd, over HTTP. It does not show the states of its objects.
 
 use serde_json::{Value, json};
 use tidegate::local::{Workerd, WorkerdOptions};

@@ -1,4 +1,4 @@
-//! Asks the objects that the keys belong to.
+//! Asks the Durable Objects that the keys belong to.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use worker::{Env, Method, Request, RequestInit};
 
 use crate::keys::{Ask, Asked, Question};
 
-/// Decides all checks: one request to each object, which keeps the order of its checks.
+/// Decides all checks. Each object gets one request and decides its checks in their order.
 pub(crate) async fn decide(checks: &[Check], env: &Env) -> Vec<Outcome> {
     let honour_time = honours_caller_time(env);
     let mut groups: BTreeMap<String, Vec<(usize, &Check)>> = BTreeMap::new();
@@ -29,7 +29,9 @@ pub(crate) async fn decide(checks: &[Check], env: &Env) -> Vec<Outcome> {
     }))
     .await;
 
-    let unanswered = Outcome::Unavailable("durable object: it did not answer".into());
+    let unanswered = Outcome::Unavailable(
+        "durable object: expected an answer to each check, found too few".into(),
+    );
     let mut outcomes = vec![unanswered; checks.len()];
     for (places, answers) in answers {
         for (place, answer) in places.into_iter().zip(answers) {
@@ -44,7 +46,7 @@ pub(crate) async fn decide(checks: &[Check], env: &Env) -> Vec<Outcome> {
     outcomes
 }
 
-/// Whether the times that callers give are believed: in a test environment alone.
+/// Whether decisions use the times that callers give. Only a test environment may set this.
 fn honours_caller_time(env: &Env) -> bool {
     env.var("TIDEGATE_TRUST_CALLER_TIME").is_ok_and(|value| value.to_string() == "true")
 }

@@ -1,4 +1,4 @@
-//! Requests in, responses out.
+//! The entry of the Worker: reads requests and writes responses.
 
 use futures_util::StreamExt;
 use tidegate_gate::Policies;
@@ -28,9 +28,9 @@ async fn respond(policies: &Policies, request: Request, env: &Env) -> Result<htt
     let (method, headers) = (request.method().to_string(), request.headers().clone());
     let url = request.inner().url();
     let (path, query) = path_and_query(&url);
-    // a header that cannot be read is not there: a request that depends on it is refused
+    // an unreadable header counts as missing, so a request that depends on it is refused
     let header = |name: &str| headers.get(name).ok().flatten();
-    let client_ip = header("cf-connecting-ip"); // Cloudflare sets it, whatever the client sent
+    let client_ip = header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
     let head =
         Head { method: &method, path, query, header: &header, client_ip: client_ip.as_deref() };
     let mut exchange = Exchange { request, env };
@@ -52,14 +52,14 @@ impl http::Server for Exchange<'_> {
         decide(checks, self.env).await
     }
 
-    /// It may become the name of a lease.
+    /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
     }
 }
 
-/// The runtime has parsed and normalized the URL already: cutting it up needs no second parser,
-/// and that one's Unicode tables would be a third of the bundle.
+/// Splits a URL. The runtime has already parsed and normalized it, so no second parser is needed; the
+/// Unicode tables of one would be a third of the bundle.
 fn path_and_query(url: &str) -> (&str, &str) {
     let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
     let (url, query) = url.split_once('?').unwrap_or((url, ""));
@@ -93,7 +93,7 @@ fn send(answer: http::Response) -> Result<Response> {
     let builder = ResponseBuilder::new().with_status(answer.status);
     let mut response =
         if answer.body.is_empty() { builder.empty() } else { builder.ok(answer.body)? };
-    let headers = response.headers_mut(); // after the body, which brings a content type
+    let headers = response.headers_mut(); // after the body, which sets a content type
     for (name, value) in &answer.headers {
         headers.set(name, value)?;
     }

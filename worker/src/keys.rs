@@ -1,9 +1,9 @@
-//! The Durable Object: the slices of the keys that belong to it.
+//! The Durable Object, which stores the slices of the keys that belong to it.
 //!
-//! A session decides, and what its answer depends on is written before the response leaves (the output
-//! gate holds the response until the write is durable), so an object that is evicted or restarted never
-//! grants twice. A write that no answer depends on is kept in memory alone: the object's own clock will be
-//! past the newest time that it holds. The alarm deletes what has expired.
+//! A session decides. The writes that an answer depends on are stored before the response leaves: the output
+//! gate holds the response until the write is durable. So an object that is evicted or restarted never
+//! grants twice. A write on which no answer depends is only kept in memory: when the object starts again,
+//! its own clock is past the newest time of that write. The alarm deletes expired slices.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,30 +20,30 @@ use worker::{
 
 use crate::policies::policies;
 
-/// What the Worker asks of an object.
+/// A request of the Worker to an object.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) policy: String,
     pub(crate) questions: Vec<Question>,
 }
 
-/// One check; its key and what is asked have been validated.
+/// One check. The Worker has validated its key and its operation.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Question {
     pub(crate) key: String,
-    /// [`Operation::to_words`]
+    /// The operation, as [`Operation::to_words`] writes it.
     pub(crate) operation: Vec<u64>,
-    /// Instead of the object's own time. The Worker passes it on in a test environment alone.
+    /// The time to decide at instead of the object's own. The Worker only sends it in a test environment.
     pub(crate) now_us: Option<u64>,
 }
 
-/// The answer to a question, or why there is none.
+/// The answer to a question, or why the object could not decide.
 pub(crate) type Asked = std::result::Result<VerdictForm, String>;
 
-/// The most bytes of slices that are held in memory beside storage; past them all are read anew. An
-/// isolate has 128 MB for all of its objects.
+/// How many bytes of slices an object caches. When the cache is full it is cleared, and slices are read from
+/// storage again. An isolate has 128 MB for all of its objects.
 const MAX_CACHED_BYTES: usize = 8 << 20;
-/// What a slice takes in memory beside its name and its bytes.
+/// The memory that a cached slice takes beside its name and its bytes.
 const SLICE_BYTES: usize = 128;
 
 /// The states of the keys that belong to one object.
@@ -55,7 +55,8 @@ pub struct Keys {
     alarm_set: Cell<bool>,
 }
 
-/// What storage has under each name, or will have once somebody depends on it; `None` for nothing.
+/// The bytes of each slice by its name, as storage has them or will have them once an answer depends on them;
+/// `None` for a slice that is not stored.
 #[derive(Default)]
 struct Cache {
     slices: HashMap<String, Option<Vec<u8>>>,
@@ -65,7 +66,7 @@ struct Cache {
 impl Cache {
     fn insert(&mut self, name: String, bytes: Option<Vec<u8>>) {
         let added = name.len() + bytes.as_ref().map_or(0, Vec::len) + SLICE_BYTES;
-        self.bytes = self.bytes.saturating_add(added); // of one that is replaced both count
+        self.bytes = self.bytes.saturating_add(added); // a replaced slice counts with its replacement
         if self.bytes > MAX_CACHED_BYTES {
             self.clear();
             self.bytes = added;
@@ -89,9 +90,9 @@ impl DurableObject for Keys {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        // as text: JavaScript's own numbers would round an operation's words
+        // parsed from text, because JavaScript's numbers would round the words of an operation
         let ask: Ask = serde_json::from_str(&request.text().await?)?;
-        let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one for the event
+        let clock = Timestamp(Date::now().as_millis().saturating_mul(1_000)); // one time for all questions
         let policy = policies().and_then(|policies| {
             policies.get(&ask.policy).ok_or_else(|| format!("no policy {:?}", ask.policy))
         });
@@ -101,7 +102,7 @@ impl DurableObject for Keys {
             let now = question.now_us.map_or(clock, Timestamp);
             let decided = policy.clone().and_then(|policy| self.decide(policy, question, now));
             answers.push(decided.map(|(verdict, written)| {
-                // a given time says nothing about when this object's own clock gets there
+                // a given time does not tell when this object's own clock reaches the expiry
                 if question.now_us.is_none() {
                     idle_after = idle_after.max(written);
                 }
@@ -111,8 +112,8 @@ impl DurableObject for Keys {
         if let Some(idle_after) = idle_after
             && let Err(error) = self.set_alarm(idle_after).await
         {
-            // the decisions stand; the next grant tries again
-            console_error!("no alarm, expired states stay until there is one: {error}");
+            // the decisions stand, and the next write tries again
+            console_error!("the alarm could not be set, so expired states stay for now: {error}");
         }
         Response::from_json(&answers)
     }
@@ -130,11 +131,11 @@ impl DurableObject for Keys {
                 self.set_alarm(Micros(wait.saturating_mul(1_000))).await?;
             }
             Some([SqlStorageValue::Float(at)]) => {
-                return Err(format!("expires_ms: found {at}, which is no whole number").into());
+                return Err(format!("`expires_ms`: expected a whole number, found {at}").into());
             }
             _ => {
                 self.table_made.set(false);
-                self.state.storage().delete_all().await?; // an empty database still costs
+                self.state.storage().delete_all().await?; // even an empty database is billed
             }
         }
         self.cache.borrow_mut().clear();
@@ -143,14 +144,14 @@ impl DurableObject for Keys {
 }
 
 impl Keys {
-    /// The verdict, and after a write for how long its rows are needed.
+    /// The verdict, and how long the rows that were written are needed; `None` if nothing was written.
     fn decide(
         &self,
         policy: &Arc<Policy>,
         question: &Question,
         now: Timestamp,
     ) -> std::result::Result<(VerdictForm, Option<Micros>), String> {
-        let operation = Operation::from_words(&question.operation).ok_or("no such operation")?;
+        let operation = Operation::from_words(&question.operation).ok_or("unknown operation")?;
         let resolved = Resolved::new(policy, &question.key).map_err(|error| error.to_string())?;
         let mut session = Session::default();
         let seat = session.join(&resolved);
@@ -159,11 +160,11 @@ impl Keys {
         session.load(found?);
         let answered =
             session.operate(&seat, now, &operation).map_err(|error| error.to_string())?;
-        // a time that is not the object's own may be ahead of it: it must be written
+        // a given time may be ahead of the object's clock, so its write cannot wait
         let must = |write: &Write<'_>| write.due == Due::BeforeAnswer || question.now_us.is_some();
         let (written, kept): (Vec<_>, Vec<_>) = session.writes().partition(must);
         if let Err(error) = self.write(&written, now) {
-            self.cache.borrow_mut().clear(); // memory must not be ahead of what is stored
+            self.cache.borrow_mut().clear(); // the cache must not be ahead of storage
             return Err(error.to_string());
         }
         let idle_after = written.iter().map(|write| write.time_to_live).max();
@@ -188,13 +189,13 @@ impl Keys {
         let found = match rows().map_err(|error| error.to_string())?.as_deref() {
             None => None,
             Some([SqlStorageValue::Blob(bytes)]) => Some(bytes.clone()),
-            Some(_) => return Err("stored state: it is no blob".into()),
+            Some(_) => return Err("stored state: expected a blob, found another type".into()),
         };
         self.cache.borrow_mut().insert(name.to_owned(), found.clone());
         Ok(found)
     }
 
-    /// In one statement: all slices of a decision are stored, or none of them.
+    /// Writes in one statement, so either all slices of a decision are stored or none of them.
     fn write(&self, writes: &[Write<'_>], now: Timestamp) -> Result<()> {
         if writes.is_empty() {
             return Ok(());
@@ -227,13 +228,13 @@ impl Keys {
         Ok(())
     }
 
-    /// One alarm at a time: setting it is billed as a row written.
+    /// Sets the alarm unless one is set, because setting it is billed as a row written.
     async fn set_alarm(&self, after: Micros) -> Result<()> {
         if self.alarm_set.get() {
             return Ok(());
         }
         if self.state.storage().get_alarm().await?.is_none() {
-            // at least 1 ms ahead: one set to now within the handler may be lost (workerd#6866)
+            // at least 1 ms ahead: an alarm set to now in the alarm handler may be lost (workerd#6866)
             let offset = millis(after.as_millis_ceil().max(1));
             self.state.storage().set_alarm(offset).await?;
         }
@@ -242,7 +243,7 @@ impl Keys {
     }
 }
 
-/// Milliseconds as SQLite and alarms take them.
+/// Milliseconds in the type of SQLite and of alarms.
 fn millis(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
-//! Cloudflare Worker: the decision API, with every key in a Durable Object.
+//! The Cloudflare Worker: the decision API, with the state of each key in a Durable Object.
 //!
-//! An adapter: what a request means and what is answered is `tidegate_gate::http`, and what is
-//! granted is decided by the object that a key belongs to ([`keys`]).
+//! This crate is an adapter. `tidegate_gate::http` reads the requests and words the answers, and the object
+//! that a key belongs to decides ([`keys`]).
 
 #[cfg(target_arch = "wasm32")]
 mod decide;

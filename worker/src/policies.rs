@@ -1,4 +1,4 @@
-//! The policy file, read once in the life of an isolate.
+//! The policy file, which each isolate reads once.
 
 use std::sync::OnceLock;
 
@@ -7,13 +7,15 @@ use tidegate_gate::Policies;
 
 static POLICIES: OnceLock<Result<Policies, String>> = OnceLock::new();
 
+/// The policies of this Worker.
+///
 /// # Errors
-/// What is wrong with the policy file; the Worker serves nothing until it is mended.
+/// Returns what is wrong with the policy file. The Worker serves nothing until the file is corrected.
 pub(crate) fn policies() -> Result<&'static Policies, String> {
     POLICIES.get_or_init(read).as_ref().map_err(Clone::clone)
 }
 
-/// `index.js` puts the file's text there.
+/// Reads the text of the file from the global variable in which `index.js` puts it.
 fn read() -> Result<Policies, String> {
     let text = Reflect::get(&js_sys::global(), &"TIDEGATE_POLICIES".into())
         .ok()

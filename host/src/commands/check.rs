@@ -14,10 +14,13 @@ use tidegate::store::RedisOptions;
 use super::describe::describe;
 use super::{PolicyFile, say};
 
-/// Validate the policy file and show it, or take one decision
+/// Validate the policy file and describe it, or decide on one request
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit code: 0 valid (or: the request may pass), 1 the request is refused, 2 an error.
+Exit codes:
+  0  the file is valid; with --key, the request is allowed
+  1  the request is refused
+  2  an error
 
 Examples:
   tidegate check --policies policies.toml
@@ -25,16 +28,16 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
-    /// Decide by this policy; may be left out if there is only one
+    /// Decide by this policy. Optional if the file has only one
     #[arg(long, value_name = "NAME", requires = "key")]
     policy: Option<String>,
-    /// Take a decision on this key
+    /// Decide on a request with this key
     #[arg(long)]
     key: Option<String>,
-    /// What the request costs; 0 only looks
+    /// The cost of the request; 0 is a peek, which changes nothing
     #[arg(long, value_name = "N", requires = "key", allow_negative_numbers = true)]
     cost: Option<u64>,
-    /// Acquire the lease of this name, where the policy limits leases
+    /// Acquire a lease of this name. Required if the policy limits leases
     #[arg(long, value_name = "NAME", requires = "key")]
     lease: Option<String>,
     /// Decide in this Redis instead of in a fresh store in memory
@@ -61,7 +64,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let named = check.lease.is_some();
     let asked = Ask::Check(check).resolve(policy, key, &mut || getrandom::u64().ok())?;
     if asked.lease().is_some() && !named {
-        bail!("--lease: {}", OperationError::NeedsLease); // nobody would learn a random name
+        bail!("--lease: {}", OperationError::NeedsLease); // the command does not print a random name
     }
     let options = RedisOptions { deadline: Duration::from_secs(5), ..RedisOptions::default() };
     let store = super::store(&policies, arguments.redis.as_deref(), options, usize::MAX)?;

@@ -1,4 +1,4 @@
-//! A policy in words, every quantity exact.
+//! A description of a policy for people. Every quantity is exact.
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +13,12 @@ pub(super) fn describe(policy: &Policy) -> String {
     text += &limits(policy.limits(), "  ");
     for (pattern, own) in policy.overrides() {
         let stored = stored(policy, own);
-        text += &format!("  {pattern} instead, stored as {stored}:\n{}", limits(own, "    "));
+        text += &format!(
+            "  {pattern} has its own limits, stored as {stored}:\n{}",
+            limits(own, "    ")
+        );
     }
-    for (word, list) in [("never pass", policy.denied()), ("always pass", policy.allowed())] {
+    for (word, list) in [("always denied", policy.denied()), ("always allowed", policy.allowed())] {
         if !list.is_empty() {
             text += &format!("  {word}: {}\n", joined(list, ", "));
         }
@@ -30,15 +33,15 @@ pub(super) fn describe(policy: &Policy) -> String {
     };
     let placement = match policy.placement() {
         Placement::Shard(shards) => format!("in {shards} objects"),
-        _ => "in an object of its own".to_owned(),
+        _ => "in its own object".to_owned(),
     };
     match policy.on_change() {
         OnChange::Reset => {}
-        OnChange::Keep => text += "  an edit of the limits keeps what was used\n",
+        OnChange::Keep => text += "  an edit of the limits keeps the units that were used\n",
         OnChange::Proportional => text += "  an edit of the limits keeps the share that was used\n",
     }
     if policy.is_shadow() {
-        text += "  in shadow: refusals are reported, and everything passes\n";
+        text += "  in shadow: refusals are reported, and every request passes\n";
     }
     text += &format!(
         "  by {}; in an outage a request {error}; on Workers each key {placement}; stored as {}\n",
@@ -48,11 +51,11 @@ pub(super) fn describe(policy: &Policy) -> String {
     text
 }
 
-/// The size of each state, and the end of its name.
+/// The size of each stored slice, and the end of its name.
 fn stored(policy: &Policy, limits: &Limits) -> String {
     let part = |part: &Part| {
         let size = |word| blob::encode(policy, part, &vec![word; part.words()]).len();
-        let (least, most) = (size(0), size(1)); // of a large state zeros are not stored
+        let (least, most) = (size(0), size(1)); // a large state is stored without its zeros
         let at_most = if least < most { "at most " } else { "" };
         format!("{at_most}{most} bytes under {:016x}", part.identity())
     };

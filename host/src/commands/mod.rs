@@ -16,10 +16,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tidegate::gate::Policies;
 use tidegate::store::{Redis, RedisOptions, Store};
 
-/// The policy file, as every command takes it.
+/// The option that names the policy file, the same for every command.
 #[derive(clap::Args)]
 pub(crate) struct PolicyFile {
-    /// The policy file, TOML or JSON
+    /// The policy file, in TOML or JSON
     #[arg(long, value_name = "FILE", default_value = "policies.toml")]
     policies: PathBuf,
 }
@@ -29,11 +29,11 @@ impl PolicyFile {
         &self.policies
     }
 
-    /// Its text too: a Worker is given that.
+    /// Reads the policies, and returns the text of the file too, because a Worker needs it.
     pub(crate) fn read(&self) -> Result<(Policies, String)> {
         let file = self.policies.display();
         let text = fs::read_to_string(&self.policies).with_context(|| {
-            format!("{file}: the policy file cannot be read (another one: --policies FILE)")
+            format!("{file}: the policy file cannot be read (--policies FILE names another one)")
         })?;
         let policies = Policies::parse(&text).with_context(|| file.to_string())?;
         Ok((policies, text))
@@ -55,13 +55,16 @@ pub(crate) fn store(
     };
     let redis = Redis::new(url, options).with_context(|| {
         let url = without_password(url);
-        format!("--redis {url}: allowed is an address such as redis://127.0.0.1:6379")
+        format!("--redis: expected an address such as redis://127.0.0.1:6379, found {url}")
     })?;
     Ok(Store::Redis(Box::new(redis)))
 }
 
-/// A line on standard output. Where that is full the command ends with an error, where it is closed
-/// with [`OutputClosed`].
+/// Writes a line to standard output.
+///
+/// # Errors
+/// Returns [`OutputClosed`] if standard output is closed, and another error if the write fails, for example
+/// because the disk is full.
 pub(crate) fn say(line: &str) -> Result<()> {
     match writeln!(io::stdout().lock(), "{line}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
@@ -69,12 +72,12 @@ pub(crate) fn say(line: &str) -> Result<()> {
     }
 }
 
-/// Nobody reads what the command would say.
+/// Standard output is closed, so nobody reads what the command prints.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output is closed")]
 pub(crate) struct OutputClosed;
 
-/// A URL as it may be shown: without what stands before the `@`.
+/// A URL to show to people: `…` replaces the user and the password before the `@`.
 pub(crate) fn without_password(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
@@ -82,7 +85,7 @@ pub(crate) fn without_password(url: &str) -> String {
     }
 }
 
-/// A bar on standard error; none where that is no terminal.
+/// A progress bar on standard error. It is not drawn if standard error is not a terminal.
 pub(crate) fn progress(what: &Path, template: &str) -> Result<ProgressBar> {
     let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(template)?);
     bar.set_message(what.file_name().unwrap_or_default().to_string_lossy().into_owned());

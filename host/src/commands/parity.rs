@@ -14,26 +14,31 @@ use super::replay::{Servers, decide};
 use super::report::Report;
 use super::{PolicyFile, say};
 
-/// How many differences are shown.
+/// How many differences the command shows.
 const SHOWN: usize = 5;
 const CHUNK: usize = 2_000;
 
 /// Replay a trace on every backend and compare the decisions line by line
 #[derive(clap::Args)]
 #[command(after_help = "\
-Starts a Redis and a workerd of its own where none is given. Needs what `cargo xtask build` makes:
-the Worker and the guest. Exit code: 0 all agree, 1 they differ, 2 an error.
+Starts a private Redis and a private workerd, unless --redis and --worker name running ones. Run
+`cargo xtask build` first: it builds the Worker and the guest that this command runs.
+
+Exit codes:
+  0  all backends agree
+  1  they differ
+  2  an error
 
 Example:
   tidegate parity access.log.gz --policy api")]
 pub(crate) struct Arguments {
-    /// The trace, as `tidegate replay` takes it
+    /// The trace, in one of the formats of `tidegate replay`
     file: PathBuf,
     #[command(flatten)]
     policies: PolicyFile,
     #[command(flatten)]
     servers: Servers,
-    /// For lines that name no policy; may be left out if there is only one
+    /// The policy for lines that name none. Optional if the file has only one
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
 }
@@ -102,7 +107,7 @@ async fn replay(
     Ok(decisions)
 }
 
-/// The number of lines on which not all say what memory says; the first of them are shown.
+/// Counts the lines on which some backend does not answer as memory does, and shows the first of them.
 async fn compare(
     policies: &Policies,
     target: &Target,
@@ -136,7 +141,8 @@ async fn compare(
     Ok(mismatches)
 }
 
-/// What a backend said, and the state it said it on: the key's lines before, replayed once more.
+/// Shows a backend's decision and the state it was made on. The state comes from replaying the earlier
+/// lines of the key once more.
 async fn show(
     policies: &Policies,
     target: &Target,
@@ -155,7 +161,7 @@ async fn show(
         Some(decision) => {
             say(&format!("  {kind:<9} says  {}", serde_json::to_string(decision)?))?;
         }
-        None => say(&format!("  {kind:<9} says  nothing"))?,
+        None => say(&format!("  {kind:<9} says  no decision"))?,
     }
     backend.clean_up().await
 }

@@ -14,33 +14,35 @@ use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
 use super::report::Report;
 use super::{PolicyFile, say};
 
-/// Lines decided at a time: enough to fill a round trip, few enough to hold.
+/// How many lines are decided together: enough to fill a round trip, few enough to keep in memory.
 const CHUNK: usize = 1_000;
 
 /// Replay a recorded trace against a policy
 #[derive(clap::Args)]
 #[command(after_help = "\
-FILE, plain or gzip, is an access log in common or combined format (key = client address, time =
-the line's own, in the file's order even where it goes backwards), or newline-delimited JSON:
+FILE is an access log in common or combined format, or newline-delimited JSON. It may be
+compressed with gzip. In an access log, the client address is the key, and each line has its own
+time. Lines are decided in the order of the file, even where their times go backwards. A line of
+JSON is a check:
   {\"t_us\":1431857103000000,\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1}
-A line may have the other fields of a check (class, lease, signal_ppm, draw), or ask something else:
+It may have the other fields of a check (class, lease, signal_ppm, draw). Or it is one of the
+operations settle, refund, renew, release, budget, report, peek, reset and block:
   {\"t_us\":1431857104000000,\"policy\":\"jobs\",\"key\":\"user:42\",\"release\":{\"lease\":\"a\"}}
-with one of settle, refund, renew, release, budget, report, peek, reset and block.
 
 Examples:
   tidegate replay access.log.gz --policy api
   tidegate replay trace.jsonl --backend redis --decisions decisions.jsonl")]
 pub(crate) struct Arguments {
-    /// The trace
+    /// The trace to replay
     file: PathBuf,
     #[command(flatten)]
     policies: PolicyFile,
     #[command(flatten)]
     servers: Servers,
-    /// For lines that name no policy; may be left out if there is only one
+    /// The policy for lines that name none. Optional if the file has only one
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Where to decide
+    /// The backend that decides
     #[arg(long, default_value = "memory")]
     backend: BackendKind,
     /// Write the decision on each line to this file, as JSON
@@ -48,13 +50,13 @@ pub(crate) struct Arguments {
     decisions: Option<PathBuf>,
 }
 
-/// Servers that run already.
+/// Running servers to use.
 #[derive(clap::Args)]
 pub(crate) struct Servers {
-    /// This Redis, instead of one started for the replay
+    /// Use this Redis instead of starting one
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
-    /// This Worker, instead of one started for the replay; it must honour the times given to it
+    /// Use this Worker instead of starting one; it must run with TIDEGATE_TRUST_CALLER_TIME=true
     #[arg(long, value_name = "URL")]
     worker: Option<String>,
     /// The Worker's bearer token
@@ -64,7 +66,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// # Errors
-    /// If one is named that this backend has nothing to do with.
+    /// Returns an error if a server is named that the backend does not use.
     fn are_asked_by(&self, backend: BackendKind) -> Result<()> {
         for (option, url, own) in [
             ("redis", &self.redis, BackendKind::Redis),
@@ -72,7 +74,7 @@ impl Servers {
         ] {
             anyhow::ensure!(
                 url.is_none() || backend == own,
-                "--{option}: the replay decides in {backend}; allowed is it with --backend {own}"
+                "--{option}: expected --backend {own}, found --backend {backend}"
             );
         }
         Ok(())
@@ -98,7 +100,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
             let inputs = [&arguments.file, arguments.policies.path()].map(|input| real(input));
             anyhow::ensure!(
                 real(path).is_none() || !inputs.contains(&real(path)),
-                "--decisions {}: that is what is read",
+                "--decisions: expected a file that the replay does not read, found {}",
                 path.display()
             );
             let file =
@@ -144,7 +146,7 @@ fn read_chunk(trace: &mut Trace<'_>) -> std::io::Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// The decision on each line; `None` for those that could not be read.
+/// Decides on the lines. The decision is `None` for a line that cannot be read.
 pub(crate) async fn decide(
     backend: &mut Backend,
     lines: &[Line],

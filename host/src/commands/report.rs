@@ -1,4 +1,4 @@
-//! What a replay tells a person.
+//! The report of a replay, for people.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tidegate::gate::http::DecisionForm;
 use tidegate::replay::Line;
 
-/// How many of the keys refused most, and of the lines that cannot be read, are shown.
+/// How many of the most refused keys, and how many of the unreadable lines, the report shows.
 const SHOWN: usize = 10;
 
-/// Counts of a replay, as it goes on.
+/// The counts of a replay so far.
 #[derive(Default)]
 pub(crate) struct Report {
     lines: u64,
@@ -20,12 +20,12 @@ pub(crate) struct Report {
     went_back: u64,
     newest: u64,
     first_unreadable: Vec<(u64, String)>,
-    /// By policy and key: refused, allowed.
+    /// The refused and the allowed requests of each policy and key.
     keys: HashMap<(String, String), (u64, u64)>,
 }
 
 impl Report {
-    /// Takes in a line and what was decided on it; `None` if it could not be read.
+    /// Counts a line and its decision, which is `None` if the line cannot be read.
     pub(crate) fn add(&mut self, line: &Line, decision: Option<&DecisionForm>) {
         self.lines += 1;
         match (line, decision) {
@@ -54,17 +54,17 @@ impl Report {
     }
 
     /// # Errors
-    /// If there were lines, and none of them could be read.
+    /// Returns an error if the trace has lines and none of them can be read.
     pub(crate) fn something_was_decided(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.lines == 0 || self.lines > self.unreadable,
-            "none of {} lines can be read",
+            "expected at least one line that can be read, found none in {} lines",
             self.lines
         );
         Ok(())
     }
 
-    /// In words.
+    /// The report as text.
     pub(crate) fn text(&self, took: Duration) -> String {
         let decided = self.allowed + self.denied;
         let micros = took.as_micros().max(1);
@@ -89,14 +89,14 @@ impl Report {
             let _ = writeln!(text, "{refused:>10}{allowed:>10}  {policy:<16} {key}");
         }
         if refused.len() > SHOWN {
-            let _ = writeln!(text, "  … and {} keys more", refused.len() - SHOWN);
+            let _ = writeln!(text, "  … and {} more keys", refused.len() - SHOWN);
         }
         for (number, reason) in &self.first_unreadable {
             let _ = writeln!(text, "line {number} cannot be read: {reason}");
         }
         let hidden = usize::try_from(self.unreadable).unwrap_or(0) - self.first_unreadable.len();
         if hidden > 0 {
-            let _ = writeln!(text, "  … and {hidden} lines more");
+            let _ = writeln!(text, "  … and {hidden} more lines");
         }
         text
     }

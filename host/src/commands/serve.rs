@@ -19,18 +19,18 @@ use super::{PolicyFile, say};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Calls:
-  POST   /v1/check                           a decision, or a batch
-  GET    /v1/gate?policy=…&key=…             204, or 429 or 503: for proxies
+  POST   /v1/check                           decide on a request, or on several
+  GET    /v1/gate?policy=…&key=…             for proxies: 204, 429 or 503
   POST   /v1/leases                          acquire a lease
-  PUT    /v1/leases/{lease}                  renew it
-  DELETE /v1/leases/{lease}?policy=…&key=…   release it
-  POST   /v1/settle                          what a request really cost, or units that come back
-  GET    /v1/keys/{policy}/{key}             whether a request would pass, and when
-  DELETE /v1/keys/{policy}/{key}             let a key start afresh
-  POST   /v1/keys/{policy}/{key}/block       refuse a key for a time
-  POST   /v1/budget                          units to spend without asking
-  POST   /v1/report                          which fraction of the load to refuse
-  GET    /healthz                            whether it serves; needs no token
+  PUT    /v1/leases/{lease}                  renew a lease
+  DELETE /v1/leases/{lease}?policy=…&key=…   release a lease
+  POST   /v1/settle                          correct the cost of a request, or refund units
+  GET    /v1/keys/{policy}/{key}             show whether a request would pass, and when
+  DELETE /v1/keys/{policy}/{key}             reset a key
+  POST   /v1/keys/{policy}/{key}/block       block a key for a time
+  POST   /v1/budget                          get units to spend without asking
+  POST   /v1/report                          report load, and learn which fraction to refuse
+  GET    /healthz                            show that the server runs; needs no token
 
 Examples:
   tidegate serve
@@ -39,26 +39,26 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
-    /// Where to listen: the number of an address, and a port
+    /// The IP address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Keep states in this Redis instead of in memory
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
-    /// How long Redis may be silent when it was asked, in ms; then the policy's `on_error` decides
+    /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides
     #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     redis_deadline: u64,
-    /// How far the clocks of Redis and of all hosts may differ, in ms; states are kept this much longer
+    /// How far the clocks of Redis and all hosts may differ, in ms; states are kept this much longer
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
     redis_max_skew: u64,
-    /// How much memory the states may take, in equal parts for the policies: bytes, or a number of
-    /// KiB, MiB or GiB. A full part learns no new keys: for them the policy's `on_error` decides
+    /// How much memory the states may take, in bytes or with a unit: KiB, MiB or GiB. The policies share
+    /// it in equal parts. A full part learns no new keys: for them the policy's `on_error` decides
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     max_memory: usize,
-    /// How many connections may be open at a time; others wait
+    /// How many connections may be open at a time; further ones wait
     #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     max_connections: usize,
-    /// The bearer token that callers must bring
+    /// The bearer token that callers must send
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     token: Option<String>,
 }
@@ -66,10 +66,10 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, _) = arguments.policies.read()?;
     let access = match Access::new(&policies, arguments.token)? {
-        // only this machine can ask: as safe as the machine
+        // only this machine can reach the address
         Access::Shut if arguments.listen.ip().is_loopback() => Access::Open,
         Access::Shut => bail!(
-            "--listen {}: others than this machine could ask, and no token is configured: set \
+            "--listen {}: other machines can reach this address, and no token is configured: set \
              TIDEGATE_TOKEN, or auth = \"none\" in the policy file",
             arguments.listen
         ),
@@ -85,7 +85,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Store::Redis(redis) = &store
         && let Err(error) = redis.ping().await
     {
-        // it may come back: until then `on_error` decides
+        // the server starts nevertheless: `on_error` decides until Redis answers
         warn(error);
     }
     let listener = TcpListener::bind(arguments.listen)
@@ -104,8 +104,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ctrl-C, or what `kill` and service managers send. A hangup, which asks other servers to read their
-/// files again and by default ends a process, does neither.
+/// Resolves at Ctrl-C, or at the signal that `kill` and service managers send. A hangup only logs a
+/// warning: by default it would end the process, and other servers read their files again at it.
 fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -116,14 +116,14 @@ fn stopped() -> Result<impl Future<Output = ()> + Send + 'static> {
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
                 _ = hangup.recv() => warn(
-                    "SIGHUP: the policy file is not read again; restart the server to apply it",
+                    "SIGHUP: the server does not read the policy file again; restart the server to apply changes",
                 ),
             }
         }
     })
 }
 
-/// Such as `512KiB`, `256MiB` or `1048576`.
+/// Parses a size such as `512KiB`, `256MiB` or `1048576`.
 fn size(text: &str) -> Result<usize, String> {
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match text.strip_prefix(number) {

@@ -1,5 +1,5 @@
-//! A Redis and a workerd of one's own, for replays and tests: started on free addresses, with
-//! nothing shared with anything else, and ended when dropped.
+//! A private Redis and a private workerd, for replays and tests. Each starts on a free address, shares
+//! nothing with other processes, and ends when it is dropped.
 
 mod redis_server;
 mod workerd;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 pub use redis_server::RedisServer;
 pub use workerd::{Workerd, WorkerdOptions};
 
-/// The workspace: the folder at or above the current one that has `wrangler.toml` and `worker/`,
-/// or else the one that this program was built in.
+/// The folder of the workspace: the nearest folder at or above the current one that has `wrangler.toml`
+/// and `worker/`, or else the folder in which this program was built.
 #[must_use]
 pub fn workspace() -> PathBuf {
     let is_workspace =
@@ -21,7 +21,7 @@ pub fn workspace() -> PathBuf {
     here.ancestors().find(is_workspace).unwrap_or(built_in).to_path_buf()
 }
 
-/// Where `cargo xtask build` puts the guest.
+/// The file in which `cargo xtask build` puts the guest.
 #[must_use]
 pub fn guest_module() -> PathBuf {
     workspace().join("target/guest/tidegate_guest.wasm")

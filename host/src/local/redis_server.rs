@@ -1,4 +1,4 @@
-//! A Redis of one's own.
+//! A private Redis.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// A Redis of one's own: in memory, on a socket in a temporary folder.
+/// A private Redis that keeps its data in memory and listens on a socket in a temporary folder.
 #[derive(Debug)]
 pub struct RedisServer {
     server: Child,
@@ -22,15 +22,15 @@ impl RedisServer {
     /// Starts `redis-server` and waits until it answers.
     ///
     /// # Errors
-    /// If it is not installed, or does not come up.
+    /// Returns an error if `redis-server` is not installed or does not start.
     pub fn start() -> Result<Self> {
         Self::start_with([])
     }
 
-    /// The same with more options of the command, such as `--cluster-enabled yes`.
+    /// Starts `redis-server` with more options, such as `--cluster-enabled yes`.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Returns an error if `redis-server` is not installed or does not start.
     pub fn start_with<const N: usize>(options: [&str; N]) -> Result<Self> {
         let options = options.map(String::from).to_vec();
         let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir()?;
@@ -38,25 +38,25 @@ impl RedisServer {
         Ok(Self { server: spawn(&folder, &options)?, url, folder, options })
     }
 
-    /// Where it listens.
+    /// The URL of this Redis.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends it and starts it anew at the same address, empty.
+    /// Stops the server and starts an empty one at the same address.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Returns an error if `redis-server` does not start.
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
         self.server = spawn(&self.folder, &self.options)?;
         Ok(())
     }
 
-    /// Ends it; it can be started anew.
+    /// Stops the server. [`restart`](Self::restart) starts it again.
     pub fn stop(&mut self) {
-        let _ = self.server.kill(); // it may have ended by itself
+        let _ = self.server.kill(); // the server may have ended by itself
         let _ = self.server.wait();
     }
 }
@@ -84,8 +84,8 @@ fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
         .spawn();
     let mut server = match started {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "redis-server is not installed: `apt-get install redis-server`, \
-             or name one with --redis URL"
+            "redis-server is not installed: run `apt-get install redis-server`, \
+             or name a running Redis with --redis URL"
         ),
         started => started.context("redis-server")?,
     };
@@ -93,7 +93,7 @@ fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
     Ok(server)
 }
 
-/// Redis makes its socket when it is ready to be asked.
+/// Redis opens its socket once it is ready to answer.
 fn wait_for(socket: &Path, server: &mut Child) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while UnixStream::connect(socket).is_err() {
@@ -101,7 +101,7 @@ fn wait_for(socket: &Path, server: &mut Child) -> Result<()> {
             bail!("redis-server ended at once: {status}");
         }
         if Instant::now() > deadline {
-            bail!("redis-server did not come up within 10 s");
+            bail!("redis-server did not start within 10 s");
         }
         std::thread::sleep(Duration::from_millis(5));
     }

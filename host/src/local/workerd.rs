@@ -1,4 +1,4 @@
-//! The built Worker in a workerd of one's own: without wrangler's proxy, at its real speed.
+//! The built Worker in a private workerd. It runs without wrangler's proxy, so at its real speed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,11 +19,11 @@ const OBJECT_CLASS: &str = "Keys";
 pub struct WorkerdOptions {
     /// The text of the policy file.
     pub policies: String,
-    /// The bearer token that callers must bring.
+    /// The bearer token that callers must send.
     pub token: Option<String>,
-    /// Whether the times that callers give are honoured.
+    /// Whether the Worker decides at the times that callers give instead of at its own time.
     pub trust_caller_time: bool,
-    /// Where the objects keep their states; a temporary folder if it is `None`.
+    /// The folder in which the objects keep their states; `None` for a temporary folder.
     pub storage: Option<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl Workerd {
     /// Starts workerd on a free port with the Worker that `cargo xtask build` made.
     ///
     /// # Errors
-    /// If either is missing, or it does not come up.
+    /// Returns an error if workerd or the built Worker is missing, or if workerd does not start.
     pub fn start(options: &WorkerdOptions) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("tidegate-workerd-").tempdir()?;
         let storage = options.storage.clone().unwrap_or_else(|| folder.path().join("storage"));
@@ -59,7 +59,7 @@ impl Workerd {
         let port = match listening_port(&mut server) {
             Ok(port) => port,
             Err(error) => {
-                let _ = server.kill(); // what is reported is why
+                let _ = server.kill(); // the error says why workerd did not start
                 let _ = server.wait();
                 return Err(error);
             }
@@ -67,7 +67,7 @@ impl Workerd {
         Ok(Self { server, url: format!("http://127.0.0.1:{port}"), _folder: folder })
     }
 
-    /// Where it listens.
+    /// The URL of the Worker.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -76,21 +76,21 @@ impl Workerd {
 
 impl Drop for Workerd {
     fn drop(&mut self) {
-        let _ = self.server.kill(); // it may have ended by itself
+        let _ = self.server.kill(); // the server may have ended by itself
         let _ = self.server.wait();
     }
 }
 
-/// The program itself, not its npm wrapper: that one would be ended and leave it running.
+/// The program itself and not its npm wrapper: ending the wrapper would leave the program running.
 fn binary() -> Result<PathBuf> {
     let packages = workspace().join("node_modules/@cloudflare");
     let folders = fs::read_dir(&packages).into_iter().flatten().flatten();
     let mut binaries = folders
         .filter(|folder| folder.file_name().to_string_lossy().starts_with("workerd-"))
         .map(|folder| folder.path().join("bin/workerd"));
-    binaries
-        .find(|binary| binary.is_file())
-        .with_context(|| format!("workerd is not installed in {}: `npm ci`", packages.display()))
+    binaries.find(|binary| binary.is_file()).with_context(|| {
+        format!("workerd is not installed in {}: run `npm ci`", packages.display())
+    })
 }
 
 fn copy_worker(folder: &Path) -> Result<()> {
@@ -100,7 +100,7 @@ fn copy_worker(folder: &Path) -> Result<()> {
         let from = worker.join(file);
         fs::copy(&from, folder.join("worker").join(file)).with_context(|| {
             format!(
-                "the Worker is not built, {} is missing: `cargo xtask build worker`",
+                "the Worker is not built, {} is missing: run `cargo xtask build worker`",
                 from.display()
             )
         })?;
@@ -137,7 +137,7 @@ const worker :Workerd.Worker = (
     )
 }
 
-/// Each socket is announced on standard output when it listens.
+/// Reads the port from standard output, where workerd announces each socket that listens.
 fn listening_port(server: &mut Child) -> Result<u16> {
     let output = server.stdout.take().context("workerd has no standard output")?;
     let mut line = String::new();
@@ -145,6 +145,6 @@ fn listening_port(server: &mut Child) -> Result<u16> {
     let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
     match event["port"].as_u64().and_then(|port| u16::try_from(port).ok()) {
         Some(port) => Ok(port),
-        None => bail!("workerd did not say where it listens; it said {line:?}"),
+        None => bail!("expected a line of workerd with its port, found {line:?}"),
     }
 }

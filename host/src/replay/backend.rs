@@ -1,4 +1,4 @@
-//! The four places where the same core decides.
+//! The four backends, on which the same core decides.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,12 +17,14 @@ use super::worker::Worker;
 use crate::local::{RedisServer, Workerd, WorkerdOptions};
 use crate::store::{Memory, Redis, RedisOptions};
 
-/// What the states of a policy may take in memory: more than those of any trace that is replayed here.
+/// The bound on the states of a policy in memory. It is larger than the states of any trace that is replayed
+/// here.
 const MAX_BYTES: usize = 8 << 30;
-/// A replay runs at its own speed, so its time says nothing about when a state may be dropped.
+/// How much longer Redis keeps states. A replay runs faster or slower than its trace, so Redis cannot know
+/// when a state has expired.
 const KEEP_LONGER: Micros = Micros(3_600_000_000);
 
-/// Which backend.
+/// A kind of backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum BackendKind {
@@ -33,7 +35,7 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
-    /// All of them.
+    /// All kinds of backends.
     pub const ALL: [Self; 4] = [Self::Memory, Self::Redis, Self::Wasmtime, Self::Worker];
 }
 
@@ -48,20 +50,21 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// Where the servers are; without them a replay starts its own.
+/// The policies and servers of a replay. It starts a server for each backend that it needs and that is not
+/// named here.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     /// The text of the policy file.
     pub policies: String,
-    /// A Redis.
+    /// The URL of a Redis.
     pub redis: Option<String>,
-    /// A Worker with these policies, that honours the times given to it.
+    /// The URL of a Worker that has these policies and decides at the times given to it.
     pub worker: Option<String>,
-    /// Its token.
+    /// The token of that Worker.
     pub token: Option<String>,
 }
 
-/// A backend that decides on a trace, starting with no state.
+/// A backend that decides on the events of a trace, beginning without states.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Backend {
@@ -71,7 +74,7 @@ pub enum Backend {
     Worker(Worker),
 }
 
-/// A Redis store under a prefix of its own, and what was written there.
+/// A Redis store under its own prefix, and the keys that it has written.
 #[derive(Debug)]
 pub struct RedisReplay {
     store: Redis,
@@ -83,7 +86,7 @@ impl Backend {
     /// Starts a backend.
     ///
     /// # Errors
-    /// If a server cannot be started or reached.
+    /// Returns an error if a server cannot be started or reached.
     pub async fn start(kind: BackendKind, policies: &Policies, target: &Target) -> Result<Self> {
         Ok(match kind {
             BackendKind::Memory => {
@@ -113,10 +116,11 @@ impl Backend {
         })
     }
 
-    /// Does what the events ask, in their order for each key.
+    /// Does the operations of the events and returns their decisions. Operations on one key are done in
+    /// their order.
     ///
     /// # Errors
-    /// If the backend fails: a replay with holes would be worth nothing.
+    /// Returns an error if the backend does not answer one of the operations.
     pub async fn decide(&mut self, events: &[Event]) -> Result<Vec<DecisionForm>> {
         match self {
             Self::Memory(tables) => events
@@ -140,10 +144,10 @@ impl Backend {
         }
     }
 
-    /// The state of an event's key, for a person to read.
+    /// Describes the state of an event's key, for people.
     ///
     /// # Errors
-    /// If the backend cannot say.
+    /// Returns an error if the backend cannot be asked, or stores bytes that are not a state.
     pub async fn state(&mut self, event: &Event) -> Result<String> {
         let resolved = event.asked.resolved();
         let stored = match self {
@@ -170,10 +174,10 @@ impl Backend {
         Ok(format!("words {words:?}"))
     }
 
-    /// Takes away what the replay left in a server that is not its own.
+    /// Deletes the states that the replay has stored in Redis.
     ///
     /// # Errors
-    /// If the server cannot be reached.
+    /// Returns an error if Redis cannot be reached.
     pub async fn clean_up(self) -> Result<()> {
         if let Self::Redis(redis) = self {
             for resolved in redis.written.values() {
@@ -205,7 +209,7 @@ impl RedisReplay {
             let name = (resolved.policy().name().to_owned(), resolved.key().to_owned());
             self.written.entry(name).or_insert_with(|| resolved.clone());
         }
-        // all at once; the store keeps the order of those on one key
+        // all at once: the store keeps the order of the operations on one key
         try_join_all(events.iter().map(async |Event { asked, at, .. }| {
             let verdict = self.store.operate(asked.resolved(), *at, asked.operation()).await?;
             Ok(asked.said(verdict).decision.into())

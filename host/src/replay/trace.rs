@@ -1,4 +1,4 @@
-//! Reading a trace: an access log or newline-delimited JSON, plain or gzip.
+//! Reads a trace: an access log or newline-delimited JSON, plain or compressed with gzip.
 
 #[cfg(test)]
 mod tests;
@@ -18,23 +18,23 @@ use tidegate_gate::{
     Ask, AskError, Asked, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Timestamp,
 };
 
-/// The longest line that is read; of a longer one the rest is skipped, and it counts as unreadable.
+/// The longest line that is read. A longer line is skipped and counts as unreadable.
 const MAX_LINE_BYTES: usize = 65_536;
 
-/// Something asked in a trace.
+/// An operation in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// What is asked, and what holds for its key.
+    /// The operation and its resolved key.
     pub asked: Asked,
-    /// When it came, by its own line.
+    /// The time of the operation, as its line has it.
     pub at: Timestamp,
-    /// The key as the line has it.
+    /// The key, as the line has it.
     pub key: String,
-    /// What is asked, as [`Ask`] reads it.
+    /// The operation in JSON, as [`Ask`] reads it.
     pub ask: Value,
 }
 
-/// A line of a trace: what it asks, or why it cannot be read.
+/// A line of a trace: its event, or why the line cannot be read.
 pub type Line = Result<Event, String>;
 
 /// The lines of a trace, in their order.
@@ -42,16 +42,16 @@ pub type Line = Result<Event, String>;
 pub struct Trace<'a> {
     reader: Box<dyn BufRead>,
     policies: &'a Policies,
-    /// For lines that name none.
+    /// The policy of lines that name none.
     policy: Option<&'a Arc<Policy>>,
 }
 
 impl<'a> Trace<'a> {
-    /// Opens a trace. `policy` is for the lines that name none: those of an access log. `bar`
-    /// follows the bytes read.
+    /// Opens a trace. `policy` is the policy of lines that name none, such as those of an access log; if it
+    /// is `None` and there is only one policy, that one is used. `bar` shows how much of the file is read.
     ///
     /// # Errors
-    /// If the file cannot be opened, or there is no such policy.
+    /// Returns an error if the file cannot be opened, or if `policies` has no policy of that name.
     pub fn open(
         file: &Path,
         policies: &'a Policies,
@@ -74,10 +74,10 @@ impl<'a> Trace<'a> {
         Self::new(reader, policies, policy)
     }
 
-    /// A trace out of any reader.
+    /// A trace from any reader; see [`open`](Self::open) for `policy`.
     ///
     /// # Errors
-    /// If there is no such policy.
+    /// Returns an error if `policies` has no policy of that name.
     pub fn new(
         reader: Box<dyn BufRead>,
         policies: &'a Policies,
@@ -90,10 +90,10 @@ impl<'a> Trace<'a> {
         Ok(Self { reader, policies, policy })
     }
 
-    /// The next line, or `None` at the end.
+    /// Reads the next line; `None` at the end.
     ///
     /// # Errors
-    /// If the file cannot be read further: a broken gzip, a disk that fails.
+    /// Returns an error if the rest of the trace cannot be read, for example because its gzip is broken.
     pub fn next_line(&mut self) -> io::Result<Option<Line>> {
         let mut bytes = Vec::new();
         let limit = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
@@ -102,12 +102,12 @@ impl<'a> Trace<'a> {
         }
         if bytes.last() != Some(&b'\n') && bytes.len() == MAX_LINE_BYTES {
             self.reader.skip_until(b'\n')?;
-            return Ok(Some(Err(format!("longer than {MAX_LINE_BYTES} bytes"))));
+            return Ok(Some(Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"))));
         }
         let lossy = String::from_utf8_lossy(&bytes);
         let text = lossy.trim_end_matches(['\n', '\r']);
         let line = if text.starts_with('{') { self.json(text) } else { self.access_log(text) };
-        // of other bytes than UTF-8 several would become one key
+        // several invalid byte sequences would become one key
         let is_unsure = |key: &str| key.contains(char::REPLACEMENT_CHARACTER);
         Ok(Some(match (line, lossy) {
             (Ok(event), Cow::Owned(_)) if is_unsure(&event.key) => {
@@ -117,8 +117,8 @@ impl<'a> Trace<'a> {
         }))
     }
 
-    /// `t_us`, `policy`, `key`, and the fields of a check; or one other operation by its name, such as
-    /// `"release":{"lease":"a"}`.
+    /// Reads `t_us`, `policy`, `key`, and either the fields of a check or one other operation by its name, such
+    /// as `"release":{"lease":"a"}`.
     fn json(&self, text: &str) -> Line {
         let mut fields: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| error.to_string())?;
@@ -144,9 +144,9 @@ impl<'a> Trace<'a> {
         event(policy, key, Timestamp(at), ask)
     }
 
-    /// Common and combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" …`.
+    /// Reads a line in common or combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" …`.
     fn access_log(&self, text: &str) -> Line {
-        let no_log = || "neither an access log's line nor JSON".to_owned();
+        let no_log = || "expected a line of an access log or a JSON object".to_owned();
         let (address, rest) = text.split_once(' ').ok_or_else(no_log)?;
         let (_ident_and_user, rest) = rest.split_once(" [").ok_or_else(no_log)?;
         let (time, rest) = rest.split_once(']').ok_or_else(no_log)?;
@@ -157,23 +157,24 @@ impl<'a> Trace<'a> {
             .and_then(|time| time.to_timestamp())
             .map_err(|error| format!("time {}: {error}", Quoted(time)))?;
         let at = u64::try_from(at.as_microsecond())
-            .map_err(|_| format!("time {}: before 1970", Quoted(time)))?;
+            .map_err(|_| format!("time {}: expected a time from 1970 on", Quoted(time)))?;
         event(self.default_policy()?, address.to_owned(), Timestamp(at), json!({ "check": {} }))
     }
 
     fn default_policy(&self) -> Result<&'a Arc<Policy>, String> {
         self.policy.ok_or_else(|| {
-            "names no policy, and there are several: say which with --policy".to_owned()
+            "the line names no policy and the file has several: choose one with --policy".to_owned()
         })
     }
 }
 
-/// What a line may ask beside a check.
+/// The operations that a line may name.
 const OPERATIONS: [&str; 10] =
     ["check", "peek", "settle", "refund", "renew", "release", "budget", "report", "reset", "block"];
 
-/// What every backend would refuse to do is an error of the line. A cost that can never be granted is
-/// not: it is refused. Nothing is left to chance, so that all backends are asked the same.
+/// An operation that every backend would refuse to do makes its line unreadable. A cost that can never be
+/// granted does not: the decision on it is a refusal. No random numbers are drawn here, so that all backends
+/// get the same operation.
 fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
     let asked = Ask::parse(ask.to_string().as_bytes())
         .and_then(|ask| ask.resolve_any_cost(policy, &key, &mut || None))

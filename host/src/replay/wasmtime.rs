@@ -1,4 +1,4 @@
-//! The guest under wasmtime: states here, decisions there.
+//! The guest in wasmtime. This host keeps the states and the guest decides.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
 use crate::local::guest_module;
 
-/// `crates/guest` in wasmtime, and what is stored of all keys.
+/// `crates/guest` in wasmtime, and the stored slices of all keys.
 pub struct Guest {
     module: Loaded,
     /// The bytes of each slice, by its name.
@@ -29,15 +29,17 @@ impl Guest {
     /// Loads the guest that `cargo xtask build guest` has built.
     ///
     /// # Errors
-    /// If there is none, or it has other exports.
+    /// Returns an error if the guest is not built or has other exports.
     pub fn start() -> Result<Self> {
         Ok(Self { module: Loaded::start()?, stored: HashMap::new() })
     }
 
-    /// Does what is asked. The guest says nothing of each limit by itself, so the verdict has none.
+    /// Does one operation and returns its verdict. The guest does not report on each limit, so the verdict's
+    /// `limits` are empty.
     ///
     /// # Errors
-    /// [`OperationError`], or whatever keeps the guest from answering.
+    /// Returns an [`OperationError`] if the limits cannot do the operation, and another error if the guest does
+    /// not answer.
     pub fn operate(
         &mut self,
         resolved: &Resolved,
@@ -66,7 +68,7 @@ impl Guest {
         Ok(answered.verdict)
     }
 
-    /// What is stored of a key: for each slice of its limits the bytes, if there are any.
+    /// Returns the stored bytes of each slice of a key, or `None` for a slice that is not stored.
     #[must_use]
     pub fn blobs(&self, resolved: &Resolved) -> Vec<Option<Vec<u8>>> {
         let mut session = Session::default();
@@ -75,14 +77,14 @@ impl Guest {
     }
 }
 
-/// The module, and the limits that it has learned.
+/// The guest's module, and the limits that it knows.
 struct Loaded {
     store: Store<()>,
     memory: Memory,
     buffer: usize,
     policy: TypedFunc<u32, i32>,
     operate: TypedFunc<(i32, u64, u32), i32>,
-    /// The guest's handles of limits, by their parameters.
+    /// The guest's handle for the limits with these parameters.
     handles: HashMap<Vec<u64>, i32>,
 }
 
@@ -92,7 +94,7 @@ impl Loaded {
         let engine = Engine::default();
         let module = Module::from_file(&engine, &file).map_err(anyhow::Error::from);
         let module = module.with_context(|| {
-            format!("the guest is not built, {}: `cargo xtask build guest`", file.display())
+            format!("the guest is not built, {}: run `cargo xtask build guest`", file.display())
         })?;
         let mut store = Store::new(&engine, ());
         let instance = Instance::new(&mut store, &module, &[])?;
@@ -105,7 +107,7 @@ impl Loaded {
         Ok(Self { store, memory, buffer, policy, operate, handles: HashMap::new() })
     }
 
-    /// Does what is asked on the words of all slices.
+    /// Does one operation on the words of all slices.
     fn operate(
         &mut self,
         limits: &Limits,
@@ -143,7 +145,7 @@ impl Loaded {
             1 => Decision::Deny { limit, remaining, retry_after: Micros(retry_after), reset_after },
             2 => {
                 let (Operation::Decide(request) | Operation::Peek(request)) = operation else {
-                    bail!("the guest finds a cost in {operation:?}");
+                    bail!("the guest refuses a cost in {operation:?}, which has none");
                 };
                 let (cost, capacity) = (request.cost, limits.most_at_once());
                 return Ok(Err(CostExceedsCapacity { cost, capacity }.into()));
@@ -166,7 +168,7 @@ impl Loaded {
         }))
     }
 
-    /// What the guest calls these limits; it learns them at their first use.
+    /// The guest's handle for these limits. The guest learns them at their first use.
     fn handle(&mut self, limits: &Limits) -> Result<i32> {
         let parameters = limits.parameters();
         if let Some(handle) = self.handles.get(&parameters) {
@@ -194,5 +196,5 @@ impl Loaded {
     }
 }
 
-/// What the guest leaves behind the state.
+/// The number of words that the guest writes after the state.
 const ANSWER_WORDS: usize = 9;

@@ -1,4 +1,4 @@
-//! A Worker, over HTTP: checks in batches, all else one by one.
+//! A Worker, asked over HTTP: checks in batches, other operations one by one.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use ureq::Agent;
 use super::trace::Event;
 use crate::local::Workerd;
 
-/// Checks in one request.
+/// The largest number of checks in one request.
 const BATCH: usize = 500;
 
-/// A Worker with these policies, that honours the times given to it.
+/// A Worker that has the policies of the replay and decides at the times given to it.
 #[derive(Debug)]
 pub struct Worker {
     agent: Agent,
     url: String,
     token: Option<String>,
-    /// Stands before every key: a Worker may have seen them before.
+    /// The prefix of every key, because the Worker may have seen the keys of the trace before.
     prefix: String,
     _server: Option<Workerd>,
 }
@@ -37,7 +37,7 @@ struct Answers {
 enum Answer {
     Decided {
         at_us: u64,
-        /// In shadow, where all pass: what a replay is about.
+        /// The decision that counts for a replay if the policy is in shadow, where every request passes.
         would_allow: Option<bool>,
         #[serde(flatten)]
         decision: DecisionForm,
@@ -60,7 +60,7 @@ impl Worker {
             .build()
             .into();
         let prefix = match server {
-            Some(_) => String::new(), // it was started for this replay alone
+            Some(_) => String::new(), // the Worker was started for this replay
             None => format!("replay-{}-{}:", std::process::id(), crate::clock::now().0),
         };
         let worker = Self { agent, url, token, prefix, _server: server };
@@ -68,14 +68,15 @@ impl Worker {
         Ok(worker)
     }
 
-    /// A Worker that goes by its own clock would answer a replay with something else altogether.
+    /// Checks that the Worker decides at the times given to it. At its own time it would answer a replay
+    /// differently.
     fn check_that_time_is_honoured(&self, policies: &Policies) -> Result<()> {
         let policy = policies.all().first().context("no policy")?.name();
         let look = json!({ "policy": policy, "key": "whose clock?", "cost": 0, "now_us": 1 });
         let (at, _) = self.call("POST", "/v1/check", &look)?;
         if at != Timestamp(1) {
             bail!(
-                "{}: the Worker does not go by the times given to it: a replay needs one with \
+                "{}: the Worker ignores the times given to it: a replay needs a Worker with \
                  TIDEGATE_TRUST_CALLER_TIME=true and the same policies",
                 self.url
             );
@@ -99,7 +100,7 @@ impl Worker {
         Ok(decisions)
     }
 
-    /// In halves where one request would be too large.
+    /// Sends checks in one request, or in two halves if the request would be too large.
     fn check(&self, events: &[Event], decisions: &mut Vec<DecisionForm>) -> Result<()> {
         let checks: Vec<Value> =
             events.iter().map(|event| self.body(event, event.ask.get("check"))).collect();
@@ -121,7 +122,7 @@ impl Worker {
         Ok(())
     }
 
-    /// An operation that is no check.
+    /// Sends one operation other than a check.
     fn ask(&self, event: &Event) -> Result<DecisionForm> {
         let operation = event.ask.as_object().and_then(|fields| fields.iter().next());
         let (name, fields) = operation.context("no operation")?;
@@ -164,17 +165,17 @@ impl Worker {
         Ok(said(event, at, decision))
     }
 
-    /// The fields of an operation and what it is about.
+    /// The fields of an operation, with its policy, key and time.
     fn body(&self, event: &Event, fields: Option<&Value>) -> Value {
         let mut body = fields.cloned().unwrap_or_else(|| json!({}));
         body["policy"] = event.asked.resolved().policy().name().into();
         body["key"] = (self.prefix.clone() + &event.key).into();
         body["now_us"] = event.at.0.into();
         if let Some(draw) = event.asked.draw() {
-            body["draw"] = draw.0.into(); // the Worker would draw for itself
+            body["draw"] = draw.0.into(); // otherwise the Worker would draw its own number
         }
         if event.asked.costs_too_much() {
-            body["cost"] = 0.into(); // the Worker would refuse to answer
+            body["cost"] = 0.into(); // the Worker rejects a cost that can never be granted
         }
         body
     }
@@ -212,7 +213,7 @@ impl Worker {
     }
 }
 
-/// What the limits say of an event, given what the Worker answered.
+/// The decision on an event, given the Worker's answer.
 fn said(event: &Event, at: Timestamp, decision: DecisionForm) -> DecisionForm {
     event.asked.said(Verdict::listed(at, Decision::from(decision))).decision.into()
 }

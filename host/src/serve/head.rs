@@ -1,4 +1,4 @@
-//! What HTTP demands of a request's head and the library leaves to its user.
+//! Checks of a request's head that HTTP demands and hyper leaves to its user.
 
 use std::net::Ipv6Addr;
 
@@ -8,8 +8,8 @@ use hyper::http::request::Parts;
 use tidegate_gate::Quoted;
 use tidegate_gate::http::{self, Response};
 
-/// The answer to a head that no server may accept. The connection ends with it, because a proxy on the
-/// way may have read such a request differently.
+/// The answer to a head that no server may accept; `None` if the head is acceptable. The answer closes the
+/// connection, because a proxy on the way may have read the request differently.
 pub(super) fn refusal(parts: &Parts) -> Option<Response> {
     let mut refusal = wrong_host(parts)
         .map(http::invalid_request)
@@ -18,7 +18,7 @@ pub(super) fn refusal(parts: &Parts) -> Option<Response> {
     Some(refusal)
 }
 
-/// RFC 9112 §3.2.
+/// RFC 9112 §3.2: HTTP/1.1 needs exactly one valid `Host`.
 fn wrong_host(parts: &Parts) -> Option<String> {
     let fields = parts.headers.get_all(HOST).iter().count();
     match (joined(parts, HOST), fields) {
@@ -26,29 +26,29 @@ fn wrong_host(parts: &Parts) -> Option<String> {
         (Some(host), 1) if is_host(&host) => None,
         (Some(host), 1) => {
             let found = Quoted(&host);
-            Some(format!("`host`: expected a host and perhaps a port, found {found}"))
+            Some(format!("`host`: expected a host, with or without a port, found {found}"))
         }
         _ => Some(format!("`host`: expected one field, found {fields}")),
     }
 }
 
-/// RFC 9112 §6.1. The library has refused codings that do not end in `chunked`.
+/// RFC 9112 §6.1. Hyper has already refused codings that do not end in `chunked`.
 fn unknown_coding(parts: &Parts) -> Option<String> {
     let codings = joined(parts, TRANSFER_ENCODING)?;
     let known = codings.eq_ignore_ascii_case("chunked");
     (!known).then(|| format!("`transfer-encoding`: expected chunked, found {}", Quoted(&codings)))
 }
 
-/// The value of a header as the Worker's runtime has it: fields of one name joined, each byte a
-/// character.
+/// The value of a header as the Worker's runtime shows it: fields of one name are joined, and each byte
+/// becomes a character.
 pub(super) fn joined(parts: &Parts, name: impl AsHeaderName) -> Option<String> {
     let fields = parts.headers.get_all(name).iter();
     let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
     fields.map(text).reduce(|all: String, next: String| all + ", " + &next)
 }
 
-/// RFC 3986 §3.2.2 and §3.2.3: a name or an address, and perhaps a port. The name and the port may be
-/// empty.
+/// RFC 3986 §3.2.2 and §3.2.3: a name or an address, with or without a port. The name and the port may
+/// be empty.
 fn is_host(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
         Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => ("", port),

@@ -1,4 +1,4 @@
-//! A connection whose client has to read its answers.
+//! A connection whose client must read its answers in time.
 
 use std::io;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use tokio::time::{Sleep, sleep};
 
 /// A stream whose writes fail when an answer has waited for too long.
 ///
-/// The time runs from the first write that has to wait to the next flush, which the server asks for
-/// when it has written an answer. So a client that reads a byte now and then gains nothing, as it
-/// would if each write had a time of its own.
+/// The time runs from the first write that has to wait until the next flush. The server flushes after
+/// each answer. So a client that reads a byte now and then gains no time, as it would if each write had
+/// its own timeout.
 #[derive(Debug)]
 pub(super) struct Stream<S> {
     inner: S,
     write_timeout: Duration,
-    /// Set while an answer waits.
+    /// The timeout that runs while an answer waits.
     overdue: Option<Pin<Box<Sleep>>>,
 }
 
@@ -94,10 +94,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_has_the_whole_time_and_no_more() {
+    async fn an_answer_has_the_whole_timeout_and_no_more() {
         let (mut client, server) = duplex(1);
         let mut server = Stream::new(server, Duration::from_secs(10));
-        // four bytes in ten seconds, then four more: each answer has a time of its own
+        // writing four bytes takes 9 s, twice: each answer has its own timeout
         for _ in 0..2 {
             let answer = async {
                 server.write_all(b"1234").await?;
@@ -112,7 +112,7 @@ mod tests {
             let (written, ()) = tokio::join!(answer, taken);
             written.unwrap();
         }
-        // a byte now and then is not enough
+        // a client that reads a byte every 3 s does not extend the timeout
         let taken = async {
             loop {
                 tokio::time::sleep(Duration::from_secs(3)).await;

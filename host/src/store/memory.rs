@@ -1,4 +1,5 @@
-//! States in this process: tables behind spin locks, many of them, so that threads rarely meet.
+//! States in this process. They are spread over many tables, each behind a spin lock, so that threads
+//! rarely wait for each other.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -9,16 +10,16 @@ use tidegate_gate::{
     Verdict,
 };
 
-/// Enough for threads on two sockets to meet rarely.
+/// Enough tables that the threads of two processors rarely wait for each other.
 const SHARDS: usize = 64;
 
-/// A shard has room for 64 of the largest states at least, four times this: so that one is seldom
-/// full while others have room.
+/// Each of several shards has at least this many times [`Table::least_bytes`], which has room for four of the
+/// largest states. With room for 64 of them, one shard is seldom full while others have room.
 const ROOMY: usize = 16;
 
-/// The states of many keys under one policy, for all threads of a process.
+/// A store in this process for the keys of one policy. All threads share it.
 ///
-/// They stay within a bound of bytes, and no limit loosens for it: see [`Table`].
+/// The states stay within a bound of bytes, and no limit loosens because of the bound: see [`Table`].
 ///
 /// ```
 /// use tidegate::gate::{Policy, Timestamp};
@@ -30,7 +31,7 @@ const ROOMY: usize = 16;
 /// assert!(!login.decide("user:42", Timestamp(1), 1)?.is_allowed());
 /// let full = (100..).find(|n| login.decide(&format!("user:{n}"), Timestamp(2), 1).is_err());
 /// assert!(full.is_some());
-/// // the store is full: it learns no key, and still decides on those that it knows
+/// // a full store learns no new keys and still decides on the keys that it knows
 /// assert!(login.decide("another", Timestamp(2), 1).is_err());
 /// assert!(!login.decide("user:42", Timestamp(2), 1)?.is_allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,29 +45,30 @@ pub struct Memory {
     mask: usize,
 }
 
-/// A store that has too little memory for a policy.
+/// The error of a store that has too little memory for a policy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("policy {policy:?}: expected at least {least} bytes of memory, found {found}")]
 pub struct TooLittleMemory {
     /// The policy's name.
     pub policy: String,
-    /// How many bytes the largest states need.
+    /// The number of bytes that the largest states need.
     pub least: usize,
-    /// How many bytes there are for this policy.
+    /// The number of bytes that this policy has.
     pub found: usize,
 }
 
-/// On a cache line of its own: neighbours would slow each other down.
+/// Aligned so that no two shards share a cache line, which would slow both down.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard(Mutex<Table>);
 
 impl Memory {
-    /// An empty store of at most `max_bytes`, in equal parts by a hash of the key: up to 64, fewer if
-    /// states are large, and one if the policy has a limit by `depth`.
+    /// An empty store of at most `max_bytes`. It divides the bytes into equal shards, which keys choose by
+    /// their hash: up to 64 shards, fewer if states are large, and one if the policy has a limit with a
+    /// `depth`.
     ///
     /// # Errors
-    /// [`TooLittleMemory`] if some state of this policy would never find room.
+    /// Returns [`TooLittleMemory`] if some state of this policy would never find room.
     pub fn new(policy: impl Into<Arc<Policy>>, max_bytes: usize) -> Result<Self, TooLittleMemory> {
         let policy = policy.into();
         let least = Table::least_bytes(&policy);
@@ -74,10 +76,10 @@ impl Memory {
             let policy = policy.name().to_owned();
             return Err(TooLittleMemory { policy, least, found: max_bytes });
         }
-        // the standard library's source of chance
+        // random keys of the standard library
         let hasher = KeyHasher::new(RandomState::new().hash_one(SHARDS));
         let is_roomy = |shards: &usize| max_bytes / shards / ROOMY >= least;
-        // a decision needs the states that keys share as well as those that they do not
+        // a decision needs the shared slices and the key's own slice under one lock
         let shards = match policy.shares_states() {
             true => 1,
             false => [SHARDS, 32, 16, 8, 4, 2].into_iter().find(is_roomy).unwrap_or(1),
@@ -87,19 +89,19 @@ impl Memory {
         Ok(Self { policy, shards: tables, hasher, mask: shards - 1 })
     }
 
-    /// The policy that it decides by.
+    /// The policy of this store.
     #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
         &self.policy
     }
 
-    /// What the states take at most: see [`Table::bytes`].
+    /// The number of bytes that the states take at most: see [`Table::bytes`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().bytes()).sum()
     }
 
-    /// How many keys are in use.
+    /// The number of keys in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().len()).sum()
@@ -114,7 +116,7 @@ impl Memory {
     /// Decides on a request.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Returns a [`TableError`] if the store cannot decide; it has changed nothing.
     #[inline]
     pub fn decide(
         &self,
@@ -132,10 +134,10 @@ impl Memory {
         }
     }
 
-    /// Does what is asked, with what each limit says. The key must be resolved by this store's policy.
+    /// Does one operation and returns its verdict. The key must be resolved by this store's policy.
     ///
     /// # Errors
-    /// [`TableError`]; nothing has changed.
+    /// Returns a [`TableError`] if the store cannot do the operation; it has changed nothing.
     pub fn operate(
         &self,
         resolved: &Resolved,
@@ -146,7 +148,8 @@ impl Memory {
         shard.lock().ask(resolved, now, &operation.into())
     }
 
-    /// Does all that is asked, what concerns one home in its order and under one lock.
+    /// Does several operations and returns their answers in the order of `asked`. Operations on one home are
+    /// done in that order too, under one lock.
     pub fn operate_all<'a>(
         &self,
         now: Timestamp,
@@ -174,10 +177,10 @@ impl Memory {
                 }
             }
         }
-        answers.into_iter().flatten().collect() // each has its answer
+        answers.into_iter().flatten().collect() // every operation has its answer
     }
 
-    /// The words of a key in use, for reports.
+    /// The state words of a key, for reports; `None` if the key is not in use or is on a list.
     #[must_use]
     pub fn words(&self, key: &str) -> Option<Vec<u64>> {
         let Rule::Limited(limits, key) = self.policy.rule(key) else { return None };
@@ -192,7 +195,7 @@ impl Memory {
         }
     }
 
-    /// The shard is found by bits from the middle of the hash: the table itself uses those at both
+    /// Bits from the middle of the hash choose the shard, because the table itself uses the bits at both
     /// ends.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "masked to the number of shards")]

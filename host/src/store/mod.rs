@@ -1,4 +1,23 @@
-//! Where the states of keys are kept.
+//! The stores, where the states of keys are kept: [`Memory`] in this process, and [`Redis`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidegate::gate::{Policies, Resolved, Timestamp};
+//! use tidegate::store::Store;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policies = Policies::parse(
+//!     "[policies.login]
+//!      limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]",
+//! )?;
+//! let store = Store::memory(&policies, 64 << 20)?; // at most 64 MiB
+//! let key = Resolved::new(&policies.all()[0], "user:42")?;
+//! assert!(store.operate(&key, Timestamp(0), 1).await?.decision.is_allowed());
+//! assert!(!store.operate(&key, Timestamp(1), 1).await?.decision.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
 
 mod memory;
 mod redis;
@@ -17,21 +36,22 @@ use tidegate_gate::{
 pub use memory::{Memory, TooLittleMemory};
 pub use redis::{Redis, RedisOptions};
 
-/// Where the states of keys are kept.
+/// A place where the states of keys are kept.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Store {
-    /// In this process, one for each policy, by its name.
+    /// States in this process: one [`Memory`] for each policy, by the policy's name.
     Memory(BTreeMap<String, Memory>),
-    /// In Redis or Valkey.
+    /// States in Redis or Valkey.
     Redis(Box<Redis>),
 }
 
-/// Why a store did not decide. Unless it says otherwise, nothing was granted or consumed.
+/// Why a store did not do an operation. Nothing was granted or consumed, unless the variant says
+/// otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The limits cannot do what is asked.
+    /// The limits cannot do this operation.
     #[error(transparent)]
     Operation(#[from] OperationError),
     /// The part of the memory store that the key belongs to is full.
@@ -39,42 +59,42 @@ pub enum StoreError {
         "no room for a new key: the keys in use fill their part of the memory, {max_bytes} bytes"
     )]
     Full {
-        /// How large the part is.
+        /// The size of that part.
         max_bytes: usize,
     },
-    /// The memory store did not decide.
+    /// The memory store did not do the operation.
     #[error(transparent)]
     Table(TableError),
-    /// What is stored under the key's name is not a state of this policy.
+    /// The bytes stored under the key's name are not a state of this policy.
     #[error("{name}: {error}")]
     Blob {
         /// The name in the store.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the bytes.
         error: BlobError,
     },
-    /// The session did not decide.
+    /// The session did not do the operation.
     #[error(transparent)]
     Session(SessionError),
-    /// Redis refused, or could not be reached. A grant may have been written all the same.
+    /// Redis refused, or could not be reached. A grant may have been written nevertheless.
     #[error("redis: {0}")]
-    Redis(::redis::RedisError), // no source: its text has it
-    /// Redis did not answer in time. A grant may have been written all the same.
+    Redis(::redis::RedisError), // not a `source`: the message already contains its text
+    /// Redis did not answer in time. A grant may have been written nevertheless.
     #[error("redis: no answer within {0:?}")]
     Deadline(Duration),
-    /// Other hosts changed the state each time before this one could: nothing was granted.
-    #[error("redis: other hosts changed the same state again and again for {0:?}")]
+    /// Other hosts changed the state before this host could, every time. Nothing was granted.
+    #[error("redis: other hosts kept changing the same state for {0:?}")]
     Contended(Duration),
-    /// Too many operations wait for the same state: this one was not begun.
-    #[error("redis: {key:?}: {most} operations wait for the same state already")]
+    /// Too many operations wait for the same state, so this operation was not begun.
+    #[error("redis: {key:?}: {most} operations are already waiting for the same state")]
     Overloaded {
-        /// Whose operation it was.
+        /// The key of the operation.
         key: String,
-        /// How many may wait.
+        /// The largest number of operations that may wait.
         most: usize,
     },
-    /// The runtime that was to ask Redis ended. A grant may have been written all the same.
-    #[error("redis: the runtime ended before there was an answer")]
+    /// The runtime ended before Redis answered. A grant may have been written nevertheless.
+    #[error("redis: the runtime ended before Redis answered")]
     Abandoned,
     /// The store was made without this policy.
     #[error("the store was made without the policy {0:?}")]
@@ -106,15 +126,15 @@ impl StoreError {
         }
     }
 
-    /// What callers may know of it: neither names nor addresses.
+    /// Describes the error without names and addresses, so that a server can send it to clients.
     #[must_use]
     pub const fn summary(&self) -> &'static str {
         match self {
-            Self::Operation(_) => "the limits cannot do what is asked",
+            Self::Operation(_) => "the limits of the policy cannot do this operation",
             Self::Full { .. } | Self::Table(_) => "the store is full",
-            Self::Blob { .. } => "what is stored is no state of this policy",
+            Self::Blob { .. } => "the stored bytes are not a state of this policy",
             Self::Redis(_) | Self::NoPolicy(_) | Self::Session(_) | Self::Abandoned => {
-                "the store cannot be asked"
+                "the store is unavailable"
             }
             Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
             Self::Overloaded { .. } => "too many requests wait for the store",
@@ -123,10 +143,10 @@ impl StoreError {
 }
 
 impl Store {
-    /// A store in this process, of at most `max_bytes` in equal parts for the policies.
+    /// A store in this process of at most `max_bytes`, which the policies share in equal parts.
     ///
     /// # Errors
-    /// [`TooLittleMemory`] for the first policy whose states need more than its part.
+    /// Returns [`TooLittleMemory`] for the first policy whose states need more than its part.
     pub fn memory(policies: &Policies, max_bytes: usize) -> Result<Self, TooLittleMemory> {
         let policies = policies.all();
         let each = max_bytes / policies.len().max(1);
@@ -136,10 +156,10 @@ impl Store {
         Ok(Self::Memory(policies.iter().map(table).collect::<Result<_, _>>()?))
     }
 
-    /// Does what is asked, with what each limit says.
+    /// Does one operation and returns its verdict.
     ///
     /// # Errors
-    /// [`StoreError`]
+    /// Returns a [`StoreError`] if the store did not do the operation, or cannot know whether it did.
     pub async fn operate(
         &self,
         resolved: &Resolved,
@@ -150,7 +170,8 @@ impl Store {
         answers.pop().unwrap_or_else(|| Err(StoreError::NoPolicy(resolved.policy().name().into())))
     }
 
-    /// Does all that is asked, what concerns one home in its order. Answers in the order of `asked`.
+    /// Does several operations and returns their verdicts in the order of `asked`. Operations on one home
+    /// are done in that order too.
     pub async fn operate_all(
         &self,
         now: Timestamp,
@@ -177,7 +198,7 @@ impl Store {
                 }
                 answers
             }
-            // the store keeps the order of those on one home
+            // the store keeps the order of the operations on one home
             Self::Redis(redis) => {
                 join_all(
                     asked
@@ -189,7 +210,7 @@ impl Store {
         }
     }
 
-    /// Forgets what has expired. Redis does so by itself.
+    /// Forgets expired states. Redis does this by itself.
     pub fn sweep(&self, now: Timestamp) {
         if let Self::Memory(tables) = self {
             for table in tables.values() {

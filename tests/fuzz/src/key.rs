@@ -1,4 +1,4 @@
-//! A key of a policy, and what must hold after each step.
+//! A key of a policy, and the properties that must hold after each step.
 
 mod promises;
 
@@ -17,10 +17,10 @@ pub struct Key {
     limits: Limits,
     words: Vec<u64>,
     now: u64,
-    /// When the last request was granted, or the last units lent.
+    /// The time at which the last request was granted, or the last units were lent.
     granted_at: u64,
     retry_at: u64,
-    /// With the place of the limit; none once words of other origin came in.
+    /// The leases of each limit, with the limit's place; empty once foreign words were written.
     leases: Vec<(usize, Leases)>,
 }
 
@@ -47,7 +47,7 @@ impl Key {
             Step::Refused(time, ask) => {
                 let now = self.at(*time);
                 let request = self.request(ask);
-                let request = Request { cost: request.cost.max(1), ..request }; // no peek is refused
+                let request = Request { cost: request.cost.max(1), ..request }; // a peek is never refused
                 let (newest, at) = (self.newest(), self.taken_at(now));
                 for (limit, range) in self.each() {
                     limit.refused(&mut self.words[range], at, &request);
@@ -92,18 +92,24 @@ impl Key {
             Operation::Peek(request) => {
                 let decided = self.limits.decide(&mut before.clone(), now, request);
                 let allowed = decided.map(|decision| decision.is_allowed());
-                // what is refused without a lease would be asked with one
+                // without a lease a peek answers, and a decision may be an error
                 if request.lease.is_some() {
-                    assert_eq!(allowed, Ok(verdict.decision.is_allowed()), "it would be so");
+                    assert_eq!(
+                        allowed,
+                        Ok(verdict.decision.is_allowed()),
+                        "a decision agrees with the peek"
+                    );
                 }
             }
-            _ => assert!(verdict.decision.is_allowed(), "nothing was asked for"),
+            _ => {
+                assert!(verdict.decision.is_allowed(), "an operation without a request is allowed")
+            }
         }
         match operation {
             Operation::Settle(settlement) if settlement.reserved == settlement.actual => {
-                assert_eq!(self.words, self.advanced(&before, at), "all was right");
+                assert_eq!(self.words, self.advanced(&before, at), "nothing but the time changes");
             }
-            // one of several limits may hold it still, and renew it
+            // another limit may still hold the lease, and renew it
             Operation::Heartbeat(_) | Operation::Count(..) | Operation::Release(_)
                 if verdict.live != Some(true) && self.leases.len() <= 1 =>
             {
@@ -117,12 +123,12 @@ impl Key {
         }
     }
 
-    /// A state whose time to live is over and a fresh one cannot be told apart.
+    /// Asserts that an expired state and a fresh one answer alike.
     fn expires(&self, now: Timestamp, operation: &Operation) {
         let span = self.part().time_to_live(&self.words, now);
         assert!(span <= Micros::MAX);
         if self.some_start_empty() {
-            return; // they are to be kept for ever
+            return; // the state never expires
         }
         let Some(at) = now.0.checked_add(span.0).filter(|_| span < Micros::MAX) else { return };
         let (mut old, mut fresh) = (self.words.clone(), vec![0; self.words.len()]);
@@ -133,7 +139,7 @@ impl Key {
         }
     }
 
-    /// Each limit keeps what it accepts, and is moved to the newest time if they disagree.
+    /// Writes foreign words. Each limit keeps the words that it accepts, and moves to the newest time of all.
     fn write(&mut self, writes: &[(u8, crate::Amount)]) {
         let before = self.words.clone();
         for &(place, amount) in writes {
@@ -153,14 +159,14 @@ impl Key {
         }
     }
 
-    /// The new limits go on where the old ones stand, and of rates no less is used. A log may keep the
-    /// times of its units instead.
+    /// Edits the limits. The new limits go on from the state of the old ones, and rates have used no fewer units.
+    /// A log may keep the times of its units instead.
     fn edit(&mut self, limits: Limits, rule: &Policy) {
         let newest = self.newest();
         let blob = blob::encode(rule, self.part(), &self.words);
         let words = blob::decode(rule, &limits.parts()[0], &blob).expect("a state");
         if limits == self.limits {
-            assert_eq!(words, self.words, "nothing was edited");
+            assert_eq!(words, self.words, "the limits are the same");
             return;
         }
         let used = |key: &Self| -> Vec<(Limit, Option<u64>)> {
@@ -172,13 +178,18 @@ impl Key {
             };
             key.each().into_iter().map(used).collect()
         };
-        let before = used(self);
+        // nothing is stored of a key never seen, and under new limits it starts as they start
+        let is_seen = self.words.iter().any(|word| *word != 0);
+        let before = if is_seen { used(self) } else { Vec::new() };
         (self.limits, self.words) = (limits, words);
         self.leases.clear();
         assert_eq!(self.newest(), newest);
         for (used, (limit, is)) in found_again(before, used(self)) {
             if let (Some(used), Some(is), OnChange::Keep) = (used, is, rule.on_change()) {
-                assert!(is >= used.min(limit.capacity()), "{used} used are {is} after it");
+                assert!(
+                    is >= used.min(limit.capacity()),
+                    "{used} units were used, and {is} after the edit"
+                );
             }
         }
     }
@@ -190,7 +201,7 @@ impl Key {
             Time::To(time) => time.value(),
             Time::Retry { early } => self.retry_at.saturating_sub(early.into()),
         };
-        // full at the epoch cannot be told from never seen, which for some is empty
+        // full at the epoch looks like never seen, and some limits start empty
         self.now = self.now.max(u64::from(self.some_start_empty()));
         Timestamp(self.now)
     }
@@ -241,7 +252,7 @@ impl Key {
         Request { cost, lease, class, signal, draw }
     }
 
-    /// Where all limits decide as at one time.
+    /// The time at which all limits decide.
     fn taken_at(&self, now: Timestamp) -> Timestamp {
         now.taken_after(self.newest(), self.limits.period())
     }
@@ -265,7 +276,7 @@ impl Key {
         self.has(|limit| matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()))
     }
 
-    /// Of the limits together.
+    /// The capacity of the limits together.
     fn capacity(&self) -> u64 {
         self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or_default()
     }
@@ -274,7 +285,7 @@ impl Key {
         &self.limits.parts()[0]
     }
 
-    /// Each limit with the place of its words.
+    /// Each limit with the range of its words.
     fn each(&self) -> Vec<(Limit, Range<usize>)> {
         let mut start = 0;
         let each = |NamedLimit { limit, .. }: &NamedLimit| {
@@ -288,8 +299,8 @@ impl Key {
 
 type Used = (Limit, Option<u64>);
 
-/// What each limit had used before: without names they are found by their numbers, and what is left by
-/// their order.
+/// The units that each limit had used before. Limits without names are matched by their parameters, and the rest
+/// by their order.
 fn found_again(mut before: Vec<Used>, after: Vec<Used>) -> Vec<(Option<u64>, Used)> {
     let same = after.into_iter().map(|is| {
         let place = before.iter().position(|(limit, _)| *limit == is.0);

@@ -1,4 +1,4 @@
-//! Who holds what, remembered one by one.
+//! A model of leases, which remembers each holder.
 
 use tidegate_gate::{Decision, Id, Limit, MAX_QUANTITY, Operation, Request, Timestamp};
 
@@ -12,13 +12,13 @@ pub struct Leases {
 
 struct Holder {
     id: Id,
-    /// Of times before 0 there are some after a clock that came back.
+    /// The time of the last renewal. It may be below 0 after the clock went back.
     touched: i128,
     units: u64,
 }
 
 impl Leases {
-    /// Of a limit with leases that anything is asked for.
+    /// The model of a limit, if the limit has leases.
     pub fn of(limit: Limit) -> Option<Self> {
         let (most, places) = match limit {
             Limit::Concurrency(config) => (config.capacity(), config.max_leases()),
@@ -30,7 +30,7 @@ impl Leases {
         Some(Self { limit, most, time_to_live, places, holders: Vec::new() })
     }
 
-    /// Whether there was a lease to be renewed, counted or released.
+    /// Does an operation. Returns whether it found a lease to renew, count or release.
     pub fn operate(
         &mut self,
         newest: Timestamp,
@@ -57,7 +57,7 @@ impl Leases {
         }
     }
 
-    /// What a request with this id may still take.
+    /// The units that a request with this identity may still take.
     pub fn remaining(&self, id: Id) -> u64 {
         let known = self.counts() && self.find(id).is_some();
         if known || self.holders.len() < self.places {
@@ -82,9 +82,9 @@ impl Leases {
 
     fn granted(&mut self, request: Request, at: Timestamp) {
         if matches!(self.limit, Limit::Fleet(_)) && request.class.0 == u16::MAX {
-            return; // is not counted
+            return; // a critical request is not counted
         }
-        let id = request.lease.expect("one was granted");
+        let id = request.lease.expect("a granted request has a lease");
         match self.find(id) {
             Some(place) => {
                 self.touch(place, at);
@@ -119,7 +119,7 @@ impl Leases {
         self.holders[place].touched = at.0.into();
     }
 
-    /// A lease ends; of connections one is closed.
+    /// Ends a lease, or closes one connection of an owner.
     fn release(&mut self, place: usize) {
         self.holders[place].units -= 1;
         if self.holders[place].units == 0 {
@@ -135,7 +135,7 @@ impl Leases {
         self.holders.iter().map(|holder| holder.units).sum()
     }
 
-    /// Each lease is one unit, but of connections an owner has several.
+    /// Whether an owner may have several units, as with connections. A lease is one unit.
     const fn counts(&self) -> bool {
         matches!(self.limit, Limit::Connections(_))
     }

@@ -1,5 +1,5 @@
-//! What the targets share: any policy of up to three limits, what is asked of one of its keys, and
-//! what must hold then.
+//! Code that the targets share: any policy of up to three limits, operations on one of its keys, and the
+//! properties that must hold.
 
 mod key;
 mod leases;
@@ -19,7 +19,7 @@ pub enum Amount {
     Small(u16),
     Seconds(u16),
     Any(u64),
-    /// As much below the largest.
+    /// A number this much below the largest one.
     FromTheEnd(u8),
 }
 

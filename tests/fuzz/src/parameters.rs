@@ -1,4 +1,4 @@
-//! Any policy.
+//! Parameters of any policy.
 
 use std::sync::LazyLock;
 
@@ -7,14 +7,14 @@ use tidegate_gate::{ConfigError, Limit, Limits, Policy};
 
 use crate::Amount;
 
-/// What [`Limit::from_parameters`] takes: a number for the algorithm, and as many others as it wants.
+/// The numbers that [`Limit::from_parameters`] takes: the algorithm, and as many parameters as it has.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Parameters {
     algorithm: u8,
     others: [Amount; 6],
 }
 
-/// One policy for each rule of what becomes of states when limits are edited.
+/// A policy for each value of `on_change`.
 pub static RULES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
     ["reset", "keep", "proportional"].map(|rule| {
         let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
@@ -22,16 +22,16 @@ pub static RULES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
     })
 });
 
-/// The limits of those that can be built.
+/// The limits of the parameters that are valid; `None` if none of them are.
 pub fn limits(parameters: &[Parameters; 3]) -> Option<Limits> {
     let limits = parameters.iter().filter_map(|parameters| parameters.limit()).collect();
     let limits = Policy::of_limits(limits).ok()?.limits().clone();
-    assert_eq!(limits.parts().len(), 1, "all count by the whole key");
+    assert_eq!(limits.parts().len(), 1, "all limits count by the whole key");
     Some(limits)
 }
 
 impl Parameters {
-    /// The limiter with the most of these parameters, or with the nearest period that can be had.
+    /// The limit with as many of these parameters as possible, or with the nearest valid period.
     fn limit(self) -> Option<Limit> {
         let parameters = self.numbers();
         let limit = (1..=parameters.len()).rev().find_map(|length| {
@@ -49,21 +49,21 @@ impl Parameters {
         Some(limit)
     }
 
-    /// Those that chance would hardly ever make legal are brought close to it.
+    /// The parameters. Those that would hardly ever be valid by chance are moved close to a valid value.
     fn numbers(self) -> Vec<u64> {
         let algorithm = u64::from(self.algorithm % 12);
         let mut others = self.others.map(Amount::value);
         match algorithm {
-            // few places, which are soon taken: a state of thousands would only be slow
+            // few places, which fill soon: thousands would only be slow
             6 | 7 | 11 => others[2] %= MOST_PLACES,
             8 => others[3] %= MOST_PLACES,
-            // good and bad, in parts per million
+            // `good` and `bad`, in parts per million
             9 => {
                 others[0] %= MILLION;
                 others[1] %= MILLION;
                 others[..2].sort_unstable();
             }
-            // an estimator that is none of those with a ramp
+            // an estimator without a ramp
             10 if others[2] > u64::from(u16::MAX) => others[2] = (1 + others[2] % 2) << 32,
             _ => {}
         }

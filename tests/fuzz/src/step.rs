@@ -1,4 +1,4 @@
-//! What is asked, as it is drawn.
+//! Steps, as the fuzzer draws them.
 
 use arbitrary::Arbitrary;
 use tidegate_gate::{Class, Draw, Id, Share};
@@ -8,26 +8,26 @@ use crate::{Amount, Parameters};
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Step {
     Do(Time, What),
-    /// Once the state's time to live is over.
+    /// An operation after the state has expired.
     AfterAll(Time, What),
-    /// Another limit has refused.
+    /// A request that another limit has refused.
     Refused(Time, Ask),
-    /// Writes into the state; what no decisions of the policy can have left is undone.
+    /// Writes into the state. A write that the limits do not accept is undone.
     Foreign([(u8, Amount); 3]),
-    /// The limits are edited; what was used is kept in units, or as a share.
+    /// An edit of the limits, which keeps the used units or their share.
     Edit {
         proportional: bool,
         limits: Box<[Parameters; 3]>,
     },
 }
 
-/// From the last time.
+/// A time, relative to the last one.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Time {
     Ahead(Amount),
     Back(Amount),
     To(Amount),
-    /// To just before, or at, the moment that the last refusal named.
+    /// The time that the last refusal named, or the microsecond before.
     Retry {
         early: bool,
     },
@@ -46,12 +46,12 @@ pub enum What {
     Report(Option<Granted>, [Amount; 2]),
 }
 
-/// A time that is named.
+/// The time that an operation names.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Granted {
-    /// That of the last grant.
+    /// The time of the last grant.
     Last,
-    /// So much later than now.
+    /// A time this much later than now.
     Later(Amount),
     At(Amount),
 }
@@ -68,19 +68,19 @@ pub struct Ask {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Cost {
     Any(Amount),
-    /// As much below the most that can be granted.
+    /// A cost this much below the largest one that can be granted.
     Most(u8),
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub enum Who {
-    /// Few, so that they meet again; alike in one half or the other.
+    /// One of few identities, so that they repeat. Some are equal in one half.
     OfFew(u8),
     Any([u64; 2]),
 }
 
 impl Ask {
-    /// Often the one that is never shed, or next to it.
+    /// Often the class that is never shed, or one next to it.
     pub fn class(&self) -> Class {
         match self.class {
             u8::MAX => Class::CRITICAL,

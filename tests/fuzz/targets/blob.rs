@@ -1,6 +1,6 @@
-//! Any bytes as the stored state of any policy: an error, or words that are written as they were
-//! read and can be decided on. And any words as an operation: none, or one that is written as it was
-//! read.
+//! Reads any bytes as the stored state of any policy. The result is an error, or words that are written as they
+//! were read and that can be decided on. Also reads any words as an operation: the result is `None`, or an
+//! operation that is written as it was read.
 
 #![no_main]
 
@@ -12,10 +12,10 @@ use tidegate_gate::{Operation, Part, Policy, Request, Timestamp, blob};
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
     limits: [Parameters; 3],
-    /// Those that the state was written under.
+    /// The parameters of the limits that wrote the state.
     old: [Parameters; 3],
     rule: u8,
-    /// Whether version and fingerprint are right: chance would never find them.
+    /// Whether to write the right version and fingerprint, which chance would never find.
     has_header: bool,
     now: Amount,
     cost: Amount,
@@ -49,10 +49,10 @@ fuzz_target!(|input: Input<'_>| -> Corpus {
     Corpus::Keep
 });
 
-/// What stands before the words.
+/// The bytes before the words.
 fn header(rule: &Policy, part: &Part) -> Vec<u8> {
     let mut bytes = blob::encode(rule, part, &[]);
-    let runs = if part.words() > 16 { 2 } else { 0 }; // how many they are
+    let runs = if part.words() > 16 { 2 } else { 0 }; // the number of runs of words
     bytes.truncate(bytes.len() - runs);
     bytes
 }

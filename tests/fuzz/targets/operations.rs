@@ -1,4 +1,4 @@
-//! Any operations at any times on any state that any policy accepts.
+//! Does any operations at any times, on any state that any policy accepts.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any text as a policy file: an error that can be shown, or policies that decide.
+//! Reads any text as a policy file. The result is an error that can be shown, or policies that decide.
 
 #![no_main]
 

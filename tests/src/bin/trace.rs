@@ -1,4 +1,4 @@
-//! Prints a generated trace: `trace [LINES [SEED]]`, for the policies of tests/parity.
+//! Prints a generated trace for the policies of tests/parity: `trace [LINES [SEED]]`.
 
 use tidegate_gate::Policies;
 

@@ -1,4 +1,4 @@
-//! Writes the answers and the states of all vectors anew, from what is asked in them.
+//! Writes the answers and states of all vectors anew, from their policies and steps.
 
 use std::fs;
 

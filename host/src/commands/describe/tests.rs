@@ -21,12 +21,12 @@ api: no description
   organisation: 20 in any 1 m, by the first part of the key
   user: bursts of 5, then every 1 s; full after 5 s
 ";
-    let end = "by client address; in an outage a request is refused; on Workers each key in an \
-               object of its own; stored as";
+    let end = "by client address; in an outage a request is refused; on Workers each key in its \
+               own object; stored as";
     assert_eq!(
         describe(&policy("reset")),
         format!(
-            "{limits}  \"acme/vip\" instead, stored as 25 bytes under 3fb3f012c1663886:
+            "{limits}  \"acme/vip\" has its own limits, stored as 25 bytes under 3fb3f012c1663886:
     api: bursts of 9, then every 1 s; full after 9 s
   {end} at most 191 bytes under ea9595e3f5fd492c and 25 bytes under 2cd8df4df0e07950
 "
@@ -35,16 +35,16 @@ api: no description
     assert_eq!(
         describe(&policy("keep")),
         format!(
-            "{limits}  \"acme/vip\" instead, stored as 83 bytes under 188554ef891dc264:
+            "{limits}  \"acme/vip\" has its own limits, stored as 83 bytes under 188554ef891dc264:
     api: bursts of 9, then every 1 s; full after 9 s
-  an edit of the limits keeps what was used
+  an edit of the limits keeps the units that were used
   {end} at most 249 bytes under 3f2da46d410f6f4f and 83 bytes under af64724c8602eb6e
 "
         )
     );
 }
 
-/// A store has states of these sizes under such names.
+/// Stored slices have the sizes and names that the description shows.
 #[test]
 fn what_is_stored_is_what_is_described() {
     let now = Timestamp(1_700_000_000_000_000);

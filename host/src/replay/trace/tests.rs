@@ -12,7 +12,7 @@ limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }]
 cost = 2
 ";
 
-/// Policy, key, time and cost of an event, or what an error contains.
+/// The policy, key, time and cost of an event, or a part of the error's text.
 type Expected = Result<(&'static str, &'static str, u64, u64), &'static str>;
 
 #[track_caller]
@@ -58,7 +58,7 @@ fn reads_json() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
+fn an_unreadable_line_is_an_error_and_does_not_end_the_trace() {
     let long = [b"{\"key\":\"".as_slice(), &[b'x'; 100_000], b"\"}\n"].concat();
     let mut text = b"hello\n\n{\n[]\n".to_vec();
     text.extend(b"192.0.2.1 - - [yesterday] \"GET /\" 200 1\n");
@@ -83,12 +83,12 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
         Some("a"),
         &text,
         &[
-            Err("neither"),
-            Err("neither"),
+            Err("expected a line of an access log or a JSON object"),
+            Err("expected a line of an access log or a JSON object"),
             Err("EOF"),
-            Err("neither"),
+            Err("expected a line of an access log or a JSON object"),
             Err("time \"yesterday\""),
-            Err("before 1970"),
+            Err("expected a time from 1970 on"),
             Err("longer than 65536 bytes"),
             Err("`key`: expected UTF-8, found other bytes"),
             Err("`policy`: expected one of a, b; found \"c\""),
@@ -97,7 +97,7 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
             Err("found 9007199254740992"),
             Err("expected 1 to 512 bytes, found 0"),
             Err("after `ip:`, found \"ip:192.0.2.05\""),
-            Ok(("a", "k", 1, 0)), // a cost of 6 is refused for ever, and only looks
+            Ok(("a", "k", 1, 0)), // a cost of 6 can never be granted, so the line becomes a peek
             Err("found the field \"colour\""),
             Ok(("a", "k", 1, 1)),
         ],
@@ -105,16 +105,16 @@ fn a_line_that_cannot_be_read_is_an_error_and_no_end() {
 }
 
 #[test]
-fn an_access_log_needs_a_policy_where_there_are_several() {
+fn an_access_log_needs_a_policy_if_the_file_has_several() {
     let line = b"192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1";
-    check(None, line, &[Err("say which with --policy")]);
+    check(None, line, &[Err("choose one with --policy")]);
     let policies = Policies::parse(POLICIES).unwrap();
     let Err(error) = Trace::new(Box::new(Cursor::new("")), &policies, Some("c")) else { panic!() };
     assert!(error.to_string().contains("expected one of a, b; found \"c\""));
 }
 
 #[test]
-fn reads_what_else_can_be_asked() {
+fn reads_the_other_operations() {
     let policies = "
 [policies.p]
 limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
@@ -138,7 +138,7 @@ limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
     assert!(matches!(next().unwrap().asked.operation(), Operation::Settle(_)));
     assert!(matches!(next().unwrap().asked.operation(), Operation::Reset(_)));
     assert!(next().unwrap_err().contains("`lease`: expected the name of a lease"));
-    assert!(next().is_err(), "one operation a line");
+    assert!(next().is_err(), "a line may have only one operation");
     assert_eq!(lease(next()), id);
     assert!(next().unwrap_err().contains("`lease`: expected the name of a lease"));
 }

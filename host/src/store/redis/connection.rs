@@ -1,4 +1,4 @@
-//! The connection to Redis: when it is made, when it counts as dead, how long an answer may take.
+//! The connection to Redis: when the store opens it, when it counts as dead, how long an answer may take.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,40 +20,41 @@ use crate::store::StoreError;
 /// A connection on which this many questions in a row missed the deadline counts as dead.
 const MOST_MISSED: u32 = 2;
 
-/// A connection that counts as dead is replaced when it is at least this old. A Redis that stays away
-/// or read-only is not connected to more often.
+/// A dead connection is replaced once it is at least this old. So the store connects no more often than
+/// this to a Redis that stays unreachable or read-only.
 const REPLACED_AFTER: Duration = Duration::from_millis(100);
 
-/// One connection for all, replaced when it is dead or leads to a server that is not the master.
+/// One connection for all callers. It is replaced when it is dead or leads to a server that is not the
+/// master.
 pub(super) struct Connection {
     client: Client,
     deadline: Duration,
-    /// Made at the first use: a connection needs a runtime to live in.
+    /// Opened at the first use, because a connection needs a runtime to live in.
     current: Mutex<Option<Arc<Attempt>>>,
 }
 
-/// A connection that was begun.
+/// An attempt to connect, and the connection once it is open.
 struct Attempt {
     began: Instant,
-    /// When the last answer came.
+    /// When the last answer arrived.
     heard: Mutex<Instant>,
-    /// `None` until it is known whether it came about.
+    /// `None` until the attempt has succeeded or failed.
     connected: watch::Receiver<Option<RedisResult<MultiplexedConnection>>>,
-    /// How many questions in a row missed the deadline.
+    /// The number of questions in a row that missed the deadline.
     missed: AtomicU32,
     is_dead: AtomicBool,
 }
 
 impl Connection {
-    /// To the Redis at `url`; connects at the first question.
+    /// A connection to the Redis at `url`. It connects at the first question.
     pub(super) fn new(url: &str, deadline: Duration) -> RedisResult<Self> {
         let info = url.into_connection_info()?.set_tcp_settings(tcp_settings(deadline));
         Ok(Self { client: Client::open(info)?, deadline, current: Mutex::new(None) })
     }
 
-    /// Asks, and waits for the answer as long as Redis is not silent for a whole deadline. Redis answers
-    /// the questions on a connection in their order: while others are answered, this one's turn
-    /// comes. The first deadline includes connecting.
+    /// Asks Redis, and waits for the answer until Redis has been silent for a whole deadline. Redis
+    /// answers the questions on a connection in their order, so each answer to an earlier question starts
+    /// the deadline anew. The first deadline includes connecting.
     pub(super) async fn ask<T, F: Future<Output = RedisResult<T>>>(
         &self,
         question: impl FnOnce(MultiplexedConnection) -> F,
@@ -78,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// The connection, or a new one in its place if it is dead and old enough.
+    /// The current attempt, or a new one if the current one is dead and old enough.
     fn attempt(&self) -> Arc<Attempt> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {
@@ -87,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// In a task of its own: a caller that goes away does not end it.
+    /// Connects in its own task, so a caller that goes away does not end the attempt.
     fn begin(&self) -> Arc<Attempt> {
         let (sender, connected) = watch::channel(None);
         let (client, deadline) = (self.client.clone(), self.deadline);
@@ -96,7 +97,7 @@ impl Connection {
                 .set_connection_timeout(Some(deadline))
                 .set_response_timeout(None); // `ask` has a deadline of its own
             let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-            let _ = sender.send(Some(connection)); // it may have been replaced
+            let _ = sender.send(Some(connection)); // the attempt may have been replaced
         });
         let (missed, is_dead) = (AtomicU32::new(0), AtomicBool::new(false));
         let (began, heard) = (Instant::now(), Mutex::new(Instant::now()));
@@ -140,8 +141,8 @@ impl Attempt {
     }
 }
 
-/// Whether a connection that says so is of no more use: it broke, or its server cannot write. A name
-/// or an address may lead to the new master by now.
+/// Whether a connection is of no more use after this error: it broke, or its server takes no writes. The
+/// same name or address may lead to the new master by now.
 fn is_final(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_unrecoverable_error()
@@ -155,7 +156,7 @@ fn is_final(error: &RedisError) -> bool {
         )
 }
 
-/// The kernel ends a connection whose peer is gone, also one on which nothing is asked.
+/// With these settings the kernel ends a connection whose peer is gone, even while the connection is idle.
 fn tcp_settings(deadline: Duration) -> TcpSettings {
     let probes = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))

@@ -1,6 +1,8 @@
-//! A flight decides all operations that wait for one home: it reads once, does the operations in the
-//! order in which they came, swaps once, and answers. Operations that come meanwhile wait for the next
-//! flight.
+//! A flight is the operations on one home that are under way together.
+//!
+//! A flight takes a batch of the operations that wait for the home, reads the states once, does the
+//! operations in the order in which they came, swaps the states once, and answers. Operations that come
+//! meanwhile wait for the next flight.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +15,19 @@ use super::Shared;
 use super::queue::{HomeId, Question, Waiting};
 use crate::store::StoreError;
 
-/// After this many operations other tasks get a turn.
+/// After this many operations the flight lets other tasks run.
 const YIELD_AFTER: usize = 256;
 
-/// The bytes stored under each name of a session.
+/// The bytes stored under each name of a session; `None` where nothing is stored.
 type Found = Vec<Option<Vec<u8>>>;
 
-/// Serves a home until nothing waits for it. This runs in a task of its own, so a caller that goes away
-/// ends no flight.
+/// Runs one flight after another until no operation waits for the home. It runs in its own task, so a
+/// caller that goes away does not end a flight.
 pub(super) async fn serve(shared: Arc<Shared>, id: HomeId) {
     let mut home = Home { shared, id, is_idle: false };
-    while let Some(departure) = home.shared.queues.depart(&home.id) {
-        home.shared.fly(departure.operations).await;
-        drop(departure.landings);
+    while let Some(batch) = home.shared.queues.take_batch(&home.id) {
+        home.shared.decide_batch(batch.operations).await;
+        drop(batch.when_written);
     }
     home.is_idle = true;
 }
@@ -37,7 +39,7 @@ struct Home {
     is_idle: bool,
 }
 
-/// A task that ends early, as with its runtime, strands nobody.
+/// If the task ends early, for example with its runtime, the callers that wait get an error.
 impl Drop for Home {
     fn drop(&mut self) {
         if !self.is_idle {
@@ -46,8 +48,8 @@ impl Drop for Home {
     }
 }
 
-/// An operation under way.
-struct Passenger<'a> {
+/// An operation that has joined the session of its flight.
+struct Joined<'a> {
     resolved: &'a Resolved,
     seat: Seat<'a>,
     question: Question,
@@ -55,13 +57,13 @@ struct Passenger<'a> {
 
 /// An operation whose answer waits for the write.
 struct Unanswered<'a> {
-    passenger: Passenger<'a>,
+    joined: Joined<'a>,
     verdict: Verdict,
 }
 
 impl Shared {
-    /// Decides and answers these operations. They are on one home.
-    async fn fly(&self, asked: Vec<Waiting>) {
+    /// Decides and answers a batch of operations on one home.
+    async fn decide_batch(&self, asked: Vec<Waiting>) {
         let asked = asked.into_iter().filter(|waiting| !waiting.question.is_abandoned());
         let (resolved, questions): (Vec<Resolved>, Vec<Question>) =
             asked.map(|waiting| (waiting.resolved, waiting.question)).unzip();
@@ -71,7 +73,7 @@ impl Shared {
         let mut session = Session::default();
         let mut asked = Vec::with_capacity(questions.len());
         for (resolved, question) in resolved.iter().zip(questions) {
-            asked.push(Passenger { resolved, seat: session.join(resolved), question });
+            asked.push(Joined { resolved, seat: session.join(resolved), question });
         }
         let names = self.names(&session);
         let began = Instant::now();
@@ -84,23 +86,23 @@ impl Shared {
             session.load(found.clone());
             let unanswered = decide(&mut session, asked).await;
             if session.writes().next().is_none() {
-                return land(unanswered);
+                return answer_all(unanswered);
             }
             let began = Instant::now();
             let swapped = self.swap(&names, &found, &session).await;
             in_redis += began.elapsed();
             let error = match swapped {
-                Ok(None) => return land(unanswered),
+                Ok(None) => return answer_all(unanswered),
                 Ok(Some(others)) if in_redis < self.options.deadline => {
                     found = others;
-                    // a settled answer was true of what was read, so it is not decided again
-                    asked = unanswered.into_iter().map(|each| each.passenger).collect();
+                    // a settled answer was true of the states that were read: it needs no second decision
+                    asked = unanswered.into_iter().map(|each| each.joined).collect();
                     if asked.is_empty() {
                         return;
                     }
                     continue;
                 }
-                // other hosts have been faster for as long as Redis may take
+                // other hosts won every race until the deadline
                 Ok(Some(_)) => StoreError::Contended(self.options.deadline),
                 Err(error) => error,
             };
@@ -108,8 +110,8 @@ impl Shared {
         }
     }
 
-    /// Stores what the session writes, if all its states are still as they were found. Else it stores
-    /// nothing and returns the states that are there.
+    /// Stores the session's writes if all its states are still as they were found. Otherwise stores
+    /// nothing and returns the states that are there now.
     async fn swap(
         &self,
         names: &[String],
@@ -148,40 +150,40 @@ impl Shared {
     }
 }
 
-/// Decides in order. Answers at once the operations whose answer does not depend on the write, and returns
-/// the others.
-async fn decide<'a>(session: &mut Session<'a>, asked: Vec<Passenger<'a>>) -> Vec<Unanswered<'a>> {
+/// Decides in order. Answers at once each operation whose answer does not depend on the write, and
+/// returns the others.
+async fn decide<'a>(session: &mut Session<'a>, asked: Vec<Joined<'a>>) -> Vec<Unanswered<'a>> {
     let mut unanswered = Vec::new();
-    for (place, passenger) in asked.into_iter().enumerate() {
+    for (place, joined) in asked.into_iter().enumerate() {
         if place % YIELD_AFTER == YIELD_AFTER - 1 {
             yield_now().await;
         }
-        let Question { now, operation, .. } = &passenger.question;
-        match session.operate(&passenger.seat, *now, operation) {
-            Ok(Answered { verdict, is_settled: true }) => passenger.question.answer(Ok(verdict)),
-            Ok(Answered { verdict, .. }) => unanswered.push(Unanswered { passenger, verdict }),
-            Err(error) => passenger.question.answer(Err(error.into())),
+        let Question { now, operation, .. } = &joined.question;
+        match session.operate(&joined.seat, *now, operation) {
+            Ok(Answered { verdict, is_settled: true }) => joined.question.answer(Ok(verdict)),
+            Ok(Answered { verdict, .. }) => unanswered.push(Unanswered { joined, verdict }),
+            Err(error) => joined.question.answer(Err(error.into())),
         }
     }
     unanswered
 }
 
-/// Answers operations whose write is stored.
-fn land(unanswered: Vec<Unanswered<'_>>) {
-    for Unanswered { passenger, verdict } in unanswered {
-        passenger.question.answer(Ok(verdict));
+/// Answers the operations whose write is stored.
+fn answer_all(unanswered: Vec<Unanswered<'_>>) {
+    for Unanswered { joined, verdict } in unanswered {
+        joined.question.answer(Ok(verdict));
     }
 }
 
-/// Answers operations whose write failed, or may have failed. An operation that takes nothing is answered
-/// by what was read, without the grants before it: what was read and refused stays refused. The others
-/// get the error.
+/// Answers the operations whose write failed, or may have failed. An operation that takes nothing is
+/// decided again on the states that were read, without the grants before it: what was read and refused
+/// stays refused. The other operations get the error.
 fn give_up(
     unanswered: Vec<Unanswered<'_>>,
     found: &HashMap<&str, &Option<Vec<u8>>>,
     error: &StoreError,
 ) {
-    for Unanswered { passenger: Passenger { resolved, question, .. }, .. } in unanswered {
+    for Unanswered { joined: Joined { resolved, question, .. }, .. } in unanswered {
         let Question { now, operation, .. } = &question;
         let mut alone = Session::default();
         let seat = alone.join(resolved);
@@ -201,8 +203,8 @@ fn takes_nothing(operation: &Operation, verdict: &Verdict) -> bool {
     is_refused || operation.is_peek()
 }
 
-fn fail(asked: Vec<Passenger<'_>>, error: &StoreError) {
-    for passenger in asked {
-        passenger.question.answer(Err(error.clone()));
+fn fail(asked: Vec<Joined<'_>>, error: &StoreError) {
+    for joined in asked {
+        joined.question.answer(Err(error.clone()));
     }
 }

@@ -1,13 +1,14 @@
-//! States in Redis or Valkey, by compare and swap.
+//! States in Redis or Valkey, replaced by compare and swap.
 //!
-//! The states of a home are read, the core decides on them here, and one short script replaces them
-//! if nobody else has. A host that loses the race decides again on what the winner left, so nothing
-//! is ever granted out of the same state twice. Operations on one home that are under way together
-//! are decided together ([`flight`]), so a hot key costs two round trips, however many callers wait
-//! for it.
+//! The store reads the states of a home, the gate decides on them in this process, and one short script
+//! replaces them unless another host has changed them. A host that loses the race decides again on the
+//! states of the winner, so no state ever grants twice. Operations on one home that are under way
+//! together form a flight and are decided together ([`flight`]), so a hot key costs two round trips,
+//! however many callers wait for it.
 //!
-//! A connection that is lost while a grant is being written leaves open whether it was: the request
-//! gets what `on_error` says, and its cost may be gone. It is never granted twice by this store.
+//! If the connection is lost while a grant is being written, the store cannot know whether Redis has
+//! stored it. The request then gets the policy's `on_error`, and its cost may be gone. This store never
+//! writes a grant a second time.
 
 mod connection;
 mod flight;
@@ -26,9 +27,9 @@ use self::connection::Connection;
 use self::queue::{HomeId, Question, Queues, Waiting};
 use super::StoreError;
 
-/// KEYS: names; ARGV: for each what it must still be (empty: nothing), then for each what it becomes
-/// (empty: it stays), then for each for how many ms. Returns nil if all were, else what is there
-/// instead.
+/// KEYS are the names. ARGV has three values for each name: first all expected bytes (empty: nothing is
+/// stored), then all new bytes (empty: no change), then all times to live in ms. Returns nil if every
+/// name had the expected bytes, and otherwise the bytes found under every name.
 const COMPARE_AND_SWAP: &str = "
 local found, swap, n = {}, true, #KEYS
 for i = 1, n do
@@ -41,23 +42,23 @@ for i = 1, n do
 end
 return false";
 
-/// A longer deadline counts as this one.
+/// The longest deadline; a longer one is cut to it.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
 
-/// A caller waits for at most this many deadlines, whatever it waits for.
+/// No caller waits longer than this many deadlines.
 const MOST_DEADLINES: u32 = 16;
 
-/// How to use a Redis.
+/// How a [`Redis`] store uses its server.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// How long Redis may be silent after it was asked, connecting included. Time in the store's own queue
-    /// does not count, and neither does time in which Redis answers earlier questions. No caller waits
-    /// longer than 16 deadlines. More than an hour counts as an hour.
+    /// How long Redis may be silent after a question, connecting included. Time in the store's own queue
+    /// does not count, nor does time in which Redis answers earlier questions. No caller waits longer
+    /// than 16 deadlines. A deadline of more than an hour counts as an hour.
     pub deadline: Duration,
-    /// Stands before every name.
+    /// The prefix of every name that the store uses.
     pub prefix: String,
     /// The largest difference between any two clocks of the hosts and of Redis. States are kept this much
-    /// longer, because they expire by the clock of Redis and hosts decide by their own.
+    /// longer, because they expire by the clock of Redis while hosts decide by their own clocks.
     pub keep_longer: Micros,
 }
 
@@ -68,17 +69,36 @@ impl Default for RedisOptions {
     }
 }
 
-/// States in Redis or Valkey.
+/// A store in Redis or Valkey.
 ///
-/// A caller waits for the flight in the air and for its own: in practice two to four round trips. Of one
-/// home at most 16,384 operations wait, and 8,192 of one key; another one gets
-/// [`StoreError::Overloaded`] at once. In an outage a caller gets an error after one deadline for each
-/// flight: two of them, but up to nine if operations on more than 2,048 keys wait for one home.
+/// The operations on one home that are under way together are a flight: the store reads their states
+/// once and writes them once. A caller waits for the flight under way and then for its own: in practice
+/// two to four round trips. At most 16,384 operations wait for one home, and at most 8,192 of them on one
+/// key; a further operation gets [`StoreError::Overloaded`] at once. In an outage a caller gets an error
+/// after one deadline for each flight: usually two flights, but up to nine if operations on more than
+/// 2,048 keys wait for one home.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use tidegate::gate::{Policy, Resolved, Timestamp};
+/// use tidegate::store::{Redis, RedisOptions};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]";
+/// let login = Arc::new(Policy::parse("login", limits)?);
+/// let key = Resolved::new(&login, "user:42")?;
+/// let store = Redis::new("redis://127.0.0.1:6379", RedisOptions::default())?;
+/// let now = tidegate::clock::now();
+/// assert!(store.operate(&key, now, 1).await?.decision.is_allowed());
+/// assert!(!store.operate(&key, now, 1).await?.decision.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Redis {
     shared: Arc<Shared>,
 }
 
-/// What callers and flights share.
+/// The state that callers and flights share.
 struct Shared {
     connection: Connection,
     compare_and_swap: Script,
@@ -93,12 +113,12 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// A store in the Redis at `url`, such as `redis://127.0.0.1:6379`. Connects at the first
-    /// decision, and again whenever the connection is lost, swallows two questions in a row, or leads
-    /// to a server that takes no writes.
+    /// A store in the Redis at `url`, such as `redis://127.0.0.1:6379`. The store connects at the first
+    /// operation. It connects again when the connection is lost, when two questions in a row get no
+    /// answer, or when the server takes no writes.
     ///
     /// # Errors
-    /// [`StoreError::Redis`] if the URL is none.
+    /// Returns [`StoreError::Redis`] if the URL is not one of a Redis.
     pub fn new(url: &str, mut options: RedisOptions) -> Result<Self, StoreError> {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
         let connection = Connection::new(url, options.deadline)?;
@@ -107,19 +127,19 @@ impl Redis {
         Ok(Self { shared })
     }
 
-    /// Whether it answers.
+    /// Asks Redis whether it answers.
     ///
     /// # Errors
-    /// [`StoreError::Redis`] or [`StoreError::Deadline`] if it does not.
+    /// Returns [`StoreError::Redis`] or [`StoreError::Deadline`] if Redis does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.shared.connection.ask(|mut connection| async move { connection.ping().await }).await
     }
 
-    /// Does what is asked, with what each limit says. Operations on one key are done in the order in
-    /// which their futures were first polled.
+    /// Does one operation and returns its verdict. Operations on one key are done in the order in which
+    /// their futures were first polled.
     ///
     /// # Errors
-    /// [`StoreError`]
+    /// Returns a [`StoreError`] if the store did not do the operation, or cannot know whether it did.
     pub async fn operate(
         &self,
         resolved: &Resolved,
@@ -143,24 +163,24 @@ impl Redis {
         }
     }
 
-    /// What is stored of a key: for each slice of its limits the bytes, if there are any.
+    /// Returns the stored bytes of each slice of a key, or `None` for a slice that is not stored.
     ///
     /// # Errors
-    /// [`StoreError`]
+    /// Returns a [`StoreError`] if Redis cannot be asked.
     pub async fn blobs(&self, resolved: &Resolved) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let names = self.names_when_landed(resolved).await;
+        let names = self.names_when_written(resolved).await;
         if names.is_empty() {
             return Ok(Vec::new());
         }
         self.shared.get(&names).await
     }
 
-    /// Forgets all that is stored of a key, also what other keys share with it.
+    /// Deletes all stored slices of a key, including those that it shares with other keys.
     ///
     /// # Errors
-    /// [`StoreError`]
+    /// Returns a [`StoreError`] if Redis cannot be asked.
     pub async fn forget(&self, resolved: &Resolved) -> Result<(), StoreError> {
-        let names = self.names_when_landed(resolved).await;
+        let names = self.names_when_written(resolved).await;
         if names.is_empty() {
             return Ok(());
         }
@@ -171,17 +191,17 @@ impl Redis {
             .await
     }
 
-    /// How many operations got [`StoreError::Overloaded`].
+    /// The number of operations that got [`StoreError::Overloaded`].
     #[must_use]
     pub fn overloaded(&self) -> u64 {
         self.shared.queues.overloaded()
     }
 
-    /// The names of a key's slices, when all operations on its home that were asked for before are
-    /// written.
-    async fn names_when_landed(&self, resolved: &Resolved) -> Vec<String> {
-        if let Some(landing) = self.shared.queues.landing(&HomeId::of(resolved)) {
-            let _ = landing.await; // it is dropped when they are
+    /// Waits until all earlier operations on the key's home are written, then returns the names of the
+    /// key's slices.
+    async fn names_when_written(&self, resolved: &Resolved) -> Vec<String> {
+        if let Some(written) = self.shared.queues.when_written(&HomeId::of(resolved)) {
+            let _ = written.await; // the flight drops the sender
         }
         let mut session = Session::default();
         session.join(resolved);
@@ -194,8 +214,8 @@ impl Shared {
         session.names().map(|name| self.options.prefix.clone() + name).collect()
     }
 
-    /// What is stored under these names. Not by `MGET`: to it what is no string does not exist, and
-    /// would be overwritten.
+    /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
+    /// string as missing, and the store would overwrite it.
     async fn get(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let mut pipeline = redis::pipe();
         for name in names {

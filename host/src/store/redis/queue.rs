@@ -1,4 +1,4 @@
-//! The operations that wait for their home.
+//! The operations that wait for the flight of their home.
 
 #[cfg(test)]
 mod tests;
@@ -16,16 +16,16 @@ use crate::store::StoreError;
 /// How many operations may wait for one home.
 const MOST_WAITING: usize = 16_384;
 
-/// How many of them may be on one key: half, so that no key takes all places from the others.
+/// How many of them may be on one key: half, so that one key cannot take all places from the others.
 const MOST_OF_A_KEY: usize = MOST_WAITING / 2;
 
-/// How many keys depart together: a script holds up Redis for some µs for each of them.
+/// How many keys one batch may have. The script blocks Redis for some µs for each of them.
 const MOST_KEYS: usize = 2_048;
 
-/// The keys of a home under one edition of a policy. Their operations are decided together.
+/// A home under one edition of a policy. The operations on its keys are decided together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct HomeId {
-    /// The address of the policy in memory. Waiting operations keep the policy there.
+    /// The address of the policy in memory. Waiting operations hold the policy, so the address stays its own.
     edition: usize,
     home: String,
 }
@@ -43,7 +43,7 @@ pub(super) struct Waiting {
     pub(super) question: Question,
 }
 
-/// What is asked, and by whom.
+/// An operation, its time, and where its answer goes.
 pub(super) struct Question {
     pub(super) now: Timestamp,
     pub(super) operation: Operation,
@@ -51,8 +51,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Whether the caller of a request has gone. Other operations tell what has happened, such as the end
-    /// of a lease, so they are done also if nobody waits for the answer.
+    /// Whether this is a request or a peek whose caller has gone. Other operations report what has
+    /// happened, such as the end of a lease, so they are done even if nobody waits for the answer.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(self.operation, Operation::Decide(_) | Operation::Peek(_))
             && self.reply.is_closed()
@@ -63,7 +63,7 @@ impl Question {
     }
 }
 
-/// The operations that wait, by home. A home has an entry as long as a task serves it.
+/// The operations that wait, by home. A home has an entry for as long as a task serves it.
 #[derive(Default)]
 pub(super) struct Queues {
     homes: Mutex<HashMap<HomeId, Queue>>,
@@ -72,27 +72,27 @@ pub(super) struct Queues {
 
 #[derive(Default)]
 struct Queue {
-    /// In the order in which they came.
+    /// The operations in the order in which they came.
     waiting: Vec<Waiting>,
     of_each_key: HashMap<String, usize>,
-    /// These are dropped when all operations that wait now are decided and written.
-    landings: Vec<oneshot::Sender<()>>,
+    /// These are dropped once all operations that wait now are decided and written.
+    when_written: Vec<oneshot::Sender<()>>,
 }
 
-/// The operations that leave the queue together.
+/// The operations that one flight takes from the queue.
 #[derive(Default)]
-pub(super) struct Departure {
+pub(super) struct Batch {
     pub(super) operations: Vec<Waiting>,
-    /// The flight drops these when it has written.
-    pub(super) landings: Vec<oneshot::Sender<()>>,
+    /// The flight drops these once it has written.
+    pub(super) when_written: Vec<oneshot::Sender<()>>,
 }
 
 impl Queues {
-    /// Adds an operation to the queue of its home. Returns `true` if no task serves the home, and then
-    /// the caller has to start one.
+    /// Adds an operation to the queue of its home. Returns `true` if no task serves the home yet: the
+    /// caller must then start one.
     ///
     /// # Errors
-    /// [`StoreError::Overloaded`] if there is no place.
+    /// [`StoreError::Overloaded`] if too many operations wait for the home, or on the key.
     pub(super) fn join(&self, id: &HomeId, waiting: Waiting) -> Result<bool, StoreError> {
         let mut homes = self.homes();
         let Some(queue) = homes.get_mut(id) else {
@@ -113,30 +113,31 @@ impl Queues {
         Ok(false)
     }
 
-    /// Takes the operations that are decided next. `None` if nothing waits; the home's entry is gone then.
-    pub(super) fn depart(&self, id: &HomeId) -> Option<Departure> {
+    /// Takes the operations that the next flight decides. Returns `None`, and removes the home's entry,
+    /// if nothing waits.
+    pub(super) fn take_batch(&self, id: &HomeId) -> Option<Batch> {
         let mut homes = self.homes();
-        let departure = homes.get_mut(id)?.depart();
-        if departure.operations.is_empty() && departure.landings.is_empty() {
+        let batch = homes.get_mut(id)?.take_batch();
+        if batch.operations.is_empty() && batch.when_written.is_empty() {
             homes.remove(id);
             return None;
         }
-        Some(departure)
+        Some(batch)
     }
 
-    /// Removes a home's entry. Its operations are dropped, which their callers notice.
+    /// Removes a home's entry. This drops its operations, and their callers get an error.
     pub(super) fn close(&self, id: &HomeId) {
         let closed = self.homes().remove(id);
-        drop(closed); // not while all homes are locked
+        drop(closed); // after the lock on all homes is released
     }
 
-    /// Ends when all operations on a home that came before are decided and written. `None` if they are
-    /// already.
-    pub(super) fn landing(&self, id: &HomeId) -> Option<oneshot::Receiver<()>> {
+    /// Resolves once all earlier operations on a home are decided and written. `None` if they already
+    /// are.
+    pub(super) fn when_written(&self, id: &HomeId) -> Option<oneshot::Receiver<()>> {
         let mut homes = self.homes();
-        let (sender, landing) = oneshot::channel();
-        homes.get_mut(id)?.landings.push(sender);
-        Some(landing)
+        let (sender, written) = oneshot::channel();
+        homes.get_mut(id)?.when_written.push(sender);
+        Some(written)
     }
 
     /// How many operations found the queue full.
@@ -155,21 +156,21 @@ impl Queue {
         self.waiting.push(waiting);
     }
 
-    fn depart(&mut self) -> Departure {
+    fn take_batch(&mut self) -> Batch {
         if self.of_each_key.len() <= MOST_KEYS {
-            let Self { waiting: operations, landings, .. } = mem::take(self);
-            return Departure { operations, landings };
+            let Self { waiting: operations, when_written, .. } = mem::take(self);
+            return Batch { operations, when_written };
         }
         let mut keys = HashSet::new();
-        let departs = |waiting: &&Waiting| {
+        let fits = |waiting: &&Waiting| {
             keys.insert(waiting.resolved.key().to_owned());
             keys.len() <= MOST_KEYS
         };
-        let end = self.waiting.iter().take_while(departs).count();
+        let end = self.waiting.iter().take_while(fits).count();
         let rest = self.waiting.split_off(end);
         let operations = mem::take(&mut self.waiting);
         self.of_each_key.clear();
         rest.into_iter().for_each(|waiting| self.push(waiting));
-        Departure { operations, landings: Vec::new() }
+        Batch { operations, when_written: Vec::new() } // the rest of the queue is not written yet
     }
 }

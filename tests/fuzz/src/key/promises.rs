@@ -1,4 +1,4 @@
-//! What must hold of each answer.
+//! The properties of each answer.
 
 use tidegate_core::Limiter;
 use tidegate_core::shed::suppression::PART;
@@ -11,7 +11,7 @@ use tidegate_gate::{
 use super::{Key, advanced};
 
 impl Key {
-    /// With and without explanation, and by each limit of its own.
+    /// Asserts that `decide`, `operate` and each limit by itself decide alike.
     pub(super) fn is_decided_alike(
         &self,
         before: &[u64],
@@ -69,7 +69,8 @@ impl Key {
         }
     }
 
-    /// A shedder that goes by probability only hints when, and may refuse then again.
+    /// Asserts that `retry_after` is exact. A shedder that refuses by chance only gives a hint, and may refuse
+    /// again at that time.
     fn is_retried_to_the_microsecond(
         &mut self,
         at: Timestamp,
@@ -93,7 +94,7 @@ impl Key {
         }
     }
 
-    /// What is lent is taken from every rate, and no more than all of them have.
+    /// Asserts that lent units are taken from every rate, and are no more than all rates have.
     pub(super) fn lent(
         &mut self,
         before: &[u64],
@@ -108,7 +109,7 @@ impl Key {
         if returned.live == Some(true) {
             let mut twice = words.clone();
             let again = self.limits.operate(&mut twice, at, &only_back).expect("it costs nothing");
-            assert_eq!((again.live, &twice), (Some(false), &words), "it comes back once");
+            assert_eq!((again.live, &twice), (Some(false), &words), "units come back once");
         }
         let Some(allowance) = verdict.allowance else {
             assert!(!self.has(|limit| limit.kind() == Kind::Budget));
@@ -124,8 +125,11 @@ impl Key {
                     peeked.expect("it costs nothing").remaining()
                 };
                 let (had, has) = (left(&words), left(&self.words));
-                assert!(allowance.left <= had, "more than the {had} there are");
-                assert!(has <= had - allowance.left, "not taken from {limit:?}");
+                assert!(allowance.left <= had, "lent more than the {had} units left");
+                assert!(
+                    has <= had - allowance.left,
+                    "the lent units were not taken from {limit:?}"
+                );
             }
         }
         if allowance.left > 0 {
@@ -134,7 +138,7 @@ impl Key {
         }
     }
 
-    /// As one by one, if the words are those of such operations.
+    /// Asserts that the leases are those of the model, unless foreign words were written.
     pub(super) fn held(
         &mut self,
         newest: Timestamp,
@@ -166,7 +170,7 @@ impl Key {
         }
     }
 
-    /// A utilisation shedder, by what its promise says.
+    /// Asserts that a utilization shedder moves no faster than it promises.
     pub(super) fn moved_no_faster_than_it_may(&self, before: &[u64], newest: Timestamp) {
         for (limit, range) in self.each() {
             let Limit::Utilization(config) = limit else { continue };
@@ -191,7 +195,7 @@ const fn hints(limit: &Limit) -> bool {
     matches!(limit, Limit::Utilization(_) | Limit::Suppression(_))
 }
 
-/// Who must pass such a shedder, whatever was drawn.
+/// Whether a request must pass a shedder, whatever its draw.
 fn never_refused(limit: &Limit, words: &[u64], request: &Request) -> bool {
     match limit {
         Limit::Utilization(config) => request.class.0 >= config.classes(),
