@@ -188,13 +188,16 @@ fn another_policy_file_needs_no_new_build() {
 #[test]
 fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
     for (bytes, reason) in [
-        ("x'00'", "found version 0"),
-        ("x'01'", "found version 1"),
-        ("x'03'", "found 1 bytes"),
-        ("x''", "found 0 bytes"),
-        ("substr(blob, 1, 20)", "found 20 bytes"),
-        ("x'03' || x'0000000000000000' || substr(blob, 10)", "fingerprint 0000000000000000"),
-        ("substr(blob, 1, 9) || x'ffffffffffffff0f' || substr(blob, 18)", "more than these limits"),
+        ("x'00'", "expected version 3, found 0"),
+        ("x'01'", "expected version 3, found 1"),
+        ("x'03'", "bytes, found 1"),
+        ("x''", "bytes, found 0"),
+        ("substr(blob, 1, 20)", "bytes, found 20"),
+        ("x'03' || x'0000000000000000' || substr(blob, 10)", "found 0000000000000000"),
+        (
+            "substr(blob, 1, 9) || x'ffffffffffffff0f' || substr(blob, 18)",
+            "no more than these limits can grant",
+        ),
     ] {
         let storage = tempdir().unwrap();
         let options =
@@ -218,6 +221,18 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         assert_eq!(served.api.get("/v1/gate?policy=open&key=k", &[]).status, 204);
         assert_eq!(served.api.check("day", "other", 1, None).get("allowed"), true);
     }
+}
+
+#[test]
+fn an_object_that_is_only_looked_at_stores_nothing() {
+    let storage = tempdir().unwrap();
+    {
+        let storage = Some(storage.path().to_owned());
+        let served = worker(WorkerdOptions { storage, ..worker_options() });
+        assert_eq!(served.api.check("open", "k", 0, None).get("remaining"), 5);
+        assert_eq!(served.api.get("/v1/keys/open/other?cost=1", &[]).get("allowed"), true);
+    }
+    assert_eq!(sql(storage.path(), "SELECT COUNT(*) + 1 FROM states"), 0, "there is no table");
 }
 
 #[test]

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_gate::http::VerdictForm;
-use tidegate_gate::{Due, Micros, Operation, Policy, Resolved, Session, Timestamp, Write};
+use tidegate_gate::{
+    Due, Micros, Operation, Policy, Resolved, Session, SessionError, Timestamp, Write,
+};
 use worker::{
     Date, DurableObject, Env, Request, Response, Result, SqlStorageValue, State, console_error,
     durable_object,
@@ -158,8 +160,10 @@ impl Keys {
         let found: std::result::Result<Vec<_>, String> =
             session.names().map(|name| self.read(name)).collect();
         session.load(found?);
-        let answered =
-            session.operate(&seat, now, &operation).map_err(|error| error.to_string())?;
+        let answered = session.operate(&seat, now, &operation).map_err(|error| match error {
+            SessionError::Blob { error, .. } => error.to_string(), // callers learn no names
+            error => error.to_string(),
+        })?;
         // a given time may be ahead of the object's clock, so its write cannot wait
         let must = |write: &Write<'_>| write.due == Due::BeforeAnswer || question.now_us.is_some();
         let (written, kept): (Vec<_>, Vec<_>) = session.writes().partition(must);
@@ -180,8 +184,15 @@ impl Keys {
             return Ok(known.clone());
         }
         let rows = || -> Result<Option<Vec<SqlStorageValue>>> {
-            self.make_table()?;
             let sql = self.state.storage().sql();
+            if !self.table_made.get() {
+                // an object that is only looked at stores nothing, not even an empty table
+                let tables = "SELECT 1 FROM sqlite_master WHERE name = 'states'";
+                if sql.exec(tables, None)?.raw().next().transpose()?.is_none() {
+                    return Ok(None);
+                }
+                self.table_made.set(true);
+            }
             let cursor =
                 sql.exec("SELECT blob FROM states WHERE name = ?", Some(vec![name.into()]))?;
             cursor.raw().next().transpose()

@@ -229,8 +229,8 @@ impl Ask {
             }
             Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
             Self::Block { for_us } => {
-                let mut parts = resolved.limits().into_iter().flat_map(Limits::parts);
-                if resolved.limits().is_some() && !parts.any(Part::can_be_blocked) {
+                let limits = resolved.limits().ok_or(AskError::Listed)?;
+                if !limits.parts().iter().any(Part::can_be_blocked) {
                     return Err(AskError::NoWholeKey);
                 }
                 (Operation::Block(Micros(for_us.0)), None)

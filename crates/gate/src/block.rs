@@ -2,13 +2,14 @@
 //! the whole key: while the key is blocked, the two words of the block follow the words of the limits.
 
 use smallvec::SmallVec;
+use tidegate_core::shed::Probability;
 use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::key::Depth;
 use crate::limits::{Limits, Part};
-use crate::request::{Operation, OperationError};
+use crate::request::{Budget, Operation, OperationError};
 
 /// The words of a slice: the words of its limits, and the words of the block while the key is blocked.
 pub(crate) type SliceWords = SmallVec<[u64; 4]>;
@@ -43,32 +44,41 @@ impl Limits {
         operation: &Operation,
         decide: impl FnOnce(&Self, &mut [u64]) -> Result<Verdict, OperationError>,
     ) -> Result<Verdict, OperationError> {
-        let taken = self.taken_at(words, now);
         match operation {
             Operation::Block(span) => {
                 if !self.parts().iter().any(Part::can_be_blocked) {
                     return Err(OperationError::NoWholeKey);
                 }
-                *block = (*span > Micros::ZERO).then(|| Block::new(taken, *span));
+                *block = (*span > Micros::ZERO).then(|| Block::new(now, *span));
             }
             Operation::Reset(_) => *block = None,
             _ => {}
         }
-        let Some(left) = block.and_then(|block| block.retry_after(taken)) else {
+        // a block has a clock rule of its own, so the clock of the limits cannot make it longer
+        let Some(left) = block.and_then(|block| block.retry_after(now)) else {
             if !operation.is_peek() {
-                *block = None; // the block is over
+                *block = block.filter(|block| !block.is_over(now));
             }
             return match operation {
                 Operation::Block(_) => self.operate(words, now, &Operation::from(0)),
                 _ => decide(self, words),
             };
         };
-        let verdict = match operation {
+        let asks = matches!(operation, Operation::Peek(request) if request.cost > 0);
+        let mut verdict = match operation {
             Operation::Decide(request) if request.cost > 0 => self.refuse(words, now, request)?,
+            // nothing would be taken
+            Operation::Peek(request) => {
+                self.operate(words, now, &Operation::Peek(request.peek()))?
+            }
             Operation::Block(_) => self.operate(words, now, &Operation::from(0))?,
+            // a holder may give units back, and gets no others
+            Operation::Budget(budget) => {
+                self.operate(words, now, &Operation::Budget(Budget { wants: 0, ..*budget }))?
+            }
             other => self.operate(words, now, other)?,
         };
-        let asks = matches!(operation, Operation::Peek(request) if request.cost > 0);
+        verdict.factor = verdict.factor.map(|_| Probability::CERTAIN); // reporters refuse everything
         let decision = match verdict.decision {
             Decision::Allow { limit, reset_after, .. } if !asks => {
                 Decision::Allow { limit, remaining: 0, reset_after: reset_after.max(left) }

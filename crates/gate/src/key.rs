@@ -113,6 +113,9 @@ impl Depth {
 
     /// The smallest depth at which the part of a key is the whole key.
     pub(crate) fn of_own(key: &str) -> Self {
+        if key.starts_with("ip:") {
+            return Self::Parts(1); // the slash of a network separates no parts
+        }
         let parts = key.matches('/').count().saturating_add(1);
         u8::try_from(parts).map_or(Self::Whole, Self::Parts)
     }

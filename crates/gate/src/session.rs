@@ -79,6 +79,8 @@ struct Slot<'a> {
     part: &'a Part,
     found: Option<Vec<u8>>,
     words: Result<SliceWords, BlobError>,
+    /// The words were carried over from other limits, under which the stored bytes expire earlier.
+    is_carried: bool,
     due: Option<Due>,
     time_to_live: Micros,
 }
@@ -243,7 +245,8 @@ impl<'a> Session<'a> {
             // a refusal that a limit remembers must survive like a grant, and so must the first refusal of
             // a bucket that starts empty, because the bucket fills from that time on
             let unblocked = part.can_be_blocked() && block != was_blocked;
-            let due = match refused && !part.remembers_refusals() && !begins && !unblocked {
+            let is_more = part.remembers_refusals() || begins || unblocked || slot.is_carried;
+            let due = match refused && !is_more {
                 true => Due::AfterAnswer,
                 false => Due::BeforeAnswer,
             };
@@ -293,13 +296,17 @@ impl<'a> Session<'a> {
 impl<'a> Slot<'a> {
     fn fresh(name: String, policy: &'a Policy, part: &'a Part) -> Self {
         let words = Ok(SmallVec::from_elem(0, part.words()));
-        Self { name, policy, part, found: None, words, due: None, time_to_live: Micros::ZERO }
+        let (found, is_carried, due, time_to_live) = (None, false, None, Micros::ZERO);
+        Self { name, policy, part, found, words, is_carried, due, time_to_live }
     }
 
     fn loaded(empty: &mut Self, found: Option<Vec<u8>>) -> Self {
         let mut slot = Self::fresh(core::mem::take(&mut empty.name), empty.policy, empty.part);
         if let Some(found) = found {
             slot.words = blob::decode(slot.policy, slot.part, &found).map(SmallVec::from_vec);
+            if let (Ok(words), true) = (&slot.words, slot.policy.on_change().keeps_states()) {
+                slot.is_carried = blob::encode(slot.policy, slot.part, words) != found;
+            }
             slot.found = Some(found);
         }
         slot

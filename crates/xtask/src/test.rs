@@ -114,7 +114,7 @@ impl Suite {
                 ];
                 tally.watch("clippy for wasm", cargo(&wasm))
             }
-            Self::Rust => tally.watch("cargo test", cargo(&["test"])),
+            Self::Rust => tally.watch("cargo test", cargo(&["test", "--no-fail-fast"])),
             Self::Wasm => {
                 install::bare_target()?;
                 let bare = [
@@ -149,7 +149,7 @@ impl Suite {
                 build::build(Artifact::Guest)?;
                 build::build(Artifact::Worker)?;
                 tally.watch("build the command", cargo(&["build", "-p", "tidegate"]))?;
-                let tests = ["test", "-p", "tidegate-tests"];
+                let tests = ["test", "--no-fail-fast", "-p", "tidegate-tests"];
                 tally.watch("cargo test, system", cargo(&tests))
             }
         }

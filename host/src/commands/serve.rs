@@ -88,6 +88,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         // the server starts nevertheless: `on_error` decides until Redis answers
         warn(error);
     }
+    let stop = stopped()?; // before the first line says that the server is there
     let listener = TcpListener::bind(arguments.listen)
         .await
         .with_context(|| format!("--listen {}", arguments.listen))?;
@@ -100,7 +101,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     ))?;
     let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
     let service = Service { policies, store, access, bounds };
-    serve(service, listener, stopped()?).await;
+    serve(service, listener, stop).await;
     Ok(ExitCode::SUCCESS)
 }
 

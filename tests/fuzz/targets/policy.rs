@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidegate_gate::{Policies, Request, Timestamp};
+use tidegate_gate::{Id, Policies, Request, Timestamp};
 
 fuzz_target!(|text: &str| {
     match Policies::parse(text) {
@@ -13,7 +13,8 @@ fuzz_target!(|text: &str| {
                 let own = policy.overrides().iter().map(|(_, limits)| limits);
                 for limits in own.chain([policy.limits()]) {
                     let mut words = vec![0; limits.words()];
-                    let most = Request::of(limits.most_at_once());
+                    let lease = Some(Id([1, 1]));
+                    let most = Request { lease, ..Request::of(limits.most_at_once()) };
                     assert!(limits.decide(&mut words, Timestamp(0), &most).is_ok());
                     for (part, words) in limits.split(&words) {
                         assert!(part.accepts(words).is_ok());

@@ -54,6 +54,12 @@ impl Block {
         }
     }
 
+    /// Whether the block has ended for good, and not only for a clock that stands before it.
+    #[must_use]
+    pub const fn is_over(&self, now: Timestamp) -> bool {
+        now.0 >= self.from.0.saturating_add(self.span.0)
+    }
+
     /// The block as the words of its state.
     #[must_use]
     pub const fn to_words(self) -> [u64; 2] {

@@ -33,6 +33,8 @@ pub enum AskError {
     /// No limit on this key has the algorithm that the operation needs.
     #[expect(missing_docs, reason = "the names say it")]
     NoLimit { policy: String, algorithm: &'static str },
+    /// A listed key cannot be blocked, because it is never counted.
+    Listed,
     /// A key cannot be blocked, because no limit of the policy counts by the whole key.
     NoWholeKey,
     /// The request asks for a lease at a cost of 0.
@@ -71,6 +73,9 @@ impl fmt::Display for AskError {
                     "`policy`: expected a policy with a limit `{algorithm}`, found {policy:?}"
                 )
             }
+            Self::Listed => f.write_str(
+                "`key`: expected a key with limits, found a key on the policy's list `allow` or `deny`",
+            ),
             Self::NoWholeKey => crate::request::OperationError::NoWholeKey.fmt(f),
             Self::FreeLease => {
                 f.write_str("`cost`: expected at least 1, found 0; a peek acquires no lease")

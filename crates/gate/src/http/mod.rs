@@ -61,6 +61,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -300,6 +301,12 @@ fn step_or_answer(
         (_, _, Some(key)) => {
             let posted = block.filter(|_| head.method == "POST");
             let (policy, key) = posted.unwrap_or(key).split_once('/').unwrap_or((key, ""));
+            if key.split('/').any(|segment| matches!(&*unescaped(segment), b"." | b"..")) {
+                // many clients resolve such segments by themselves, and would name another key
+                let detail = "`key`: expected no segment `.` or `..` in the path, found one; \
+                              write the slash as %2F";
+                return Err(Problem::InvalidRequest.response(detail.to_string()));
+            }
             let (policy, key) = (decoded("policy", policy)?, decoded("key", key)?);
             if posted.is_some() {
                 return Ok(Step::ReadBody(Call::Block(policy, key)));
@@ -309,6 +316,10 @@ fn step_or_answer(
         _ => query::gate(policies, head, chance)?,
     };
     Ok(Step::Decide(plan))
+}
+
+fn unescaped(segment: &str) -> Cow<'_, [u8]> {
+    percent_encoding::percent_decode_str(segment).into()
 }
 
 /// Decodes a segment of a path. Bytes that are not UTF-8 are refused, because a lossy decoding would turn
@@ -389,6 +400,12 @@ impl Plan {
             answers.map(|(Check { asked, .. }, outcome)| Answer { asked, outcome }).collect();
         match (self.form, answers.as_slice()) {
             (Form::Gate, [answer]) => gate(answer),
+            // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
+            (Form::Single, [Answer { asked, outcome: Outcome::Unavailable(reason) }])
+                if matches!(asked.operation(), Operation::Block(_) | Operation::Reset(_)) =>
+            {
+                Problem::ReducedCapacity.response(reason.clone())
+            }
             (Form::Single, [answer]) => {
                 let mut response = answer_json(200, forms::single(answer));
                 if let Outcome::Decided(verdict) = answer.outcome {

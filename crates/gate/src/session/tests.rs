@@ -208,3 +208,18 @@ fn a_block_outlives_the_state_that_it_stands_beside() {
     let [write] = &session.writes().collect::<Vec<_>>()[..] else { panic!("one slice") };
     assert_eq!(write.time_to_live, Micros(60_000_000));
 }
+
+#[test]
+fn a_refusal_on_a_state_that_was_carried_over_is_stored_first() {
+    let minute =
+        "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]\non_change = 'keep'";
+    let hour = &minute.replace("1m", "1h");
+    let mut store = Store::new();
+    alone(&mut store, &resolve(minute, &["k"])[0], 1);
+    let asked = resolve(hour, &["k"]);
+    let (mut session, seats) = load(&store, &asked);
+    let refused = session.operate(&seats[0], Timestamp(8), &1.into()).unwrap();
+    assert!(!refused.verdict.decision.is_allowed() && !refused.is_settled);
+    assert_eq!(save(&mut store, &session), [Due::BeforeAnswer], "the stored minute would expire");
+    assert!(alone(&mut store, &asked[0], 1).is_settled, "from then on it is an hour");
+}

@@ -20,13 +20,21 @@ impl Table {
         now: Timestamp,
     ) -> Option<()> {
         let part = blocked_part(limits)?;
-        let heap = Entry::heap_of(key.len(), part.words().saturating_add(BLOCK_WORDS));
-        // room for all slices of the key, because this decision may add the others too
-        let new = limits.parts().len();
-        if self.reserve(new, heap, self.max_bytes).is_none() && self.may_sweep(now) {
+        if self.reserve_block_of(part, key).is_none() && self.may_sweep(now) {
             self.sweep(policy, now);
         }
-        self.reserve(new, heap, self.max_bytes)
+        self.reserve_block_of(part, key)
+    }
+
+    fn reserve_block_of(&mut self, part: &Part, key: &str) -> Option<()> {
+        let heap = Entry::heap_of(key.len(), part.words().saturating_add(BLOCK_WORDS));
+        match self.entry(part, key).map(Entry::heap) {
+            None => self.reserve(1, heap, self.max_bytes),
+            Some(before) => {
+                let grown = heap.saturating_sub(before);
+                (self.bytes().saturating_add(grown) <= self.max_bytes).then_some(())
+            }
+        }
     }
 
     /// Sets or clears the block of a key. A block needs [`reserve_block`](Self::reserve_block) before.

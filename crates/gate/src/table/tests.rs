@@ -345,4 +345,10 @@ fn blocks_are_kept_within_the_bound_and_end() {
     }
     assert!(blocked > 10, "{blocked}");
     assert_eq!(ask(&mut full, "key-0", 1, 1.into()), Ok(false), "it is still blocked");
+    assert_eq!(ask(&mut full, "key-0", 1, block(0)), Ok(true));
+    assert_eq!(
+        ask(&mut full, "key-0", 1, block(9)),
+        Ok(true),
+        "a key that is known needs no new place"
+    );
 }

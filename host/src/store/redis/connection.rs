@@ -91,17 +91,22 @@ impl Connection {
     /// Connects in its own task, so a caller that goes away does not end the attempt.
     fn begin(&self) -> Arc<Attempt> {
         let (sender, connected) = watch::channel(None);
+        let (missed, is_dead) = (AtomicU32::new(0), AtomicBool::new(false));
+        let (began, heard) = (Instant::now(), Mutex::new(Instant::now()));
+        let attempt = Arc::new(Attempt { began, heard, connected, missed, is_dead });
+        let connecting = Arc::clone(&attempt);
         let (client, deadline) = (self.client.clone(), self.deadline);
         tokio::spawn(async move {
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(deadline))
                 .set_response_timeout(None); // `ask` has a deadline of its own
             let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+            if connection.is_err() {
+                connecting.end(); // its error answers nobody who asks later
+            }
             let _ = sender.send(Some(connection)); // the attempt may have been replaced
         });
-        let (missed, is_dead) = (AtomicU32::new(0), AtomicBool::new(false));
-        let (began, heard) = (Instant::now(), Mutex::new(Instant::now()));
-        Arc::new(Attempt { began, heard, connected, missed, is_dead })
+        attempt
     }
 }
 

@@ -23,8 +23,7 @@ type Found = Vec<Option<Vec<u8>>>;
 
 /// Runs one flight after another until no operation waits for the home. It runs in its own task, so a
 /// caller that goes away does not end a flight.
-pub(super) async fn serve(shared: Arc<Shared>, id: HomeId) {
-    let mut home = Home { shared, id, is_idle: false };
+pub(super) async fn serve(mut home: Home) {
     while let Some(batch) = home.shared.queues.take_batch(&home.id) {
         home.shared.decide_batch(batch.operations).await;
         drop(batch.when_written);
@@ -33,10 +32,17 @@ pub(super) async fn serve(shared: Arc<Shared>, id: HomeId) {
 }
 
 /// A home that a task serves.
-struct Home {
+pub(super) struct Home {
     shared: Arc<Shared>,
     id: HomeId,
     is_idle: bool,
+}
+
+impl Home {
+    /// Made before the task begins: a runtime may end before it polls the task for the first time.
+    pub(super) const fn new(shared: Arc<Shared>, id: HomeId) -> Self {
+        Self { shared, id, is_idle: false }
+    }
 }
 
 /// If the task ends early, for example with its runtime, the callers that wait get an error.
@@ -96,7 +102,8 @@ impl Shared {
                 Ok(Some(others)) if in_redis < self.options.deadline => {
                     found = others;
                     // a settled answer was true of the states that were read: it needs no second decision
-                    asked = unanswered.into_iter().map(|each| each.joined).collect();
+                    let joined = unanswered.into_iter().map(|each| each.joined);
+                    asked = joined.filter(|joined| !joined.question.is_abandoned()).collect();
                     if asked.is_empty() {
                         return;
                     }

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use self::connection::Connection;
+use self::flight::Home;
 use self::queue::{HomeId, Question, Queues, Waiting};
 use super::StoreError;
 
@@ -154,7 +155,7 @@ impl Redis {
         let (reply, answer) = oneshot::channel();
         let question = Question { now, operation, reply };
         if self.shared.queues.join(&id, Waiting { resolved: resolved.clone(), question })? {
-            tokio::spawn(flight::serve(Arc::clone(&self.shared), id));
+            tokio::spawn(flight::serve(Home::new(Arc::clone(&self.shared), id)));
         }
         let most = self.shared.options.deadline * MOST_DEADLINES;
         match timeout(most, answer).await {

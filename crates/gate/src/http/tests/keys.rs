@@ -2,8 +2,9 @@ use std::string::ToString;
 
 use serde_json::json;
 
-use super::{POLICIES, Server, about, header, send, step_of};
-use crate::http::{Access, Step};
+use super::{POLICIES, SECOND, Server, about, header, send, step_of};
+use crate::http::{Access, Outcome, Step};
+use crate::policy::Policies;
 
 const SHARED: &str = "
 [policies.p]
@@ -161,4 +162,95 @@ limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' }]",
         3,
         "and one that ends so"
     );
+}
+
+#[test]
+fn a_blocked_key_gets_no_budget_and_reporters_refuse_everything() {
+    let mut server = Server::new(
+        "[policies.p]
+limits = [
+  { algorithm = 'token_bucket', capacity = 100, rate = '100/s' },
+  { algorithm = 'budget', most = 50, time = '10s' },
+  { algorithm = 'suppression', rate = '100/s' },
+]",
+    );
+    let wants = about(",\"lease\":\"n1\",\"wants\":50");
+    assert_eq!(server.post("/v1/budget", &wants)["budget"]["granted"], 50);
+    server.wait(20);
+    server.json("POST", "/v1/keys/p/k/block", r#"{"for_us":60000000}"#);
+    assert_eq!(server.post("/v1/budget", &wants)["budget"]["granted"], 0);
+    let report = server.post("/v1/report", &about(",\"admitted\":1,\"suppressed\":0"));
+    assert_eq!(report["factor"], 1_u64 << 32);
+}
+
+#[test]
+fn a_block_is_not_longer_by_the_clock_of_the_limits() {
+    let mut server = Server::new(SHARED);
+    let check = |key: &str| json!({ "policy": "p", "key": key }).to_string();
+    server.wait(50);
+    server.post("/v1/check", &check("acme/alice")); // by a clock that is ahead
+    server.now.0 -= 50 * SECOND;
+    server.json("POST", "/v1/keys/p/acme/alice/block", r#"{"for_us":10000000}"#);
+    let refused = server.post("/v1/check", &check("acme/alice"));
+    assert_eq!(
+        (&refused["allowed"], &refused["retry_after_us"]),
+        (&json!(false), &json!(10_000_000))
+    );
+    server.wait(10);
+    assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true);
+}
+
+#[test]
+fn a_peek_at_a_blocked_key_takes_nothing_from_the_limits() {
+    let mut server = Server::new(SHARED);
+    server.json("POST", "/v1/keys/p/k/block", r#"{"for_us":60000000}"#);
+    let peek = server.json("GET", "/v1/keys/p/k?cost=1", "");
+    assert_eq!((&peek["allowed"], &peek["limits"][1]["remaining"]), (&json!(false), &json!(3)));
+}
+
+#[test]
+fn a_reset_of_an_address_clears_what_counts_by_its_first_part() {
+    let mut server = Server::new(
+        "[policies.p]
+limits = [{ algorithm = 'fixed_window', depth = 1, limit = 5, period = '1m' }]",
+    );
+    for key in ["ip:2001:db8::7", "ip:192.0.2.7"] {
+        let check = json!({ "policy": "p", "key": key }).to_string();
+        assert_eq!(server.post("/v1/check", &check)["remaining"], 4);
+        assert_eq!(server.json("DELETE", &std::format!("/v1/keys/p/{key}"), "")["remaining"], 5);
+    }
+}
+
+#[test]
+fn a_block_or_reset_that_fails_is_no_success() {
+    let policies = Policies::parse(
+        "[policies.p]
+on_error = 'open'
+allow = ['friend']
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
+    )
+    .unwrap();
+    let plan = |method: &str, path: &str, body: &str| {
+        let step = step_of(&policies, &Access::Open, (method, path), &[]);
+        match step {
+            Step::Decide(plan) => Ok(plan),
+            Step::ReadBody(call) => call.read(&policies, body.as_bytes(), &mut || Some(7)),
+            Step::Answer(response) => Err(response),
+        }
+    };
+    let down = || [Outcome::Unavailable("the store is unavailable".into())].to_vec();
+    for (method, path, body) in
+        [("DELETE", "/v1/keys/p/k", ""), ("POST", "/v1/keys/p/k/block", r#"{"for_us":1}"#)]
+    {
+        assert_eq!(plan(method, path, body).unwrap().respond(down()).status, 503, "{method}");
+    }
+    assert_eq!(plan("GET", "/v1/keys/p/k", "").unwrap().respond(down()).status, 200);
+    let listed = plan("POST", "/v1/keys/p/friend/block", r#"{"for_us":1}"#).unwrap_err();
+    assert!(listed.status == 400 && listed.body.contains("on the policy's list"), "{listed:?}");
+    for path in
+        ["/v1/keys/p/a/../b", "/v1/keys/p/a/%2e%2E/b", "/v1/keys/p/.", "/v1/keys/p/../block"]
+    {
+        assert_eq!(plan("GET", path, "").unwrap_err().status, 400, "{path}");
+    }
+    assert!(plan("GET", "/v1/keys/p/a%2F..%2Fb", "").is_ok());
 }
