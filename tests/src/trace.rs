@@ -168,7 +168,7 @@ impl Key {
     fn counts_by_the_key(&self) -> bool {
         let resolved = Resolved::new(&self.policy, &self.name).expect("a key");
         let depths = resolved.limits().into_iter().flat_map(Limits::iter).map(|each| each.depth);
-        depths.max().is_none_or(|depth| depth == Depth::Whole)
+        depths.max() == Some(Depth::Whole)
     }
 
     fn has(&self, is: impl Fn(&Limit) -> bool) -> bool {
