@@ -137,7 +137,8 @@ fn three_limits(criterion: &mut Criterion) {
             bencher.iter(|| {
                 next = if next + 1 == keys.len() { 0 } else { next + 1 };
                 let key = &keys[next];
-                _ = black_box(&limiters.iter().all(|limiter| limiter.check_key(key).is_ok()));
+                let passes = |limiter: &&_| RateLimiter::check_key(*limiter, key).is_ok();
+                _ = black_box(&limiters.iter().filter(passes).count()); // each is asked
             });
         });
     }
