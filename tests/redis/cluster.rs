@@ -37,8 +37,8 @@ async fn the_states_of_one_decision_are_in_one_slot() {
             let policy = Policy::parse("p", &text).unwrap();
             for key in KEYS {
                 let mut slots = Vec::new();
-                for part in policy.limits().parts() {
-                    slots.push(slot(&server, &blob::name(&policy, part, key)).await);
+                for slice in policy.limits().slices() {
+                    slots.push(slot(&server, &blob::name(&policy, slice, key)).await);
                 }
                 let home = policy.home(key).replace('%', "%25").replace('}', "%7D");
                 let expected = slot(&server, &format!("p:{home}")).await;
@@ -54,11 +54,11 @@ async fn no_shape_of_key_gathers_in_one_slot() {
     let server = cluster();
     let text = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
     let policy = Policy::parse("p", text).unwrap();
-    let part = &policy.limits().parts()[0];
+    let slice = &policy.limits().slices()[0];
     for shape in ["x}", "}", "{}", "{x}", "x"] {
         let mut slots = std::collections::HashSet::new();
         for number in 0..100 {
-            let name = blob::name(&policy, part, &format!("{shape}{number}"));
+            let name = blob::name(&policy, slice, &format!("{shape}{number}"));
             slots.insert(slot(&server, &name).await);
         }
         assert!(slots.len() > 90, "{shape}: 100 keys in {} slots", slots.len());

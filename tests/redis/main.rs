@@ -10,7 +10,7 @@ mod refusals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::gate::{Part, Policies, Policy, Resolved, Timestamp, blob};
+use tidegate::gate::{Policies, Policy, Resolved, Slice, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
@@ -42,14 +42,14 @@ async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-fn part(policy: &Policy) -> &Part {
-    &policy.limits().parts()[0]
+fn slice(policy: &Policy) -> &Slice {
+    &policy.limits().slices()[0]
 }
 
 async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) -> T {
     let mut cmd = redis::Cmd::new();
-    for part in command {
-        cmd.arg(*part);
+    for slice in command {
+        cmd.arg(*slice);
     }
     cmd.query_async(&mut raw(server).await).await.unwrap()
 }
@@ -60,7 +60,7 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let (store, policy) = (store(&server), bucket());
     let decision = store.operate(&on(&policy, "k"), NOW, 2).await.unwrap().decision;
     assert_eq!((decision.is_allowed(), decision.remaining()), (true, 3));
-    let name = blob::name(&policy, part(&policy), "k");
+    let name = blob::name(&policy, slice(&policy), "k");
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
     let kept = most + 10_000;
@@ -125,9 +125,9 @@ async fn futures<T>(
 async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (store(&server), bucket());
-    let name = blob::name(&policy, part(&policy), "k");
-    let good = blob::encode(&policy, part(&policy), &[1, NOW.0]);
-    let too_much = blob::encode(&policy, part(&policy), &[u64::MAX, NOW.0]);
+    let name = blob::name(&policy, slice(&policy), "k");
+    let good = blob::encode(&policy, slice(&policy), &[1, NOW.0]);
+    let too_much = blob::encode(&policy, slice(&policy), &[u64::MAX, NOW.0]);
     for bytes in [&b"hello"[..], &good[..24], &[&good[..], b"x"].concat(), &too_much] {
         let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
         let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidegate_gate::{
-    Ask, AskError, KeyHasher, Limit, Limits, MAX_QUANTITY, Operation, Part, Policies, Policy,
-    Request, Resolved, Rule, Table, Timestamp, Verdict, blob, http,
+    Ask, AskError, KeyHasher, Limit, Limits, MAX_QUANTITY, Operation, Policies, Policy, Request,
+    Resolved, Rule, Slice, Table, Timestamp, Verdict, blob, http,
 };
 
 /// A backend that replays vectors.
@@ -46,8 +46,12 @@ impl Backend for Native {
         let table = self.0.get(&vectors.name)?;
         let words = table.words(limits, &key).unwrap_or_default().to_vec();
         let words = if words.is_empty() { vec![0; limits.words()] } else { words };
-        let parts = limits.split(&words);
-        Some(parts.map(|(part, words)| hex(&blob::encode(&vectors.policy, part, words))).collect())
+        let slices = limits.split(&words);
+        Some(
+            slices
+                .map(|(slice, words)| hex(&blob::encode(&vectors.policy, slice, words)))
+                .collect(),
+        )
     }
 }
 
@@ -233,14 +237,14 @@ pub fn without_policy(policy: &Policy, answer: &str) -> String {
 
 /// The stored bytes of each slice of a key, in hex. A slice that is not stored has the bytes of a fresh one.
 pub fn states(resolved: &Resolved, stored: Vec<Option<Vec<u8>>>) -> Vec<String> {
-    let parts = resolved.limits().into_iter().flat_map(Limits::parts).zip(stored);
-    let bytes = |part, bytes: Option<_>| bytes.unwrap_or_else(|| fresh(resolved.policy(), part));
-    parts.map(|(part, stored)| hex(&bytes(part, stored))).collect()
+    let slices = resolved.limits().into_iter().flat_map(Limits::slices).zip(stored);
+    let bytes = |slice, bytes: Option<_>| bytes.unwrap_or_else(|| fresh(resolved.policy(), slice));
+    slices.map(|(slice, stored)| hex(&bytes(slice, stored))).collect()
 }
 
 /// The bytes of a fresh slice.
-fn fresh(policy: &Policy, part: &Part) -> Vec<u8> {
-    blob::encode(policy, part, &vec![0; part.words()])
+fn fresh(policy: &Policy, slice: &Slice) -> Vec<u8> {
+    blob::encode(policy, slice, &vec![0; slice.words()])
 }
 
 pub fn hex(bytes: &[u8]) -> String {

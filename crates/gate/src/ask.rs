@@ -14,7 +14,7 @@ use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 use crate::decide::Verdict;
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::{Kind, Limit};
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::object::{Object, known_path};
 use crate::policy::{Cost, Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
@@ -230,7 +230,7 @@ impl Ask {
             Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
             Self::Block { for_us } => {
                 let limits = resolved.limits().ok_or(AskError::Listed)?;
-                if !limits.parts().iter().any(Part::can_be_blocked) {
+                if !limits.slices().iter().any(Slice::can_be_blocked) {
                     return Err(AskError::NoWholeKey);
                 }
                 (Operation::Block(Micros(for_us.0)), None)

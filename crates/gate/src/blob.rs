@@ -35,7 +35,7 @@ use core::fmt;
 use tidegate_core::shed::block::Block;
 
 use crate::carry::carry;
-use crate::limits::Part;
+use crate::limits::Slice;
 use crate::policy::Policy;
 
 /// The version of a state without its limits.
@@ -110,29 +110,29 @@ impl core::error::Error for BlobError {}
 /// `HOME`, a `}` is written `%7D` and a `%` is written `%25`, so that no key ends the braces early. `IDENTITY`
 /// identifies the rule and the depth, and also the limits if an edit starts states afresh.
 #[must_use]
-pub fn name(policy: &Policy, part: &Part, key: &str) -> String {
-    let (policy_name, home, own) = (policy.name(), policy.home(key), part.depth().of(key));
+pub fn name(policy: &Policy, slice: &Slice, key: &str) -> String {
+    let (policy_name, home, own) = (policy.name(), policy.home(key), slice.depth().of(key));
     let rest = own.strip_prefix(home).unwrap_or(own); // never: every part begins with the home
     let home = home.replace('%', "%25").replace('}', "%7D");
-    alloc::format!("tidegate:{{{policy_name}:{home}}}{rest}:{:016x}", part.identity())
+    alloc::format!("tidegate:{{{policy_name}:{home}}}{rest}:{:016x}", slice.identity())
 }
 
 /// Writes the words of a slice as bytes.
 #[must_use]
-pub fn encode(policy: &Policy, part: &Part, words: &[u64]) -> Vec<u8> {
+pub fn encode(policy: &Policy, slice: &Slice, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
-    let (words, block) = part.unblocked(words);
+    let (words, block) = slice.unblocked(words);
     bytes.push(version(policy) | if block.is_some() { BLOCKED } else { 0 });
     if version(policy) == SELF_DESCRIBING {
-        let limits = part.described();
-        bytes.extend(part.checksum(&limits).to_le_bytes());
+        let limits = slice.described();
+        bytes.extend(slice.checksum(&limits).to_le_bytes());
         bytes.extend(u16::try_from(limits.len()).unwrap_or(u16::MAX).to_le_bytes());
         bytes.extend(limits.into_iter().flat_map(u64::to_le_bytes));
     } else {
-        bytes.extend(part.fingerprint().to_le_bytes());
+        bytes.extend(slice.fingerprint().to_le_bytes());
     }
     bytes.extend(block.into_iter().flat_map(Block::to_words).flat_map(u64::to_le_bytes));
-    if part.words() > MOST_PLAIN_WORDS {
+    if slice.words() > MOST_PLAIN_WORDS {
         write_runs(words, &mut bytes);
     } else {
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -193,8 +193,8 @@ fn read_runs(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
 /// # Errors
 /// Fails with [`BlobError`] if neither these limits nor earlier limits of this rule can have written the
 /// bytes.
-pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
-    let expected = part.words().saturating_mul(8).saturating_add(HEADER_BYTES);
+pub fn decode(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+    let expected = slice.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
     let (&found, rest) = bytes.split_first().ok_or(length)?;
     if found & !BLOCKED != version(policy) {
@@ -204,46 +204,46 @@ pub fn decode(policy: &Policy, part: &Part, bytes: &[u8]) -> Result<Vec<u64>, Bl
     let (fingerprint, rest) = rest.split_first_chunk().ok_or(length)?;
     let found = u64::from_le_bytes(*fingerprint);
     if version(policy) == VERSION {
-        if found != part.fingerprint() {
-            return Err(BlobError::Fingerprint { found, expected: part.fingerprint() });
+        if found != slice.fingerprint() {
+            return Err(BlobError::Fingerprint { found, expected: slice.fingerprint() });
         }
-        return words(part, is_blocked, rest, length);
+        return words(slice, is_blocked, rest, length);
     }
     let (count, rest) = rest.split_first_chunk().ok_or(length)?;
     let described = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
     let (described, rest) = rest.split_at_checked(described).ok_or(length)?;
     let described: Vec<u64> =
         described.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let expected = part.checksum(&described);
+    let expected = slice.checksum(&described);
     if found != expected {
         return Err(BlobError::Fingerprint { found, expected });
     }
-    if described == part.described() {
-        return words(part, is_blocked, rest, length);
+    if described == slice.described() {
+        return words(slice, is_blocked, rest, length);
     }
-    let old = part.before(&described).ok_or(BlobError::Invalid)?;
+    let old = slice.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
-    Ok(part.blocked(&carry(part, &old, words, policy.on_change()), block).into_vec())
+    Ok(slice.blocked(&carry(slice, &old, words, policy.on_change()), block).into_vec())
 }
 
 fn words(
-    part: &Part,
+    slice: &Slice,
     is_blocked: bool,
     bytes: &[u8],
     length: BlobError,
 ) -> Result<Vec<u64>, BlobError> {
     let (block, bytes) = bytes.split_at_checked(if is_blocked { 16 } else { 0 }).ok_or(length)?;
-    let mut words = if part.words() > MOST_PLAIN_WORDS {
-        read_runs(bytes, part.words()).ok_or(BlobError::Invalid)?
+    let mut words = if slice.words() > MOST_PLAIN_WORDS {
+        read_runs(bytes, slice.words()).ok_or(BlobError::Invalid)?
     } else {
         let (words, tail) = bytes.as_chunks();
-        if words.len() != part.words() || !tail.is_empty() {
+        if words.len() != slice.words() || !tail.is_empty() {
             return Err(length);
         }
         words.iter().map(|word| u64::from_le_bytes(*word)).collect()
     };
     words.extend(block.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
-    part.accepts(&words).map_err(|_| BlobError::Invalid)?;
+    slice.accepts(&words).map_err(|_| BlobError::Invalid)?;
     Ok(words)
 }

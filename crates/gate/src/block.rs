@@ -8,13 +8,13 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::key::Depth;
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::request::{Budget, Operation, OperationError};
 
 /// The words of a slice: the words of its limits, and the words of the block while the key is blocked.
 pub(crate) type SliceWords = SmallVec<[u64; 4]>;
 
-impl Part {
+impl Slice {
     /// Splits the words of a slice into the words of the limits and the block.
     pub(crate) fn unblocked<'a>(&self, words: &'a [u64]) -> (&'a [u64], Option<Block>) {
         let (words, block) = words.split_at_checked(self.words()).unwrap_or((words, &[]));
@@ -46,7 +46,7 @@ impl Limits {
     ) -> Result<Verdict, OperationError> {
         match operation {
             Operation::Block(span) => {
-                if !self.parts().iter().any(Part::can_be_blocked) {
+                if !self.slices().iter().any(Slice::can_be_blocked) {
                     return Err(OperationError::NoWholeKey);
                 }
                 *block = (*span > Micros::ZERO).then(|| Block::new(now, *span));

@@ -15,19 +15,19 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::{Micros, Timestamp};
 
 use crate::limit::Limit;
-use crate::limits::{NamedLimit, Part};
+use crate::limits::{NamedLimit, Slice};
 use crate::policy::OnChange;
 
 /// A limit and its words.
 type Held<'a> = (&'a NamedLimit, &'a [u64]);
 
 /// Carries words that `old` wrote over to the limits of `part`.
-pub(crate) fn carry(part: &Part, old: &Part, words: &[u64], rule: OnChange) -> Vec<u64> {
+pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
     let newest = newest.unwrap_or_default();
     let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
-    let mut carried = Vec::with_capacity(part.words());
-    for (named, source) in part.limits().iter().zip(sources(part, olds.collect())) {
+    let mut carried = Vec::with_capacity(slice.words());
+    for (named, source) in slice.limits().iter().zip(sources(slice, olds.collect())) {
         let mut own = vec![0; named.limit.words()];
         match source {
             Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
@@ -42,15 +42,15 @@ pub(crate) fn carry(part: &Part, old: &Part, words: &[u64], rule: OnChange) -> V
 
 /// Finds the earlier form of each limit of `part`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
-fn sources<'a>(part: &Part, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
+fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
         |new, old| new.limit == old.limit,
         |new, old| new.tag == 0 && old.tag == 0,
     ];
-    let mut sources = vec![None; part.limits().len()];
+    let mut sources = vec![None; slice.limits().len()];
     for same in rules {
-        for (new, source) in part.limits().iter().zip(&mut sources) {
+        for (new, source) in slice.limits().iter().zip(&mut sources) {
             if source.is_none()
                 && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
             {

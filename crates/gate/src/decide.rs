@@ -171,10 +171,10 @@ impl Limits {
 
     /// Clears the limits that count by this depth or by more of the key.
     pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
-        for part in self.parts() {
-            let at = part.words().min(words.len());
+        for slice in self.slices() {
+            let at = slice.words().min(words.len());
             let (own, rest) = words.split_at_mut(at);
-            if part.depth() >= depth {
+            if slice.depth() >= depth {
                 own.fill(0);
             }
             words = rest;
@@ -384,7 +384,7 @@ const fn for_ever(looked: Decision) -> Decision {
 
 /// Each limit with its own words.
 fn split<'a>(limits: &'a Limits, words: &'a [u64]) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
-    limits.split(words).flat_map(|(part, words)| part.split(words))
+    limits.split(words).flat_map(|(slice, words)| slice.split(words))
 }
 
 fn split_mut<'a>(

@@ -44,7 +44,7 @@ pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::Verdict;
 pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit};
-pub use limits::{Limits, NamedLimit, Part};
+pub use limits::{Limits, NamedLimit, Slice};
 pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule, Whole};
 pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};

@@ -31,7 +31,7 @@ pub struct NamedLimit {
 /// The limits on a key, which are decided all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    parts: Vec<Part>,
+    slices: Vec<Slice>,
     words: usize,
     period: Micros,
 }
@@ -39,7 +39,7 @@ pub struct Limits {
 /// A slice: the limits of one rule that count by the same part of the key. Their states are stored
 /// together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Slice {
     depth: Depth,
     limits: Vec<NamedLimit>,
     words: usize,
@@ -54,30 +54,30 @@ impl Limits {
     pub(crate) fn new(mut limits: Vec<NamedLimit>) -> Self {
         limits.sort_by_key(|limit| limit.depth);
         let period = limits.iter().map(|limit| limit.limit.period()).max().unwrap_or_default();
-        let parts: Vec<Part> =
-            limits.chunk_by(|one, next| one.depth == next.depth).map(Part::new).collect();
-        let words = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.words));
-        Self { parts, words, period }
+        let slices: Vec<Slice> =
+            limits.chunk_by(|one, next| one.depth == next.depth).map(Slice::new).collect();
+        let words = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.words));
+        Self { slices, words, period }
     }
 
     /// Gives the slices the identity of their rule: an override has the rule of its pattern, the policy's own
     /// limits have the empty pattern.
     pub(crate) fn of_rule(mut self, pattern: &str, on_change: OnChange) -> Self {
-        for part in &mut self.parts {
+        for slice in &mut self.slices {
             // no pattern contains this byte, because it is not UTF-8
             let rule = pattern.bytes().chain([0xff]);
-            let depth = part.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
-            part.place = fnv1a(rule.chain(depth));
-            part.fingerprint = part.checksum(&part.parameters());
-            part.identity = if on_change.keeps_states() { part.place } else { part.fingerprint };
+            let depth = slice.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
+            slice.place = fnv1a(rule.chain(depth));
+            slice.fingerprint = slice.checksum(&slice.parameters());
+            slice.identity = if on_change.keeps_states() { slice.place } else { slice.fingerprint };
         }
         self
     }
 
     /// Names a single limit without a name after its policy.
     pub(crate) fn name_the_only_one(&mut self, name: &str) {
-        if let [part] = self.parts.as_mut_slice()
-            && let [only] = part.limits.as_mut_slice()
+        if let [slice] = self.slices.as_mut_slice()
+            && let [only] = slice.limits.as_mut_slice()
             && only.name.is_empty()
         {
             only.name = name.into();
@@ -87,20 +87,20 @@ impl Limits {
     /// The limits, at least one, sorted by depth with the shortest part of the key first. Limits of the same
     /// depth are in the order of the policy file.
     pub fn iter(&self) -> impl Iterator<Item = &NamedLimit> {
-        self.parts.iter().flat_map(|part| &part.limits)
+        self.slices.iter().flat_map(|slice| &slice.limits)
     }
 
     /// The slices, sorted by depth with the shortest part of the key first.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
     }
 
     /// The limit, if the rule has only one.
     #[inline]
     pub(crate) const fn only(&self) -> Option<&Limit> {
-        if let [part] = self.parts.as_slice()
-            && let [only] = part.limits.as_slice()
+        if let [slice] = self.slices.as_slice()
+            && let [only] = slice.limits.as_slice()
         {
             return Some(&only.limit);
         }
@@ -137,16 +137,16 @@ impl Limits {
     pub fn split<'a>(
         &'a self,
         mut words: &'a [u64],
-    ) -> impl Iterator<Item = (&'a Part, &'a [u64])> {
-        self.parts.iter().map(move |part| {
-            let (own, rest) = words.split_at_checked(part.words).unwrap_or((words, &[]));
+    ) -> impl Iterator<Item = (&'a Slice, &'a [u64])> {
+        self.slices.iter().map(move |slice| {
+            let (own, rest) = words.split_at_checked(slice.words).unwrap_or((words, &[]));
             words = rest;
-            (part, own)
+            (slice, own)
         })
     }
 }
 
-impl Part {
+impl Slice {
     fn new(limits: &[NamedLimit]) -> Self {
         Self {
             depth: limits.first().map_or(Depth::Whole, |limit| limit.depth),

@@ -51,7 +51,7 @@ use tidegate_core::{Micros, Timestamp};
 use crate::blob::{self, BlobError};
 use crate::block::SliceWords;
 use crate::decide::Verdict;
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError};
 use crate::resolved::Resolved;
@@ -76,7 +76,7 @@ pub struct Seat<'a> {
 struct Slot<'a> {
     name: String,
     policy: &'a Policy,
-    part: &'a Part,
+    slice: &'a Slice,
     found: Option<Vec<u8>>,
     words: Result<SliceWords, BlobError>,
     /// The words were carried over from other limits, under which the stored bytes expire earlier.
@@ -150,21 +150,21 @@ impl<'a> Session<'a> {
     pub fn join(&mut self, resolved: &'a Resolved) -> Seat<'a> {
         let mut slots = SmallVec::new();
         if let Some(limits) = resolved.limits() {
-            for part in limits.parts() {
-                slots.push(self.slot(resolved, part));
+            for slice in limits.slices() {
+                slots.push(self.slot(resolved, slice));
             }
         }
         Seat { resolved, slots }
     }
 
-    fn slot(&mut self, resolved: &'a Resolved, part: &'a Part) -> usize {
-        let name = blob::name(resolved.policy(), part, resolved.key());
+    fn slot(&mut self, resolved: &'a Resolved, slice: &'a Slice) -> usize {
+        let name = blob::name(resolved.policy(), slice, resolved.key());
         if let Some(slot) = self.by_name.get(&name) {
             return *slot;
         }
         let slot = self.slots.len();
         self.by_name.insert(name.clone(), slot);
-        self.slots.push(Slot::fresh(name, resolved.policy(), part));
+        self.slots.push(Slot::fresh(name, resolved.policy(), slice));
         slot
     }
 
@@ -237,15 +237,15 @@ impl<'a> Session<'a> {
             return Ok(Answered { verdict, is_settled });
         }
         let refused = matches!(operation, Operation::Decide(_)) && !verdict.decision.is_allowed();
-        for (((part, words), began), slot) in limits.split(&words).zip(began).zip(&seat.slots) {
+        for (((slice, words), began), slot) in limits.split(&words).zip(began).zip(&seat.slots) {
             let Some(slot) = self.slots.get_mut(*slot) else { continue };
-            let begins = began && part.time_to_live(words, now) > Micros::ZERO;
-            let words = part.blocked(words, block);
-            let time_to_live = part.time_to_live(&words, now);
+            let begins = began && slice.time_to_live(words, now) > Micros::ZERO;
+            let words = slice.blocked(words, block);
+            let time_to_live = slice.time_to_live(&words, now);
             // a refusal that a limit remembers must survive like a grant, and so must the first refusal of
             // a bucket that starts empty, because the bucket fills from that time on
-            let unblocked = part.can_be_blocked() && block != was_blocked;
-            let is_more = part.remembers_refusals() || begins || unblocked || slot.is_carried;
+            let unblocked = slice.can_be_blocked() && block != was_blocked;
+            let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;
             let due = match refused && !is_more {
                 true => Due::AfterAnswer,
                 false => Due::BeforeAnswer,
@@ -262,7 +262,7 @@ impl<'a> Session<'a> {
     pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
         self.slots.iter().filter_map(|slot| {
             let (due, words) = (slot.due?, slot.words.as_ref().ok()?);
-            let bytes = blob::encode(slot.policy, slot.part, words);
+            let bytes = blob::encode(slot.policy, slot.slice, words);
             let found = slot.found.as_deref();
             let (name, time_to_live) = (slot.name.as_str(), slot.time_to_live);
             (found != Some(&bytes)).then_some(Write { name, found, bytes, time_to_live, due })
@@ -275,7 +275,7 @@ impl<'a> Session<'a> {
         for slot in self.slots_of(seat) {
             match &slot.words {
                 Ok(own) => {
-                    let (own, blocked) = slot.part.unblocked(own);
+                    let (own, blocked) = slot.slice.unblocked(own);
                     words.extend_from_slice(own);
                     block = block.or(blocked);
                 }
@@ -294,18 +294,18 @@ impl<'a> Session<'a> {
 }
 
 impl<'a> Slot<'a> {
-    fn fresh(name: String, policy: &'a Policy, part: &'a Part) -> Self {
-        let words = Ok(SmallVec::from_elem(0, part.words()));
+    fn fresh(name: String, policy: &'a Policy, slice: &'a Slice) -> Self {
+        let words = Ok(SmallVec::from_elem(0, slice.words()));
         let (found, is_carried, due, time_to_live) = (None, false, None, Micros::ZERO);
-        Self { name, policy, part, found, words, is_carried, due, time_to_live }
+        Self { name, policy, slice, found, words, is_carried, due, time_to_live }
     }
 
     fn loaded(empty: &mut Self, found: Option<Vec<u8>>) -> Self {
-        let mut slot = Self::fresh(core::mem::take(&mut empty.name), empty.policy, empty.part);
+        let mut slot = Self::fresh(core::mem::take(&mut empty.name), empty.policy, empty.slice);
         if let Some(found) = found {
-            slot.words = blob::decode(slot.policy, slot.part, &found).map(SmallVec::from_vec);
+            slot.words = blob::decode(slot.policy, slot.slice, &found).map(SmallVec::from_vec);
             if let (Ok(words), true) = (&slot.words, slot.policy.on_change().keeps_states()) {
-                slot.is_carried = blob::encode(slot.policy, slot.part, words) != found;
+                slot.is_carried = blob::encode(slot.policy, slot.slice, words) != found;
             }
             slot.found = Some(found);
         }

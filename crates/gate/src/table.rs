@@ -16,7 +16,7 @@ use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
@@ -48,7 +48,7 @@ pub struct Table {
 struct Entry {
     /// The part of the key that the slice counts by. Inline up to 24 bytes.
     key: CompactString,
-    /// [`Part::identity`]
+    /// [`Slice::identity`]
     identity: u64,
     /// The state of the slice. Inline up to three words.
     words: SmallVec<[u64; 3]>,
@@ -253,10 +253,10 @@ impl Table {
     fn gather(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
         let mut words = SmallVec::new();
         words.try_reserve_exact(limits.words()).ok()?;
-        for part in limits.parts() {
-            match self.entry(part, part.depth().of(key)) {
-                Some(entry) => words.extend_from_slice(part.unblocked(&entry.words).0),
-                None => words.resize(words.len().saturating_add(part.words()), 0),
+        for slice in limits.slices() {
+            match self.entry(slice, slice.depth().of(key)) {
+                Some(entry) => words.extend_from_slice(slice.unblocked(&entry.words).0),
+                None => words.resize(words.len().saturating_add(slice.words()), 0),
             }
         }
         Some(words)
@@ -268,8 +268,8 @@ impl Table {
         self.swept = now;
         let mut heap = 0_usize;
         self.entries.retain(|entry| {
-            let part = policy.part(entry.identity);
-            let lasts = part.is_some_and(|part| lasts(part, &entry.words, now));
+            let slice = policy.slice(entry.identity);
+            let lasts = slice.is_some_and(|slice| lasts(slice, &entry.words, now));
             if lasts {
                 heap = heap.saturating_add(entry.heap());
             }
@@ -282,26 +282,26 @@ impl Table {
     /// The words of a key that is in use, is not blocked and has only one slice.
     #[inline]
     fn find_only(&mut self, limits: &Limits, hash: u64, key: &str) -> Option<&mut [u64]> {
-        let [part] = limits.parts() else { return None };
-        let words = self.find(part, hash, part.depth().of(key))?;
-        (words.len() == part.words()).then_some(words)
+        let [slice] = limits.slices() else { return None };
+        let words = self.find(slice, hash, slice.depth().of(key))?;
+        (words.len() == slice.words()).then_some(words)
     }
 
     /// The block of a canonical key; `None` if the key is not blocked.
     fn block(&self, limits: &Limits, key: &str) -> Option<Block> {
-        let part = limits.parts().iter().find(|part| part.can_be_blocked())?;
-        part.unblocked(&self.entry(part, key)?.words).1
+        let slice = limits.slices().iter().find(|slice| slice.can_be_blocked())?;
+        slice.unblocked(&self.entry(slice, key)?.words).1
     }
 
     #[inline]
-    fn find(&mut self, part: &Part, hash: u64, key: &str) -> Option<&mut [u64]> {
+    fn find(&mut self, slice: &Slice, hash: u64, key: &str) -> Option<&mut [u64]> {
         self.entries
-            .find_mut(hash, |entry| entry.is(part, key))
+            .find_mut(hash, |entry| entry.is(slice, key))
             .map(|entry| entry.words.as_mut_slice())
     }
 
-    fn entry(&self, part: &Part, key: &str) -> Option<&Entry> {
-        self.entries.find(self.hasher.hash(key), |entry| entry.is(part, key))
+    fn entry(&self, slice: &Slice, key: &str) -> Option<&Entry> {
+        self.entries.find(self.hasher.hash(key), |entry| entry.is(slice, key))
     }
 
     /// Lets `decide` change the words of a key and its block. The table keeps them unless they equal a fresh
@@ -333,12 +333,12 @@ impl Table {
             return Err(full);
         }
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));
-        for (part, words) in limits.split(&words) {
-            let key = part.depth().of(key);
-            if let Some(own) = self.find(part, self.hasher.hash(key), key) {
+        for (slice, words) in limits.split(&words) {
+            let key = slice.depth().of(key);
+            if let Some(own) = self.find(slice, self.hasher.hash(key), key) {
                 own.iter_mut().zip(words).for_each(|(own, word)| *own = *word);
-            } else if words.iter().any(|word| *word != 0) && !lasts(part, words, now) {
-                self.learn_clock(part, key, words);
+            } else if words.iter().any(|word| *word != 0) && !lasts(slice, words, now) {
+                self.learn_clock(slice, key, words);
             }
         }
         if block != was_blocked {
@@ -356,22 +356,23 @@ impl Table {
         words: &[u64],
         now: Timestamp,
     ) -> Option<SmallVec<[Entry; 1]>> {
-        let parts = limits.split(words).map(|(part, words)| (part, part.depth().of(key), words));
-        let new = parts.filter(|(part, _, words)| lasts(part, words, now));
+        let slices =
+            limits.split(words).map(|(slice, words)| (slice, slice.depth().of(key), words));
+        let new = slices.filter(|(slice, _, words)| lasts(slice, words, now));
         let new: SmallVec<[_; 4]> =
-            new.filter(|(part, key, _)| self.entry(part, key).is_none()).collect();
+            new.filter(|(slice, key, _)| self.entry(slice, key).is_none()).collect();
         let heap = new.iter().map(|(_, key, words)| Entry::heap_of(key.len(), words.len()));
         let heap = heap.fold(0_usize, usize::saturating_add);
         self.reserve(new.len(), heap, self.max_bytes)?;
-        new.into_iter().map(|(part, key, words)| Entry::new(part, key, words)).collect()
+        new.into_iter().map(|(slice, key, words)| Entry::new(slice, key, words)).collect()
     }
 
     /// Remembers a state that differs from a fresh one only in its newest time. Such states get at most half
     /// of the room. Decisions do not depend on them.
-    fn learn_clock(&mut self, part: &Part, key: &str, words: &[u64]) {
+    fn learn_clock(&mut self, slice: &Slice, key: &str, words: &[u64]) {
         let heap = Entry::heap_of(key.len(), words.len());
         if self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
-            && let Some(entry) = Entry::new(part, key, words)
+            && let Some(entry) = Entry::new(slice, key, words)
         {
             self.insert(entry);
         }
@@ -392,8 +393,8 @@ impl Table {
 
 impl Entry {
     #[inline]
-    fn is(&self, part: &Part, key: &str) -> bool {
-        self.key.as_bytes() == key.as_bytes() && self.identity == part.identity()
+    fn is(&self, slice: &Slice, key: &str) -> bool {
+        self.key.as_bytes() == key.as_bytes() && self.identity == slice.identity()
     }
 }
 
@@ -409,6 +410,6 @@ fn operate(
     })
 }
 
-fn lasts(part: &Part, words: &[u64], now: Timestamp) -> bool {
-    part.time_to_live(words, now) > Micros::ZERO
+fn lasts(slice: &Slice, words: &[u64], now: Timestamp) -> bool {
+    slice.time_to_live(words, now) > Micros::ZERO
 }

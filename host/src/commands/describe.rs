@@ -5,7 +5,7 @@ mod tests;
 
 use std::fmt::Display;
 
-use tidegate::gate::{Depth, KeySource, Limits, OnChange, OnError, Part, Placement, Policy, blob};
+use tidegate::gate::{Depth, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob};
 
 pub(super) fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
@@ -53,13 +53,13 @@ pub(super) fn describe(policy: &Policy) -> String {
 
 /// The size of each stored slice, and the end of its name.
 fn stored(policy: &Policy, limits: &Limits) -> String {
-    let part = |part: &Part| {
-        let size = |word| blob::encode(policy, part, &vec![word; part.words()]).len();
+    let slice = |slice: &Slice| {
+        let size = |word| blob::encode(policy, slice, &vec![word; slice.words()]).len();
         let (least, most) = (size(0), size(1)); // a large state is stored without its zeros
         let at_most = if least < most { "at most " } else { "" };
-        format!("{at_most}{most} bytes under {:016x}", part.identity())
+        format!("{at_most}{most} bytes under {:016x}", slice.identity())
     };
-    joined(&limits.parts().iter().map(part).collect::<Vec<_>>(), " and ")
+    joined(&limits.slices().iter().map(slice).collect::<Vec<_>>(), " and ")
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {

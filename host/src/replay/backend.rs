@@ -164,11 +164,11 @@ impl Backend {
             }
         };
         let mut words = Vec::new();
-        let parts = resolved.limits().into_iter().flat_map(Limits::parts);
-        for (part, bytes) in parts.zip(stored) {
+        let slices = resolved.limits().into_iter().flat_map(Limits::slices);
+        for (slice, bytes) in slices.zip(stored) {
             match bytes {
-                None => words.resize(words.len() + part.words(), 0),
-                Some(bytes) => words.extend(blob::decode(resolved.policy(), part, &bytes)?),
+                None => words.resize(words.len() + slice.words(), 0),
+                Some(bytes) => words.extend(blob::decode(resolved.policy(), slice, &bytes)?),
             }
         }
         Ok(format!("words {words:?}"))

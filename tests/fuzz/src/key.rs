@@ -5,7 +5,7 @@ mod promises;
 use std::ops::Range;
 
 use tidegate_gate::{
-    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Part, Policy,
+    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Slice, Policy,
     Request, Settlement, Timestamp, Unspent, blob,
 };
 
@@ -62,8 +62,8 @@ impl Key {
             }
         }
         let [reset, ..] = &*RULES;
-        let blob = blob::encode(reset, self.part(), &self.words);
-        let read = blob::decode(reset, self.part(), &blob);
+        let blob = blob::encode(reset, self.slice(), &self.words);
+        let read = blob::decode(reset, self.slice(), &blob);
         assert_eq!(read.as_ref(), Ok(&self.words), "{step:?}");
     }
 
@@ -125,7 +125,7 @@ impl Key {
 
     /// Asserts that an expired state and a fresh one answer alike.
     fn expires(&self, now: Timestamp, operation: &Operation) {
-        let span = self.part().time_to_live(&self.words, now);
+        let span = self.slice().time_to_live(&self.words, now);
         assert!(span <= Micros::MAX);
         if self.some_start_empty() {
             return; // the state never expires
@@ -146,7 +146,7 @@ impl Key {
             let place = usize::from(place) % self.words.len();
             self.words[place] = amount.value();
         }
-        if self.part().accepts(&self.words).is_err() {
+        if self.slice().accepts(&self.words).is_err() {
             for (limit, range) in self.each() {
                 if limit.accepts(&self.words[range.clone()]).is_err() {
                     self.words[range.clone()].copy_from_slice(&before[range]);
@@ -163,8 +163,8 @@ impl Key {
     /// A log may keep the times of its units instead.
     fn edit(&mut self, limits: Limits, rule: &Policy) {
         let newest = self.newest();
-        let blob = blob::encode(rule, self.part(), &self.words);
-        let words = blob::decode(rule, &limits.parts()[0], &blob).expect("a state");
+        let blob = blob::encode(rule, self.slice(), &self.words);
+        let words = blob::decode(rule, &limits.slices()[0], &blob).expect("a state");
         if limits == self.limits {
             assert_eq!(words, self.words, "the limits are the same");
             return;
@@ -281,8 +281,8 @@ impl Key {
         self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or_default()
     }
 
-    fn part(&self) -> &Part {
-        &self.limits.parts()[0]
+    fn slice(&self) -> &Slice {
+        &self.limits.slices()[0]
     }
 
     /// Each limit with the range of its words.

@@ -20,7 +20,7 @@ use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use crate::fnv::fnv1a;
 use crate::key::{Depth, KeySource, Pattern, canonical};
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::object::Object;
 pub use error::PolicyError;
 pub use units::Whole;
@@ -243,9 +243,9 @@ impl Policy {
 
     /// The slice with this identity, of the policy's own limits or of an override.
     #[must_use]
-    pub fn part(&self, identity: u64) -> Option<&Part> {
+    pub fn slice(&self, identity: u64) -> Option<&Slice> {
         let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
-        all.flat_map(Limits::parts).find(|part| part.identity() == identity)
+        all.flat_map(Limits::slices).find(|slice| slice.identity() == identity)
     }
 
     /// The rule for a key. A key on both lists is denied.

@@ -4,7 +4,7 @@ use tidegate_core::Timestamp;
 use tidegate_core::shed::block::Block;
 
 use super::{Entry, Table};
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::policy::Policy;
 
 /// The number of words of a block.
@@ -19,16 +19,16 @@ impl Table {
         key: &str,
         now: Timestamp,
     ) -> Option<()> {
-        let part = blocked_part(limits)?;
-        if self.reserve_block_of(part, key).is_none() && self.may_sweep(now) {
+        let slice = blocked_part(limits)?;
+        if self.reserve_block_of(slice, key).is_none() && self.may_sweep(now) {
             self.sweep(policy, now);
         }
-        self.reserve_block_of(part, key)
+        self.reserve_block_of(slice, key)
     }
 
-    fn reserve_block_of(&mut self, part: &Part, key: &str) -> Option<()> {
-        let heap = Entry::heap_of(key.len(), part.words().saturating_add(BLOCK_WORDS));
-        match self.entry(part, key).map(Entry::heap) {
+    fn reserve_block_of(&mut self, slice: &Slice, key: &str) -> Option<()> {
+        let heap = Entry::heap_of(key.len(), slice.words().saturating_add(BLOCK_WORDS));
+        match self.entry(slice, key).map(Entry::heap) {
             None => self.reserve(1, heap, self.max_bytes),
             Some(before) => {
                 let grown = heap.saturating_sub(before);
@@ -39,24 +39,24 @@ impl Table {
 
     /// Sets or clears the block of a key. A block needs [`reserve_block`](Self::reserve_block) before.
     pub(super) fn set_block(&mut self, limits: &Limits, key: &str, block: Option<Block>) {
-        let Some(part) = blocked_part(limits) else { return };
+        let Some(slice) = blocked_part(limits) else { return };
         let Self { entries, hasher, heap, .. } = self;
         let hash = hasher.hash(key);
-        if let Some(entry) = entries.find_mut(hash, |entry| entry.is(part, key)) {
+        if let Some(entry) = entries.find_mut(hash, |entry| entry.is(slice, key)) {
             *heap = heap.saturating_sub(entry.heap());
-            entry.words.truncate(part.words());
+            entry.words.truncate(slice.words());
             entry.words.extend(block.into_iter().flat_map(Block::to_words));
             entry.words.shrink_to_fit();
             *heap = heap.saturating_add(entry.heap());
         } else if block.is_some() {
-            let words = part.blocked(&alloc::vec![0; part.words()], block);
-            if let Some(entry) = Entry::new(part, key, &words) {
+            let words = slice.blocked(&alloc::vec![0; slice.words()], block);
+            if let Some(entry) = Entry::new(slice, key, &words) {
                 self.insert(entry);
             }
         }
     }
 }
 
-fn blocked_part(limits: &Limits) -> Option<&Part> {
-    limits.parts().iter().find(|part| part.can_be_blocked())
+fn blocked_part(limits: &Limits) -> Option<&Slice> {
+    limits.slices().iter().find(|slice| slice.can_be_blocked())
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Entry, Table};
 use crate::key::MAX_KEY_BYTES;
-use crate::limits::{Limits, Part};
+use crate::limits::{Limits, Slice};
 use crate::policy::Policy;
 
 /// With addresses of 32 bits, memory can run out, and a failed allocation ends the process. So a table learns
@@ -36,8 +36,8 @@ impl Table {
         let overrides = policy.overrides().iter().map(|(_, limits)| limits);
         let all = core::iter::once(policy.limits()).chain(overrides);
         let heap = |limits: &Limits| {
-            let parts = limits.parts().iter();
-            let heap = parts.map(|part| Entry::heap_of(MAX_KEY_BYTES, part.words()));
+            let slices = limits.slices().iter();
+            let heap = slices.map(|slice| Entry::heap_of(MAX_KEY_BYTES, slice.words()));
             heap.fold(0_usize, usize::saturating_add)
         };
         let most = all.map(heap).max().unwrap_or_default();
@@ -97,11 +97,11 @@ impl Table {
 
 impl Entry {
     /// Makes an entry; `None` if the allocator has no room.
-    pub(super) fn new(part: &Part, key: &str, state: &[u64]) -> Option<Self> {
+    pub(super) fn new(slice: &Slice, key: &str, state: &[u64]) -> Option<Self> {
         let mut words = SmallVec::new();
         words.try_reserve_exact(state.len()).ok()?;
         words.extend_from_slice(state);
-        Some(Self { key: CompactString::try_new(key).ok()?, identity: part.identity(), words })
+        Some(Self { key: CompactString::try_new(key).ok()?, identity: slice.identity(), words })
     }
 
     /// The bytes of the entry outside of the hash table.

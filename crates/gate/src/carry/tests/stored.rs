@@ -27,18 +27,19 @@ impl Stored {
         let Rule::Limited(limits, key) = policy.rule(key) else { panic!("{key} is on a list") };
         let mut words = self.words(policy, limits, &key);
         let verdict = limits.operate(&mut words, now, &operation.into()).unwrap();
-        for (part, words) in limits.split(&words) {
-            self.0.insert(name(policy, part, &key), encode(policy, part, words));
+        for (slice, words) in limits.split(&words) {
+            self.0.insert(name(policy, slice, &key), encode(policy, slice, words));
         }
         verdict
     }
 
     /// The words of all parts of a canonical key.
     fn words(&self, policy: &Policy, limits: &Limits, key: &str) -> Vec<u64> {
-        let words = limits.parts().iter().map(|part| match self.0.get(&name(policy, part, key)) {
-            Some(bytes) => decode(policy, part, bytes).unwrap(),
-            None => vec![0; part.words()],
-        });
+        let words =
+            limits.slices().iter().map(|slice| match self.0.get(&name(policy, slice, key)) {
+                Some(bytes) => decode(policy, slice, bytes).unwrap(),
+                None => vec![0; slice.words()],
+            });
         words.collect::<Vec<_>>().concat()
     }
 

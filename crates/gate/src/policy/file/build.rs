@@ -12,7 +12,7 @@ use tidegate_core::shed::utilization;
 use super::{Classes, Ipv6Prefix, PolicyForm, by_ip};
 use crate::key::Depth;
 use crate::limit::{self, Kind, Limit};
-use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Part};
+use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Slice};
 use crate::object::Object;
 use crate::policy::limit::LimitEntry;
 use crate::policy::{Cost, OnChange, OnError, Placement, Policy};
@@ -41,7 +41,7 @@ impl Policy {
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
         let limits = limits(all, &form.cost, &form.classes)?.of_rule("", form.on_change);
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
-        let home = sets.flat_map(Limits::parts).map(Part::depth).min().unwrap_or(Depth::Whole);
+        let home = sets.flat_map(Limits::slices).map(Slice::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
             name: String::new(), // `named` sets it
             description: form.description,
