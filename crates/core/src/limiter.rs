@@ -138,6 +138,13 @@ impl<L: Limiter, W: AsRef<[u64]>> State<L, W> {
 }
 
 impl<L, W: AsRef<[u64]>> State<L, W> {
+    /// The same state, borrowed.
+    #[must_use]
+    #[inline]
+    pub fn borrowed(&self) -> State<L, &[u64]> {
+        self.under()
+    }
+
     /// The same words as a state of `M`, for a limiter that is built on `M`.
     #[inline]
     pub(crate) fn under<M>(&self) -> State<M, &[u64]> {

@@ -23,7 +23,7 @@ type Held<'a> = (&'a NamedLimit, &'a [u64]);
 
 /// Carries words that `old` wrote over to the limits of `part`.
 pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
-    let newest = old.split(words).map(|(limit, words)| limit.newest_and_reset(words).0).max();
+    let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
     let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
     let mut carried = Vec::with_capacity(slice.words());

@@ -4,8 +4,8 @@
 mod tests;
 
 use alloc::vec::Vec;
+use core::slice;
 
-use smallvec::SmallVec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::Probability;
@@ -14,7 +14,7 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::key::Depth;
 use crate::limit::{Kind, Limit};
-use crate::limits::Limits;
+use crate::limits::{Each, Limits, MAX_LIMITS};
 use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement};
 
 /// A decision, and what each limit says in the order of [`Limits::iter`].
@@ -57,9 +57,6 @@ impl Verdict {
     }
 }
 
-/// What each limit says, inline up to four limits, as policies seldom have more.
-type Each = SmallVec<[Decision; 4]>;
-
 impl Limits {
     /// Decides on a request at `now`. The request is granted if every limit grants it, and its cost is taken
     /// from all limits or from none. A cost of 0 is a peek and changes nothing.
@@ -71,7 +68,7 @@ impl Limits {
     /// # Errors
     /// Fails with [`OperationError`] if a limit can never grant the cost, or if a limit holds leases and the
     /// request names no lease; nothing has changed.
-    #[inline]
+    #[inline(always)] // otherwise the answer is moved in memory, which costs 5 ns
     pub fn decide(
         &self,
         words: &mut [u64],
@@ -80,7 +77,7 @@ impl Limits {
     ) -> Result<Decision, OperationError> {
         match self.only() {
             Some(only) => only.decide(words, now, request),
-            None => self.decide_together(words, now, request),
+            None => Ok(self.decide_together(words, now, request)?),
         }
     }
 
@@ -92,11 +89,10 @@ impl Limits {
         request: &Request,
     ) -> Result<Decision, OperationError> {
         let now = self.taken_at(words, now);
-        let (decision, _) = match request.cost {
-            0 => self.look(words, now, request)?,
-            _ => self.take(words, now, request)?,
-        };
-        Ok(decision)
+        match request.cost {
+            0 => self.look(words, now, request, |_| {}),
+            _ => self.take(words, now, request, |_| {}),
+        }
     }
 
     /// Does an operation, and returns what each limit then says. Operations other than requests are answered
@@ -124,21 +120,21 @@ impl Limits {
         }
         match operation {
             Operation::Decide(request) if request.cost > 0 => {
-                let said = self.take(words, now, request)?;
-                Ok(self.explained(words, now, said))
+                let mut each = self.room_for_each();
+                let decision = self.take(words, now, request, |said| each.push(said))?;
+                Ok(self.explained(words, now, decision, each))
             }
             Operation::Decide(request) | Operation::Peek(request) => {
-                let said = self.look(words, now, request)?;
-                Ok(self.explained(words, now, said))
+                self.looked_at(words, now, request)
             }
             Operation::Settle(settlement) => {
                 self.settle(words, now, settlement);
-                self.looked_at(words, now)
+                self.looked_at(words, now, &Request::of(0))
             }
             Operation::Refund(units) => {
                 let (reserved, actual) = (*units, 0);
                 self.settle(words, now, &Settlement { granted_at: now, reserved, actual });
-                self.looked_at(words, now)
+                self.looked_at(words, now, &Request::of(0))
             }
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
@@ -149,7 +145,7 @@ impl Limits {
                 for (limit, words) in split_mut(self, words) {
                     limit.report(words, now, report);
                 }
-                self.looked_at(words, now)
+                self.looked_at(words, now, &Request::of(0))
             }
             Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
                 let held = split_mut(self, words)
@@ -161,11 +157,12 @@ impl Limits {
                     _ => held.reduce(|one, other| one & other),
                 };
                 let looked = Request { lease: Some(*id), ..Request::of(0) };
-                let said = self.look(words, now, &looked)?;
-                Ok(Verdict { live, ..self.explained(words, now, said) })
+                Ok(Verdict { live, ..self.looked_at(words, now, &looked)? })
             }
             // the words of the limits do not say whether the key is blocked
-            Operation::Reset(_) | Operation::Block(_) => self.looked_at(words, now),
+            Operation::Reset(_) | Operation::Block(_) => {
+                self.looked_at(words, now, &Request::of(0))
+            }
         }
     }
 
@@ -181,24 +178,30 @@ impl Limits {
         }
     }
 
-    /// Takes the cost from all limits or from none. Each limit is evaluated at most twice.
+    /// Takes the cost from all limits or from none, and tells `each` what every limit says. A limit
+    /// is evaluated at most twice, or three times if it records refusals.
     fn take(
         &self,
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<(Decision, Each), OperationError> {
-        if request.lease.is_none() && self.iter().any(|each| each.limit.needs_lease(request)) {
+        mut each: impl FnMut(Decision),
+    ) -> Result<Decision, OperationError> {
+        if request.lease.is_none() && self.each().iter().any(|each| each.limit.needs_lease(request))
+        {
             return Err(OperationError::NeedsLease);
         }
-        let mut each = self.peek_each(words, now, request)?;
-        if each.iter().all(Decision::is_allowed) {
-            for ((limit, words), said) in split_mut(self, words).zip(&mut each) {
-                *said = limit.decide(words, now, request)?; // grants, as the peek said
-            }
-            return Ok((self.combined(&each, None), each));
+        let grants = self.grants(words, now, request)?;
+        if grants != ALL_GRANT {
+            return self.refuse_all(words, now, request, (grants, each));
         }
-        self.refuse_all(words, now, request, each)
+        let mut together = Together::of(self);
+        for (limit, words) in split_mut(self, words) {
+            let said = limit.decide(words, now, request)?; // grants
+            together.add(&said);
+            each(said);
+        }
+        Ok(together.allow())
     }
 
     /// Refuses a request, whatever the limits say, and lets them record the refusal.
@@ -209,9 +212,11 @@ impl Limits {
         request: &Request,
     ) -> Result<Verdict, OperationError> {
         let now = self.taken_at(words, now);
-        let each = self.peek_each(words, now, request)?;
-        let said = self.refuse_all(words, now, request, each)?;
-        Ok(self.explained(words, now, said))
+        let grants = self.grants(words, now, request)?;
+        let mut each = self.room_for_each();
+        let record = |said| each.push(said);
+        let decision = self.refuse_all(words, now, request, (grants, record))?;
+        Ok(self.explained(words, now, decision, each))
     }
 
     fn refuse_all(
@@ -219,24 +224,17 @@ impl Limits {
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-        mut each: Each,
-    ) -> Result<(Decision, Each), OperationError> {
+        (grants, mut each): (Grants, impl FnMut(Decision)),
+    ) -> Result<Decision, OperationError> {
+        let mut together = Together::of(self);
         let mut retry_after = Micros::ZERO;
-        let mut after = each.clone();
-        let places = split_mut(self, words).zip(each.iter_mut().zip(&mut after));
-        for ((limit, words), (said, after)) in places {
-            let remembered = limit.refused(words, now, request);
-            retry_after = retry_after.max(said.retry_after()).max(remembered);
-            if let Limit::Penalty(_) = limit {
-                *after = limit.peek(words, now, request)?; // this refusal may have begun it
-            } else if said.is_allowed() || limit.remembers_refusals() {
-                *after = limit.peek(words, now, &request.peek())?;
-            }
-            if said.is_allowed() {
-                *said = *after;
-            }
+        for ((limit, words), grants) in split_mut(self, words).zip(grants) {
+            let refusal = limit.refuse(words, now, request, grants)?;
+            together.add(&refusal.after);
+            retry_after = retry_after.max(refusal.retry_after);
+            each(refusal.said);
         }
-        Ok((self.combined(&after, Some(retry_after)), each))
+        Ok(together.deny(retry_after))
     }
 
     /// Answers as [`take`](Self::take) would, except for refusals that would be recorded. Changes nothing.
@@ -245,66 +243,62 @@ impl Limits {
         words: &[u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<(Decision, Each), OperationError> {
-        let mut each = self.peek_each(words, now, request)?;
-        let refused = !each.iter().all(Decision::is_allowed);
-        let retry_after = refused.then(|| each.iter().map(Decision::retry_after).max());
-        if refused {
-            for ((limit, words), said) in split(self, words).zip(&mut each) {
-                if said.is_allowed() {
-                    *said = limit.peek(words, now, &request.peek())?; // nothing is taken from it
-                }
-            }
+        mut each: impl FnMut(Decision),
+    ) -> Result<Decision, OperationError> {
+        let grants = self.grants(words, now, request)?;
+        let passes = grants == ALL_GRANT;
+        let mut together = Together::of(self);
+        let mut retry_after = Micros::ZERO;
+        for ((limit, words), grants) in split(self, words).zip(grants) {
+            let said = match passes || !grants {
+                true => limit.peek(words, now, request)?,
+                false => limit.peek(words, now, &request.peek())?, // nothing is taken from it
+            };
+            together.add(&said);
+            retry_after = retry_after.max(said.retry_after());
+            each(said);
         }
-        Ok((self.combined(&each, retry_after.flatten()), each))
+        Ok(if passes { together.allow() } else { together.deny(retry_after) })
     }
 
-    fn looked_at(&self, words: &[u64], now: Timestamp) -> Result<Verdict, OperationError> {
-        let said = self.look(words, now, &Request::of(0))?;
-        Ok(self.explained(words, now, said))
+    fn looked_at(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, OperationError> {
+        let mut each = self.room_for_each();
+        let decision = self.look(words, now, request, |said| each.push(said))?;
+        Ok(self.explained(words, now, decision, each))
+    }
+
+    fn room_for_each(&self) -> Vec<Decision> {
+        Vec::with_capacity(self.each().len())
     }
 
     fn explained(
         &self,
         words: &[u64],
         now: Timestamp,
-        (decision, limits): (Decision, Each),
+        decision: Decision,
+        limits: Vec<Decision>,
     ) -> Verdict {
-        let limits = limits.into_vec();
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
         Verdict { at: now, decision, limits, live: None, factor, allowance: None }
     }
 
-    fn peek_each(
+    /// Which limits would grant the request.
+    fn grants(
         &self,
         words: &[u64],
         now: Timestamp,
         request: &Request,
-    ) -> Result<Each, OperationError> {
-        split(self, words).map(|(limit, words)| limit.peek(words, now, request)).collect()
-    }
-
-    /// The answer of all limits together, given what each says. It is a refusal if `retry_after` is given.
-    fn combined(&self, each: &Each, retry_after: Option<Micros>) -> Decision {
-        // units come before places, and places before chances: only the first kind counts
-        let least_kind = self.iter().map(|each| each.limit.kind()).min();
-        let (mut limit, mut remaining) = (0, u64::MAX);
-        let mut reset_after = Micros::ZERO;
-        let mut under_penalty = false;
-        for (named, said) in self.iter().zip(each) {
-            if Some(named.limit.kind()) == least_kind && said.remaining() < remaining {
-                (limit, remaining) = (said.limit(), said.remaining());
-            }
-            under_penalty |= matches!(named.limit, Limit::Penalty(_)) && said.remaining() == 0;
-            reset_after = reset_after.max(said.reset_after());
+    ) -> Result<Grants, OperationError> {
+        let mut all = ALL_GRANT;
+        for ((limit, words), grants) in split(self, words).zip(&mut all) {
+            *grants = limit.grants(words, now, request)?;
         }
-        if under_penalty {
-            remaining = 0; // even if other limits have some left
-        }
-        match retry_after {
-            None => Decision::Allow { limit, remaining, reset_after },
-            Some(retry_after) => Decision::Deny { limit, remaining, retry_after, reset_after },
-        }
+        Ok(all)
     }
 
     /// Returns unspent units to every limit on units over time, and takes granted units from every such limit.
@@ -326,8 +320,7 @@ impl Limits {
                 }
             }
         }
-        let (looked, _) = self.look(words, now, &Request::of(0))?;
-        let available = looked.remaining();
+        let available = self.look(words, now, &Request::of(0), |_| {})?.remaining();
         let allowance = split_mut(self, words)
             .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
@@ -341,7 +334,7 @@ impl Limits {
             _ => allowance,
         });
         let live = unspent.map(|_| refundable.is_some());
-        Ok(Verdict { live, allowance, ..self.looked_at(words, now)? })
+        Ok(Verdict { live, allowance, ..self.looked_at(words, now, &Request::of(0))? })
     }
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
@@ -361,17 +354,85 @@ impl Limits {
 
     /// The time at which all limits of the key decide. Slices that are shared with other keys may have seen
     /// later times; the latest time that is not a jump ahead counts.
+    #[inline]
     pub(crate) fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
+        let is_later = |(limit, words): (&Limit, _)| limit.newest(words) > now;
+        match split(self, words).any(is_later) {
+            false => now,
+            true => self.taken_before(words, now),
+        }
+    }
+
+    #[cold]
+    fn taken_before(&self, words: &[u64], now: Timestamp) -> Timestamp {
         let period = self.period();
         let mut taken = now;
         loop {
-            let newest = split(self, words).map(|(limit, words)| limit.newest_and_reset(words).0);
+            let newest = split(self, words).map(|(limit, words)| limit.newest(words));
             let later = newest.map(|newest| taken.taken_after(newest, period)).max();
             match later.filter(|later| *later > taken) {
                 Some(later) => taken = later, // times within a period of this one count too
                 None => return taken,
             }
         }
+    }
+}
+
+/// Which limits grant a request, in the order of [`Limits::iter`].
+type Grants = [bool; MAX_LIMITS];
+
+const ALL_GRANT: Grants = [true; MAX_LIMITS];
+
+/// The numbers of several limits together, out of what each says in the order of [`Limits::iter`].
+struct Together<'a> {
+    limits: slice::Iter<'a, Each>,
+    kind: Kind,
+    limit: u64,
+    remaining: u64,
+    reset_after: Micros,
+    under_penalty: bool,
+}
+
+impl<'a> Together<'a> {
+    fn of(limits: &'a Limits) -> Self {
+        Self {
+            limits: limits.each().iter(),
+            kind: Kind::Budget,
+            limit: 0,
+            remaining: u64::MAX,
+            reset_after: Micros::ZERO,
+            under_penalty: false,
+        }
+    }
+
+    /// Adds what the next limit says.
+    #[inline]
+    fn add(&mut self, said: &Decision) {
+        let Some(Each { limit, kind, .. }) = self.limits.next() else { return };
+        // units come before places, and places before chances: only the first kind counts
+        if *kind < self.kind {
+            (self.kind, self.limit, self.remaining) = (*kind, 0, u64::MAX);
+        }
+        if *kind == self.kind && said.remaining() < self.remaining {
+            (self.limit, self.remaining) = (said.limit(), said.remaining());
+        }
+        self.under_penalty |= matches!(limit, Limit::Penalty(_)) && said.remaining() == 0;
+        self.reset_after = self.reset_after.max(said.reset_after());
+    }
+
+    /// Under a penalty nothing remains, even if other limits have some left.
+    const fn remaining(&self) -> u64 {
+        if self.under_penalty { 0 } else { self.remaining }
+    }
+
+    fn allow(self) -> Decision {
+        let remaining = self.remaining();
+        Decision::Allow { limit: self.limit, remaining, reset_after: self.reset_after }
+    }
+
+    fn deny(self, retry_after: Micros) -> Decision {
+        let remaining = self.remaining();
+        Decision::Deny { limit: self.limit, remaining, retry_after, reset_after: self.reset_after }
     }
 }
 
@@ -383,16 +444,23 @@ const fn for_ever(looked: Decision) -> Decision {
 }
 
 /// Each limit with its own words.
-fn split<'a>(limits: &'a Limits, words: &'a [u64]) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
-    limits.split(words).flat_map(|(slice, words)| slice.split(words))
+fn split<'a>(
+    limits: &'a Limits,
+    mut words: &'a [u64],
+) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
+    limits.each().iter().map(move |each| {
+        let (own, rest) = words.split_at_checked(each.words).unwrap_or((words, &[]));
+        words = rest;
+        (&each.limit, own)
+    })
 }
 
 fn split_mut<'a>(
     limits: &'a Limits,
     mut words: &'a mut [u64],
 ) -> impl Iterator<Item = (&'a Limit, &'a mut [u64])> {
-    limits.iter().map(move |each| {
-        let at = each.limit.words().min(words.len());
+    limits.each().iter().map(move |each| {
+        let at = words.len().min(each.words);
         let (own, rest) = core::mem::take(&mut words).split_at_mut(at);
         words = rest;
         (&each.limit, own)

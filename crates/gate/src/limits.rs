@@ -8,7 +8,7 @@ use tidegate_core::{InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
-use crate::limit::{self, Limit};
+use crate::limit::{self, Kind, Limit};
 use crate::policy::OnChange;
 
 /// The most limits of a rule. Every limit costs time in every decision.
@@ -32,8 +32,18 @@ pub struct NamedLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     slices: Vec<Slice>,
+    /// All limits in one list, because every decision walks over them.
+    each: Vec<Each>,
     words: usize,
     period: Micros,
+}
+
+/// A limit, and what every decision asks of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Each {
+    pub(crate) limit: Limit,
+    pub(crate) words: usize,
+    pub(crate) kind: Kind,
 }
 
 /// A slice: the limits of one rule that count by the same part of the key. Their states are stored
@@ -53,11 +63,12 @@ impl Limits {
     /// Sorts the limits by depth, the shortest part of the key first.
     pub(crate) fn new(mut limits: Vec<NamedLimit>) -> Self {
         limits.sort_by_key(|limit| limit.depth);
-        let period = limits.iter().map(|limit| limit.limit.period()).max().unwrap_or_default();
+        let each: Vec<Each> = limits.iter().map(|named| Each::new(named.limit)).collect();
+        let period = each.iter().map(|each| each.limit.period()).max().unwrap_or_default();
         let slices: Vec<Slice> =
             limits.chunk_by(|one, next| one.depth == next.depth).map(Slice::new).collect();
         let words = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.words));
-        Self { slices, words, period }
+        Self { slices, each, words, period }
     }
 
     /// Gives the slices the identity of their rule: an override has the rule of its pattern, the policy's own
@@ -96,15 +107,16 @@ impl Limits {
         &self.slices
     }
 
+    /// All limits in the order of [`iter`](Self::iter).
+    #[inline]
+    pub(crate) fn each(&self) -> &[Each] {
+        &self.each
+    }
+
     /// The limit, if the rule has only one.
     #[inline]
     pub(crate) const fn only(&self) -> Option<&Limit> {
-        if let [slice] = self.slices.as_slice()
-            && let [only] = slice.limits.as_slice()
-        {
-            return Some(&only.limit);
-        }
-        None
+        if let [only] = self.each.as_slice() { Some(&only.limit) } else { None }
     }
 
     /// All limits in numbers, as [`Policy::of_parameters`](crate::Policy::of_parameters) reads them.
@@ -143,6 +155,12 @@ impl Limits {
             words = rest;
             (slice, own)
         })
+    }
+}
+
+impl Each {
+    fn new(limit: Limit) -> Self {
+        Self { limit, words: limit.words(), kind: limit.kind() }
     }
 }
 
@@ -261,7 +279,7 @@ impl Slice {
         }
         self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
         // all limits of a slice are written at the same time
-        let mut newest = self.split(words).map(|(limit, words)| limit.newest_and_reset(words).0);
+        let mut newest = self.split(words).map(|(limit, words)| limit.newest(words));
         match newest.next().is_none_or(|first| newest.all(|next| next == first)) {
             true => Ok(()),
             false => Err(InvalidState),

@@ -180,13 +180,14 @@ impl RateLimiter for Config {
 
     #[inline]
     fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        if cost == 0 {
+            return self.peek(state, now, 0);
+        }
         CostExceedsCapacity::check(cost, self.limit)?;
         let mut counter = Counter::of(state);
         let offset = self.settle(&mut counter, now);
         let left = self.take(&mut counter, cost);
-        if cost > 0 {
-            state.write(counter.to_words());
-        }
+        state.write(counter.to_words());
         Ok(self.answer(counter, offset, left))
     }
 

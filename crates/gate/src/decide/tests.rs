@@ -141,7 +141,8 @@ proptest! {
                 if allowed {
                     prop_assert_eq!(limit.limit.decide(words, taken, &Request::of(cost)).unwrap(), *said);
                 } else {
-                    limit.limit.refused(words, taken, &Request::of(cost));
+                    let grants = limit.limit.grants(words, taken, &Request::of(cost)).unwrap();
+                    limit.limit.refuse(words, taken, &Request::of(cost), grants).unwrap();
                     prop_assert_eq!(limit.limit.peek(words, taken, &Request::of(0)).unwrap().remaining(), said.remaining());
                 }
             }

@@ -69,6 +69,26 @@ pub(crate) trait Algorithm: Limiter {
         false
     }
 
+    /// Refuses a request that this limiter `grants`, or refuses too, and records the refusal.
+    fn refuse(
+        &self,
+        state: &mut State<Self, &mut [u64]>,
+        now: Timestamp,
+        request: &Request,
+        grants: bool,
+    ) -> Result<Refusal, OperationError> {
+        let refusal = match grants {
+            true => None,
+            false => Some(self.look(&state.borrowed(), now, request)?),
+        };
+        let wait = self.note_refusal(state, now, request);
+        let after = match refusal {
+            Some(refusal) if !self.remembers_refusals() => refusal,
+            _ => self.look(&state.borrowed(), now, &request.peek())?, // nothing was taken
+        };
+        Ok(Refusal::of(refusal, after, wait))
+    }
+
     /// Records a request that any limiter of the policy refused. Returns how long the same request now has
     /// to wait because of recorded refusals.
     fn note_refusal(
@@ -158,6 +178,25 @@ pub(crate) trait Algorithm: Limiter {
     fn report(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _report: Report) {}
 }
 
+/// What a limiter says of a request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The answer to the request. If another limiter refused it, this limiter allows it and took nothing.
+    pub said: Decision,
+    /// The numbers after the refusal was recorded.
+    pub after: Decision,
+    /// The span until the limiter would grant the same request.
+    pub retry_after: Micros,
+}
+
+impl Refusal {
+    #[inline]
+    pub(super) fn of(refusal: Option<Decision>, after: Decision, wait: Micros) -> Self {
+        let own = refusal.map_or(Micros::ZERO, |refusal| refusal.retry_after());
+        Self { said: refusal.unwrap_or(after), after, retry_after: own.max(wait) }
+    }
+}
+
 /// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in
 /// which it takes unused units back.
 macro_rules! asks_a_rate_limiter {
@@ -169,6 +208,7 @@ macro_rules! asks_a_rate_limiter {
             Ok(self.decide(state, now, request.cost)?)
         }
 
+        #[inline]
         fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
             Ok(self.peek(state, now, request.cost)?)
         }

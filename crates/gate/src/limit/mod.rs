@@ -19,6 +19,7 @@ mod utilization;
 
 use alloc::string::String;
 
+pub use algorithm::Refusal;
 use algorithm::{Algorithm, Answer};
 pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
@@ -131,7 +132,11 @@ impl Limit {
     ///
     /// # Errors
     /// Fails with [`OperationError`]; the state is unchanged.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::needless_question_mark,
+        reason = "otherwise the answer is moved in memory, which costs 5 ns"
+    )]
     pub fn decide(
         &self,
         words: &mut [u64],
@@ -144,7 +149,7 @@ impl Limit {
         {
             return Ok(bucket.decide(&mut state, now, request.cost)?);
         }
-        self.decide_by_whichever(words, now, request)
+        Ok(self.decide_by_whichever(words, now, request)?)
     }
 
     #[inline(never)]
@@ -169,17 +174,44 @@ impl Limit {
             .unwrap_or(Err(OperationError::InvalidState))
     }
 
+    /// Whether [`decide`](Self::decide) would grant the request.
+    ///
+    /// # Errors
+    /// Fails as [`decide`](Self::decide) does.
+    #[inline]
+    pub(crate) fn grants(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<bool, OperationError> {
+        ask_about!(self, words, |limiter, state| {
+            limiter.look(&state, now, request).map(|said| said.is_allowed())
+        })
+        .unwrap_or(Err(OperationError::InvalidState))
+    }
+
     /// Moves the state to `now`, as every decision does first. Takes nothing.
     pub fn advance(&self, words: &mut [u64], now: Timestamp) {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.advance(&mut state, now));
     }
 
-    /// Records a request that this limiter or another limiter of the same policy refused. Returns how long
-    /// the same request now has to wait because of recorded refusals. A limiter that records no refusals
-    /// only moves to `now`.
-    pub fn refused(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Micros {
-        ask_about!(self, words, |limiter, mut state| limiter.note_refusal(&mut state, now, request))
-            .unwrap_or_default()
+    /// Refuses a request that this limiter `grants`, or refuses too, and records the refusal. A limiter that
+    /// records no refusals only moves to `now`.
+    ///
+    /// # Errors
+    /// Fails as [`decide`](Self::decide) does.
+    pub fn refuse(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+        grants: bool,
+    ) -> Result<Refusal, OperationError> {
+        ask_about!(self, words, |limiter, mut state| {
+            limiter.refuse(&mut state, now, request, grants)
+        })
+        .unwrap_or(Err(OperationError::InvalidState))
     }
 
     /// Whether a refusal changes more of the state than its newest time.
@@ -278,6 +310,12 @@ impl Limit {
     pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
         let _ =
             ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
+    }
+
+    /// The newest time of the state.
+    #[inline]
+    pub(crate) fn newest(&self, words: &[u64]) -> Timestamp {
+        ask_about!(self, words, |_limiter, state| state.newest()).unwrap_or_default()
     }
 
     /// The newest time of the state, and the span after which the state equals a fresh one.

@@ -11,11 +11,11 @@ use tidegate_core::shed::penalty::{Config, State};
 use tidegate_core::{Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, looked};
+use super::algorithm::{Algorithm, Answer, Refusal, looked};
 use super::describe::span;
 use super::parameters::unfit;
 use crate::policy::limit::{LimitForm, required, text};
-use crate::request::Request;
+use crate::request::{OperationError, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "penalty";
@@ -75,8 +75,16 @@ impl Algorithm for Config {
         true
     }
 
-    fn note_refusal(&self, state: &mut State<&mut [u64]>, now: Timestamp, _: &Request) -> Micros {
+    fn refuse(
+        &self,
+        state: &mut State<&mut [u64]>,
+        now: Timestamp,
+        _: &Request,
+        grants: bool,
+    ) -> Result<Refusal, OperationError> {
+        let refusal = (!grants).then(|| self.peek(state, now));
         self.refused(state, now);
-        self.peek(state, now).retry_after()
+        let after = self.peek(state, now); // this refusal may have begun the penalty
+        Ok(Refusal::of(refusal, after, after.retry_after()))
     }
 }

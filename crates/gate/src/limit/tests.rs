@@ -129,7 +129,7 @@ proptest! {
                     let after = limit.peek(&words, now, &request.peek()).unwrap();
                     prop_assert_eq!(after, decided, "{}", text);
                 } else {
-                    limit.refused(&mut words, now, &request);
+                    limit.refuse(&mut words, now, &request, false).unwrap();
                     prop_assert!(limit.accepts(&words).is_ok(), "{}", text);
                 }
                 prop_assert_eq!(limit.used(&words).is_some(), limit.kind() == Kind::Rate);
