@@ -7,12 +7,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use serde::Deserialize;
-use tidegate_core::lease::{Id, MAX_ENTRIES};
-use tidegate_core::shed::Draw;
+use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
+use tidegate_core::shed::{Draw, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::key::{Depth, MAX_LEASE_BYTES};
+use crate::limit::algorithm::Algorithm;
 use crate::limit::{Kind, Limit};
 use crate::limits::{Limits, Slice};
 use crate::object::{Object, known_path};
@@ -156,7 +157,7 @@ impl Ask {
         chance: Chance<'_>,
     ) -> Result<Asked, AskError> {
         let resolved = Resolved::new(policy, key)?;
-        let has = |wanted: fn(&Limit) -> bool, algorithm| has_limit(&resolved, wanted, algorithm);
+        let has = |algorithm| has_algorithm(&resolved, algorithm);
         let named = |name: String| lease_name(&resolved, name);
         let (operation, lease) = match self {
             Self::Check(form) => {
@@ -180,7 +181,7 @@ impl Ask {
             Self::Renew { lease, count } => {
                 needs_leases(&resolved)?;
                 if count.is_some() {
-                    has(|limit| matches!(limit, Limit::Connections(_)), "connections")?;
+                    has(connections::Config::NAME)?;
                 }
                 let (id, lease) = named(lease)?;
                 let renewed = Operation::Heartbeat(id);
@@ -192,13 +193,13 @@ impl Ask {
                 (Operation::Release(id), Some(lease))
             }
             Self::Budget { lease, wants, granted_at_us, left } => {
-                has(|limit| matches!(limit, Limit::Budget(_)), "budget")?;
+                has(budget::Config::NAME)?;
                 let (holder, lease) = named(lease)?;
                 let unspent = unspent(granted_at_us, left)?;
                 (Operation::Budget(Budget { holder, wants: wants.0, unspent }), Some(lease))
             }
             Self::Report { offered_at_us, admitted, suppressed } => {
-                has(|limit| matches!(limit, Limit::Suppression(_)), "suppression")?;
+                has(suppression::Config::NAME)?;
                 let at = offered_at_us.map(|at| Timestamp(at.0));
                 let (admitted, suppressed) = (admitted.0, suppressed.0);
                 (Operation::Report(Offered { at, admitted, suppressed }), None)
@@ -324,12 +325,10 @@ pub(crate) fn needs_leases(resolved: &Resolved) -> Result<(), AskError> {
     }
 }
 
-fn has_limit(
-    resolved: &Resolved,
-    wanted: fn(&Limit) -> bool,
-    algorithm: &'static str,
-) -> Result<(), AskError> {
-    match limits(resolved).any(wanted) {
+/// # Errors
+/// Fails with [`AskError::NoLimit`] if no limit on this key has the algorithm.
+fn has_algorithm(resolved: &Resolved, algorithm: &'static str) -> Result<(), AskError> {
+    match limits(resolved).any(|limit| limit.algorithm() == algorithm) {
         true => Ok(()),
         false => Err(AskError::NoLimit { policy: resolved.policy().name().into(), algorithm }),
     }

@@ -9,11 +9,32 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{ConfigError, Decision, Limiter, Micros, State, Timestamp};
 
-use super::{Kind, Limit};
+use super::{Kind, Limit, ask};
 use crate::policy::limit::LimitForm;
 use crate::request::{Operation, OperationError, Request, Unspent};
 
 pub(crate) type Answer = Result<Decision, OperationError>;
+
+/// Why a limit refuses, in the order of precedence. The problem types of the HTTP API have
+/// these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// The service sheds load. The caller did nothing wrong and may try another server.
+    ReducedCapacity,
+    /// The caller used up what the limit grants.
+    QuotaExceeded,
+    /// The caller went on after refusals.
+    AbnormalUsage,
+}
+
+impl Kind {
+    const fn cause(self) -> Cause {
+        match self {
+            Self::Shed => Cause::ReducedCapacity,
+            Self::Rate | Self::Lease | Self::Budget => Cause::QuotaExceeded,
+        }
+    }
+}
 
 /// The interface between a policy and an algorithm, beyond [`Limiter`]. Each algorithm implements it in its
 /// own file.
@@ -23,6 +44,12 @@ pub(crate) type Answer = Result<Decision, OperationError>;
 pub(crate) trait Algorithm: Limiter {
     /// The kind of the algorithm.
     const KIND: Kind;
+
+    /// Why the algorithm refuses.
+    const CAUSE: Cause = Self::KIND.cause();
+
+    /// Whether the algorithm only counts refusals by other limits. A policy of such limits alone does nothing.
+    const NEEDS_ANOTHER: bool = false;
 
     /// The name of the algorithm in the policy file.
     const NAME: &'static str;
@@ -39,6 +66,14 @@ pub(crate) trait Algorithm: Limiter {
     /// # Errors
     /// The message says what was expected and what was found. The caller adds the place.
     fn read(form: &LimitForm) -> Result<Self, String>;
+
+    /// Takes over the number of classes that may be shed, which the policy sets.
+    ///
+    /// # Errors
+    /// Fails with [`ConfigError`] if the algorithm cannot distinguish this number of classes.
+    fn set_classes(&mut self, _shed: u16) -> Result<(), ConfigError> {
+        Ok(())
+    }
 
     /// The configuration in numbers. No other configuration of the algorithm has the same numbers.
     fn numbers(&self) -> Vec<u64>;
@@ -115,6 +150,11 @@ pub(crate) trait Algorithm: Limiter {
         None
     }
 
+    /// The number of units that correspond to one unit under `old`, as a fraction.
+    fn ratio(&self, old: &Self) -> (u64, u64) {
+        (self.most_at_once(), old.most_at_once())
+    }
+
     /// Takes over the leases, or the units with their times, of the same algorithm with other numbers. Units
     /// are scaled by the ratio. `false` if the algorithm keeps nothing of this kind.
     fn adopt(
@@ -156,6 +196,48 @@ pub(crate) trait Algorithm: Limiter {
 
     /// Counts the load that a reporter was offered, for an algorithm that has reporters.
     fn report(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _report: Report) {}
+}
+
+impl Limit {
+    /// The name of the algorithm in the policy file.
+    pub(crate) fn algorithm(&self) -> &'static str {
+        const fn name<A: Algorithm>(_: &A) -> &'static str {
+            A::NAME
+        }
+        ask!(self, |limiter| name(limiter))
+    }
+
+    /// Why this limit refuses.
+    pub(crate) fn cause(&self) -> Cause {
+        const fn cause<A: Algorithm>(_: &A) -> Cause {
+            A::CAUSE
+        }
+        ask!(self, |limiter| cause(limiter))
+    }
+
+    /// Whether the limit only counts refusals by other limits.
+    pub(crate) fn needs_another(&self) -> bool {
+        const fn needs_another<A: Algorithm>(_: &A) -> bool {
+            A::NEEDS_ANOTHER
+        }
+        ask!(self, |limiter| needs_another(limiter))
+    }
+
+    /// Takes over the number of classes that may be shed, which the policy sets.
+    ///
+    /// # Errors
+    /// Fails with [`ConfigError`] if the limit cannot distinguish this number of classes.
+    pub(crate) fn set_classes(&mut self, shed: u16) -> Result<(), ConfigError> {
+        ask!(self, |limiter| limiter.set_classes(shed))
+    }
+
+    /// The number of units under this limit that correspond to one unit under `old`, as a fraction.
+    pub(crate) fn ratio(&self, old: &Self) -> (u64, u64) {
+        fn ratio<A: Algorithm>(limiter: &A, old: &Limit) -> Option<(u64, u64)> {
+            A::of(old).map(|old| limiter.ratio(old))
+        }
+        ask!(self, |limiter| ratio(limiter, old)).unwrap_or((self.capacity(), old.capacity()))
+    }
 }
 
 /// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in

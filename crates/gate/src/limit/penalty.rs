@@ -11,7 +11,7 @@ use tidegate_core::shed::penalty::{Config, State};
 use tidegate_core::{Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, looked};
+use super::algorithm::{Algorithm, Answer, Cause, looked};
 use super::describe::span;
 use super::parameters::unfit;
 use crate::policy::limit::{LimitForm, required, text};
@@ -58,6 +58,8 @@ impl Algorithm for Config {
     }
 
     const KIND: Kind = Kind::Shed;
+    const CAUSE: Cause = Cause::AbnormalUsage;
+    const NEEDS_ANOTHER: bool = true;
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost == 0 {

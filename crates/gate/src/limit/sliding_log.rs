@@ -77,11 +77,25 @@ impl Algorithm for Config {
     ) -> Micros {
         self.refused(state, now, request.cost)
     }
+
     fn of(limit: &Limit) -> Option<&Self> {
         match limit {
             Limit::SlidingLog(config) => Some(config),
             _ => None,
         }
+    }
+
+    /// A rate may hold more units than the whole log grants at once; the largest ratio counts enough of them.
+    fn ratio(&self, old: &Self) -> (u64, u64) {
+        let capacities = (self.most_at_once(), old.most_at_once());
+        self.windows().iter().fold(capacities, |largest, window| {
+            let before = old.windows().iter().map(|old| {
+                let periods = window.period.0.div_ceil(old.period.0.max(1));
+                old.limit.saturating_mul(periods)
+            });
+            let found = (window.limit, before.min().unwrap_or(1));
+            if is_less(largest, found) { found } else { largest }
+        })
     }
 
     fn adopt(
@@ -94,4 +108,8 @@ impl Algorithm for Config {
         Self::adopt(self, own, held, ratio);
         true
     }
+}
+
+fn is_less((a, b): (u64, u64), (c, d): (u64, u64)) -> bool {
+    u128::from(a).saturating_mul(d.into()) < u128::from(c).saturating_mul(b.into())
 }

@@ -36,6 +36,11 @@ impl Algorithm for Config {
         Self::new(thresholds, timing, 1).map_err(text)
     }
 
+    fn set_classes(&mut self, shed: u16) -> Result<(), ConfigError> {
+        *self = Self::new(self.thresholds(), self.timing(), shed)?;
+        Ok(())
+    }
+
     fn numbers(&self) -> Vec<u64> {
         let (thresholds, timing) = (self.thresholds(), self.timing());
         let [good, bad] = [thresholds.good, thresholds.bad].map(|share| share.ppm().into());
