@@ -276,6 +276,33 @@ macro_rules! asks_a_rate_limiter {
     };
 }
 
+/// Implements the answers of a shedder that counts what it refuses. `$decide` answers a request and counts
+/// it, so a look needs a copy of the state.
+macro_rules! asks_a_shedder {
+    ($decide:path) => {
+        const KIND: Kind = Kind::Shed;
+
+        fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+            if request.cost == 0
+                && let Ok(state) = self.state(state.words())
+            {
+                return self.look(&state, now, request);
+            }
+            Ok($decide(self, state, now, request))
+        }
+
+        fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+            let words = state.words().as_array().ok_or(OperationError::InvalidState)?;
+            let decision = $decide(self, &mut State::from(*words), now, request);
+            Ok(if request.cost == 0 { looked(decision) } else { decision })
+        }
+
+        fn remembers_refusals(&self) -> bool {
+            true
+        }
+    };
+}
+
 /// Renews and releases the leases of a limiter that holds each by its id.
 macro_rules! holds_leases {
     () => {
@@ -294,8 +321,8 @@ macro_rules! holds_leases {
     };
 }
 
-/// Takes over the leases of another limiter of the same variant of [`Limit`].
-macro_rules! adopts_leases {
+/// Finds the configuration in a limit of this variant of [`Limit`].
+macro_rules! found_as {
     ($variant:ident) => {
         fn of(limit: &Limit) -> Option<&Self> {
             match limit {
@@ -303,6 +330,13 @@ macro_rules! adopts_leases {
                 _ => None,
             }
         }
+    };
+}
+
+/// Takes over the leases of another limiter of the same variant of [`Limit`].
+macro_rules! adopts_leases {
+    ($variant:ident) => {
+        $crate::limit::algorithm::found_as!($variant);
 
         fn adopt(
             &self,
@@ -340,4 +374,4 @@ pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
     }
 }
 
-pub(super) use {adopts_leases, asks_a_rate_limiter, holds_leases};
+pub(super) use {adopts_leases, asks_a_rate_limiter, asks_a_shedder, found_as, holds_leases};

@@ -11,7 +11,7 @@ use tidegate_core::window::log::Window;
 use tidegate_core::window::log::{Config, Denied, State};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter};
+use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter, found_as};
 use super::describe::span;
 use super::parameters::unfit;
 use super::{Kind, Limit};
@@ -78,12 +78,7 @@ impl Algorithm for Config {
         self.refused(state, now, request.cost)
     }
 
-    fn of(limit: &Limit) -> Option<&Self> {
-        match limit {
-            Limit::SlidingLog(config) => Some(config),
-            _ => None,
-        }
-    }
+    found_as!(SlidingLog);
 
     /// A rate may hold more units than the whole log grants at once; the largest ratio counts enough of them.
     fn ratio(&self, old: &Self) -> (u64, u64) {
