@@ -111,8 +111,6 @@ pub struct Asked {
     lease: Option<String>,
     /// A cost that the limits can never grant. The operation is then a peek.
     beyond: Option<u64>,
-    /// Whether the caller asked to settle that cost: a settlement is never refused.
-    settles: bool,
 }
 
 impl Ask {
@@ -222,15 +220,21 @@ impl Asked {
     fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
         let cost = match operation {
             Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
-            Operation::Settle(Settlement { reserved, .. }) => reserved, // the limits granted this cost
             _ => 0,
         };
         let most = resolved.limits().map_or(u64::MAX, Limits::most_at_once);
         let beyond = (cost > most).then_some(cost);
-        let settles = matches!(operation, Operation::Settle(_));
-        // the limits never granted this cost, so a settlement has nothing to return
-        let operation = if beyond.is_some() { Operation::from(0) } else { operation };
-        Self { resolved, operation, lease, beyond, settles }
+        let policy = resolved.policy();
+        let counts_nothing = match operation {
+            // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
+            // In shadow mode a request also passes at a cost that the limits can never grant.
+            Operation::Settle(Settlement { reserved, actual, .. }) if reserved > most => {
+                policy.is_shadow() || (actual < reserved && !policy.on_change().keeps_states())
+            }
+            _ => beyond.is_some(),
+        };
+        let operation = if counts_nothing { Operation::from(0) } else { operation };
+        Self { resolved, operation, lease, beyond }
     }
 
     /// The policy, limits and canonical key of the operation.
@@ -285,7 +289,7 @@ impl Asked {
     #[must_use]
     pub fn said(&self, verdict: Verdict) -> Verdict {
         match (self.beyond, self.resolved.limits()) {
-            (Some(cost), Some(limits)) if !self.settles => verdict.refused_for_ever(limits, cost),
+            (Some(cost), Some(limits)) => verdict.refused_for_ever(limits, cost),
             _ => verdict,
         }
     }

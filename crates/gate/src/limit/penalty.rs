@@ -11,9 +11,10 @@ use tidegate_core::shed::penalty::{Config, State};
 use tidegate_core::{Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, Cause, looked};
+use super::algorithm::{Algorithm, Answer, Cause};
 use super::describe::span;
 use super::parameters::unfit;
+use super::shared::looked;
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::Request;
 

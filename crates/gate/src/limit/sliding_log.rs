@@ -11,9 +11,10 @@ use tidegate_core::window::log::Window;
 use tidegate_core::window::log::{Config, Denied, State};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter, found_as};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::unfit;
+use super::shared::{asks_a_rate_limiter, found_as};
 use super::{Kind, Limit};
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::Request;
@@ -64,6 +65,11 @@ impl Algorithm for Config {
     }
 
     asks_a_rate_limiter!(|_log, unused| unused.to_window());
+
+    /// A log remembers no debt.
+    fn most_counted(&self) -> u64 {
+        self.windows().iter().map(|window| window.limit).max().unwrap_or(0)
+    }
 
     fn remembers_refusals(&self) -> bool {
         self.denied() == Denied::Counted

@@ -15,9 +15,10 @@ use tidegate_core::{ConfigError, Rate};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, asks_a_shedder, looked};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::{invalid, unfit};
+use super::shared::{asks_a_shedder, looked};
 use crate::policy::limit::{EstimatorForm, LimitForm, required, text};
 use crate::request::{OperationError, Request};
 

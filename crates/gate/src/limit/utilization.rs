@@ -12,9 +12,10 @@ use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, asks_a_shedder, looked};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::{percent, span};
 use super::parameters::{invalid, unfit};
+use super::shared::{asks_a_shedder, looked};
 use crate::policy::limit::{LimitForm, text};
 use crate::request::{OperationError, Request};
 
