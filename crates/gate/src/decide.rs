@@ -227,7 +227,7 @@ impl Limits {
         for ((limit, words), (said, after)) in places {
             let remembered = limit.refused(words, now, request);
             retry_after = retry_after.max(said.retry_after()).max(remembered);
-            if let Limit::Penalty(_) = limit {
+            if limit.punishes_refusals() {
                 *after = limit.peek(words, now, request)?; // this refusal may have begun it
             } else if said.is_allowed() || limit.remembers_refusals() {
                 *after = limit.peek(words, now, &request.peek())?;
@@ -295,7 +295,7 @@ impl Limits {
             if Some(named.limit.kind()) == least_kind && said.remaining() < remaining {
                 (limit, remaining) = (said.limit(), said.remaining());
             }
-            under_penalty |= matches!(named.limit, Limit::Penalty(_)) && said.remaining() == 0;
+            under_penalty |= named.limit.punishes_refusals() && said.remaining() == 0;
             reset_after = reset_after.max(said.reset_after());
         }
         if under_penalty {

@@ -48,8 +48,9 @@ pub(crate) trait Algorithm: Limiter {
     /// Why the algorithm refuses.
     const CAUSE: Cause = Self::KIND.cause();
 
-    /// Whether the algorithm only counts refusals by other limits. A policy of such limits alone does nothing.
-    const NEEDS_ANOTHER: bool = false;
+    /// Whether the algorithm refuses everything after refusals by other limits, and for no other reason. A
+    /// policy of such limits alone does nothing.
+    const PUNISHES_REFUSALS: bool = false;
 
     /// The name of the algorithm in the policy file.
     const NAME: &'static str;
@@ -220,12 +221,12 @@ impl Limit {
         ask!(self, |limiter| cause(limiter))
     }
 
-    /// Whether the limit only counts refusals by other limits.
-    pub(crate) fn needs_another(&self) -> bool {
-        const fn needs_another<A: Algorithm>(_: &A) -> bool {
-            A::NEEDS_ANOTHER
+    /// Whether the limit refuses everything after refusals by other limits, and for no other reason.
+    pub(crate) fn punishes_refusals(&self) -> bool {
+        const fn punishes<A: Algorithm>(_: &A) -> bool {
+            A::PUNISHES_REFUSALS
         }
-        ask!(self, |limiter| needs_another(limiter))
+        ask!(self, |limiter| punishes(limiter))
     }
 
     /// Takes over the number of classes that may be shed, which the policy sets.

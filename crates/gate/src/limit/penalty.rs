@@ -60,7 +60,7 @@ impl Algorithm for Config {
 
     const KIND: Kind = Kind::Shed;
     const CAUSE: Cause = Cause::AbnormalUsage;
-    const NEEDS_ANOTHER: bool = true;
+    const PUNISHES_REFUSALS: bool = true;
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost == 0 {

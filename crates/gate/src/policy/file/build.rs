@@ -120,7 +120,7 @@ fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
              of which it is granted; found {budgets} `budget` beside {rates} such limits"
         ));
     }
-    if limits.iter().all(|limit| limit.limit.needs_another())
+    if limits.iter().all(|limit| limit.limit.punishes_refusals())
         && let Some(first) = limits.iter().next()
     {
         let algorithm = first.limit.algorithm();
