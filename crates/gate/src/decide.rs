@@ -28,20 +28,69 @@ pub struct Verdict {
     /// What each limit says after the decision. In a refusal, the limits that would have granted the request
     /// allow it, and nothing was taken from them.
     pub limits: Vec<Decision>,
-    /// Whether the lease that was renewed, counted or released was live; `None` if the operation involves no
-    /// lease.
-    pub live: Option<bool>,
     /// The fraction of the load that reporters must refuse; `None` without a `suppression` limit.
     pub factor: Option<Probability>,
-    /// The units that a holder may spend without asking; `None` if no holder asked for any.
-    pub allowance: Option<Allowance>,
+    /// What the operation did beside deciding.
+    pub effect: Effect,
+}
+
+/// What an operation did beside deciding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// The operation concerns neither a lease nor a budget, or the key is listed: the decision says all.
+    Decision,
+    /// The operation renewed, counted or released a lease.
+    Lease {
+        /// Whether the lease was live.
+        live: bool,
+    },
+    /// The operation asked for a budget.
+    Budget {
+        /// Whether the units that the holder gave back were still its own; `None` if it gave none back.
+        returned: Option<bool>,
+        /// The units that the holder may spend without asking.
+        allowance: Allowance,
+    },
+}
+
+impl Effect {
+    /// The effect with these values of [`live`](Self::live) and [`allowance`](Self::allowance).
+    #[must_use]
+    pub const fn of(live: Option<bool>, allowance: Option<Allowance>) -> Self {
+        match (live, allowance) {
+            (None, None) => Self::Decision,
+            (Some(live), None) => Self::Lease { live },
+            (returned, Some(allowance)) => Self::Budget { returned, allowance },
+        }
+    }
+
+    /// Whether the lease, or the grant that the holder gave back, was live; `None` if the operation concerns
+    /// neither.
+    #[must_use]
+    pub const fn live(&self) -> Option<bool> {
+        match *self {
+            Self::Decision => None,
+            Self::Lease { live } => Some(live),
+            Self::Budget { returned, .. } => returned,
+        }
+    }
+
+    /// The units that a holder may spend without asking; `None` if the operation asked for no budget.
+    #[must_use]
+    pub const fn allowance(&self) -> Option<Allowance> {
+        match *self {
+            Self::Budget { allowance, .. } => Some(allowance),
+            Self::Decision | Self::Lease { .. } => None,
+        }
+    }
 }
 
 impl Verdict {
     /// The verdict on a listed key, on which there are no limits.
     #[must_use]
     pub const fn listed(at: Timestamp, decision: Decision) -> Self {
-        Self { at, decision, limits: Vec::new(), live: None, factor: None, allowance: None }
+        Self { at, decision, limits: Vec::new(), factor: None, effect: Effect::Decision }
     }
 
     /// The same verdict as a refusal for ever, because some limits can never grant the cost.
@@ -162,7 +211,8 @@ impl Limits {
                 };
                 let looked = Request { lease: Some(*id), ..Request::of(0) };
                 let said = self.look(words, now, &looked)?;
-                Ok(Verdict { live, ..self.explained(words, now, said) })
+                let effect = Effect::of(live, None);
+                Ok(Verdict { effect, ..self.explained(words, now, said) })
             }
             // the words of the limits do not say whether the key is blocked
             Operation::Reset(_) | Operation::Block(_) => self.looked_at(words, now),
@@ -272,7 +322,7 @@ impl Limits {
     ) -> Verdict {
         let limits = limits.into_vec();
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
-        Verdict { at: now, decision, limits, live: None, factor, allowance: None }
+        Verdict { at: now, decision, limits, factor, effect: Effect::Decision }
     }
 
     fn peek_each(
@@ -340,8 +390,10 @@ impl Limits {
             0 => Allowance::default(), // a grant of nothing has no time
             _ => allowance,
         });
-        let live = unspent.map(|_| refundable.is_some());
-        Ok(Verdict { live, allowance, ..self.looked_at(words, now)? })
+        let returned = unspent.map(|_| refundable.is_some());
+        let effect =
+            allowance.map_or(Effect::Decision, |allowance| Effect::Budget { returned, allowance });
+        Ok(Verdict { effect, ..self.looked_at(words, now)? })
     }
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {

@@ -190,7 +190,7 @@ fn leases_stay_held_also_where_fewer_would_have_been_granted() {
     let mut words = decode(&new, &new.limits().slices()[0], &bytes).unwrap();
     let mut ask = |operation: Operation| {
         let verdict = new.limits().operate(&mut words, Timestamp(8), &operation).unwrap();
-        (verdict.decision.is_allowed(), verdict.live)
+        (verdict.decision.is_allowed(), verdict.effect.live())
     };
     let another = Request { lease: Some(Id([9, 0])), ..Request::of(1) };
     assert_eq!(ask(another.into()), (false, None), "3 of 2 are held");
