@@ -68,7 +68,7 @@ fn the_sum_over_all_servers_is_limited_without_a_search() {
     }
     assert_eq!(sockets.states(), 1, "one state for all servers of a user");
     assert!(sockets.acquire("user:7", at(1), "a").decision.is_allowed(), "another user");
-    assert_eq!(sockets.release(USER, at(2), "b").live, Some(true));
+    assert_eq!(sockets.release(USER, at(2), "b").effect.live(), Some(true));
     assert!(sockets.acquire(USER, at(2), "d").decision.is_allowed());
 }
 
@@ -76,12 +76,12 @@ fn the_sum_over_all_servers_is_limited_without_a_search() {
 fn the_connections_of_a_dead_server_end_ten_minutes_after_its_last_refresh() {
     let mut sockets = three_servers();
     for server in ["a", "b", "c"] {
-        assert_eq!(sockets.renew(USER, at(3 * MINUTE), server).live, Some(true));
+        assert_eq!(sockets.renew(USER, at(3 * MINUTE), server).effect.live(), Some(true));
     }
     // c dies, and the other servers go on
     for minute in [6, 9, 12] {
         for server in ["a", "b"] {
-            assert_eq!(sockets.renew(USER, at(minute * MINUTE), server).live, Some(true));
+            assert_eq!(sockets.renew(USER, at(minute * MINUTE), server).effect.live(), Some(true));
         }
         let refused = sockets.acquire(USER, at(minute * MINUTE), "a").decision;
         assert!(!refused.is_allowed());
@@ -93,7 +93,11 @@ fn the_connections_of_a_dead_server_end_ten_minutes_after_its_last_refresh() {
     }
     assert!(!sockets.acquire(USER, at(13 * MINUTE - 1), "a").decision.is_allowed());
     assert!(sockets.acquire(USER, at(13 * MINUTE), "a").decision.is_allowed());
-    assert_eq!(sockets.renew(USER, at(13 * MINUTE), "c").live, Some(false), "c is told so");
+    assert_eq!(
+        sockets.renew(USER, at(13 * MINUTE), "c").effect.live(),
+        Some(false),
+        "c is told so"
+    );
 }
 
 /// The author's first solution, and the reason for his second.
@@ -111,9 +115,9 @@ fn a_server_that_restarts_reports_its_connections() {
     let mut sockets = three_servers();
     // the server restarts within the 10 minutes under its old name and reports that it has no connections
     let counted = sockets.count(USER, at(MINUTE), "a", 0);
-    assert_eq!((counted.live, counted.decision.remaining()), (Some(true), 2));
+    assert_eq!((counted.effect.live(), counted.decision.remaining()), (Some(true), 2));
     assert_eq!(
-        sockets.release(USER, at(MINUTE), "a").live,
+        sockets.release(USER, at(MINUTE), "a").effect.live(),
         Some(false),
         "the count does not fall below zero"
     );
@@ -131,7 +135,7 @@ fn the_count_of_a_server_that_was_cut_off_holds_even_above_the_limit() {
     sockets.count(USER, at(12 * MINUTE), "c", 1);
     for (server, opens) in [("a", false), ("b", true)] {
         assert!(!sockets.acquire(USER, at(12 * MINUTE), "d").decision.is_allowed());
-        assert_eq!(sockets.release(USER, at(12 * MINUTE), server).live, Some(true));
+        assert_eq!(sockets.release(USER, at(12 * MINUTE), server).effect.live(), Some(true));
         let opened = sockets.acquire(USER, at(12 * MINUTE), "d").decision;
         assert_eq!(opened.is_allowed(), opens, "after one of {server} is closed");
     }

@@ -26,7 +26,7 @@ const MILLISECOND: u64 = 1_000;
 fn passed(system: &mut System, now: Timestamp, requests: u64) -> u64 {
     let passes = |_: &u64| {
         let allowed = system.acquire(USER, now, "request").decision.is_allowed();
-        assert_eq!(system.release(USER, now, "request").live, Some(allowed));
+        assert_eq!(system.release(USER, now, "request").effect.live(), Some(allowed));
         allowed
     };
     (0..requests).filter(passes).count().try_into().unwrap()
@@ -103,8 +103,12 @@ fn a_hundred_run_at_once_and_a_refused_request_takes_no_token() {
     assert_eq!((concurrent.is_allowed(), concurrent.remaining()), (false, 0));
     assert_eq!(requests.operate(USER, at(0), 0).limits[0].remaining(), 400);
 
-    assert_eq!(requests.release(USER, at(1), "request-7").live, Some(true));
-    assert_eq!(requests.release(USER, at(1), "request-7").live, Some(false), "twice is once");
+    assert_eq!(requests.release(USER, at(1), "request-7").effect.live(), Some(true));
+    assert_eq!(
+        requests.release(USER, at(1), "request-7").effect.live(),
+        Some(false),
+        "twice is once"
+    );
     assert!(requests.acquire(USER, at(1), "one-more").decision.is_allowed());
     assert!(!requests.acquire(USER, at(1), "and-another").decision.is_allowed());
 }
@@ -113,7 +117,10 @@ fn a_hundred_run_at_once_and_a_refused_request_takes_no_token() {
 fn a_lost_request_frees_its_place_after_60_seconds() {
     let mut requests = busy();
     for request in 0..99 {
-        assert_eq!(requests.release(USER, at(1), &format!("request-{request}")).live, Some(true));
+        assert_eq!(
+            requests.release(USER, at(1), &format!("request-{request}")).effect.live(),
+            Some(true)
+        );
     }
     // the machine with the last request dies, and another machine fills up the limit
     for request in 0..99 {
@@ -130,11 +137,11 @@ fn a_request_that_takes_longer_is_renewed_and_counts() {
     let mut requests = busy();
     for request in 0..100 {
         let name = format!("request-{request}");
-        assert_eq!(requests.renew(USER, at(50 * SECOND), &name).live, Some(true));
+        assert_eq!(requests.renew(USER, at(50 * SECOND), &name).effect.live(), Some(true));
     }
     // the published system would forget all of them and let a hundred more begin
     assert!(!requests.acquire(USER, at(61 * SECOND), "one-more").decision.is_allowed());
-    assert_eq!(requests.release(USER, at(61 * SECOND), "request-0").live, Some(true));
+    assert_eq!(requests.release(USER, at(61 * SECOND), "request-0").effect.live(), Some(true));
     assert!(requests.acquire(USER, at(61 * SECOND), "one-more").decision.is_allowed());
 }
 

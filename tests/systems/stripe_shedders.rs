@@ -47,7 +47,7 @@ fn a_fifth_of_the_fleet_is_for_critical_requests_alone() {
         let charge = request(&fleet, "critical", &format!("charge-{worker}"));
         assert!(fleet.operate(FLEET, at(0), charge).decision.is_allowed(), "{worker}");
     }
-    assert_eq!(fleet.release(FLEET, at(1), "low-7").live, Some(true));
+    assert_eq!(fleet.release(FLEET, at(1), "low-7").effect.live(), Some(true));
     let low = request(&fleet, "get", "one-more");
     assert!(fleet.operate(FLEET, at(1), low).decision.is_allowed());
 }
@@ -61,7 +61,7 @@ fn a_worker_that_fails_gives_its_place_back_after_60_seconds() {
     }
     for worker in 0..790 {
         let renewed = fleet.renew(FLEET, at(50 * SECOND), &format!("low-{worker}"));
-        assert_eq!(renewed.live, Some(true));
+        assert_eq!(renewed.effect.live(), Some(true));
     }
     for (now, passes) in [(MINUTE - 1, 0), (MINUTE, 10)] {
         let passed = (0..20).filter(|next| {

@@ -1,25 +1,28 @@
 //! The operations that callers ask for in JSON, checked against the policy.
 
+mod check;
 mod error;
 
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use serde::Deserialize;
-use tidegate_core::lease::{Id, MAX_ENTRIES};
-use tidegate_core::shed::utilization::Class;
-use tidegate_core::shed::{Draw, Share};
+use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
+use tidegate_core::shed::{Draw, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::key::{Depth, MAX_LEASE_BYTES};
+use crate::limit::algorithm::Algorithm;
 use crate::limit::{Kind, Limit};
 use crate::limits::{Limits, Slice};
 use crate::object::{Object, known_path};
-use crate::policy::{Cost, Policy, Whole};
+use crate::policy::{Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 use crate::resolved::Resolved;
 use crate::wording::of_json;
+pub use check::CheckForm;
+pub(crate) use check::{DrawForm, Ppm, draw_of};
 pub use error::AskError;
 
 /// Returns a random number that nobody can guess; `None` if no random numbers are available.
@@ -29,16 +32,6 @@ pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
 /// All owners that a state has room for together stay within [`MAX_QUANTITY`], so one owner's count
 /// never keeps another owner's from being recorded.
 pub type Count = Whole<0, MAX_COUNT>;
-
-/// A signal in parts per million.
-pub type Ppm = Whole<0, 1_000_000>;
-
-/// The 32 random bits of a request.
-pub type DrawForm = Whole<0, 0xffff_ffff>;
-
-pub(crate) fn draw_of(Whole(bits): DrawForm) -> Draw {
-    Draw(bits.try_into().unwrap_or_default()) // never: the form has at most 32 bits
-}
 
 const MAX_COUNT: u64 = (1 << 32) - 1;
 const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all owners");
@@ -110,22 +103,6 @@ pub enum Ask {
     },
 }
 
-/// The fields of a request as a caller writes them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CheckForm {
-    /// The units that the request takes; by default the policy's `cost`.
-    pub cost: Option<Whole<0>>,
-    /// The name of the request's class; by default the least important class.
-    pub class: Option<String>,
-    /// The name of the lease that the request acquires; by default a random name.
-    pub lease: Option<String>,
-    /// The measured signal for a `utilization` limit, in parts per million.
-    pub signal_ppm: Option<Ppm>,
-    /// The random bits of the request; by default a random number.
-    pub draw: Option<DrawForm>,
-}
-
 /// An operation that was checked against the policy of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -134,8 +111,6 @@ pub struct Asked {
     lease: Option<String>,
     /// A cost that the limits can never grant. The operation is then a peek.
     beyond: Option<u64>,
-    /// Whether the caller asked to settle that cost: a settlement is never refused.
-    settles: bool,
 }
 
 impl Ask {
@@ -180,7 +155,7 @@ impl Ask {
         chance: Chance<'_>,
     ) -> Result<Asked, AskError> {
         let resolved = Resolved::new(policy, key)?;
-        let has = |wanted: fn(&Limit) -> bool, algorithm| has_limit(&resolved, wanted, algorithm);
+        let has = |algorithm| has_algorithm(&resolved, algorithm);
         let named = |name: String| lease_name(&resolved, name);
         let (operation, lease) = match self {
             Self::Check(form) => {
@@ -204,7 +179,7 @@ impl Ask {
             Self::Renew { lease, count } => {
                 needs_leases(&resolved)?;
                 if count.is_some() {
-                    has(|limit| matches!(limit, Limit::Connections(_)), "connections")?;
+                    has(connections::Config::NAME)?;
                 }
                 let (id, lease) = named(lease)?;
                 let renewed = Operation::Heartbeat(id);
@@ -216,13 +191,13 @@ impl Ask {
                 (Operation::Release(id), Some(lease))
             }
             Self::Budget { lease, wants, granted_at_us, left } => {
-                has(|limit| matches!(limit, Limit::Budget(_)), "budget")?;
+                has(budget::Config::NAME)?;
                 let (holder, lease) = named(lease)?;
                 let unspent = unspent(granted_at_us, left)?;
                 (Operation::Budget(Budget { holder, wants: wants.0, unspent }), Some(lease))
             }
             Self::Report { offered_at_us, admitted, suppressed } => {
-                has(|limit| matches!(limit, Limit::Suppression(_)), "suppression")?;
+                has(suppression::Config::NAME)?;
                 let at = offered_at_us.map(|at| Timestamp(at.0));
                 let (admitted, suppressed) = (admitted.0, suppressed.0);
                 (Operation::Report(Offered { at, admitted, suppressed }), None)
@@ -245,15 +220,21 @@ impl Asked {
     fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
         let cost = match operation {
             Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
-            Operation::Settle(Settlement { reserved, .. }) => reserved, // the limits granted this cost
             _ => 0,
         };
         let most = resolved.limits().map_or(u64::MAX, Limits::most_at_once);
         let beyond = (cost > most).then_some(cost);
-        let settles = matches!(operation, Operation::Settle(_));
-        // the limits never granted this cost, so a settlement has nothing to return
-        let operation = if beyond.is_some() { Operation::from(0) } else { operation };
-        Self { resolved, operation, lease, beyond, settles }
+        let policy = resolved.policy();
+        let counts_nothing = match operation {
+            // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
+            // In shadow mode a request also passes at a cost that the limits can never grant.
+            Operation::Settle(Settlement { reserved, actual, .. }) if reserved > most => {
+                policy.is_shadow() || (actual < reserved && !policy.on_change().keeps_states())
+            }
+            _ => beyond.is_some(),
+        };
+        let operation = if counts_nothing { Operation::from(0) } else { operation };
+        Self { resolved, operation, lease, beyond }
     }
 
     /// The policy, limits and canonical key of the operation.
@@ -308,54 +289,9 @@ impl Asked {
     #[must_use]
     pub fn said(&self, verdict: Verdict) -> Verdict {
         match (self.beyond, self.resolved.limits()) {
-            (Some(cost), Some(limits)) if !self.settles => verdict.refused_for_ever(limits, cost),
+            (Some(cost), Some(limits)) => verdict.refused_for_ever(limits, cost),
             _ => verdict,
         }
-    }
-}
-
-impl CheckForm {
-    /// The request, and the name of the lease that it acquires, which is random by default.
-    fn request(
-        self,
-        resolved: &Resolved,
-        chance: Chance<'_>,
-    ) -> Result<(Request, Option<String>), AskError> {
-        let policy = resolved.policy();
-        let (Cost::Fixed(default) | Cost::Header { default, .. }) = *policy.cost();
-        let cost = self.cost.map_or(default, |cost| cost.0);
-        let class = match self.class {
-            None => Class(0), // a request without a class is the least important
-            Some(name) => policy
-                .class(&name)
-                .ok_or_else(|| AskError::Class { found: name, allowed: policy.classes().into() })?,
-        };
-        let signal = self.signal_ppm.and_then(|Whole(ppm)| Share::from_ppm(ppm.try_into().ok()?));
-        let lease = match self.lease {
-            Some(name) => {
-                needs_leases(resolved)?;
-                Some(lease_name(resolved, name)?)
-            }
-            None if cost > 0 && has_kind(resolved, Kind::Lease) => {
-                let (Some(high), Some(low)) = (chance(), chance()) else {
-                    return Err(AskError::NoRandomness);
-                };
-                let name = alloc::format!("{high:016x}{low:016x}");
-                Some((resolved.lease_id(&name), name))
-            }
-            None => None,
-        };
-        let draw = match self.draw {
-            Some(given) => draw_of(given),
-            // without random numbers, every request that may be shed is shed
-            None if has_kind(resolved, Kind::Shed) => {
-                draw_of(Whole(chance().map_or(0, |chance| chance >> 32)))
-            }
-            None => Draw(0),
-        };
-        let (id, name) = lease.unzip();
-        let request = Request { cost, lease: id, class, signal, draw };
-        Ok((request, name.filter(|_| cost > 0))) // a request without a cost acquires no lease
     }
 }
 
@@ -393,12 +329,10 @@ pub(crate) fn needs_leases(resolved: &Resolved) -> Result<(), AskError> {
     }
 }
 
-fn has_limit(
-    resolved: &Resolved,
-    wanted: fn(&Limit) -> bool,
-    algorithm: &'static str,
-) -> Result<(), AskError> {
-    match limits(resolved).any(wanted) {
+/// # Errors
+/// Fails with [`AskError::NoLimit`] if no limit on this key has the algorithm.
+fn has_algorithm(resolved: &Resolved, algorithm: &'static str) -> Result<(), AskError> {
+    match limits(resolved).any(|limit| limit.algorithm() == algorithm) {
         true => Ok(()),
         false => Err(AskError::NoLimit { policy: resolved.policy().name().into(), algorithm }),
     }

@@ -188,12 +188,25 @@ fn read_runs(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     (canonical == bytes).then_some(words)
 }
 
+/// Words that were read from bytes.
+pub(crate) struct Decoded {
+    pub(crate) words: Vec<u64>,
+    /// Whether other limits wrote the bytes, so that the words were carried over.
+    pub(crate) is_carried: bool,
+}
+
 /// Reads the words of a slice from bytes.
 ///
 /// # Errors
 /// Fails with [`BlobError`] if neither these limits nor earlier limits of this rule can have written the
 /// bytes.
 pub fn decode(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+    read(policy, slice, bytes).map(|decoded| decoded.words)
+}
+
+/// Does the same as [`decode`], and says whether the words were carried over.
+pub(crate) fn read(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Decoded, BlobError> {
+    let as_written = |words| Decoded { words, is_carried: false };
     let expected = slice.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
     let (&found, rest) = bytes.split_first().ok_or(length)?;
@@ -207,7 +220,7 @@ pub fn decode(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Vec<u64>, 
         if found != slice.fingerprint() {
             return Err(BlobError::Fingerprint { found, expected: slice.fingerprint() });
         }
-        return words(slice, is_blocked, rest, length);
+        return words(slice, is_blocked, rest, length).map(as_written);
     }
     let (count, rest) = rest.split_first_chunk().ok_or(length)?;
     let described = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
@@ -219,12 +232,13 @@ pub fn decode(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Vec<u64>, 
         return Err(BlobError::Fingerprint { found, expected });
     }
     if described == slice.described() {
-        return words(slice, is_blocked, rest, length);
+        return words(slice, is_blocked, rest, length).map(as_written);
     }
     let old = slice.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
-    Ok(slice.blocked(&carry(slice, &old, words, policy.on_change()), block).into_vec())
+    let words = slice.blocked(&carry(slice, &old, words, policy.on_change()), block).into_vec();
+    Ok(Decoded { words, is_carried: true })
 }
 
 fn words(

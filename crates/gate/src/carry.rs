@@ -69,7 +69,7 @@ fn adopt(
     rule: OnChange,
 ) {
     let ratio = match rule {
-        OnChange::Proportional => ratio(limit, old),
+        OnChange::Proportional => limit.ratio(old),
         OnChange::Keep | OnChange::Reset => (1, 1),
     };
     if limit.adopts(own, old, words, ratio) {
@@ -79,12 +79,12 @@ fn adopt(
     // only units over time carry over to units over time; anything else starts afresh
     let (Some(used), Some(counted)) = (old.used(words), limit.used(own)) else { return };
     let mut carried = scaled(used, ratio);
-    if matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()) {
-        // an edit must not give a key a burst, so the remaining units stay as they were
+    if counted > 0 {
+        // a new key has used units already, so that it gets no burst; an edit must not give one either, so
+        // the remaining units stay as they were
         let more = limit.capacity().saturating_sub(old.capacity());
         carried = carried.max(used.saturating_add(more));
     }
-    // a bucket that starts empty counts all units as used already
     if let Some(more) = carried.checked_sub(counted) {
         limit.charge(own, newest, more);
     } else {
@@ -92,25 +92,6 @@ fn adopt(
         let after = Micros::ZERO;
         limit.refund(own, newest, &Refundable { units, granted: units, granted_at: newest, after });
     }
-}
-
-/// The number of units under the new limit that correspond to one unit under the old limit, as a fraction.
-fn ratio(new: &Limit, old: &Limit) -> (u64, u64) {
-    let capacities = (new.capacity(), old.capacity());
-    let (Limit::SlidingLog(new), Limit::SlidingLog(old)) = (new, old) else { return capacities };
-    // a rate may hold more units than the whole log grants at once; the largest ratio counts enough of them
-    new.windows().iter().fold(capacities, |largest, window| {
-        let before = old.windows().iter().map(|old| {
-            let periods = window.period.0.div_ceil(old.period.0.max(1));
-            old.limit.saturating_mul(periods)
-        });
-        let found = (window.limit, before.min().unwrap_or(1));
-        if is_less(largest, found) { found } else { largest }
-    })
-}
-
-fn is_less((a, b): (u64, u64), (c, d): (u64, u64)) -> bool {
-    u128::from(a).saturating_mul(d.into()) < u128::from(c).saturating_mul(b.into())
 }
 
 /// Scales used units, rounded up: a started unit is used.

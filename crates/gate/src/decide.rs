@@ -2,60 +2,22 @@
 
 #[cfg(test)]
 mod tests;
+mod together;
+mod verdict;
 
 use alloc::vec::Vec;
-use core::slice;
 
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
-use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::key::Depth;
 use crate::limit::{Kind, Limit};
-use crate::limits::{Each, Limits, MAX_LIMITS};
+use crate::limits::{Limits, MAX_LIMITS};
 use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement};
-
-/// A decision, and what each limit says in the order of [`Limits::iter`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The time of the decision, which is never before that of an earlier decision on this key. A settlement
-    /// names this time.
-    pub at: Timestamp,
-    /// The answer of all limits together.
-    pub decision: Decision,
-    /// What each limit says after the decision. In a refusal, the limits that would have granted the request
-    /// allow it, and nothing was taken from them.
-    pub limits: Vec<Decision>,
-    /// Whether the lease that was renewed, counted or released was live; `None` if the operation involves no
-    /// lease.
-    pub live: Option<bool>,
-    /// The fraction of the load that reporters must refuse; `None` without a `suppression` limit.
-    pub factor: Option<Probability>,
-    /// The units that a holder may spend without asking; `None` if no holder asked for any.
-    pub allowance: Option<Allowance>,
-}
-
-impl Verdict {
-    /// The verdict on a listed key, on which there are no limits.
-    #[must_use]
-    pub const fn listed(at: Timestamp, decision: Decision) -> Self {
-        Self { at, decision, limits: Vec::new(), live: None, factor: None, allowance: None }
-    }
-
-    /// The same verdict as a refusal for ever, because some limits can never grant the cost.
-    #[must_use]
-    pub(crate) fn refused_for_ever(mut self, limits: &Limits, cost: u64) -> Self {
-        self.decision = for_ever(self.decision);
-        for (each, decision) in limits.iter().zip(&mut self.limits) {
-            if each.limit.capacity() < cost {
-                *decision = for_ever(*decision);
-            }
-        }
-        self
-    }
-}
+use together::Together;
+pub use verdict::{Effect, Verdict};
 
 impl Limits {
     /// Decides on a request at `now`. The request is granted if every limit grants it, and its cost is taken
@@ -157,7 +119,8 @@ impl Limits {
                     _ => held.reduce(|one, other| one & other),
                 };
                 let looked = Request { lease: Some(*id), ..Request::of(0) };
-                Ok(Verdict { live, ..self.looked_at(words, now, &looked)? })
+                let effect = Effect::of(live, None);
+                Ok(Verdict { effect, ..self.looked_at(words, now, &looked)? })
             }
             // the words of the limits do not say whether the key is blocked
             Operation::Reset(_) | Operation::Block(_) => {
@@ -284,7 +247,7 @@ impl Limits {
         limits: Vec<Decision>,
     ) -> Verdict {
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
-        Verdict { at: now, decision, limits, live: None, factor, allowance: None }
+        Verdict { at: now, decision, limits, factor, effect: Effect::Decision }
     }
 
     /// Which limits would grant the request.
@@ -333,8 +296,10 @@ impl Limits {
             0 => Allowance::default(), // a grant of nothing has no time
             _ => allowance,
         });
-        let live = unspent.map(|_| refundable.is_some());
-        Ok(Verdict { live, allowance, ..self.looked_at(words, now, &Request::of(0))? })
+        let returned = unspent.map(|_| refundable.is_some());
+        let effect =
+            allowance.map_or(Effect::Decision, |allowance| Effect::Budget { returned, allowance });
+        Ok(Verdict { effect, ..self.looked_at(words, now, &Request::of(0))? })
     }
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
@@ -382,66 +347,6 @@ impl Limits {
 type Grants = [bool; MAX_LIMITS];
 
 const ALL_GRANT: Grants = [true; MAX_LIMITS];
-
-/// The numbers of several limits together, out of what each says in the order of [`Limits::iter`].
-struct Together<'a> {
-    limits: slice::Iter<'a, Each>,
-    kind: Kind,
-    limit: u64,
-    remaining: u64,
-    reset_after: Micros,
-    under_penalty: bool,
-}
-
-impl<'a> Together<'a> {
-    fn of(limits: &'a Limits) -> Self {
-        Self {
-            limits: limits.each().iter(),
-            kind: Kind::Budget,
-            limit: 0,
-            remaining: u64::MAX,
-            reset_after: Micros::ZERO,
-            under_penalty: false,
-        }
-    }
-
-    /// Adds what the next limit says.
-    #[inline]
-    fn add(&mut self, said: &Decision) {
-        let Some(Each { limit, kind, .. }) = self.limits.next() else { return };
-        // units come before places, and places before chances: only the first kind counts
-        if *kind < self.kind {
-            (self.kind, self.limit, self.remaining) = (*kind, 0, u64::MAX);
-        }
-        if *kind == self.kind && said.remaining() < self.remaining {
-            (self.limit, self.remaining) = (said.limit(), said.remaining());
-        }
-        self.under_penalty |= matches!(limit, Limit::Penalty(_)) && said.remaining() == 0;
-        self.reset_after = self.reset_after.max(said.reset_after());
-    }
-
-    /// Under a penalty nothing remains, even if other limits have some left.
-    const fn remaining(&self) -> u64 {
-        if self.under_penalty { 0 } else { self.remaining }
-    }
-
-    fn allow(self) -> Decision {
-        let remaining = self.remaining();
-        Decision::Allow { limit: self.limit, remaining, reset_after: self.reset_after }
-    }
-
-    fn deny(self, retry_after: Micros) -> Decision {
-        let remaining = self.remaining();
-        Decision::Deny { limit: self.limit, remaining, retry_after, reset_after: self.reset_after }
-    }
-}
-
-/// The same decision as a refusal that no wait ends.
-const fn for_ever(looked: Decision) -> Decision {
-    let (limit, remaining) = (looked.limit(), looked.remaining());
-    let (retry_after, reset_after) = (Micros::MAX, looked.reset_after());
-    Decision::Deny { limit, remaining, retry_after, reset_after }
-}
 
 /// Each limit with its own words.
 fn split<'a>(

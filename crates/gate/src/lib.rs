@@ -41,7 +41,7 @@ mod table;
 mod wording;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
-pub use decide::Verdict;
+pub use decide::{Effect, Verdict};
 pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Slice};

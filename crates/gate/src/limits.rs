@@ -44,6 +44,7 @@ pub(crate) struct Each {
     pub(crate) limit: Limit,
     pub(crate) words: usize,
     pub(crate) kind: Kind,
+    pub(crate) punishes_refusals: bool,
 }
 
 /// A slice: the limits of one rule that count by the same part of the key. Their states are stored
@@ -160,7 +161,8 @@ impl Limits {
 
 impl Each {
     fn new(limit: Limit) -> Self {
-        Self { limit, words: limit.words(), kind: limit.kind() }
+        let (kind, punishes_refusals) = (limit.kind(), limit.punishes_refusals());
+        Self { limit, words: limit.words(), kind, punishes_refusals }
     }
 }
 

@@ -303,10 +303,9 @@ impl<'a> Slot<'a> {
     fn loaded(empty: &mut Self, found: Option<Vec<u8>>) -> Self {
         let mut slot = Self::fresh(core::mem::take(&mut empty.name), empty.policy, empty.slice);
         if let Some(found) = found {
-            slot.words = blob::decode(slot.policy, slot.slice, &found).map(SmallVec::from_vec);
-            if let (Ok(words), true) = (&slot.words, slot.policy.on_change().keeps_states()) {
-                slot.is_carried = blob::encode(slot.policy, slot.slice, words) != found;
-            }
+            let read = blob::read(slot.policy, slot.slice, &found);
+            slot.is_carried = read.as_ref().is_ok_and(|decoded| decoded.is_carried);
+            slot.words = read.map(|decoded| SmallVec::from_vec(decoded.words));
             slot.found = Some(found);
         }
         slot

@@ -118,9 +118,9 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
         Err(error) => return why_not(error),
     };
     words.extend(numbers(&verdict.decision));
-    words.push(verdict.live.map_or(2, u64::from));
+    words.push(verdict.effect.live().map_or(2, u64::from));
     words.push(verdict.factor.map_or(u64::MAX, Probability::units));
-    let Allowance { left, granted_at, expires_at } = verdict.allowance.unwrap_or_default();
+    let Allowance { left, granted_at, expires_at } = verdict.effect.allowance().unwrap_or_default();
     words.extend([left, granted_at.0, expires_at.0]);
     write(&words);
     Some(told(&verdict.decision))

@@ -5,7 +5,7 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail};
 use tidegate_gate::{
-    Allowance, CostExceedsCapacity, Decision, Limits, Micros, Operation, OperationError,
+    Allowance, CostExceedsCapacity, Decision, Effect, Limits, Micros, Operation, OperationError,
     Probability, Resolved, Session, Timestamp, Verdict,
 };
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
@@ -158,14 +158,10 @@ impl Loaded {
             granted_at: Timestamp(granted_at),
             expires_at: Timestamp(expires_at),
         };
-        Ok(Ok(Verdict {
-            at: now,
-            decision,
-            limits: Vec::new(),
-            live: [Some(false), Some(true)].get(usize::try_from(live)?).copied().flatten(),
-            factor: Probability::from_units(factor),
-            allowance: matches!(operation, Operation::Budget(_)).then_some(granted),
-        }))
+        let live = [false, true].get(usize::try_from(live)?).copied();
+        let granted = matches!(operation, Operation::Budget(_)).then_some(granted);
+        let (limits, factor) = (Vec::new(), Probability::from_units(factor));
+        Ok(Ok(Verdict { at: now, decision, limits, factor, effect: Effect::of(live, granted) }))
     }
 
     /// The guest's handle for these limits. The guest learns them at their first use.

@@ -5,8 +5,8 @@ mod promises;
 use std::ops::Range;
 
 use tidegate_gate::{
-    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Slice, Policy,
-    Request, Settlement, Timestamp, Unspent, blob,
+    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy, Request,
+    Settlement, Slice, Timestamp, Unspent, blob,
 };
 
 use crate::leases::Leases;
@@ -111,7 +111,7 @@ impl Key {
             }
             // another limit may still hold the lease, and renew it
             Operation::Heartbeat(_) | Operation::Count(..) | Operation::Release(_)
-                if verdict.live != Some(true) && self.leases.len() <= 1 =>
+                if verdict.effect.live() != Some(true) && self.leases.len() <= 1 =>
             {
                 assert_eq!(self.words, self.advanced(&before, at), "an unknown lease is harmless");
             }

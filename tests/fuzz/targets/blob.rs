@@ -7,7 +7,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use tidegate_fuzz::{Amount, Parameters, RULES, limits as any};
-use tidegate_gate::{Operation, Slice, Policy, Request, Timestamp, blob};
+use tidegate_gate::{Operation, Policy, Request, Slice, Timestamp, blob};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {

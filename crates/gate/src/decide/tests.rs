@@ -337,7 +337,7 @@ fn a_budget_counts_its_reset_from_the_time_that_is_asked_at() {
     let mut words = vec![0; limits.words()];
     let budget = Budget { holder: Id([1, 0]), wants: 5, unspent: None };
     let lent = limits.operate(&mut words, Timestamp(0), &Operation::Budget(budget)).unwrap();
-    assert_eq!(lent.allowance.unwrap().left, 5);
+    assert_eq!(lent.effect.allowance().unwrap().left, 5);
     for (at, reset_after) in [(0, 2_000_000), (1_500_000, 500_000), (2_000_000, 0), (9_000_000, 0)]
     {
         let now = Timestamp(at);
@@ -395,7 +395,7 @@ fn who_is_under_a_penalty_is_granted_no_budget() {
     let mut words = vec![0; limits.words()];
     let mut granted = |at: u64, asked: Operation| {
         let verdict = limits.operate(&mut words, Timestamp(at), &asked).unwrap();
-        verdict.allowance.map(|allowance| allowance.left)
+        verdict.effect.allowance().map(|allowance| allowance.left)
     };
     let holder = Id([1, 1]);
     let asked = Operation::Budget(Budget { holder, wants: 4, unspent: None });
@@ -415,7 +415,7 @@ fn a_lease_lives_only_if_all_limits_that_hold_it_still_do() {
     let limits = Policy::parse("p", policy).unwrap().limits().clone();
     let mut words = vec![0; limits.words()];
     let mut live = |seconds: u64, asked: Operation| {
-        limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap().live
+        limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap().effect.live()
     };
     let id = Id([1, 0]);
     assert_eq!(live(0, Request { lease: Some(id), ..Request::of(1) }.into()), None);

@@ -9,7 +9,7 @@ use tidegate_core::shed::Probability;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::{Answer, Outcome};
-use crate::decide::Verdict;
+use crate::decide::{Effect, Verdict};
 use crate::limits::Limits;
 
 /// A decision in JSON.
@@ -93,15 +93,9 @@ impl From<&Verdict> for VerdictForm {
     fn from(verdict: &Verdict) -> Self {
         let limits = verdict.limits.iter().copied().map(DecisionForm::from).collect();
         let factor = verdict.factor.map(Probability::units);
-        let (at_us, live) = (verdict.at.0, verdict.live);
-        Self {
-            at_us,
-            decision: verdict.decision.into(),
-            limits,
-            live,
-            factor,
-            budget: verdict.allowance.map(AllowanceForm::from),
-        }
+        let budget = verdict.effect.allowance().map(AllowanceForm::from);
+        let (decision, live) = (verdict.decision.into(), verdict.effect.live());
+        Self { at_us: verdict.at.0, decision, limits, live, factor, budget }
     }
 }
 
@@ -110,8 +104,8 @@ impl From<VerdictForm> for Verdict {
         let limits = form.limits.into_iter().map(Decision::from).collect();
         let at = Timestamp(form.at_us);
         let factor = form.factor.and_then(Probability::from_units);
-        let (live, allowance) = (form.live, form.budget.map(Allowance::from));
-        Self { at, decision: form.decision.into(), limits, live, factor, allowance }
+        let effect = Effect::of(form.live, form.budget.map(Allowance::from));
+        Self { at, decision: form.decision.into(), limits, factor, effect }
     }
 }
 
@@ -173,10 +167,10 @@ impl<'a> From<&Answer<'a>> for AnswerForm<'a> {
                     decision,
                     at_us: verdict.at.0,
                     lease: answer.asked.lease(),
-                    live: verdict.live,
+                    live: verdict.effect.live(),
                     factor: factor.map(|units| if shadow { 0 } else { units }),
                     would_factor: factor.filter(|_| shadow),
-                    budget: verdict.allowance.map(AllowanceForm::from),
+                    budget: verdict.effect.allowance().map(AllowanceForm::from),
                     would_allow: shadow.then(|| verdict.decision.is_allowed()),
                     limits: limits
                         .map(|(limit, &decision)| LimitAnswer {

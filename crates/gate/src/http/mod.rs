@@ -58,10 +58,10 @@ mod forms;
 mod headers;
 mod problem;
 mod query;
+mod route;
 #[cfg(test)]
 mod tests;
 
-use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -71,7 +71,7 @@ use core::time::Duration;
 use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
 
-use crate::ask::{AskError, Asked, Chance};
+use crate::ask::{AskError, Asked};
 use crate::decide::Verdict;
 use crate::limits::Limits;
 use crate::policy::{OnError, Policies, Policy};
@@ -79,9 +79,9 @@ use crate::quote::Quoted;
 use crate::request::Operation;
 use crate::resolved::Resolved;
 pub use access::{Access, InvalidToken};
-use call::Call;
 pub use forms::{DecisionForm, VerdictForm};
 use problem::{Problem, answer_json};
+use route::{Step, step};
 
 /// The longest body that a server accepts.
 pub const MAX_BODY_BYTES: usize = 262_144;
@@ -145,14 +145,6 @@ pub enum BodyError {
     TooLate(Duration),
     /// The client closed the connection within the body.
     Incomplete,
-}
-
-/// The next step of a request.
-#[derive(Debug)]
-enum Step {
-    Answer(Response),
-    ReadBody(Call),
-    Decide(Plan),
 }
 
 /// The checks to decide, and the form of the answer.
@@ -243,93 +235,6 @@ pub fn respond<'a, S: Server>(
         let outcomes = server.decide(&plan.checks).await;
         plan.respond(outcomes)
     }
-}
-
-fn step(policies: &Policies, access: &Access, head: &Head<'_>, chance: Chance<'_>) -> Step {
-    step_or_answer(policies, access, head, chance).unwrap_or_else(Step::Answer)
-}
-
-fn step_or_answer(
-    policies: &Policies,
-    access: &Access,
-    head: &Head<'_>,
-    chance: Chance<'_>,
-) -> Result<Step, Response> {
-    let segment = |prefix: &str| head.path.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-    let (lease, key) = (segment("/v1/leases/"), segment("/v1/keys/"));
-    let block = key.and_then(|key| key.strip_suffix("/block")).filter(|key| key.contains('/'));
-    let methods: &[&str] = match head.path {
-        "/healthz" | "/v1/gate" => &["GET", "HEAD"],
-        "/v1/check" | "/v1/leases" | "/v1/settle" | "/v1/budget" | "/v1/report" => &["POST"],
-        _ if lease.is_some() => &["PUT", "DELETE"],
-        _ if key.is_some_and(|key| key.contains('/')) && block.is_some() => {
-            &["GET", "DELETE", "POST"] // a key may end with `/block` too
-        }
-        _ if key.is_some_and(|key| key.contains('/')) => &["GET", "DELETE"],
-        path => {
-            return Err(located(
-                Problem::NotFound,
-                "expected a path such as /v1/check, found ",
-                Quoted(path),
-            ));
-        }
-    };
-    if !methods.contains(&head.method) {
-        let methods = methods.join(", ");
-        let detail = alloc::format!("expected one of {methods}; found {}", Quoted(head.method));
-        let mut response = Problem::MethodNotAllowed.response(detail);
-        response.headers.push(("allow", methods));
-        return Err(response);
-    }
-    if head.path == "/healthz" {
-        return Err(answer_json(200, "{\"status\":\"ok\"}".to_string()));
-    }
-    access.check((head.header)("authorization").as_deref())?;
-    let plan = match (head.path, lease, key) {
-        ("/v1/check", ..) => return Ok(Step::ReadBody(Call::Check)),
-        ("/v1/leases", ..) => return Ok(Step::ReadBody(Call::Acquire)),
-        ("/v1/settle", ..) => return Ok(Step::ReadBody(Call::Settle)),
-        ("/v1/budget", ..) => return Ok(Step::ReadBody(Call::Budget)),
-        ("/v1/report", ..) => return Ok(Step::ReadBody(Call::Report)),
-        (_, Some(lease), _) => {
-            let lease = decoded("lease", lease)?;
-            if head.method == "PUT" {
-                return Ok(Step::ReadBody(Call::Renew(lease)));
-            }
-            query::release(policies, head, &lease)?
-        }
-        (_, _, Some(key)) => {
-            let posted = block.filter(|_| head.method == "POST");
-            let (policy, key) = posted.unwrap_or(key).split_once('/').unwrap_or((key, ""));
-            if key.split('/').any(|segment| matches!(&*unescaped(segment), b"." | b"..")) {
-                // many clients resolve such segments by themselves, and would name another key
-                let detail = "`key`: expected no segment `.` or `..` in the path, found one; \
-                              write the slash as %2F";
-                return Err(Problem::InvalidRequest.response(detail.to_string()));
-            }
-            let (policy, key) = (decoded("policy", policy)?, decoded("key", key)?);
-            if posted.is_some() {
-                return Ok(Step::ReadBody(Call::Block(policy, key)));
-            }
-            query::key(policies, head, (policy, key), chance)?
-        }
-        _ => query::gate(policies, head, chance)?,
-    };
-    Ok(Step::Decide(plan))
-}
-
-fn unescaped(segment: &str) -> Cow<'_, [u8]> {
-    percent_encoding::percent_decode_str(segment).into()
-}
-
-/// Decodes a segment of a path. Bytes that are not UTF-8 are refused, because a lossy decoding would turn
-/// different segments into one name.
-fn decoded(what: &str, segment: &str) -> Result<String, Response> {
-    let text = percent_encoding::percent_decode_str(segment).decode_utf8();
-    text.map(Into::into).map_err(|_| {
-        let detail = alloc::format!("`{what}`: expected UTF-8 in the path, found other bytes");
-        Problem::InvalidRequest.response(detail)
-    })
 }
 
 impl BodyError {

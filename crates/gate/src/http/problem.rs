@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Response, forms};
 use crate::decide::Verdict;
-use crate::limit::Limit;
+use crate::limit::algorithm::Cause;
 use crate::limits::Limits;
 
 #[derive(Clone, Copy, Debug)]
@@ -83,16 +83,13 @@ impl Problem {
     /// The problem of a refusal by these limits. A penalty comes before all others. A 503 says that the
     /// client did nothing wrong and may try another server, so it is the answer only if every limit that
     /// refused sheds load.
-    fn of_refusal<'a>(violated: impl Iterator<Item = &'a Limit>) -> Self {
-        let mut problem = Self::ReducedCapacity;
-        for limit in violated {
-            match limit {
-                Limit::Penalty(_) => return Self::AbnormalUsage,
-                Limit::Utilization(_) | Limit::Suppression(_) | Limit::Fleet(_) => {}
-                _ => problem = Self::QuotaExceeded,
-            }
+    fn of_causes(violated: impl Iterator<Item = Cause>) -> Self {
+        match violated.max() {
+            // no limit refused, so the key is blocked
+            None | Some(Cause::AbnormalUsage) => Self::AbnormalUsage,
+            Some(Cause::QuotaExceeded) => Self::QuotaExceeded,
+            Some(Cause::ReducedCapacity) => Self::ReducedCapacity,
         }
-        problem
     }
 
     pub(super) const fn r#type(self) -> &'static str {
@@ -124,15 +121,11 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
         let all = limits.iter().zip(&verdict.limits);
         all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)
     };
-    let is_blocked = violated().next().is_none(); // no limit refused, so the key is blocked
-    let problem = match is_blocked {
-        true => Problem::AbnormalUsage,
-        false => Problem::of_refusal(violated().map(|limit| &limit.limit)),
-    };
-    let names = violated().map(|limit| limit.name.as_str()).collect();
+    let problem = Problem::of_causes(violated().map(|limit| limit.limit.cause()));
+    let names: Vec<_> = violated().map(|limit| limit.name.as_str()).collect();
     let wait = verdict.decision.retry_after().0;
     let detail = match problem {
-        _ if is_blocked => alloc::format!("the key is blocked for {wait} µs"),
+        _ if names.is_empty() => alloc::format!("the key is blocked for {wait} µs"),
         Problem::ReducedCapacity => {
             alloc::format!("the service is shedding load; try again in {wait} µs")
         }

@@ -9,11 +9,32 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{ConfigError, Decision, Limiter, Micros, State, Timestamp};
 
-use super::{Kind, Limit};
+use super::{Kind, Limit, ask};
 use crate::policy::limit::LimitForm;
 use crate::request::{Operation, OperationError, Request, Unspent};
 
 pub(crate) type Answer = Result<Decision, OperationError>;
+
+/// Why a limit refuses, in the order of precedence. The problem types of the HTTP API have
+/// these names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// The service sheds load. The caller did nothing wrong and may try another server.
+    ReducedCapacity,
+    /// The caller used up what the limit grants.
+    QuotaExceeded,
+    /// The caller went on after refusals.
+    AbnormalUsage,
+}
+
+impl Kind {
+    const fn cause(self) -> Cause {
+        match self {
+            Self::Shed => Cause::ReducedCapacity,
+            Self::Rate | Self::Lease | Self::Budget => Cause::QuotaExceeded,
+        }
+    }
+}
 
 /// The interface between a policy and an algorithm, beyond [`Limiter`]. Each algorithm implements it in its
 /// own file.
@@ -23,6 +44,13 @@ pub(crate) type Answer = Result<Decision, OperationError>;
 pub(crate) trait Algorithm: Limiter {
     /// The kind of the algorithm.
     const KIND: Kind;
+
+    /// Why the algorithm refuses.
+    const CAUSE: Cause = Self::KIND.cause();
+
+    /// Whether the algorithm refuses everything after refusals by other limits, and for no other reason. A
+    /// policy of such limits alone does nothing.
+    const PUNISHES_REFUSALS: bool = false;
 
     /// The name of the algorithm in the policy file.
     const NAME: &'static str;
@@ -39,6 +67,14 @@ pub(crate) trait Algorithm: Limiter {
     /// # Errors
     /// The message says what was expected and what was found. The caller adds the place.
     fn read(form: &LimitForm) -> Result<Self, String>;
+
+    /// Takes over the number of classes that may be shed, which the policy sets.
+    ///
+    /// # Errors
+    /// Fails with [`ConfigError`] if the algorithm cannot distinguish this number of classes.
+    fn set_classes(&mut self, _shed: u16) -> Result<(), ConfigError> {
+        Ok(())
+    }
 
     /// The configuration in numbers. No other configuration of the algorithm has the same numbers.
     fn numbers(&self) -> Vec<u64>;
@@ -107,6 +143,11 @@ pub(crate) trait Algorithm: Limiter {
         None
     }
 
+    /// The most units that count as used at once: units beyond the capacity are a debt.
+    fn most_counted(&self) -> u64 {
+        self.most_at_once().saturating_mul(2)
+    }
+
     /// Takes units that were already spent, for an algorithm that counts units.
     fn spend(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _cost: u64) {}
 
@@ -133,6 +174,11 @@ pub(crate) trait Algorithm: Limiter {
     /// [`adopt`](Self::adopt).
     fn of(_limit: &Limit) -> Option<&Self> {
         None
+    }
+
+    /// The number of units that correspond to one unit under `old`, as a fraction.
+    fn ratio(&self, old: &Self) -> (u64, u64) {
+        (self.most_at_once(), old.most_at_once())
     }
 
     /// Takes over the leases, or the units with their times, of the same algorithm with other numbers. Units
@@ -197,105 +243,44 @@ impl Refusal {
     }
 }
 
-/// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in
-/// which it takes unused units back.
-macro_rules! asks_a_rate_limiter {
-    (|$limiter:ident, $unused:ident| $come_back:expr) => {
-        const KIND: Kind = Kind::Rate;
-
-        #[inline]
-        fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
-            Ok(self.decide(state, now, request.cost)?)
+impl Limit {
+    /// The name of the algorithm in the policy file.
+    pub(crate) fn algorithm(&self) -> &'static str {
+        const fn name<A: Algorithm>(_: &A) -> &'static str {
+            A::NAME
         }
+        ask!(self, |limiter| name(limiter))
+    }
 
-        #[inline]
-        fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
-            Ok(self.peek(state, now, request.cost)?)
+    /// Why this limit refuses.
+    pub(crate) fn cause(&self) -> Cause {
+        const fn cause<A: Algorithm>(_: &A) -> Cause {
+            A::CAUSE
         }
+        ask!(self, |limiter| cause(limiter))
+    }
 
-        fn most_at_once(&self) -> u64 {
-            self.capacity()
+    /// Whether the limit refuses everything after refusals by other limits, and for no other reason.
+    pub(crate) fn punishes_refusals(&self) -> bool {
+        const fn punishes<A: Algorithm>(_: &A) -> bool {
+            A::PUNISHES_REFUSALS
         }
+        ask!(self, |limiter| punishes(limiter))
+    }
 
-        fn units_used(&self, state: &State<&[u64]>) -> Option<u64> {
-            Some(self.used(state))
+    /// Takes over the number of classes that may be shed, which the policy sets.
+    ///
+    /// # Errors
+    /// Fails with [`ConfigError`] if the limit cannot distinguish this number of classes.
+    pub(crate) fn set_classes(&mut self, shed: u16) -> Result<(), ConfigError> {
+        ask!(self, |limiter| limiter.set_classes(shed))
+    }
+
+    /// The number of units under this limit that correspond to one unit under `old`, as a fraction.
+    pub(crate) fn ratio(&self, old: &Self) -> (u64, u64) {
+        fn ratio<A: Algorithm>(limiter: &A, old: &Limit) -> Option<(u64, u64)> {
+            A::of(old).map(|old| limiter.ratio(old))
         }
-
-        fn spend(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
-            self.charge(state, now, cost);
-        }
-
-        fn restore(&self, state: &mut State<&mut [u64]>, now: Timestamp, $unused: &Refundable) {
-            let $limiter = self;
-            let come_back = $come_back;
-            self.advance(state, now);
-            self.refund(state, come_back);
-        }
-    };
-}
-
-/// Renews and releases the leases of a limiter that holds each by its id.
-macro_rules! holds_leases {
-    () => {
-        fn hold(
-            &self,
-            state: &mut State<&mut [u64]>,
-            now: Timestamp,
-            operation: &Operation,
-        ) -> Option<Held> {
-            match *operation {
-                Operation::Heartbeat(id) => Some(self.heartbeat(state, now, id)),
-                Operation::Release(id) => Some(self.release(state, now, id)),
-                _ => None,
-            }
-        }
-    };
-}
-
-/// Takes over the leases of another limiter of the same variant of [`Limit`].
-macro_rules! adopts_leases {
-    ($variant:ident) => {
-        fn of(limit: &Limit) -> Option<&Self> {
-            match limit {
-                Limit::$variant(config) => Some(config),
-                _ => None,
-            }
-        }
-
-        fn adopt(
-            &self,
-            own: &mut State<&mut [u64]>,
-            old: &Self,
-            held: &State<&[u64]>,
-            _: (u64, u64),
-        ) -> bool {
-            Leases::adopt(self, own, old, held);
-            true
-        }
-    };
-}
-
-/// The same answer to a peek, which always passes.
-pub(super) const fn looked(decision: Decision) -> Decision {
-    Decision::Allow {
-        limit: decision.limit(),
-        remaining: decision.remaining(),
-        reset_after: decision.reset_after(),
+        ask!(self, |limiter| ratio(limiter, old)).unwrap_or((self.capacity(), old.capacity()))
     }
 }
-
-/// The answer to a request that acquires a live lease again, which renews the lease.
-pub(super) const fn renewed(looked: Decision, period: Micros) -> Decision {
-    Decision::Allow { limit: looked.limit(), remaining: looked.remaining(), reset_after: period }
-}
-
-/// The lease under which a request takes a place. A peek takes no place and needs no lease.
-pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
-    match request.lease {
-        Some(id) => Ok(id),
-        None if request.cost == 0 => Ok(Id::default()),
-        None => Err(OperationError::NeedsLease),
-    }
-}
-
-pub(super) use {adopts_leases, asks_a_rate_limiter, holds_leases};

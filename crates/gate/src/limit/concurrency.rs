@@ -9,9 +9,10 @@ use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, adopts_leases, held, holds_leases, renewed};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::{room, span};
 use super::parameters::{unfit, wide};
+use super::shared::{adopts_leases, held, holds_leases, renewed};
 use super::{Kind, Limit};
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::{Operation, Request};

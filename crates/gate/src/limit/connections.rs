@@ -11,9 +11,10 @@ use tidegate_core::lease::connections::{Config, State};
 use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Limiter, Micros};
 
-use super::algorithm::{Algorithm, Answer, adopts_leases, held};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::{unfit, wide};
+use super::shared::{adopts_leases, held};
 use super::{Kind, Limit};
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::{Operation, Request};

@@ -11,9 +11,10 @@ use tidegate_core::shed::utilization::Class;
 use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, adopts_leases, held, holds_leases, renewed};
+use super::algorithm::{Algorithm, Answer, Cause};
 use super::describe::{room, span};
 use super::parameters::{unfit, wide};
+use super::shared::{adopts_leases, held, holds_leases, renewed};
 use super::{Kind, Limit};
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::{Operation, OperationError, Request};
@@ -52,6 +53,7 @@ impl Algorithm for Config {
     }
 
     const KIND: Kind = Kind::Lease;
+    const CAUSE: Cause = Cause::ReducedCapacity;
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         let id = counted(request)?;

@@ -9,6 +9,7 @@ mod fixed_window;
 mod fleet_usage;
 mod parameters;
 mod penalty;
+mod shared;
 mod sliding_log;
 mod sliding_window;
 mod suppression;

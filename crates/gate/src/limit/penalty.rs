@@ -11,9 +11,10 @@ use tidegate_core::shed::penalty::{Config, State};
 use tidegate_core::{Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, Refusal, looked};
+use super::algorithm::{Algorithm, Answer, Cause, Refusal};
 use super::describe::span;
 use super::parameters::unfit;
+use super::shared::looked;
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::{OperationError, Request};
 
@@ -58,6 +59,8 @@ impl Algorithm for Config {
     }
 
     const KIND: Kind = Kind::Shed;
+    const CAUSE: Cause = Cause::AbnormalUsage;
+    const PUNISHES_REFUSALS: bool = true;
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost == 0 {

@@ -11,9 +11,10 @@ use tidegate_core::window::log::Window;
 use tidegate_core::window::log::{Config, Denied, State};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::unfit;
+use super::shared::{asks_a_rate_limiter, found_as};
 use super::{Kind, Limit};
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::Request;
@@ -65,6 +66,11 @@ impl Algorithm for Config {
 
     asks_a_rate_limiter!(|_log, unused| unused.to_window());
 
+    /// A log remembers no debt.
+    fn most_counted(&self) -> u64 {
+        self.windows().iter().map(|window| window.limit).max().unwrap_or(0)
+    }
+
     fn remembers_refusals(&self) -> bool {
         self.denied() == Denied::Counted
     }
@@ -77,11 +83,20 @@ impl Algorithm for Config {
     ) -> Micros {
         self.refused(state, now, request.cost)
     }
-    fn of(limit: &Limit) -> Option<&Self> {
-        match limit {
-            Limit::SlidingLog(config) => Some(config),
-            _ => None,
-        }
+
+    found_as!(SlidingLog);
+
+    /// A rate may hold more units than the whole log grants at once; the largest ratio counts enough of them.
+    fn ratio(&self, old: &Self) -> (u64, u64) {
+        let capacities = (self.most_at_once(), old.most_at_once());
+        self.windows().iter().fold(capacities, |largest, window| {
+            let before = old.windows().iter().map(|old| {
+                let periods = window.period.0.div_ceil(old.period.0.max(1));
+                old.limit.saturating_mul(periods)
+            });
+            let found = (window.limit, before.min().unwrap_or(1));
+            if is_less(largest, found) { found } else { largest }
+        })
     }
 
     fn adopt(
@@ -94,4 +109,8 @@ impl Algorithm for Config {
         Self::adopt(self, own, held, ratio);
         true
     }
+}
+
+fn is_less((a, b): (u64, u64), (c, d): (u64, u64)) -> bool {
+    u128::from(a).saturating_mul(d.into()) < u128::from(c).saturating_mul(b.into())
 }

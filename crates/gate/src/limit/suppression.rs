@@ -18,6 +18,7 @@ use super::Kind;
 use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::{invalid, unfit};
+use super::shared::{asks_a_shedder, looked};
 use crate::policy::limit::{EstimatorForm, LimitForm, required, text};
 use crate::request::{OperationError, Request};
 
@@ -83,22 +84,7 @@ impl Algorithm for Config {
         format!("suppresses what is offered beyond {units} every {period}; {estimator}")
     }
 
-    const KIND: Kind = Kind::Shed;
-
-    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
-        if request.cost == 0 {
-            return look_at(self, state.words(), now, request);
-        }
-        Ok(decide(self, state, now, request))
-    }
-
-    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
-        look_at(self, state.words(), now, request)
-    }
-
-    fn remembers_refusals(&self) -> bool {
-        true
-    }
+    asks_a_shedder!(decide);
 
     /// The request was offered, even if another limit refused it.
     fn note_refusal(
@@ -129,18 +115,13 @@ impl Algorithm for Config {
     }
 }
 
-fn look_at(config: &Config, words: &[u64], now: Timestamp, request: &Request) -> Answer {
-    let words = words.as_array().ok_or(OperationError::InvalidState)?;
-    Ok(decide(config, &mut State::from(*words), now, request))
-}
-
 fn decide(
     config: &Config,
     state: &mut State<impl WordsMut>,
     now: Timestamp,
     request: &Request,
 ) -> Decision {
-    let passes = config.decide(state, now, request.cost, request.draw) || request.cost == 0;
+    let passes = config.decide(state, now, request.cost, request.draw);
     let limit = config.units_per_part();
     let remaining = limit.saturating_sub(state.offered_in_part());
     let reset_after = config.reset_after(state);

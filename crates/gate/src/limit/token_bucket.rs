@@ -10,9 +10,10 @@ use tidegate_core::{ConfigError, Micros, Rate};
 use tidegate_core::{Limiter, RateLimiter, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, asks_a_rate_limiter};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::unfit;
+use super::shared::asks_a_rate_limiter;
 use crate::policy::limit::{LimitForm, Start, required, text};
 use crate::request::Request;
 

@@ -12,9 +12,10 @@ use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, looked};
+use super::algorithm::{Algorithm, Answer};
 use super::describe::{percent, span};
 use super::parameters::{invalid, unfit};
+use super::shared::{asks_a_shedder, looked};
 use crate::policy::limit::{LimitForm, text};
 use crate::request::{OperationError, Request};
 
@@ -34,6 +35,11 @@ impl Algorithm for Config {
             full: form.full.map_or(Timing::DEFAULT.full, |span| span.0),
         };
         Self::new(thresholds, timing, 1).map_err(text)
+    }
+
+    fn set_classes(&mut self, shed: u16) -> Result<(), ConfigError> {
+        *self = Self::new(self.thresholds(), self.timing(), shed)?;
+        Ok(())
     }
 
     fn numbers(&self) -> Vec<u64> {
@@ -65,22 +71,7 @@ impl Algorithm for Config {
         )
     }
 
-    const KIND: Kind = Kind::Shed;
-
-    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
-        if request.cost == 0 {
-            return look_at(self, state.words(), now, request);
-        }
-        Ok(decide(self, state, now, request))
-    }
-
-    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
-        look_at(self, state.words(), now, request)
-    }
-
-    fn remembers_refusals(&self) -> bool {
-        true
-    }
+    asks_a_shedder!(decide);
 
     /// The signal counts, even if another limit refused.
     fn note_refusal(
@@ -92,12 +83,6 @@ impl Algorithm for Config {
         let _ = decide(self, state, now, request);
         Micros::ZERO
     }
-}
-
-fn look_at(config: &Config, words: &[u64], now: Timestamp, request: &Request) -> Answer {
-    let words = words.as_array().ok_or(OperationError::InvalidState)?;
-    let decision = decide(config, &mut State::from(*words), now, request);
-    Ok(if request.cost == 0 { looked(decision) } else { decision })
 }
 
 fn decide(

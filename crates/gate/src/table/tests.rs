@@ -300,7 +300,7 @@ fn keys_that_share_a_state_share_no_leases() {
     let lease = |key: &str| Resolved::new(&policy, key).unwrap().lease_id("job-1");
     let mut ask = |key: &str, operation: Operation| {
         let verdict = table.operate(&policy, key, Timestamp(7), operation).unwrap();
-        (verdict.decision.is_allowed(), verdict.live)
+        (verdict.decision.is_allowed(), verdict.effect.live())
     };
     let acquire =
         |key: &str| Operation::from(Request { lease: Some(lease(key)), ..Request::of(1) });

@@ -105,13 +105,17 @@ impl Key {
         let only_back = Operation::Budget(Budget { wants: 0, ..*budget });
         let mut words = before.to_vec();
         let returned = self.limits.operate(&mut words, at, &only_back).expect("it costs nothing");
-        assert_eq!(returned.live, verdict.live);
-        if returned.live == Some(true) {
+        assert_eq!(returned.effect.live(), verdict.effect.live());
+        if returned.effect.live() == Some(true) {
             let mut twice = words.clone();
             let again = self.limits.operate(&mut twice, at, &only_back).expect("it costs nothing");
-            assert_eq!((again.live, &twice), (Some(false), &words), "units come back once");
+            assert_eq!(
+                (again.effect.live(), &twice),
+                (Some(false), &words),
+                "units come back once"
+            );
         }
-        let Some(allowance) = verdict.allowance else {
+        let Some(allowance) = verdict.effect.allowance() else {
             assert!(!self.has(|limit| limit.kind() == Kind::Budget));
             return;
         };
@@ -166,7 +170,7 @@ impl Key {
         }
         let asked = !matches!(operation, Operation::Budget(_));
         if let Some(verdict) = verdict.filter(|_| asked && !self.leases.is_empty()) {
-            assert_eq!(verdict.live, live, "{operation:?}");
+            assert_eq!(verdict.effect.live(), live, "{operation:?}");
         }
     }
 

@@ -158,9 +158,11 @@ impl Account {
         }
     }
 
-    /// Gives back units of a grant of `granted`.
+    /// Gives back units of a grant of `granted`, except those that an edit has made the limit forget.
     pub(super) fn refund(&mut self, units: u64, granted: u64, granted_at: u64) {
         let (kind, now) = (self.spec.kind, self.now);
+        let forgotten = granted.saturating_sub(self.spec.most());
+        let (units, granted) = (units.saturating_sub(forgotten), granted - forgotten);
         if let Kind::Bucket { a_second, .. } = kind {
             let inflow = (a_second * (now - granted_at)).div_ceil(SECOND);
             let units = units.min(granted.saturating_sub(inflow));

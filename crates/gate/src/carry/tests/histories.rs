@@ -121,11 +121,11 @@ proptest! {
             match what {
                 0 => {
                     let verdict = stored.operate(&nodes[place], "k", at, Operation::Release(id));
-                    prop_assert_eq!(verdict.live, Some(held.remove(&who).is_some()));
+                    prop_assert_eq!(verdict.effect.live(), Some(held.remove(&who).is_some()));
                 }
                 1 => {
                     let verdict = stored.operate(&nodes[place], "k", at, Operation::Heartbeat(id));
-                    prop_assert_eq!(verdict.live, Some(held.contains_key(&who)));
+                    prop_assert_eq!(verdict.effect.live(), Some(held.contains_key(&who)));
                     held.entry(who).and_modify(|since| *since = now);
                 }
                 _ => {

@@ -190,7 +190,7 @@ fn leases_stay_held_also_where_fewer_would_have_been_granted() {
     let mut words = decode(&new, &new.limits().slices()[0], &bytes).unwrap();
     let mut ask = |operation: Operation| {
         let verdict = new.limits().operate(&mut words, Timestamp(8), &operation).unwrap();
-        (verdict.decision.is_allowed(), verdict.live)
+        (verdict.decision.is_allowed(), verdict.effect.live())
     };
     let another = Request { lease: Some(Id([9, 0])), ..Request::of(1) };
     assert_eq!(ask(another.into()), (false, None), "3 of 2 are held");
@@ -295,5 +295,28 @@ fn all_rates_of_a_log_go_on_counting() {
         // 8 of 10 in a minute are 8 of 12; their share is more than 12, as 2 are to be 4 in 3 s
         assert_eq!(stored.remaining(&new, "k", at(40)), left, "{rule}");
         assert!(stored.operate(&new, "k", at(70), 1).decision.is_allowed(), "some are too old");
+    }
+}
+
+#[test]
+fn a_settlement_of_more_than_an_edit_left_returns_only_what_is_still_counted() {
+    let window =
+        |limit| format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '1d' }}");
+    let sliding =
+        |limit| format!("{{ algorithm = 'sliding_window', limit = {limit}, period = '1d' }}");
+    let log = |limit| format!("{{ algorithm = 'sliding_log', rates = ['{limit}/d'] }}");
+    let of = |limit| [bucket(limit, "1/d"), window(limit), sliding(limit), log(limit)];
+    for (old, new) in of(100).into_iter().zip(of(10)) {
+        for reserved in [5, 10, 11, 20, 21, 100] {
+            for actual in 0..=10.min(reserved) {
+                let (old, new) = (policy(&old, "keep"), policy(&new, "keep"));
+                let mut stored = Stored::default();
+                assert!(stored.operate(&old, "k", NOW, reserved).decision.is_allowed());
+                let settlement = Settlement { granted_at: NOW, reserved, actual };
+                stored.operate(&new, "k", NOW, settlement);
+                let left = stored.remaining(&new, "k", NOW);
+                assert_eq!(left, 10 - actual, "{reserved} settled as {actual} of {new:?}");
+            }
+        }
     }
 }

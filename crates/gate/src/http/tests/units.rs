@@ -1,6 +1,7 @@
 //! Settling, budgets and reports: calls that tell what became of units.
 
 use serde_json::{Value, json};
+use tidegate_core::MAX_QUANTITY;
 
 use super::{SECOND, START, Server, about, answer, header, send};
 
@@ -38,6 +39,32 @@ fn what_was_reserved_is_settled() {
     assert_eq!(super::json(&settle(20, 50))["remaining"], 50, "more is taken now");
     assert_eq!(super::json(&settle(0, 70))["remaining"], 0, "also what is not there");
     assert_eq!(server.post("/v1/check", &about(""))["allowed"], false);
+}
+
+#[test]
+fn a_settlement_may_concern_more_than_the_limits_grant_since_an_edit() {
+    let limits = [
+        "{ algorithm = 'token_bucket', capacity = 40, rate = '10/s' }",
+        "{ algorithm = 'fixed_window', limit = 40, period = '1h' }",
+    ];
+    for (limit, keeps) in limits.into_iter().flat_map(|limit| [(limit, true), (limit, false)]) {
+        let rule = if keeps { "keep" } else { "reset" };
+        let policy = std::format!("[policies.p]\non_change = '{rule}'\nlimits = [{limit}]");
+        let mut server = Server::new(&policy);
+        let mut settle = |reserved: u64, actual: u64| {
+            let rest = std::format!(
+                ",\"granted_at_us\":{START},\"reserved\":{reserved},\"actual\":{actual}"
+            );
+            server.post("/v1/settle", &about(&rest))["remaining"].as_u64().unwrap()
+        };
+        assert_eq!(settle(100, 20), 40, "nothing is counted, so nothing comes back");
+        assert_eq!(settle(100, 130), 10, "what is beyond the estimate is taken");
+        assert_eq!(settle(100, 90), 10, "20 of the 100 were forgotten: 80 is all that counts");
+        assert_eq!(settle(100, 70), if keeps { 20 } else { 10 }, "the rest comes back");
+        assert_eq!(settle(MAX_QUANTITY, 0), if keeps { 40 } else { 10 });
+        assert_eq!(settle(0, 40), 0);
+        assert_eq!(server.post("/v1/check", &about(""))["allowed"], false, "{policy}");
+    }
 }
 
 #[test]

@@ -7,8 +7,6 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::iter;
 
-use tidegate_core::shed::utilization;
-
 use super::{Classes, Ipv6Prefix, PolicyForm, by_ip};
 use crate::key::Depth;
 use crate::limit::{self, Kind, Limit};
@@ -101,10 +99,7 @@ impl Policy {
 fn limits(mut limits: Vec<NamedLimit>, cost: &Cost, classes: &Classes) -> Result<Limits, String> {
     let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or(u16::MAX); // never: at most 16
     for limit in &mut limits {
-        if let Limit::Utilization(config) = &mut limit.limit {
-            *config = utilization::Config::new(config.thresholds(), config.timing(), shed)
-                .map_err(|error| error.to_string())?;
-        }
+        limit.limit.set_classes(shed).map_err(|error| error.to_string())?;
     }
     checked(limits, cost)
 }
@@ -125,12 +120,14 @@ fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
              of which it is granted; found {budgets} `budget` beside {rates} such limits"
         ));
     }
-    if limits.iter().all(|limit| matches!(limit.limit, Limit::Penalty(_))) {
-        return Err(
-            "`limits`: expected a limit whose refusals `penalty` counts, found no limit but \
-                    `penalty`"
-                .to_owned(),
-        );
+    if limits.iter().all(|limit| limit.limit.punishes_refusals())
+        && let Some(first) = limits.iter().next()
+    {
+        let algorithm = first.limit.algorithm();
+        return Err(format!(
+            "`limits`: expected a limit whose refusals `{algorithm}` counts, found no limit but \
+             `{algorithm}`"
+        ));
     }
     let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *cost;
     let most = limits.most_at_once();

@@ -1,0 +1,61 @@
+//! The numbers of one answer out of the numbers of several limits.
+
+use core::slice;
+
+use tidegate_core::{Decision, Micros};
+
+use crate::limit::Kind;
+use crate::limits::{Each, Limits};
+
+/// The numbers of several limits together, out of what each says in the order of [`Limits::iter`].
+pub(super) struct Together<'a> {
+    limits: slice::Iter<'a, Each>,
+    kind: Kind,
+    limit: u64,
+    remaining: u64,
+    reset_after: Micros,
+    under_penalty: bool,
+}
+
+impl<'a> Together<'a> {
+    pub(super) fn of(limits: &'a Limits) -> Self {
+        Self {
+            limits: limits.each().iter(),
+            kind: Kind::Budget,
+            limit: 0,
+            remaining: u64::MAX,
+            reset_after: Micros::ZERO,
+            under_penalty: false,
+        }
+    }
+
+    /// Adds what the next limit says.
+    #[inline]
+    pub(super) fn add(&mut self, said: &Decision) {
+        let Some(Each { kind, punishes_refusals, .. }) = self.limits.next() else { return };
+        // units come before places, and places before chances: only the first kind counts
+        if *kind < self.kind {
+            (self.kind, self.limit, self.remaining) = (*kind, 0, u64::MAX);
+        }
+        if *kind == self.kind && said.remaining() < self.remaining {
+            (self.limit, self.remaining) = (said.limit(), said.remaining());
+        }
+        self.under_penalty |= *punishes_refusals && said.remaining() == 0;
+        self.reset_after = self.reset_after.max(said.reset_after());
+    }
+
+    /// Under a penalty nothing remains, even if other limits have some left.
+    const fn remaining(&self) -> u64 {
+        if self.under_penalty { 0 } else { self.remaining }
+    }
+
+    pub(super) fn allow(self) -> Decision {
+        let remaining = self.remaining();
+        Decision::Allow { limit: self.limit, remaining, reset_after: self.reset_after }
+    }
+
+    pub(super) fn deny(self, retry_after: Micros) -> Decision {
+        let remaining = self.remaining();
+        Decision::Deny { limit: self.limit, remaining, retry_after, reset_after: self.reset_after }
+    }
+}

@@ -1,0 +1,153 @@
+//! What several algorithms have in common.
+
+use tidegate_core::lease::Id;
+use tidegate_core::lease::budget::Refundable;
+use tidegate_core::{Decision, Micros};
+
+use super::algorithm::Algorithm;
+use crate::request::{OperationError, Request};
+
+/// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in
+/// which it takes unused units back.
+macro_rules! asks_a_rate_limiter {
+    (|$limiter:ident, $unused:ident| $come_back:expr) => {
+        const KIND: Kind = Kind::Rate;
+
+        #[inline]
+        fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+            Ok(self.decide(state, now, request.cost)?)
+        }
+
+        #[inline]
+        fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+            Ok(self.peek(state, now, request.cost)?)
+        }
+
+        fn most_at_once(&self) -> u64 {
+            self.capacity()
+        }
+
+        fn units_used(&self, state: &State<&[u64]>) -> Option<u64> {
+            Some(self.used(state))
+        }
+
+        fn spend(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
+            self.charge(state, now, cost);
+        }
+
+        fn restore(&self, state: &mut State<&mut [u64]>, now: Timestamp, $unused: &Refundable) {
+            let ($limiter, $unused) = (self, &$crate::limit::shared::still_counted(self, $unused));
+            let come_back = $come_back;
+            self.advance(state, now);
+            self.refund(state, come_back);
+        }
+    };
+}
+
+/// Implements the answers of a shedder that counts what it refuses. `$decide` answers a request and counts
+/// it, so a look needs a copy of the state.
+macro_rules! asks_a_shedder {
+    ($decide:path) => {
+        const KIND: Kind = Kind::Shed;
+
+        fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+            if request.cost == 0
+                && let Ok(state) = self.state(state.words())
+            {
+                return self.look(&state, now, request);
+            }
+            Ok($decide(self, state, now, request))
+        }
+
+        fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+            let words = state.words().as_array().ok_or(OperationError::InvalidState)?;
+            let decision = $decide(self, &mut State::from(*words), now, request);
+            Ok(if request.cost == 0 { looked(decision) } else { decision })
+        }
+
+        fn remembers_refusals(&self) -> bool {
+            true
+        }
+    };
+}
+
+/// Renews and releases the leases of a limiter that holds each by its id.
+macro_rules! holds_leases {
+    () => {
+        fn hold(
+            &self,
+            state: &mut State<&mut [u64]>,
+            now: Timestamp,
+            operation: &Operation,
+        ) -> Option<Held> {
+            match *operation {
+                Operation::Heartbeat(id) => Some(self.heartbeat(state, now, id)),
+                Operation::Release(id) => Some(self.release(state, now, id)),
+                _ => None,
+            }
+        }
+    };
+}
+
+/// Finds the configuration in a limit of this variant of [`Limit`].
+macro_rules! found_as {
+    ($variant:ident) => {
+        fn of(limit: &Limit) -> Option<&Self> {
+            match limit {
+                Limit::$variant(config) => Some(config),
+                _ => None,
+            }
+        }
+    };
+}
+
+/// Takes over the leases of another limiter of the same variant of [`Limit`].
+macro_rules! adopts_leases {
+    ($variant:ident) => {
+        $crate::limit::shared::found_as!($variant);
+
+        fn adopt(
+            &self,
+            own: &mut State<&mut [u64]>,
+            old: &Self,
+            held: &State<&[u64]>,
+            _: (u64, u64),
+        ) -> bool {
+            Leases::adopt(self, own, old, held);
+            true
+        }
+    };
+}
+
+/// The part of unused units that counts as used. If the grant exceeds what counts at once, an edit has made
+/// the limit smaller since, and the limit has forgotten the excess already.
+pub(super) fn still_counted<A: Algorithm>(limiter: &A, unused: &Refundable) -> Refundable {
+    let granted = unused.granted.min(limiter.most_counted());
+    let forgotten = unused.granted.saturating_sub(granted);
+    Refundable { units: unused.units.saturating_sub(forgotten), granted, ..*unused }
+}
+
+/// The same answer to a peek, which always passes.
+pub(super) const fn looked(decision: Decision) -> Decision {
+    Decision::Allow {
+        limit: decision.limit(),
+        remaining: decision.remaining(),
+        reset_after: decision.reset_after(),
+    }
+}
+
+/// The answer to a request that acquires a live lease again, which renews the lease.
+pub(super) const fn renewed(looked: Decision, period: Micros) -> Decision {
+    Decision::Allow { limit: looked.limit(), remaining: looked.remaining(), reset_after: period }
+}
+
+/// The lease under which a request takes a place. A peek takes no place and needs no lease.
+pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
+    match request.lease {
+        Some(id) => Ok(id),
+        None if request.cost == 0 => Ok(Id::default()),
+        None => Err(OperationError::NeedsLease),
+    }
+}
+
+pub(super) use {adopts_leases, asks_a_rate_limiter, asks_a_shedder, found_as, holds_leases};

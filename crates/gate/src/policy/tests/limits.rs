@@ -1,0 +1,109 @@
+//! Errors in a limit.
+
+use crate::policy::Policies;
+
+#[test]
+fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
+    let rate = (3, "policies.api.limits[0].rate");
+    let bucket =
+        |rate: &str| std::format!("algorithm = 'token_bucket', capacity = 5, rate = {rate}");
+    for (found, message) in [
+        ("'0/s'", "expected a whole number above 0, a slash and a span"),
+        ("'-1/s'", "found \"-1/s\""),
+        ("'+1/s'", "found \"+1/s\""),
+        ("'1.5/s'", "found \"1.5/s\""),
+        ("'NaN/s'", "found \"NaN/s\""),
+        ("'9007199254740992/s'", "found \"9007199254740992/s\""),
+        ("'99999999999999999999999/s'", "found"),
+        ("'1/s/s'", "found"),
+        ("'1/fortnight'", "found"),
+        ("'1/0s'", "found"),
+        ("'1/999999d'", "found"),
+        ("'/s'", "found"),
+        ("''", "found"),
+        ("5", "expected a string, found the integer `5`"),
+    ] {
+        check(&bucket(found), rate, message);
+    }
+    let capacity = (3, "policies.api.limits[0].capacity");
+    for found in ["0", "-5", "1.5", "nan", "inf", "'5'", "9007199254740992"] {
+        let limit = std::format!("algorithm = 'token_bucket', capacity = {found}, rate = '1/s'");
+        check(&limit, capacity, "expected a whole number from 1 to 9007199254740991");
+    }
+    let limit = (3, "policies.api.limits[0]");
+    for (found, message) in [
+        ("algorithm = 'token_bucket', rate = '1/s'", "missing field `capacity`"),
+        (
+            "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
+            "expected only fields of `fixed_window` (`limit`, `period`), found `rate`",
+        ),
+        (
+            "algorithm = 'sliding_window', limit = 5, period = '1s', segments = 7",
+            "`segments`: expected a number that divides the period 1s into whole microseconds, found 7; \
+             the nearest period that 7 divides is 999999us",
+        ),
+        (
+            "algorithm = 'fleet_usage', capacity = 10, reserve = '95%', time_to_live = '1m'",
+            "`reserve`: expected 0.0001% to 90%, found 95%",
+        ),
+        (
+            "algorithm = 'utilization', good = '80.5%', bad = '70%'",
+            "`good`: expected 0% < good ≤ bad < 100%, found good = 80.5% and bad = 70%",
+        ),
+        (
+            "algorithm = 'utilization', delay = '9000000000s', full = '9000000000s'",
+            "because exact 64-bit arithmetic cannot hold more beside the other values; found",
+        ),
+        (
+            "algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m', max = '90s'",
+            "`max`: expected 5m to 285 years, found 90s",
+        ),
+        (
+            "algorithm = 'penalty', refusals = 1, within = '1m', duration = '100000d', \
+             forgive_after = '100000d'",
+            "`forgive_after`: expected at most 367199254740991us, because exact 64-bit arithmetic cannot \
+             hold more beside the other values; found 100000d",
+        ),
+        (
+            "algorithm = 'token_bucket', capacity = 9_007_199_254_740_991, rate = '7/d'",
+            "expected at most 729",
+        ),
+        ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 500", "1 to 120"),
+        ("algorithm = 'sliding_window', limit = 5, period = '1s', segments = 0", "1 to 120"),
+        ("limit = 5", "missing field `algorithm`"),
+    ] {
+        check(found, limit, message);
+    }
+    check(
+        "algorithm = 'leaky', limit = 5",
+        (3, "policies.api.limits[0].algorithm"),
+        "expected one of `token_bucket`, `fixed_window`, `sliding_window`, ",
+    );
+    check(
+        "algorithm = 'fixed_window', limt = 5, period = '1s'",
+        (3, "policies.api.limits[0].limt"),
+        "; found the field \"limt\"",
+    );
+    check(
+        "algorithm = 'fixed_window', limit = 5, period = '1s', name = 'a b'",
+        (3, "policies.api.limits[0].name"),
+        "expected a name of 1 to 64 letters, digits, `_`, `-` and `.`; found \"a b\"",
+    );
+    for depth in ["-1", "256", "1.5"] {
+        check(
+            &std::format!("algorithm = 'fixed_window', limit = 5, period = '1s', depth = {depth}"),
+            (3, "policies.api.limits[0].depth"),
+            "expected a whole number from 0 to 255",
+        );
+    }
+}
+
+/// The limit `LIMIT` on line 3 of a file, with what it leads to.
+#[track_caller]
+fn check(limit: &str, place: (usize, &str), message: &str) {
+    let text = std::format!("[policies.api]\nlimits = [\n  {{ {limit} }},\n]\n");
+    let error = Policies::parse(&text).expect_err(limit);
+    assert_eq!((error.line, error.path.as_str()), place, "{error}");
+    assert!(error.message.contains(message), "{error}");
+    assert!(error.column > 0);
+}

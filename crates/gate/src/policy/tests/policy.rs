@@ -1,0 +1,123 @@
+//! Errors in the rest of a policy.
+
+use std::string::ToString;
+
+use crate::policy::Policies;
+
+#[test]
+fn what_is_wrong_with_a_policy_as_a_whole_is_on_the_line_where_it_begins() {
+    let limit = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+    let alone =
+        "limits = [{ algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' }]";
+    for (text, message) in [
+        (alone.to_string(), "`limits`: expected a limit whose refusals `penalty` counts"),
+        (
+            std::format!("{limit}\noverrides = {{ a = {{ capacity = 1 }} }}"),
+            "`overrides`: \"a\": expected only fields of `fixed_window`",
+        ),
+    ] {
+        let error = Policies::parse(&std::format!("# api\n\n[policies.api]\n{text}")).unwrap_err();
+        assert_eq!((error.line, error.column, error.path.as_str()), (3, 1, "policies.api"));
+        assert!(error.message.starts_with(message), "{error}");
+    }
+}
+
+#[test]
+fn two_overrides_of_one_network_are_named_as_they_are_written() {
+    let error = Policies::parse(
+        "[policies.api]
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
+[policies.api.overrides]
+'ip:192.0.2.1' = { limit = 3 }
+'ip:::ffff:192.0.2.1' = { limit = 4 }",
+    );
+    assert_eq!(
+        error.unwrap_err().message,
+        "expected each name once, found \"ip:192.0.2.1/32\" twice"
+    );
+}
+
+#[test]
+fn errors_in_the_rest_of_a_policy_name_their_place_too() {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
+    for (line, place, message) in [
+        ("key = ['cookie']", "policies.api.key[0]", "expected \"ip\" or \"header:NAME\""),
+        ("key = ['header:a b']", "policies.api.key[0]", "found \"header:a b\""),
+        ("key = []", "policies.api", "`key`: expected at least one of \"ip\""),
+        ("cost = 0", "policies.api.cost", "expected a whole number from 1 to"),
+        (
+            "cost = 6",
+            "policies.api",
+            "`cost`: expected at most 5, the most that these limits grant at once; found 6",
+        ),
+        ("cost = { heder = 'x' }", "policies.api.cost.heder", "found the field \"heder\""),
+        ("cost = { header = 'x y' }", "policies.api.cost", "found \"x y\""),
+        (
+            "on_error = 'ignore'",
+            "policies.api.on_error",
+            "expected `open` or `closed`, found \"ignore\"",
+        ),
+        ("placement = 'shard:0'", "policies.api.placement", "with N from 1 to 65536"),
+        ("shadow = 1", "policies.api.shadow", "expected a boolean"),
+        ("ipv6_prefix = 129", "policies.api.ipv6_prefix", "a whole number from 1 to 128"),
+        ("ipv6_prefix = 0", "policies.api.ipv6_prefix", "a whole number from 1 to 128"),
+        ("deny = ['ip:1.2.3']", "policies.api.deny[0]", "`ip:` and an address or a network"),
+        ("deny = ['10.9.0.0/16']", "policies.api.deny[0]", "an address with `ip:` before it"),
+        ("allow = ['a*b*']", "policies.api.allow[0]", "at most one `*`"),
+        ("deny = ['']", "policies.api.deny[0]", "a key of 1 to 512 bytes"),
+        (
+            "overrides = { 'a*b*' = { limit = 1 } }",
+            "policies.api.overrides.a*b*",
+            "at most one `*`",
+        ),
+        (
+            "overrides = { a = { capacity = 1 } }",
+            "policies.api",
+            "`overrides`: \"a\": expected only fields of `fixed_window` (`limit`, `period`), found `capacity`",
+        ),
+        (
+            "overrides = { a = { limits = [], limit = 1 } }",
+            "policies.api",
+            "expected either `limits` or other fields, found both",
+        ),
+        ("overrides = { a = { limits = [] } }", "policies.api", "expected 1 to 16 limits, found 0"),
+        ("overrides = { a = { limit = 0 } }", "policies.api.overrides.a.limit", "integer `0`"),
+        ("cost = 4\noverrides = { a = { limit = 3 } }", "policies.api", "expected at most 3, "),
+        ("colour = 'red'", "policies.api.colour", "; found the field \"colour\""),
+    ] {
+        let error =
+            Policies::parse(&std::format!("[policies.api]\n{limits}\n{line}\n")).expect_err(line);
+        assert_eq!(error.path, place, "{error}");
+        assert!(error.message.contains(message), "{error}");
+        assert!((1..=4).contains(&error.line), "{error}");
+    }
+}
+
+#[test]
+fn a_long_text_of_the_file_is_quoted_in_part() {
+    let long = "x".repeat(100_000);
+    let limit = "algorithm = 'fixed_window', limit = 5, period = '1s'";
+    let limits = std::format!("limits = [{{ {limit} }}]");
+    for policy in [
+        std::format!("limits = [{{ {limit}, name = '{long}' }}]"),
+        std::format!("limits = [{{ {limit}, {long} = 1 }}]"),
+        std::format!("limits = [{{ algorithm = '{long}' }}]"),
+        std::format!("limits = [{{ algorithm = 'fixed_window', limit = 5, period = '{long}' }}]"),
+        std::format!(
+            "limits = [{{ algorithm = 'fixed_window', limit = '{long}', period = '1s' }}]"
+        ),
+        std::format!("{limits}\nkey = ['{long}']"),
+        std::format!("{limits}\nkey = ['header:{long}', 'header:{long}']"),
+        std::format!("{limits}\ncost = {{ header = '{long} ' }}"),
+        std::format!("{limits}\nplacement = '{long}'"),
+        std::format!("{limits}\non_error = '{long}'"),
+        std::format!("{limits}\ndeny = ['{long}']"),
+        std::format!("{limits}\noverrides = {{ {long} = {{ limit = 1 }} }}"),
+        std::format!("{limits}\n{long} = 1"),
+    ] {
+        let error = Policies::parse(&std::format!("[policies.api]\n{policy}")).unwrap_err();
+        assert!(error.to_string().contains("xxx"), "{error}");
+        assert!(error.path.len() <= 603, "a path of {} bytes", error.path.len());
+        assert!(error.message.len() <= 800, "a message of {} bytes", error.message.len());
+    }
+}
