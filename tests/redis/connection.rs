@@ -8,7 +8,7 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, bucket, on, within};
+use super::{NOW, ask, bucket, on, store, within};
 
 /// Asks until there is an answer, and returns the errors before it.
 async fn errors_until_it_decides(store: &Redis, policy: &Arc<Policy>) -> Vec<StoreError> {
@@ -89,4 +89,27 @@ async fn a_write_whose_answer_is_lost_is_not_repeated() {
     }
     let decision = store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision;
     assert_eq!(decision.remaining(), 3, "the grant whose answer was lost was written once");
+}
+
+/// Closes all connections of a store, as Redis closes idle ones after its `timeout`.
+async fn close_connections(server: &RedisServer) {
+    let closed: u64 = ask(server, &[b"CLIENT", b"KILL", b"TYPE", b"normal"]).await;
+    assert!(closed >= 1);
+    // a dead connection is replaced once it is at least this old
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(100)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_connection_that_redis_closed_while_it_was_idle_fails_no_decision() {
+    let server = RedisServer::start().unwrap();
+    let (store, policy) = (store(&server), bucket());
+    for remaining in (0..5).rev() {
+        let decision = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().decision;
+        assert_eq!((decision.is_allowed(), decision.remaining()), (true, remaining));
+        close_connections(&server).await;
+        assert!(store.blobs(&on(&policy, "k")).await.unwrap()[0].is_some());
+        close_connections(&server).await;
+    }
 }
