@@ -215,6 +215,9 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         assert!(closed.get("degraded").as_str().unwrap().contains(reason), "{bytes}: {closed:?}");
         let gate = served.api.get("/v1/gate?policy=day&key=k", &[]);
         assert_eq!(gate.status, 503);
+        for answer in [&closed, &gate] {
+            assert!(!answer.text.contains("tidegate:{"), "callers learn no names: {answer:?}");
+        }
         let open = served.api.check("open", "k", 1, None);
         assert_eq!(open.get("allowed"), true, "the policy's on_error lets it pass: {open:?}");
         assert!(open.get("degraded").as_str().unwrap().contains(reason));
@@ -231,6 +234,8 @@ fn an_object_that_is_only_looked_at_stores_nothing() {
         let served = worker(WorkerdOptions { storage, ..worker_options() });
         assert_eq!(served.api.check("open", "k", 0, None).get("remaining"), 5);
         assert_eq!(served.api.get("/v1/keys/open/other?cost=1", &[]).get("allowed"), true);
+        let release = "/v1/leases/a?policy=jobs&key=k";
+        assert_eq!(served.api.delete(release).get("live"), false, "there is no such lease");
     }
     assert_eq!(sql(storage.path(), "SELECT COUNT(*) + 1 FROM states"), 0, "there is no table");
 }

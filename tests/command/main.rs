@@ -1,5 +1,7 @@
 //! The command: its output, its exit codes, its errors.
 
+mod leftovers;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
