@@ -264,9 +264,7 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
             "{report}"
         );
         assert!(
-            report.contains(
-                "line 2 cannot be read: expected a line of an access log or a JSON object"
-            ),
+            report.contains("line 2: expected a line of an access log or a JSON object"),
             "{report}"
         );
         let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
