@@ -215,6 +215,9 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         assert!(closed.get("degraded").as_str().unwrap().contains(reason), "{bytes}: {closed:?}");
         let gate = served.api.get("/v1/gate?policy=day&key=k", &[]);
         assert_eq!(gate.status, 503);
+        for answer in [&closed, &gate] {
+            assert!(!answer.text.contains("tidegate:{"), "callers learn no names: {answer:?}");
+        }
         let open = served.api.check("open", "k", 1, None);
         assert_eq!(open.get("allowed"), true, "the policy's on_error lets it pass: {open:?}");
         assert!(open.get("degraded").as_str().unwrap().contains(reason));

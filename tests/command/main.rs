@@ -1,7 +1,10 @@
 //! The command: its output, its exit codes, its errors.
 
+mod leftovers;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -261,9 +264,7 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
             "{report}"
         );
         assert!(
-            report.contains(
-                "line 2 cannot be read: expected a line of an access log or a JSON object"
-            ),
+            report.contains("line 2: expected a line of an access log or a JSON object"),
             "{report}"
         );
         let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
@@ -463,6 +464,27 @@ fn a_hangup_is_logged_and_the_server_goes_on() {
     assert_eq!(api.check("api", "k", 1, None).get("allowed"), false, "states are kept");
     signal(&server, "TERM");
     assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_signal_that_comes_before_the_server_listens_is_obeyed() {
+    for name in ["TERM", "INT"] {
+        let folder = Folder::new();
+        // a Redis that accepts and never answers: the server asks it before it listens
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", silent.local_addr().unwrap());
+        let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--redis", &url]);
+        serve.args(["--redis-deadline", "60000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = serve.spawn().unwrap();
+        let _asked = silent.accept().unwrap();
+        signal(&server, "HUP");
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("warning: SIGHUP: "), "{line:?}");
+        signal(&server, name);
+        let output = server.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]), "{name}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// The bound in bytes: states of any size stay within it, and memory that ends is TABLE_FULL.
+// The bound in bytes: states of any size stay within it, and memory that runs out is TABLE_FULL.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ const { Limiter } = await load(folder);
 const NOW = 1_700_000_000_000_000;
 const MIB = 1 << 20;
 
-/** States that are large beside the number of keys that a bound in keys would allow. */
+/** Policies with large states. A bound on the number of keys would let them take far more memory. */
 const LARGE = {
   "concurrency of 4096": [{ algorithm: "concurrency", capacity: 4_096, time_to_live: "1h" }],
   "concurrency of 100": [{ algorithm: "concurrency", capacity: 100, time_to_live: "1h" }],
@@ -46,7 +46,7 @@ function fill(limiter, limits, most = 4_000_000) {
   throw new Error(`${most} keys, and no end`);
 }
 
-/** A full limiter refuses new keys, and decides on others as ever. */
+/** Checks that a full limiter refuses new keys and still decides on known keys. */
 function staysRight(limiter, limits, count) {
   assert.equal(limiter.size, count);
   assert.ok(count > 0);
@@ -63,7 +63,7 @@ function staysRight(limiter, limits, count) {
 
 for (const [name, limits] of Object.entries(LARGE)) {
   for (const maxBytes of [8 * MIB, undefined]) {
-    test(`${name}: a limiter of ${maxBytes ?? "the default"} bytes keeps its bound`, () => {
+    test(`${name}: a limiter stays within ${maxBytes ?? "the default"} bytes`, () => {
       const before = process.memoryUsage().external;
       const limiter = new Limiter({ limits }, { maxBytes });
       const count = fill(limiter, limits);
@@ -82,7 +82,7 @@ test("the default bound has room for 900,000 short keys", () => {
   limiter.free();
 });
 
-test("long keys count", () => {
+test("long keys count with their length", () => {
   const limits = [{ algorithm: "token_bucket", capacity: 1, rate: "1/h" }];
   const fillBy = (prefix) => {
     const limiter = new Limiter({ limits }, { maxBytes: MIB });
@@ -96,7 +96,7 @@ test("long keys count", () => {
   assert.ok(long > 1_000 && long < 2_000, `${long} long keys`);
 });
 
-test("a bound that no key of the policy fits into is refused", () => {
+test("a bound that is too small for one key of the policy is refused", () => {
   for (const [limits, least] of Object.values(LARGE).map((limits) => [limits, /from \d+ to 2147483648, found 1000$/])) {
     assert.throws(() => new Limiter({ limits }, { maxBytes: 1_000 }),
       { name: "RangeError", code: "INVALID_OPTION", message: least });
@@ -106,7 +106,7 @@ test("a bound that no key of the policy fits into is refused", () => {
   assert.throws(() => new Limiter({ limits: large }, { maxBytes: 64 * 1024 }), { code: "INVALID_OPTION" });
 });
 
-/** Runs a script where the module's memory ends at so many pages of 64 KiB. */
+/** Runs a script in which the module's memory cannot grow beyond this many pages of 64 KiB. */
 function withMemoryOf(pages, script) {
   const file = join(folder, "limited.mjs");
   writeFileSync(file, `
@@ -125,7 +125,7 @@ function withMemoryOf(pages, script) {
   return JSON.parse(printed);
 }
 
-test("memory that ends before the bound is a full limiter, and no trap", () => {
+test("a limiter whose memory runs out before the bound is full and does not trap", () => {
   for (const [name, limits] of Object.entries(LARGE)) {
     const { algorithm } = limits.at(-1);
     const codes = withMemoryOf(512, `
@@ -148,7 +148,7 @@ test("memory that ends before the bound is a full limiter, and no trap", () => {
   }
 });
 
-test("a text of any length is no trap", () => {
+test("no text makes the module trap, however long it is", () => {
   const codes = withMemoryOf(256, `
     const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 5, time_to_live: "1h" }] });
     const long = "x".repeat(100_000_000);

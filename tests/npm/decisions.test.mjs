@@ -1,4 +1,4 @@
-// What is granted and what is refused, to the microsecond.
+// Which requests are granted and which are refused, to the microsecond.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -11,7 +11,7 @@ const TWO_THEN_THREE_PER_SECOND = {
   limits: [{ algorithm: "token_bucket", capacity: 2, rate: "3/s" }],
 };
 
-test("a grant says what is left, a refusal when to come again", () => {
+test("a grant says how much is left, and a refusal how long to wait", () => {
   const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
   assert.deepEqual(limiter.check("a", 1, NOW), {
     allowed: true, limit: 2, remaining: 1, retryAfterUs: 0, resetAfterUs: 333_334,
@@ -24,7 +24,7 @@ test("a grant says what is left, a refusal when to come again", () => {
   });
 });
 
-test("refused a microsecond before retryAfterUs, granted at it", () => {
+test("a request is refused a microsecond before retryAfterUs and granted at it", () => {
   for (const algorithm of [
     { algorithm: "token_bucket", capacity: 2, rate: "3/s" },
     { algorithm: "fixed_window", limit: 2, period: "7s" },
@@ -52,7 +52,7 @@ test("several limits are decided all or nothing", () => {
   assert.deepEqual([allowed, limit, remaining], [true, 2, 0], "the refusal took nothing");
 });
 
-test("keys are independent, whatever they are made of", () => {
+test("keys are independent, whatever characters they have", () => {
   const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
   const keys = ["a", "b", "ab", "A", "é", "e\u0301", "日本", "🦀", "\0", "a\0", "x".repeat(512)];
   for (const key of keys) {
@@ -83,7 +83,7 @@ test("a peek changes nothing, as does a cost of 0", () => {
   assert.equal(limiter.peek("a", {}, NOW).remaining, 1);
 });
 
-test("without a cost it is the policy's", () => {
+test("a check without a cost takes the policy's cost", () => {
   const limits = [{ algorithm: "fixed_window", limit: 10, period: "1h" }];
   const remaining = (cost) => new Limiter({ limits, cost }).check("a", undefined, NOW).remaining;
   assert.equal(remaining(undefined), 9);
@@ -92,7 +92,7 @@ test("without a cost it is the policy's", () => {
   assert.equal(remaining({ header: "x-cost", default: 3 }), 7);
 });
 
-test("without a time it is the clock's, in microseconds", (t) => {
+test("a call without a time reads the clock, in microseconds", (t) => {
   t.mock.timers.enable({ apis: ["Date"], now: NOW / 1000 });
   const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
   limiter.check("a", 2);
@@ -104,14 +104,14 @@ test("without a time it is the clock's, in microseconds", (t) => {
   assert.equal(limiter.check("a").allowed, true);
 });
 
-test("the ends of time are times", () => {
+test("the first and the last time are valid", () => {
   const limiter = new Limiter(TWO_THEN_THREE_PER_SECOND);
   for (const now of [0, -0, 1, Number.MAX_SAFE_INTEGER, 0]) {
     assert.equal(typeof limiter.check("a", 1, now).allowed, "boolean");
   }
 });
 
-test("the largest quantities cross without loss", () => {
+test("the largest quantities reach WebAssembly and come back unchanged", () => {
   const most = Number.MAX_SAFE_INTEGER;
   const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: most, period: "1d" }] });
   assert.equal(limiter.check("a", 1, NOW).remaining, most - 1);

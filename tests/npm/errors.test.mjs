@@ -1,4 +1,4 @@
-// Bad input: what is thrown, and that nothing was consumed.
+// Invalid arguments: the error that is thrown, and that nothing is consumed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -18,7 +18,7 @@ const NOT_WHOLE = [
   [0.1, "0.1"], [2 ** 53, "9007199254740992"], [1e300, "1e+300"], [-0.5, "-0.5"], [5e-324, "5e-324"],
 ];
 
-/** A limiter on which `call` throws as expected and leaves everything as it was. */
+/** Checks that `call` throws the expected error and leaves the limiter as it was. */
 function refuses(call, expected) {
   const limiter = new Limiter(FIVE_PER_HOUR);
   limiter.check("a", 2, NOW);
@@ -81,7 +81,7 @@ test("a cost above the capacity can never be granted", () => {
   refuses((limiter) => limiter.check("a", Number.MAX_SAFE_INTEGER, NOW), { code: expected.code });
 });
 
-test("the fields of an operation must be known and of their kind", () => {
+test("the fields of an operation must have known names and the right types", () => {
   const limits = [
     ...FIVE_PER_HOUR.limits, { algorithm: "concurrency", capacity: 3, time_to_live: "1h" },
     { algorithm: "suppression", rate: "1/s" }, { algorithm: "budget", most: 2, time: "1s" },
@@ -154,7 +154,7 @@ test("the fields of an operation must be known and of their kind", () => {
   assert.deepEqual(limiter.decide("a", { cost: 0, lease: before.lease }, NOW), before);
 });
 
-/** A policy that is refused at this place. */
+/** Checks that the policy is refused with an error at this place. */
 function refused(policy, place, message) {
   assert.throws(() => new Limiter(policy), (error) => {
     assert.ok(error instanceof Error);
@@ -164,7 +164,7 @@ function refused(policy, place, message) {
   });
 }
 
-test("a policy's fault has its place in the text", () => {
+test("an error in a policy's text names its line, column and field", () => {
   refused("limits = [\n  { algorithm = 'fixed_window', limit = 0, period = '1s' },\n]",
     [2, 41, "limits[0].limit"], /^line 2, column 41: limits\[0\]\.limit: expected .*, found the integer `0`$/);
   refused("limits = []\nlimit = 3", [2, 1, "limit"], /; found the field "limit"$/);
@@ -176,7 +176,7 @@ test("a policy's fault has its place in the text", () => {
   refused("", [1, 1, ""], /missing field `limits`/);
 });
 
-test("a policy's fault has its path in an object, which has no lines", () => {
+test("an error in a policy's object names its field, and line 0", () => {
   const bucket = (fields) => ({ limits: [{ algorithm: "token_bucket", capacity: 5, rate: "1/s", ...fields }] });
   refused({}, [0, 0, ""], /^missing field `limits`/);
   refused({ policies: { api: { limits: [] } } }, [0, 0, "policies.api"], /^policies\.api: `limits`: expected 1 to 16 limits, found 0$/);
@@ -188,7 +188,7 @@ test("a policy's fault has its path in an object, which has no lines", () => {
   refused(bucket({ capacity: 2 ** 53 }), [0, 0, "limits[0].capacity"], /9007199254740992/);
 });
 
-test("what JSON would drop from an object is not taken for a default", () => {
+test("a value that JSON cannot write is an error and not a default", () => {
   for (const [value, found] of [[NaN, "NaN"], [Infinity, "Infinity"], [5n, "5"], [() => 5, "=> 5"],
     [Symbol("five"), "Symbol\\(five\\)"]]) {
     const limit = { algorithm: "sliding_window", limit: 5, period: "1s", segments: value };
@@ -208,7 +208,7 @@ test("a policy must be an object or a string", () => {
   assert.throws(() => new Limiter(endless), { name: "TypeError", code: "INVALID_POLICY", message: /circular/ });
 });
 
-test("a policy file with several policies needs to know which", () => {
+test("a policy file with several policies needs the name of one", () => {
   const file = { policies: { api: FIVE_PER_HOUR, login: FIVE_PER_HOUR } };
   for (const [policy, options, message] of [
     [file, {}, '`options.policy`: expected one of ["api", "login"], found none'],
@@ -223,7 +223,7 @@ test("a policy file with several policies needs to know which", () => {
     { code: "INVALID_POLICY", message: /found the field "limits"|missing field `policies`/ });
 });
 
-test("options must be known and of their kind", () => {
+test("options must have known names and the right types", () => {
   const code = "INVALID_OPTION";
   for (const [options, message] of [
     [null, "`options`: expected an object, found null"],
@@ -241,7 +241,7 @@ test("options must be known and of their kind", () => {
   }
 });
 
-test("no text ends the module", () => {
+test("no text of a policy makes the module trap", () => {
   for (const text of ["[".repeat(100_000), `{"limits":${"[".repeat(100_000)}`, `a${".a".repeat(100_000)} = 1`,
     `a = ${"{ a = ".repeat(50_000)}`, "\0", "\ud800", "\ufeff{}", "{", "[[policies]]", "policies = 1"]) {
     assert.throws(() => new Limiter(text), { name: "Error", code: "INVALID_POLICY" }, text.slice(0, 20));

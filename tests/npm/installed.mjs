@@ -1,4 +1,4 @@
-// The package as a user gets it: packed, and installed in a folder of its own.
+// The package as a user gets it: packed, and installed in its own folder.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

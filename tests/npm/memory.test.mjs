@@ -1,4 +1,4 @@
-// What becomes of keys in a full limiter, in a sweep and in one that is freed.
+// Keys in a full limiter, in a sweep and in a limiter that is freed.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -10,7 +10,7 @@ const NOW = 1_700_000_000_000_000;
 const SECOND = 1_000_000;
 const ONE_PER_SECOND = { limits: [{ algorithm: "token_bucket", capacity: 1, rate: "1/s" }] };
 
-test("a full limiter refuses to learn new keys and still decides on those it has", () => {
+test("a full limiter refuses new keys and still decides on known keys", () => {
   const limiter = new Limiter(ONE_PER_SECOND, { maxBytes: 20_000 });
   const full = { name: "Error", code: "TABLE_FULL", message: /the keys in use fill all 20000 bytes$/ };
   assert.throws(() => { for (let key = 0; ; key++) limiter.check(`${key}`, 1, NOW); }, full);
@@ -25,7 +25,7 @@ test("a full limiter refuses to learn new keys and still decides on those it has
   assert.equal(limiter.size, 1);
 });
 
-test("a sweep forgets the keys that are as good as new, and no others", () => {
+test("a sweep forgets exactly the keys whose state equals that of a new key", () => {
   const limiter = new Limiter(ONE_PER_SECOND);
   limiter.check("a", 1, NOW);
   limiter.check("b", 1, NOW + 1);
@@ -38,7 +38,7 @@ test("a sweep forgets the keys that are as good as new, and no others", () => {
   assert.equal(limiter.size, 0);
 });
 
-test("a full limiter says so to whatever is asked", () => {
+test("every operation on a new key tells that the limiter is full", () => {
   const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1s" }] }, { maxBytes: 20_000 });
   assert.throws(() => { for (let key = 0; ; key++) limiter.acquire(`${key}`, {}, NOW); }, { name: "Error", code: "TABLE_FULL" });
   assert.equal(limiter.acquire("b", {}, NOW + SECOND).allowed, true, "the leases of the others are over");
@@ -71,7 +71,7 @@ test("decisions stay right while the module's memory grows", () => {
   }
 });
 
-test("a freed limiter says so", () => {
+test("every call of a freed limiter throws", () => {
   const limiter = new Limiter(ONE_PER_SECOND);
   limiter.free();
   limiter.free();

@@ -1,5 +1,5 @@
-// What else can be asked of a key: leases, classes, signals, settlements, reports; and whose limits
-// hold for it.
+// All other operations on a key: leases, classes, signals, settlements, reports; and which limits
+// apply to it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -19,11 +19,11 @@ function isDeeplyFrozen(value) {
   return typeof value !== "object" || (Object.isFrozen(value) && Object.values(value).every(isDeeplyFrozen));
 }
 
-test("decide says what each limit says, and changes what check changes", () => {
+test("decide returns the answer of each limit, and changes the same states as check", () => {
   const [limiter, checked] = [of(bucket, minute), of(bucket, minute)];
   const answer = limiter.decide("a", { cost: 3 }, NOW);
   const burst = { name: "burst", allowed: true, limit: 3, remaining: 0, retryAfterUs: 0, resetAfterUs: SECOND };
-  const resetAfterUs = 36 * SECOND; // the minute has begun 24 s ago
+  const resetAfterUs = 36 * SECOND; // the minute began 24 s ago
   assert.deepEqual(answer, {
     allowed: true, limit: 3, remaining: 0, retryAfterUs: 0, resetAfterUs, atUs: NOW,
     limits: [burst, { name: "minute", allowed: true, limit: 5, remaining: 2, retryAfterUs: 0, resetAfterUs }],
@@ -38,10 +38,10 @@ test("decide says what each limit says, and changes what check changes", () => {
   assert.deepEqual(checked.check("a", 3, NOW + SECOND), same);
   assert.equal(atUs, NOW + SECOND);
   assert.equal(limiter.decide("a", undefined, NOW + SECOND).limits[1].remaining, 1, "the policy's cost is 1");
-  assert.equal(limiter.decide("a", { cost: 0 }, NOW).atUs, NOW + SECOND, "not before any other");
+  assert.equal(limiter.decide("a", { cost: 0 }, NOW).atUs, NOW + SECOND, "the time of a decision never goes back");
 });
 
-test("of a key's rule, check knows what decide knows", () => {
+test("check and decide find the same rule for a key", () => {
   const policy = {
     limits: [{ ...minute, limit: 5 }],
     overrides: { "user:42": { limit: 7 }, "team:*": { limits: [{ ...minute, limit: 9 }] } },
@@ -60,12 +60,12 @@ test("of a key's rule, check knows what decide knows", () => {
     assert.equal(limits.length, Number.MAX_SAFE_INTEGER > limit && limit > 0 ? 1 : 0);
     assert.equal(limiter.peek(key, {}, NOW).allowed, allowed);
   }
-  assert.equal(limiter.size, 3, "nothing is counted for those on a list");
+  assert.equal(limiter.size, 3, "listed keys are not counted");
   limiter.sweep(NOW + 60 * SECOND);
   assert.equal(limiter.size, 0);
 });
 
-test("a limit with a depth counts by that much of the key", () => {
+test("a limit with a depth counts by that many parts of the key", () => {
   const limiter = of({ ...minute, name: "tenant", depth: 1 }, { ...bucket, name: "user" });
   limiter.check("acme/alice", 3, NOW);
   assert.equal(limiter.check("acme/bob", 3, NOW).allowed, false, "2 are left to acme");
@@ -74,7 +74,7 @@ test("a limit with a depth counts by that much of the key", () => {
   assert.equal(limiter.peek("other/alice", {}, NOW).remaining, 3);
 });
 
-test("an address of IPv6 is counted by its network", () => {
+test("an IPv6 address is counted by its network", () => {
   const limiter = of(bucket);
   limiter.check("ip:2001:db8::1", 3, NOW);
   assert.equal(limiter.check("ip:2001:db8::ffff", 1, NOW).allowed, false);
@@ -84,7 +84,7 @@ test("an address of IPv6 is counted by its network", () => {
   assert.equal(narrow.check("ip:2001:db8::2", 1, NOW).allowed, true);
 });
 
-test("in shadow all pass, and it is said what would have been", () => {
+test("in shadow every request passes, and the answer has the decision", () => {
   const policy = { limits: [{ ...bucket, capacity: 1 }], shadow: true, deny: ["bad"] };
   const [limiter, decided] = [new Limiter(policy), new Limiter(policy)];
   const granted = { allowed: true, limit: 1, remaining: 0, retryAfterUs: 0, resetAfterUs: 333_334, wouldAllow: true };
@@ -101,19 +101,19 @@ test("in shadow all pass, and it is said what would have been", () => {
   assert.deepEqual([denied.allowed, denied.wouldAllow], [true, false]);
   assert.equal("wouldAllow" in of(bucket).check("a", 1, NOW), false);
   const never = { ...refused, retryAfterUs: Number.MAX_SAFE_INTEGER };
-  assert.deepEqual(limiter.check("a", 2, NOW), never, "more than can ever be granted");
+  assert.deepEqual(limiter.check("a", 2, NOW), never, "a cost that can never be granted");
   const { atUs, limits, ...answer } = decided.decide("a", { cost: 2 }, NOW);
   assert.deepEqual(answer, never);
 });
 
-test("in shadow reporters are told to refuse nothing", () => {
+test("in shadow the factor for reporters is 0", () => {
   const limiter = new Limiter({ limits: [{ algorithm: "suppression", rate: "100/s" }], shadow: true });
   const { factor, wouldFactor } = limiter.report("a", { admitted: 1_000_000, suppressed: 0 }, NOW);
   assert.equal(factor, 0);
   assert.ok(wouldFactor > 0.9, `${wouldFactor}`);
 });
 
-test("a lease holds a place until it is released, or nobody has renewed it", () => {
+test("a lease holds a place until it is released or expires", () => {
   const limiter = of(places);
   const taken = limiter.acquire("a", { lease: "one" }, NOW);
   assert.deepEqual([taken.allowed, taken.remaining, taken.lease, taken.live], [true, 1, "one", undefined]);
@@ -142,7 +142,7 @@ test("a lease without a name gets one that nobody can guess", () => {
   assert.match(limiter.decide("a", {}, NOW).lease, /^[0-9a-f]{32}$/, "decide acquires too");
 });
 
-test("without randomness no lease is named, and what may be shed is", (t) => {
+test("without random numbers a lease gets no name, and a request that may be shed is shed", (t) => {
   const limiter = of(places);
   const suppressed = of({ algorithm: "suppression", rate: "1/s" });
   suppressed.report("a", { admitted: 7, suppressed: 0 }, NOW);
@@ -155,7 +155,7 @@ test("without randomness no lease is named, and what may be shed is", (t) => {
   for (let index = 0; index < 20; index++) assert.equal(suppressed.check("a", 1, NOW).allowed, false);
 });
 
-test("a check holds no lease that nobody could name", () => {
+test("a check acquires no lease, because nobody would know its name", () => {
   const limiter = new Limiter({ limits: [places], overrides: { plain: { limits: [bucket] } } });
   const refused = { name: "Error", code: "NEEDS_LEASE", message: /call `acquire`/ };
   assert.throws(() => limiter.check("a", 1, NOW), refused);
@@ -165,7 +165,7 @@ test("a check holds no lease that nobody could name", () => {
   assert.equal(limiter.check("plain", 1, NOW).remaining, 2, "no limit on this key holds leases");
 });
 
-test("leases are for limits that hold them, reports for suppression", () => {
+test("only limits that hold leases take leases, and only suppression takes reports", () => {
   const limiter = of(bucket);
   for (const call of [
     () => limiter.acquire("a", {}, NOW), () => limiter.renew("a", "l", {}, NOW), () => limiter.release("a", "l", NOW),
@@ -177,7 +177,7 @@ test("leases are for limits that hold them, reports for suppression", () => {
   assert.equal(limiter.peek("a", {}, NOW).remaining, 3);
 });
 
-test("connections are counted by who owns them", () => {
+test("connections are counted by their owner", () => {
   const limiter = of({ algorithm: "connections", limit: 3, expiry: "30s" });
   for (const owner of ["n1", "n1", "n2"]) {
     assert.equal(limiter.acquire("a", { lease: owner }, NOW).allowed, true);
@@ -190,7 +190,7 @@ test("connections are counted by who owns them", () => {
   assert.equal(limiter.peek("a", {}, NOW + 30 * SECOND).remaining, 2, "n2 is gone, n1 has one");
 });
 
-test("of a fleet the critical class has what is reserved", () => {
+test("the critical class has the reserved share of a fleet", () => {
   const fleet = { algorithm: "fleet_usage", capacity: 4, reserve: "50%", time_to_live: "10s" };
   const limiter = of(fleet);
   const acquire = (lease, of) => limiter.acquire("a", { lease, class: of }, NOW).allowed;
@@ -198,7 +198,7 @@ test("of a fleet the critical class has what is reserved", () => {
     [true, true, false, true]);
 });
 
-test("what is shed by utilisation goes by signal, class and draw", () => {
+test("utilization sheds by signal, class and draw", () => {
   const limiter = new Limiter({
     limits: [{ algorithm: "utilization", delay: "1s", full: "10s" }], classes: ["batch", "live", "critical"],
   });
@@ -207,17 +207,17 @@ test("what is shed by utilisation goes by signal, class and draw", () => {
     assert.equal(decide(at, { class: "live", draw: 2 ** 32 - 1 }).allowed, true);
     assert.equal(decide(at, { draw: 0 }).allowed, at <= 1, `${at} s, 1 s of them delay`);
   }
-  assert.equal(decide(11, { class: "batch", draw: 2 ** 32 - 1 }).allowed, false, "all is shed");
+  assert.equal(decide(11, { class: "batch", draw: 2 ** 32 - 1 }).allowed, false, "every request is shed");
   assert.equal(decide(11, { class: "live", draw: 2 ** 32 - 1 }).allowed, false);
   assert.equal(decide(11, { class: "critical", draw: 0 }).allowed, true);
-  assert.equal(limiter.check("a", 1, NOW + 11 * SECOND).allowed, false, "of the least important class");
+  assert.equal(limiter.check("a", 1, NOW + 11 * SECOND).allowed, false, "a check has the least important class");
 });
 
-test("a report is answered with the factor, exactly", () => {
+test("a report returns the exact factor", () => {
   const limiter = of({ algorithm: "suppression", rate: "100/s" });
   const at = NOW + 2 * SECOND;
   assert.equal(limiter.report("a", { admitted: 600, suppressed: 0 }, at).factor, 0);
-  // what is reported for a part long gone counts for nothing
+  // a report on a part that has left the window counts for nothing
   assert.equal(limiter.report("a", { admitted: 600, suppressed: 0, offeredAtUs: NOW - 24 * SECOND }, at).factor, 0);
   assert.equal(limiter.report("a", { admitted: 150, suppressed: 50, offeredAtUs: at }, at).factor, 0.75);
   assert.equal(limiter.decide("a", { cost: 0 }, at).factor, 0.75);
@@ -228,7 +228,7 @@ test("a report is answered with the factor, exactly", () => {
   assert.equal(factor * 2 ** 32, Math.trunc(factor * 2 ** 32));
 });
 
-test("a check is shed by a draw of its own", () => {
+test("each check has its own random draw", () => {
   const limiter = of({ algorithm: "suppression", rate: "100/s" });
   limiter.report("a", { admitted: 1_200, suppressed: 0 }, NOW + 6 * SECOND - 1);
   const passed = Array.from({ length: 400 }, () => limiter.check("a", 1, NOW + 6 * SECOND - 1).allowed);
@@ -236,7 +236,7 @@ test("a check is shed by a draw of its own", () => {
   assert.ok(count > 50 && count < 350, `${count} of 400 passed, about half should`);
 });
 
-test("a budget is taken out of the other limits, and what is left of it comes back", () => {
+test("a budget takes units from the other limits, and unspent units come back", () => {
   const limiter = of({ ...bucket, capacity: 12, rate: "6/s" }, { algorithm: "budget", most: 8, time: "1s", max_holders: 2 });
   const granted = limiter.budget("a", "node", { wants: 10 }, NOW);
   assert.deepEqual(granted.budget, { granted: 8, grantedAtUs: NOW, expiresAtUs: NOW + SECOND });
@@ -250,7 +250,7 @@ test("a budget is taken out of the other limits, and what is left of it comes ba
   assert.throws(() => of(bucket).budget("a", "node", { wants: 1 }, NOW), { code: "INVALID_REQUEST", message: /a limit `budget`/ });
 });
 
-test("an estimate is settled by what it came to", () => {
+test("an estimate is settled at the true cost", () => {
   const limiter = of({ algorithm: "fixed_window", limit: 10, period: "1h" });
   const { atUs } = limiter.decide("a", { cost: 5 }, NOW);
   assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 5, actual: 2 }, NOW + 1).remaining, 8);
@@ -259,7 +259,7 @@ test("an estimate is settled by what it came to", () => {
   assert.equal(limiter.check("a", 2, NOW + 1).allowed, false);
 });
 
-test("who is refused too often is so for a while", () => {
+test("a key that is refused too often gets a penalty", () => {
   const penalty = { algorithm: "penalty", refusals: 2, within: "1m", duration: "5m" };
   const limiter = of({ ...bucket, capacity: 1, rate: "1/s" }, penalty);
   const allowed = (at) => limiter.check("a", 1, NOW + at * SECOND).allowed;
@@ -267,7 +267,7 @@ test("who is refused too often is so for a while", () => {
     [true, false, false, false, false, true]);
 });
 
-test("without a time it is the clock's", (t) => {
+test("a call without a time reads the clock", (t) => {
   t.mock.timers.enable({ apis: ["Date"], now: NOW / 1000 });
   const limiter = of(places, { algorithm: "suppression", rate: "1/s" });
   assert.equal(limiter.acquire("a", { lease: "l" }).atUs, NOW);
@@ -280,7 +280,7 @@ test("without a time it is the clock's", (t) => {
   }
 });
 
-test("every limit of the policy file can be asked", () => {
+test("every algorithm of the policy file can decide", () => {
   for (const limit of [
     bucket, minute, { algorithm: "sliding_window", limit: 5, period: "1m" },
     { algorithm: "sliding_log", rates: ["5/s", "20/m"], min_gap: "1ms" }, places,
@@ -292,7 +292,7 @@ test("every limit of the policy file can be asked", () => {
   }
 });
 
-test("a peek at a cost says whether it would pass, and when", () => {
+test("a peek at a cost tells whether and when a request would pass", () => {
   const limiter = new Limiter({ limits: [bucket] });
   const { capacity } = bucket;
   limiter.check("a", capacity - 1, NOW);

@@ -1,4 +1,4 @@
-// The package itself: what is in it, and that its README and its types are true.
+// The package itself: its files, and that its README and its types are true.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { install, load } from "./installed.mjs";
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
 
-test("the tarball has what is needed and nothing else", () => {
+test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
@@ -20,7 +20,7 @@ test("the tarball has what is needed and nothing else", () => {
   ]);
 });
 
-test("it exports the limiter and the reporter", async () => {
+test("the package exports the limiter and the reporter", async () => {
   assert.deepEqual(Object.keys(await load(folder)), ["Limiter", "Reporter"]);
 });
 
@@ -30,7 +30,7 @@ const snippets = [...readme.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) =>
 test("the README has snippets", () => assert.ok(snippets.length >= 3));
 
 for (const [index, code] of snippets.entries()) {
-  test(`snippet ${index + 1} of the README prints what it says`, () => {
+  test(`snippet ${index + 1} of the README prints the output in its comments`, () => {
     const promised = [...code.matchAll(/^\s*console\.log\(.*\); \/\/ (.*)$/gm)].map(([, line]) => line);
     assert.ok(promised.length > 0);
     const file = join(folder, `snippet-${index + 1}.js`);
@@ -40,7 +40,7 @@ for (const [index, code] of snippets.entries()) {
   });
 }
 
-test("the README and the types name every error code, and the same", () => {
+test("the README and the types name the same error codes", () => {
   const types = readFileSync(join(installed, "index.d.ts"), "utf8");
   const [, union] = /type ErrorCode =([^;]*);/.exec(types);
   const typed = [...union.matchAll(/"(\w+)"/g)].map(([, code]) => code);
@@ -51,7 +51,7 @@ test("the README and the types name every error code, and the same", () => {
 
 const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
 
-test("the types fit", { skip: existsSync(tsc) ? false : "npm install brings TypeScript" }, () => {
+test("the types accept every documented use", { skip: existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`" }, () => {
   const file = join(folder, "types.ts");
   writeFileSync(file, readFileSync(new URL("./types.ts", import.meta.url)));
   const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", ""];

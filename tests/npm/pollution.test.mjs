@@ -1,4 +1,4 @@
-// What stands on a prototype is nobody's field: others' libraries put it there, or their attackers.
+// A property of a prototype is never read as a field: another library or an attacker may have put it there.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -24,12 +24,12 @@ function polluted(prototype, properties, call) {
   }
 }
 
-/** A setter that swallows what is assigned, and what it says it holds. */
+/** A setter that drops assigned values, and a getter that returns another value. */
 const swallows = (said) => ({ descriptor: { get: () => said, set() {} } });
 
 const count = (times, call) => Array.from({ length: times }, call).filter(({ allowed }) => allowed).length;
 
-test("an inherited cost lets nobody pass", () => {
+test("an inherited cost is not read", () => {
   const limiter = new Limiter(FIVE_PER_HOUR);
   const passed = polluted(Object.prototype, { cost: 0 }, () => count(50, () => limiter.decide("a", {}, NOW)));
   assert.equal(passed, 5);
@@ -61,7 +61,7 @@ test("inherited options are not read", () => {
   });
 });
 
-test("inherited rules of fields are not read", () => {
+test("inherited rules for fields are not read", () => {
   const limiter = new Limiter(FIVE_PER_HOUR);
   const inherited = { required: true, least: 3, most: 1, type: "object", code: "NONE", name: "x", wire: "y" };
   polluted(Object.prototype, inherited, () => {
@@ -70,7 +70,7 @@ test("inherited rules of fields are not read", () => {
   });
 });
 
-test("no toJSON on a prototype speaks for a policy or an operation", () => {
+test("an inherited toJSON changes no policy and no operation", () => {
   const free = () => ({ limits: [{ algorithm: "fixed_window", limit: 5_000, period: "1h" }], check: { cost: 0 } });
   for (const prototype of [Object.prototype, Array.prototype, String.prototype, Number.prototype]) {
     polluted(prototype, { toJSON: free }, () => {
@@ -81,13 +81,13 @@ test("no toJSON on a prototype speaks for a policy or an operation", () => {
   }
 });
 
-test("an array's hole is not filled by its prototype", () => {
+test("a hole in an array does not get a value from the prototype", () => {
   polluted(Array.prototype, { 0: FIVE_PER_HOUR.limits[0] }, () => {
     assert.throws(() => new Limiter({ limits: new Array(1) }), { code: "INVALID_POLICY" });
   });
 });
 
-test("setters on Object.prototype swallow nothing that is answered or asked", () => {
+test("setters on Object.prototype change no question and no answer", () => {
   const names = [
     "allowed", "wouldAllow", "limit", "remaining", "retryAfterUs", "resetAfterUs", "atUs", "live", "lease",
     "factor", "wouldFactor", "budget", "limits", "cost", "class", "check", "renew", "grantedAtUs", "name", "wire",
@@ -120,12 +120,12 @@ test("setters on Object.prototype swallow nothing that is answered or asked", ()
   };
   const expected = ask();
   const found = polluted(Object.prototype, setters, ask);
-  // compared afterwards, for the comparison itself trips over setters; and these errors have no lines
+  // compared afterwards, because the setters would break the comparison; these errors have no lines
   for (const error of found[2]) error.forEach((field, place) => { if (field === "inherited") error[place] = undefined; });
   assert.deepEqual(found, expected);
 });
 
-test("nothing inherited is in an answer", () => {
+test("an answer has no inherited fields", () => {
   const limiter = new Limiter(FIVE_PER_HOUR);
   const inherited = {
     live: true, lease: "x", factor: 1, would_factor: 1, would_allow: true, budget: { granted: 1 },
@@ -135,7 +135,7 @@ test("nothing inherited is in an answer", () => {
     ["allowed", "atUs", "limit", "limits", "remaining", "resetAfterUs", "retryAfterUs"]);
 });
 
-test("an object with a prototype of its own is refused, for its fields may be there", () => {
+test("an object of a class is refused, because its fields may be in its prototype", () => {
   class Request {
     get cost() { return 5; }
   }
@@ -149,7 +149,7 @@ test("an object with a prototype of its own is refused, for its fields may be th
   assert.equal(limiter.decide("a", Object.assign(Object.create(null), { cost: 5 }), NOW).remaining, 0);
 });
 
-test("a lone surrogate is refused wherever it stands", () => {
+test("a lone surrogate is refused at any place of a text", () => {
   const overrides = (key) => `limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]\ndeny = ['é🦀${key}']`;
   for (const [lone, kept] of [["\ud800", "\ufffd"], ["\udc00", "a"], ["\ud800\ud800", "\ud83e\udd80"]]) {
     assert.throws(() => new Limiter(overrides(lone)), {

@@ -1,4 +1,4 @@
-// What a process refuses of one account, and what it reports.
+// How a process refuses the requests of one account, and how it reports the load.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -9,12 +9,12 @@ const { Limiter, Reporter } = await load();
 const PART = 1_700_000_004_000_000; // a part of 6 s begins
 const SECOND = 1_000_000;
 
-test("the cap refuses what alone exceeds the limit, until the part ends", () => {
+test("the cap refuses load with which the process alone exceeds the limit, until the part ends", () => {
   const reporter = new Reporter({ limit: "1/s" });
   assert.deepEqual(reporter.decide(6, PART), { admitted: true });
   assert.deepEqual(reporter.decide(1, PART + SECOND),
     { admitted: false, reason: "capped", retryAfterUs: 5 * SECOND });
-  assert.deepEqual(reporter.decide(0, PART + 6 * SECOND - 1), { admitted: true }, "a look is free");
+  assert.deepEqual(reporter.decide(0, PART + 6 * SECOND - 1), { admitted: true }, "a peek takes nothing");
   assert.equal(reporter.decide(1, PART + 6 * SECOND - 1).admitted, false);
   assert.equal(reporter.decide(1, PART + 6 * SECOND).admitted, true);
   assert.throws(() => reporter.decide(7, PART), { name: "RangeError", code: "COST_EXCEEDS_CAPACITY" });
@@ -23,7 +23,7 @@ test("the cap refuses what alone exceeds the limit, until the part ends", () => 
   assert.equal(uncapped.decide(1_000, PART).admitted, true);
 });
 
-test("what was offered is reported once, at most every 2 s, by the parts it was offered in", () => {
+test("offered load is reported once for its part, at most every 2 s", () => {
   const reporter = new Reporter({ limit: "1/s" });
   assert.deepEqual(reporter.dueReports(PART), []);
   reporter.decide(6, PART + 5 * SECOND);
@@ -52,7 +52,7 @@ test("the factor holds for 24 s", () => {
   const half = passed(PART + 24 * SECOND - 1);
   assert.ok(half > 100 && half < 300, `${half} of 400 passed`);
   assert.equal(passed(PART + 24 * SECOND), 400);
-  reporter.apply(0.3, PART + 24 * SECOND); // no multiple of 2^-32: the one below
+  reporter.apply(0.3, PART + 24 * SECOND); // not a multiple of 2^-32, so it is rounded down to one
   reporter.apply(0, PART + 24 * SECOND);
   assert.equal(passed(PART + 24 * SECOND), 400);
 });
@@ -61,7 +61,7 @@ test("reporters and a limiter hold an account at its limit", () => {
   const master = new Limiter({ limits: [{ algorithm: "suppression", rate: "100/s" }] });
   const reporters = [0, 1].map(() => new Reporter({ limit: "100/s" }));
   const admitted = [];
-  // each offers as much as the account may have
+  // each reporter offers as much as the account's limit
   for (let tick = 0; tick < 12_000; tick++) {
     const now = PART + tick * 10_000;
     for (const reporter of reporters) {
@@ -75,7 +75,7 @@ test("reporters and a limiter hold an account at its limit", () => {
   assert.ok(settled > 90 && settled < 110, `${settled} a second passed, of 200 offered and 100 allowed`);
 });
 
-test("a reporter must be told what there is, in what there is", () => {
+test("a reporter's arguments must have known names, the right types and valid values", () => {
   const refuses = (call, name, code, message) => assert.throws(call, { name, code, message });
   for (const [options, message] of [
     [undefined, "`options`: expected an object, found undefined"],
@@ -110,7 +110,7 @@ test("a reporter must be told what there is, in what there is", () => {
   assert.equal(reporter.decide(6, PART).admitted, true);
 });
 
-test("a freed reporter says so", () => {
+test("every call of a freed reporter throws", () => {
   const reporter = new Reporter({ limit: "1/s" });
   reporter.free();
   reporter.free();
@@ -119,7 +119,7 @@ test("a freed reporter says so", () => {
   }
 });
 
-test("without a time it is the clock's", (t) => {
+test("a call without a time reads the clock", (t) => {
   t.mock.timers.enable({ apis: ["Date"], now: PART / 1000 });
   const reporter = new Reporter({ limit: "1/s" });
   reporter.decide();

@@ -1,4 +1,4 @@
-// The vectors that every backend replays: each step's answer, field for field.
+// The vectors that every backend replays: each field of each step's answer is compared.
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ test("there are vectors", () => assert.ok(files.length > 0));
 
 for (const file of files) {
   const { about, policy, steps } = JSON.parse(readFileSync(folder + file, "utf8"));
-  const policies = { [file.replace(".json", "")]: policy }; // its name is that of the file
+  const policies = { [file.replace(".json", "")]: policy }; // the policy has the name of the file
 
   test(`${file}: ${about}`, () => {
     assert.ok(steps.length > 0);
@@ -29,13 +29,13 @@ for (const file of files) {
   });
 }
 
-/** What a step is answered, in the names and units of the wire. */
+/** The answer to a step, in the names and units of the wire. */
 function replay(limiter, { at_us, key, operation }) {
   try {
     return onWire(ask(limiter, key, operation, at_us));
   } catch (error) {
     if (error.code === undefined) throw error;
-    // a number that is none is told apart here, and on the wire is an invalid request
+    // here a wrong number has a code of its own; on the wire it is an invalid request
     const code = error.code === "INVALID_COST" ? "INVALID_REQUEST" : error.code;
     return { error: `urn:tidegate:${code.toLowerCase().replaceAll("_", "-")}` };
   }
@@ -56,14 +56,14 @@ function ask(limiter, key, operation, now) {
   assert.fail(`there is no operation ${call}`);
 }
 
-/** `check` says the same as `decide` of whatever leaves nothing to say but a cost. */
+/** Checks that `check` answers the same as `decide` if the request has only a cost. */
 function checkAlike(limiter, { at_us, key, operation, answer }, where) {
   const { cost, ...others } = operation.check ?? { draw: "none" };
   if (Object.keys(others).length > 0 || answer.error !== undefined || answer.lease !== undefined) {
     replay(limiter, { at_us, key, operation });
     return;
   }
-  const { at_us: _, limits, factor, would_factor, ...expected } = answer; // not said by check
+  const { at_us: _, limits, factor, would_factor, ...expected } = answer; // not in the answer of check
   assert.deepEqual(snake(limiter.check(key, cost, at_us)), expected, `${where}, by check`);
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tidegate::gate::Policy;
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, bucket, on, within};
+use super::{NOW, ask, bucket, on, store, within};
 
 /// Asks until there is an answer, and returns the errors before it.
 async fn errors_until_it_decides(store: &Redis, policy: &Arc<Policy>) -> Vec<StoreError> {
@@ -89,4 +91,76 @@ async fn a_write_whose_answer_is_lost_is_not_repeated() {
     }
     let decision = store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision;
     assert_eq!(decision.remaining(), 3, "the grant whose answer was lost was written once");
+}
+
+/// Moves the clock by which questions and connections age.
+async fn wait(time: Duration) {
+    tokio::task::yield_now().await; // operations that were just begun ask their questions
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
+/// A dead connection is replaced once it is this old.
+const REPLACED_AFTER: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_connection_that_redis_closed_while_it_was_idle_fails_no_decision() {
+    let server = RedisServer::start().unwrap();
+    let (store, policy) = (store(&server), bucket());
+    let close_connections = async || {
+        let closed: u64 = ask(&server, &[b"CLIENT", b"KILL", b"TYPE", b"normal"]).await;
+        assert!(closed >= 1);
+        wait(REPLACED_AFTER).await;
+    };
+    for remaining in (0..5).rev() {
+        let decision = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap().decision;
+        assert_eq!((decision.is_allowed(), decision.remaining()), (true, remaining));
+        close_connections().await;
+        assert!(store.blobs(&on(&policy, "k")).await.unwrap()[0].is_some());
+        close_connections().await;
+    }
+}
+
+#[tokio::test]
+async fn what_happens_late_on_a_replaced_connection_does_not_end_its_successor() {
+    const DEADLINE: Duration = Duration::from_secs(1_000);
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(&server, Duration::ZERO);
+    let (store, policy) = (Redis::new(&proxy.url, within(DEADLINE)).unwrap(), bucket());
+    let keys = ["a", "b", "c", "d", "e", "new"].map(|key| on(&policy, key));
+    assert!(store.operate(&keys[0], NOW, 1).await.is_ok());
+    let clients: String = ask(&server, &[b"CLIENT", b"LIST"]).await;
+    let number = clients.strip_prefix("id=").unwrap().split(' ').next().unwrap(); // the oldest
+    proxy.swallow_on_open_connections();
+    let [a, b, c, d, e, new] = &keys;
+    let begin = |key| {
+        let mut asked = Box::pin(store.operate(key, NOW, 1));
+        assert!(asked.as_mut().now_or_never().is_none());
+        asked
+    };
+    let (missed, also_missed) = (begin(a), begin(b));
+    wait(DEADLINE / 2).await;
+    let later = [begin(c), begin(d)];
+    wait(DEADLINE / 4).await;
+    let broken = begin(e);
+    wait(DEADLINE / 4).await;
+    for missed in [missed.await, also_missed.await] {
+        assert!(matches!(missed, Err(StoreError::Deadline(_))), "{missed:?}");
+    }
+    assert!(store.operate(new, NOW, 1).await.is_ok());
+    assert_eq!(proxy.connections(), 2, "two missed deadlines end the first connection");
+
+    wait(DEADLINE / 2).await;
+    for missed in join_all(later).await {
+        assert!(matches!(missed, Err(StoreError::Deadline(_))), "{missed:?}");
+    }
+    assert!(store.operate(new, NOW, 1).await.is_ok());
+    assert_eq!(proxy.connections(), 2, "deadlines missed on the first connection ended the second");
+
+    let () = ask(&server, &[b"CLIENT", b"KILL", b"ID", number.as_bytes()]).await;
+    assert!(broken.await.is_ok(), "the question that broke is asked again");
+    wait(REPLACED_AFTER).await;
+    assert!(store.operate(new, NOW, 1).await.is_ok());
+    assert_eq!(proxy.connections(), 2, "the end of the first connection ended the second");
 }

@@ -25,7 +25,8 @@ pub(crate) fn suppression(table: &Table) -> Result<String> {
     {
         let root = SVGBackend::with_string(&mut svg, (960, 720)).into_drawing_area();
         root.fill(&WHITE)?;
-        let title = "Ten times the limit from 0 s to 96 s, then 0.8 of it: what is admitted";
+        let title =
+            "The admitted rate at ten times the limit until 96 s, then at 0.8 times the limit";
         let root = root.titled(title, (FONT, 22))?;
         let (upper, lower) = root.split_vertically(360);
         let columns = [
@@ -57,7 +58,7 @@ pub(crate) fn utilization() -> Result<String> {
     {
         let root = SVGBackend::with_string(&mut svg, (960, 440)).into_drawing_area();
         root.fill(&WHITE)?;
-        let title = "All workers busy for 200 s, then idle: what is shed";
+        let title = "The share of requests shed: all workers are busy for 200 s, then idle";
         let root = root.titled(title, (FONT, 22))?;
         let mut chart = chart(&root, (0.0, 384.0), (-0.3, 1.1))?;
         axes(&mut chart, "seconds", "share")?;
@@ -69,8 +70,8 @@ pub(crate) fn utilization() -> Result<String> {
         let amount = series(&|sample| ppm(sample.amount_ppm));
         line(&mut chart, "shed amount", BLACK.stroke_width(2), amount)?;
         for (class, name, colour) in [
-            (0, "shed of the least important class", VERMILION),
-            (1, "shed of the next class", BLUE),
+            (0, "shed share of the least important class", VERMILION),
+            (1, "shed share of the next class", BLUE),
         ] {
             let drop = series(&|sample| sample.drop[class].units() as f64 / (1_u64 << 32) as f64);
             line(&mut chart, name, colour.stroke_width(2), drop)?;

@@ -116,17 +116,16 @@ pub(crate) fn redis() -> Result<()> {
     if output("redis-server", &["--version"]).is_some() {
         return Ok(());
     }
-    apt("redis-server", "--redis URL of another machine cannot replace it in the tests")
+    apt("redis-server")
 }
 
-fn apt(package: &str, otherwise: &str) -> Result<()> {
-    let is_root = output("id", &["-u"]).as_deref() == Some("0");
-    let by_hand = format!(
-        "{package} is missing and cannot be installed here; run `apt-get install {package}` ({otherwise})"
-    );
+fn apt(package: &str) -> Result<()> {
     if output("apt-get", &["--version"]).is_none() {
-        bail!("{by_hand}");
+        bail!(
+            "{package} is not installed, and there is no apt-get to install it: install {package} by hand"
+        );
     }
+    let is_root = output("id", &["-u"]).as_deref() == Some("0");
     let run = |arguments: &[&str]| {
         let mut apt =
             if is_root { command("apt-get", &[]) } else { command("sudo", &["-n", "apt-get"]) };
@@ -135,5 +134,7 @@ fn apt(package: &str, otherwise: &str) -> Result<()> {
     };
     run(&["update", "-qq"])
         .and_then(|()| run(&["install", "-y", "-qq", "--no-install-recommends", package]))
-        .context(by_hand)
+        .with_context(|| {
+            format!("{package} cannot be installed: run `apt-get install {package}` as root")
+        })
 }

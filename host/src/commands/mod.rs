@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use tidegate::gate::Policies;
+use tidegate::replay::Backend;
+use tidegate::serve::warn;
 use tidegate::store::{Redis, RedisOptions, Store};
 
 /// The option that names the policy file, the same for every command.
@@ -58,6 +60,22 @@ pub(crate) fn store(
         format!("--redis: expected an address such as redis://127.0.0.1:6379, found {url}")
     })?;
     Ok(Store::Redis(Box::new(redis)))
+}
+
+/// Deletes what a replay has stored, even if the replay failed. If both fail, the replay's error is returned
+/// and the other one is a warning.
+pub(crate) async fn clean_up<T>(backend: Backend, replayed: Result<T>) -> Result<T> {
+    let cleaned = backend.clean_up().await.context("the states of the replay cannot be deleted");
+    match (replayed, cleaned) {
+        (Err(error), Err(also)) => {
+            warn(format!("{also:#}"));
+            Err(error)
+        }
+        (replayed, cleaned) => {
+            let replayed = replayed?;
+            cleaned.map(|()| replayed)
+        }
+    }
 }
 
 /// Writes a line to standard output.

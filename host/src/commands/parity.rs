@@ -91,6 +91,11 @@ async fn replay(
     lines: &[Line],
 ) -> Result<Decisions> {
     let mut backend = Backend::start(kind, policies, target).await.context(kind)?;
+    let decisions = decide_all(kind, &mut backend, lines).await;
+    super::clean_up(backend, decisions).await.context(kind)
+}
+
+async fn decide_all(kind: BackendKind, backend: &mut Backend, lines: &[Line]) -> Result<Decisions> {
     let bar = ProgressBar::new(u64::try_from(lines.len())?).with_style(
         indicatif::ProgressStyle::with_template(
             "{msg:9} [{bar:40}] {pos}/{len} {per_sec} (eta {eta})",
@@ -99,11 +104,10 @@ async fn replay(
     bar.set_message(kind.to_string());
     let mut decisions = Vec::with_capacity(lines.len());
     for chunk in lines.chunks(CHUNK) {
-        decisions.extend(decide(&mut backend, chunk).await.context(kind)?);
+        decisions.extend(decide(backend, chunk).await?);
         bar.inc(u64::try_from(chunk.len())?);
     }
     bar.finish_and_clear();
-    backend.clean_up().await.context(kind)?;
     Ok(decisions)
 }
 
@@ -152,16 +156,24 @@ async fn show(
     decision: Option<&DecisionForm>,
 ) -> Result<()> {
     let mut backend = Backend::start(kind, policies, target).await?;
+    let shown = show_state(&mut backend, before, event, kind, decision).await;
+    super::clean_up(backend, shown).await
+}
+
+async fn show_state(
+    backend: &mut Backend,
+    before: &[Line],
+    event: &Event,
+    kind: BackendKind,
+    decision: Option<&DecisionForm>,
+) -> Result<()> {
     let same_key = |other: &&Event| other.asked.resolved() == event.asked.resolved();
     let events: Vec<Event> =
         before.iter().filter_map(|line| line.as_ref().ok()).filter(same_key).cloned().collect();
     backend.decide(&events).await?;
     say(&format!("  {kind:<9} state {}", backend.state(event).await?))?;
     match decision {
-        Some(decision) => {
-            say(&format!("  {kind:<9} says  {}", serde_json::to_string(decision)?))?;
-        }
-        None => say(&format!("  {kind:<9} says  no decision"))?,
+        Some(decision) => say(&format!("  {kind:<9} says  {}", serde_json::to_string(decision)?)),
+        None => say(&format!("  {kind:<9} says  no decision")),
     }
-    backend.clean_up().await
 }

@@ -93,8 +93,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         "{msg} [{bar:40}] {bytes}/{total_bytes} {elapsed} (eta {eta})",
     )?;
     let policy = arguments.policy.as_deref();
-    let mut trace = Trace::open(&arguments.file, &policies, policy, &bar)?;
-    let mut out = match &arguments.decisions {
+    let trace = Trace::open(&arguments.file, &policies, policy, &bar)?;
+    let out = match &arguments.decisions {
         Some(path) => {
             let real = |path: &Path| fs::canonicalize(path).ok();
             let inputs = [&arguments.file, arguments.policies.path()].map(|input| real(input));
@@ -112,13 +112,30 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let target = arguments.servers.target(text);
     let mut backend = Backend::start(arguments.backend, &policies, &target).await?;
     let started = Instant::now();
+    let replayed = replay(&arguments.file, trace, &mut backend, out).await;
+    bar.finish_and_clear();
+    let said = replayed.and_then(|report| {
+        say(report.text(started.elapsed()).trim_end())?;
+        Ok(report)
+    });
+    super::clean_up(backend, said).await?.something_was_decided()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Decides on all lines of the trace in this file.
+async fn replay(
+    file: &Path,
+    mut trace: Trace<'_>,
+    backend: &mut Backend,
+    mut out: Option<impl Write>,
+) -> Result<Report> {
     let mut report = Report::default();
     loop {
-        let lines = read_chunk(&mut trace).with_context(|| arguments.file.display().to_string())?;
+        let lines = read_chunk(&mut trace).with_context(|| file.display().to_string())?;
         if lines.is_empty() {
             break;
         }
-        let decisions = decide(&mut backend, &lines).await?;
+        let decisions = decide(backend, &lines).await?;
         for (line, decision) in lines.iter().zip(&decisions) {
             report.add(line, decision.as_ref());
             if let Some(out) = &mut out {
@@ -129,11 +146,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(mut out) = out {
         out.flush()?;
     }
-    bar.finish_and_clear();
-    say(report.text(started.elapsed()).trim_end())?;
-    backend.clean_up().await?;
-    report.something_was_decided()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(report)
 }
 
 fn read_chunk(trace: &mut Trace<'_>) -> std::io::Result<Vec<Line>> {

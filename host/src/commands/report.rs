@@ -92,7 +92,7 @@ impl Report {
             let _ = writeln!(text, "  … and {} more keys", refused.len() - SHOWN);
         }
         for (number, reason) in &self.first_unreadable {
-            let _ = writeln!(text, "line {number} cannot be read: {reason}");
+            let _ = writeln!(text, "line {number}: {reason}");
         }
         let hidden = usize::try_from(self.unreadable).unwrap_or(0) - self.first_unreadable.len();
         if hidden > 0 {

@@ -1,6 +1,7 @@
 //! `tidegate serve`
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -82,13 +83,16 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let redis = arguments.redis.as_deref();
     let store = super::store(&policies, redis, options, arguments.max_memory)?;
-    if let Store::Redis(redis) = &store
-        && let Err(error) = redis.ping().await
-    {
-        // the server starts nevertheless: `on_error` decides until Redis answers
-        warn(error);
+    let mut stop = pin!(stopped()?); // before the server waits for anything
+    if let Store::Redis(redis) = &store {
+        tokio::select! {
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
+            answered = redis.ping() => if let Err(error) = answered {
+                // the server starts nevertheless: `on_error` decides until Redis answers
+                warn(error);
+            }
+        }
     }
-    let stop = stopped()?; // before the first line says that the server is there
     let listener = TcpListener::bind(arguments.listen)
         .await
         .with_context(|| format!("--listen {}", arguments.listen))?;

@@ -89,7 +89,11 @@ fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
         ),
         started => started.context("redis-server")?,
     };
-    wait_for(&socket(folder), &mut server)?;
+    if let Err(error) = wait_for(&socket(folder), &mut server) {
+        let _ = server.kill(); // the error says why Redis did not start
+        let _ = server.wait();
+        return Err(error);
+    }
     Ok(server)
 }
 

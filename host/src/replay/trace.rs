@@ -120,8 +120,9 @@ impl<'a> Trace<'a> {
     /// Reads `t_us`, `policy`, `key`, and either the fields of a check or one other operation by its name, such
     /// as `"release":{"lease":"a"}`.
     fn json(&self, text: &str) -> Line {
-        let mut fields: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+            format!("column {}: {}", error.column(), without_place(&error.to_string()))
+        })?;
         let at = fields.remove("t_us").ok_or("missing field `t_us`")?;
         let at = at.as_u64().filter(|at| *at <= MAX_QUANTITY).ok_or_else(|| {
             format!("`t_us`: expected a whole number from 0 to {MAX_QUANTITY}, found {at}")
@@ -136,12 +137,20 @@ impl<'a> Trace<'a> {
             None => self.default_policy()?,
         };
         let key = text_of("key")?.ok_or("missing field `key`")?;
-        let names_operation = |field: &String| OPERATIONS.contains(&field.as_str());
-        let ask = match fields.keys().find(|field| names_operation(field)) {
-            Some(_) => Value::Object(fields),
-            None => json!({ "check": fields }),
+        let Some(name) = OPERATIONS.into_iter().find(|name| fields.contains_key(*name)) else {
+            let implied = json!({ "check": fields });
+            return event(policy, key, Timestamp(at), implied).map_err(|error| {
+                // the line has the fields of a check, but no `check`
+                error.strip_prefix("`check.").map(|rest| format!("`{rest}")).unwrap_or(error)
+            });
         };
-        event(policy, key, Timestamp(at), ask)
+        if let Some(other) = fields.keys().find(|field| *field != name) {
+            return Err(format!("expected no field beside `{name}`, found {}", Quoted(other)));
+        }
+        if let Some(found) = fields.get(name).filter(|value| !value.is_object()) {
+            return Err(format!("`{name}`: expected an object, found {found}"));
+        }
+        event(policy, key, Timestamp(at), Value::Object(fields))
     }
 
     /// Reads a line in common or combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" …`.
@@ -180,9 +189,18 @@ fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
         .and_then(|ask| ask.resolve_any_cost(policy, &key, &mut || None))
         .map_err(|error| match error {
             AskError::NoRandomness => OperationError::NeedsLease.to_string(),
-            error => error.to_string(),
+            error => without_place(&error.to_string()).to_owned(),
         })?;
     Ok(Event { asked, at, key, ask })
+}
+
+/// A message of serde without its line and column: the line is that of a text of one line, and the column
+/// may be one of the JSON that is built from the line.
+fn without_place(message: &str) -> &str {
+    match message.rsplit_once(" at line 1 column ") {
+        Some((message, column)) if column.bytes().all(|byte| byte.is_ascii_digit()) => message,
+        _ => message,
+    }
 }
 
 fn unknown(policies: &Policies, name: &str) -> String {

@@ -85,7 +85,7 @@ fn an_unreadable_line_is_an_error_and_does_not_end_the_trace() {
         &[
             Err("expected a line of an access log or a JSON object"),
             Err("expected a line of an access log or a JSON object"),
-            Err("EOF"),
+            Err("column 1: EOF while parsing an object"),
             Err("expected a line of an access log or a JSON object"),
             Err("time \"yesterday\""),
             Err("expected a time from 1970 on"),
@@ -100,6 +100,43 @@ fn an_unreadable_line_is_an_error_and_does_not_end_the_trace() {
             Ok(("a", "k", 1, 0)), // a cost of 6 can never be granted, so the line becomes a peek
             Err("found the field \"colour\""),
             Ok(("a", "k", 1, 1)),
+        ],
+    );
+}
+
+/// The errors name the fields of the line and nothing that the line does not have.
+#[test]
+fn a_wrong_field_is_named_as_the_line_has_it() {
+    for (fields, expected) in [
+        (
+            "\"cost\":\"x\"",
+            "`cost`: expected a whole number from 0 to 9007199254740991, found the string \"x\"",
+        ),
+        ("\"class\":3", "`class`: expected a string, found the integer `3`"),
+        ("\"check\":{\"class\":3}", "`check.class`: expected a string, found the integer `3`"),
+        ("\"check\":[]", "`check`: expected an object, found []"),
+        ("\"release\":3", "`release`: expected an object, found 3"),
+        ("\"release\":{}", "`release`: missing field `lease`"),
+        (
+            "\"refund\":{\"units\":true}",
+            "`refund.units`: expected a whole number from 1 to 9007199254740991, \
+             found the boolean `true`",
+        ),
+        ("\"reset\":{},\"cost\":1", "expected no field beside `reset`, found \"cost\""),
+        ("\"reset\":{},\"peek\":{}", "expected no field beside `peek`, found \"reset\""),
+    ] {
+        let policies = Policies::parse(POLICIES).unwrap();
+        let line = format!("{{\"t_us\":1,\"key\":\"k\",{fields}}}");
+        let mut trace = Trace::new(Box::new(Cursor::new(line)), &policies, Some("a")).unwrap();
+        assert_eq!(trace.next_line().unwrap(), Some(Err(expected.to_owned())));
+    }
+    check(
+        Some("a"),
+        b"{\"t_us\":1}\n{\"key\":\"k\"}\n{\"t_us\":1,\"key\":\"k\"} x\n",
+        &[
+            Err("missing field `key`"),
+            Err("missing field `t_us`"),
+            Err("column 22: trailing characters"),
         ],
     );
 }

@@ -52,6 +52,20 @@ impl Connection {
         Ok(Self { client: Client::open(info)?, deadline, current: Mutex::new(None) })
     }
 
+    /// Asks Redis a question that changes nothing. Redis closes connections that are idle for long, and the
+    /// store may learn of it only by asking, so it asks once more on a new connection.
+    pub(super) async fn read<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        question: impl Fn(MultiplexedConnection) -> F,
+    ) -> Result<T, StoreError> {
+        match self.ask(&question).await {
+            Err(StoreError::Redis(error)) if error.is_connection_dropped() => {
+                self.ask(question).await
+            }
+            answer => answer,
+        }
+    }
+
     /// Asks Redis, and waits for the answer until Redis has been silent for a whole deadline. Redis
     /// answers the questions on a connection in their order, so each answer to an earlier question starts
     /// the deadline anew. The first deadline includes connecting.

@@ -76,8 +76,8 @@ impl Default for RedisOptions {
 /// once and writes them once. A caller waits for the flight under way and then for its own: in practice
 /// two to four round trips. At most 16,384 operations wait for one home, and at most 8,192 of them on one
 /// key; a further operation gets [`StoreError::Overloaded`] at once. In an outage a caller gets an error
-/// after one deadline for each flight: usually two flights, but up to nine if operations on more than
-/// 2,048 keys wait for one home.
+/// after one deadline for each flight, or two if the connection breaks during the flight: usually two
+/// flights, but up to nine if operations on more than 2,048 keys wait for one home.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -224,7 +224,7 @@ impl Shared {
         }
         let pipeline = &pipeline;
         self.connection
-            .ask(|mut connection| async move { pipeline.query_async(&mut connection).await })
+            .read(|mut connection| async move { pipeline.query_async(&mut connection).await })
             .await
     }
 }

@@ -1,6 +1,8 @@
+use futures_util::FutureExt;
 use tidegate_gate::Policy;
 
 use super::*;
+use crate::store::{Redis, RedisOptions};
 
 fn policy() -> Arc<Policy> {
     let limits = "{ algorithm = 'fixed_window', limit = 1, period = '1m', depth = 1 }";
@@ -115,4 +117,45 @@ fn a_batch_has_a_bounded_number_of_keys_and_the_next_one_keeps_the_order() {
     assert_eq!(second.when_written.len(), 1);
     assert!(queues.take_batch(&id).is_none());
     drop(answers);
+}
+
+/// A runtime that polls tasks only while it blocks on a future.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn an_operation_that_is_never_polled_leaves_nothing_behind() {
+    let policy = policy();
+    let (store, key) = (unreachable(), Resolved::new(&policy, "a/1").unwrap());
+    let before = Arc::strong_count(&policy);
+    drop(store.operate(&key, Timestamp(0), 1));
+    assert!(store.shared.queues.homes().is_empty());
+    assert_eq!((Arc::strong_count(&store.shared), Arc::strong_count(&policy)), (1, before));
+}
+
+#[test]
+fn a_home_whose_task_ends_before_its_first_poll_is_closed() {
+    let policy = policy();
+    let (store, key) = (unreachable(), Resolved::new(&policy, "a/1").unwrap());
+    let before = Arc::strong_count(&policy);
+    let mut operation = std::pin::pin!(store.operate(&key, Timestamp(0), 1));
+    let ended = runtime();
+    // the operation starts a task, and the runtime ends before it polls the task
+    assert!(ended.block_on(async { operation.as_mut().now_or_never() }).is_none());
+    assert_eq!(store.shared.queues.homes().len(), 1);
+    drop(ended);
+    assert!(store.shared.queues.homes().is_empty(), "the home waits for a task that is gone");
+    assert_eq!((Arc::strong_count(&store.shared), Arc::strong_count(&policy)), (1, before));
+    let answer = operation.now_or_never();
+    assert!(matches!(answer, Some(Err(StoreError::Abandoned))), "{answer:?}");
+    // the next operation starts a task of its own
+    let next = runtime().block_on(store.operate(&key, Timestamp(0), 1));
+    assert!(matches!(next, Err(StoreError::Redis(_))), "{next:?}");
+    assert!(store.shared.queues.homes().is_empty());
+}
+
+/// A store whose Redis nobody can reach.
+fn unreachable() -> Redis {
+    Redis::new("redis://127.0.0.1:1", RedisOptions::default()).unwrap()
 }
