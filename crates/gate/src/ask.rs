@@ -1,6 +1,8 @@
 //! The operations that callers ask for in JSON, checked against the policy.
 
 mod error;
+#[cfg(test)]
+mod tests;
 
 use alloc::string::String;
 use alloc::sync::Arc;
