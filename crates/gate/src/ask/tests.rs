@@ -1,4 +1,5 @@
 use std::format;
+use std::string::ToString;
 use std::sync::Arc;
 
 use super::{Ask, AskError};
@@ -33,5 +34,19 @@ fn a_cost_that_the_limits_can_never_grant_is_an_error_except_in_a_shadow() {
         };
         assert_eq!(found, too_much.map(|cost| (cost, 5)), "{json}");
         assert!(ask.resolve(&shadow, key, &mut || None).is_ok(), "{json}: a shadow only reports");
+    }
+}
+
+#[test]
+fn an_error_in_json_names_its_field_if_it_is_in_one() {
+    for (json, expected) in [
+        (r#"{"check":{"cost":-1}}"#, "`check.cost`: expected a whole number from 0 to"),
+        (r#"{"check":{"coost":1}}"#, "`check.coost`: expected"),
+        ("[]", "expected an object, found an array"),
+        ("{", "EOF while parsing"),
+        (r#"{"reset":{}} {}"#, "trailing characters"),
+    ] {
+        let error = Ask::parse(json.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{json}: {error}");
     }
 }
