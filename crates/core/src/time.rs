@@ -1,5 +1,8 @@
 //! Points in time and spans, in whole microseconds.
 
+#[cfg(test)]
+mod tests;
+
 use crate::quantity::MAX_QUANTITY;
 
 /// A span of time in microseconds.

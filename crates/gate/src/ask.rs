@@ -2,6 +2,8 @@
 
 mod check;
 mod error;
+#[cfg(test)]
+mod tests;
 
 use alloc::string::String;
 use alloc::sync::Arc;

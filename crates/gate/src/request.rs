@@ -1,5 +1,8 @@
 //! The operations on a key.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 use core::fmt;
 

@@ -202,3 +202,80 @@ fn a_lease_is_held_until_its_time_to_live_has_passed() {
     assert!(low.acquire(&mut state, Timestamp(0), fleet::Priority::High, id(16), 1).is_ok());
     assert!(!low.holds(&state, Timestamp(0), id(16)), "high priority holds no lease");
 }
+
+#[test]
+fn a_configuration_says_what_it_was_made_of() {
+    let (span, most) = (Micros(100), 7);
+    let rate = Rate::new(6, Micros(20)).unwrap();
+    let bucket = bucket::Config::new(5, rate).unwrap();
+    assert_eq!((bucket.capacity(), bucket.rate()), (5, (3, Micros(10))));
+    assert!(!bucket.starts_empty() && bucket.starting_empty().starts_empty());
+    let fixed = fixed::Config::new(5, span).unwrap();
+    assert_eq!((fixed.limit(), fixed.capacity(), fixed.period()), (5, 5, span));
+    let sliding = sliding::Config::new(5, span, 4).unwrap();
+    assert_eq!((sliding.limit(), sliding.capacity(), sliding.segments()), (5, 5, 4));
+    let window = log::Window { limit: 5, period: span };
+    let log = log::Config::new(&[window], Micros(9), log::Denied::Counted).unwrap();
+    assert_eq!((log.limit(), log.capacity(), log.windows()), (5, 5, &[window][..]));
+    assert_eq!((log.min_gap(), log.denied()), (Micros(9), log::Denied::Counted));
+
+    let places = concurrency::Config::new(5, span, 7).unwrap();
+    assert_eq!((places.capacity(), places.period(), places.max_leases()), (5, span, most));
+    let owners = connections::Config::new(5, span, 7).unwrap();
+    assert_eq!((owners.limit(), owners.period(), owners.max_owners()), (5, span, most));
+    let budgets = budget::Config::new(5, span, 7).unwrap();
+    assert_eq!((budgets.most(), budgets.period(), budgets.max_holders()), (5, span, most));
+    let low = fleet::Config::new(5, 2, span, 7).unwrap();
+    assert_eq!((low.capacity(), low.reserve(), low.max_leases()), (5, 2, most));
+
+    let thresholds = Thresholds { good: Share::of(1, 10), bad: Share::of(1, 2) };
+    let timing = Timing { delay: Micros(3), full: Micros(11) };
+    let busy = utilization::Config::new(thresholds, timing, 4).unwrap();
+    assert_eq!((busy.thresholds(), busy.timing(), busy.classes()), (thresholds, timing, 4));
+    let linear = Estimator::LinearAdmitted { ramp: 3 };
+    let master = suppression::Config::new(rate, linear).unwrap();
+    assert_eq!((master.limit(), master.estimator()), (rate, linear));
+    let reports = reporter::Config::new(rate, LocalCap::On);
+    assert_eq!((reports.limit(), reports.capacity()), (rate, 1_800_000)); // 3 in 10 µs, for 6 s
+}
+
+/// The table of limiters in the head of the crate.
+#[test]
+fn a_state_has_the_size_that_the_docs_say() {
+    let span = Micros(100);
+    let rate = Rate::new(3, Micros(10)).unwrap();
+    let window = [log::Window { limit: 5, period: span }];
+    let terms = penalty::Terms {
+        refusals: 4,
+        within: span,
+        duration: span,
+        max: span,
+        forgive_after: span,
+    };
+    let busy = utilization::Config::new(Thresholds::DEFAULT, Timing::DEFAULT, 1).unwrap();
+    let master = suppression::Config::new(rate, Estimator::NewestPart).unwrap();
+    for (words, bytes) in [
+        (bucket::Config::new(5, rate).unwrap().words(), 16),
+        (fixed::Config::new(5, span).unwrap().words(), 16),
+        (sliding::Config::new(5, span, 4).unwrap().words(), 24 + 8 * (4 + 1)),
+        (log::Config::new(&window, Micros(0), log::Denied::Forgotten).unwrap().words(), 16 + 8 * 5),
+        (penalty::Config::new(terms).unwrap().words(), 32 + 8 * (4 - 1)),
+        (master.words(), 72),
+        (reporter::Config::new(rate, LocalCap::On).words(), 80),
+        (busy.words(), 24),
+    ] {
+        assert_eq!(words * 8, bytes);
+    }
+    for entries in [1_usize, 2, 3, 4, 5, 100, 1_000, 4_096] {
+        let slots = (2 * entries).max(4).next_power_of_two();
+        let least = 3 + slots / 4;
+        let count = u64::try_from(entries).unwrap();
+        let words = [
+            concurrency::Config::new(5, span, count).unwrap().words(),
+            connections::Config::new(5, span, count).unwrap().words(),
+            fleet::Config::new(5, 1, span, count).unwrap().words(),
+        ];
+        assert_eq!(words, [least + 5 * entries; 3]);
+        assert_eq!(budget::Config::new(5, span, count).unwrap().words(), least + 8 * entries);
+    }
+}

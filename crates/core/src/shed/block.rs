@@ -23,6 +23,9 @@
 //! assert_eq!(block.retry_after(Timestamp(1_060)), None);
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use crate::decision::InvalidState;
 use crate::time::{Micros, Timestamp};
 
@@ -75,49 +78,5 @@ impl Block {
             return Err(InvalidState);
         }
         Ok(Self { from: Timestamp(from), span: Micros(span) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_steps_never_blocks_for_longer_than_two_spans() {
-        let block = Block::new(Timestamp(1_000), Micros(100));
-        for (now, left) in [
-            (899, None),
-            (900, Some(100)),
-            (999, Some(100)),
-            (1_000, Some(100)),
-            (1_099, Some(1)),
-            (1_100, None),
-            (u64::MAX, None),
-            (0, None),
-        ] {
-            assert_eq!(block.retry_after(Timestamp(now)), left.map(Micros), "at {now}");
-        }
-    }
-
-    #[test]
-    fn extreme_times_and_spans_are_no_panic() {
-        for from in [0, 1, u64::MAX] {
-            for span in [0, 1, u64::MAX] {
-                let block = Block::new(Timestamp(from), Micros(span));
-                for now in [0, 1, u64::MAX] {
-                    let left = block.retry_after(Timestamp(now)).unwrap_or_default();
-                    assert!(left <= Micros::MAX);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_state_is_read_as_it_was_written_or_refused() {
-        let block = Block::new(Timestamp(7), Micros(9));
-        assert_eq!(Block::from_words(block.to_words()), Ok(block));
-        for span in [0, Micros::MAX.0 + 1, u64::MAX] {
-            assert_eq!(Block::from_words([7, span]), Err(InvalidState));
-        }
     }
 }

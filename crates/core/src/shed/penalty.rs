@@ -141,11 +141,9 @@ impl Config {
             return Err(ConfigError::ScaleTooFine { field, found, nearest });
         }
         let refusals = log::Config::short_of(refusals, span);
-        let mut config = Self { terms, refusals, most_in_a_row: 1 };
-        while config.lasts(config.most_in_a_row) < max {
-            config.most_in_a_row = config.most_in_a_row.saturating_add(1);
-        }
-        Ok(config)
+        let config = Self { terms, refusals, most_in_a_row: 1 };
+        let most_in_a_row = (1..=54).find(|&k| config.lasts(k) >= max); // 2^53 exceeds any `max`
+        Ok(Self { most_in_a_row: most_in_a_row.unwrap_or(1), ..config })
     }
 
     /// The terms.

@@ -257,7 +257,6 @@ impl Config {
         let elapsed = self.elapsed(&mut settled, now);
         let counts = counts(&settled);
         let factors = match self.estimator {
-            _ if !self.may_suppress(counts) => [None; 2],
             Estimator::LinearAdmitted { ramp } => [self.linear(counts, ramp), None],
             Estimator::ModifiedMean => [self.down_to_limit(modified_mean(counts), COMMON), None],
             Estimator::NewestPart => [
@@ -285,7 +284,8 @@ impl Config {
             }
     }
 
-    /// Whether a part exceeds the limit. If none does, no estimate is above the limit.
+    /// Whether a part exceeds the limit. If none does, no estimate is above the limit, so this only
+    /// saves time.
     #[inline]
     fn may_suppress(&self, counts: &Counts) -> bool {
         counts.iter().any(|&part| offered(part) > self.in_a_part)

@@ -106,6 +106,20 @@ fn a_penalty_ends_although_the_caller_never_stops() {
 }
 
 #[test]
+fn the_shortest_penalty_doubles_until_it_is_the_longest() {
+    let max = MAX_QUANTITY - 1;
+    let config = config(1, [1, 1, max, 1]);
+    let mut state = fresh(config);
+    let mut now = Timestamp(7);
+    for doubled in 0..60 {
+        let lasts = Micros(max.min(1 << doubled));
+        assert_eq!(config.refused(&mut state, now), Some(lasts), "doubled {doubled} times");
+        assert_eq!(config.accepts(&state), Ok(()));
+        now = now.saturating_add(lasts);
+    }
+}
+
+#[test]
 fn what_cannot_be_remembered_is_refused() {
     let new = |refusals, [within, duration, max, forgive_after]: [u64; 4]| {
         let [within, duration, max, forgive_after] =

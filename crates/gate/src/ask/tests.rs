@@ -1,0 +1,52 @@
+use std::format;
+use std::string::ToString;
+use std::sync::Arc;
+
+use super::{Ask, AskError};
+use crate::policy::Policy;
+
+const LIMITS: &str = "allow = ['listed']
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+
+fn policy(shadow: bool) -> Arc<Policy> {
+    Arc::new(Policy::parse("p", &format!("shadow = {shadow}\n{LIMITS}")).unwrap())
+}
+
+#[test]
+fn a_cost_that_the_limits_can_never_grant_is_an_error_except_in_a_shadow() {
+    let (policy, shadow) = (policy(false), policy(true));
+    for (json, key, too_much) in [
+        (r#"{"check":{"cost":5}}"#, "k", None),
+        (r#"{"check":{"cost":6}}"#, "k", Some(6)),
+        (r#"{"peek":{"cost":5}}"#, "k", None),
+        (r#"{"peek":{"cost":7}}"#, "k", Some(7)),
+        (r#"{"check":{"cost":6}}"#, "listed", None),
+        (r#"{"refund":{"units":6}}"#, "k", None),
+        (r#"{"reset":{}}"#, "k", None),
+    ] {
+        let ask = Ask::parse(json.as_bytes()).unwrap();
+        let asked = ask.clone().resolve_any_cost(&policy, key, &mut || None).unwrap();
+        assert_eq!(asked.costs_too_much(), too_much.is_some(), "{json}");
+        assert!(too_much.is_none() || asked.operation().is_peek(), "{json} takes nothing");
+        let found = match ask.clone().resolve(&policy, key, &mut || None) {
+            Err(AskError::Cost(error)) => Some((error.cost, error.capacity)),
+            found => found.map(|_| None).unwrap(),
+        };
+        assert_eq!(found, too_much.map(|cost| (cost, 5)), "{json}");
+        assert!(ask.resolve(&shadow, key, &mut || None).is_ok(), "{json}: a shadow only reports");
+    }
+}
+
+#[test]
+fn an_error_in_json_names_its_field_if_it_is_in_one() {
+    for (json, expected) in [
+        (r#"{"check":{"cost":-1}}"#, "`check.cost`: expected a whole number from 0 to"),
+        (r#"{"check":{"coost":1}}"#, "`check.coost`: expected"),
+        ("[]", "expected an object, found an array"),
+        ("{", "EOF while parsing"),
+        (r#"{"reset":{}} {}"#, "trailing characters"),
+    ] {
+        let error = Ask::parse(json.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{json}: {error}");
+    }
+}
