@@ -35,6 +35,7 @@ use core::fmt;
 use tidegate_core::shed::block::Block;
 
 use crate::carry::carry;
+use crate::gathered::Stored;
 use crate::limits::Slice;
 use crate::policy::Policy;
 
@@ -237,7 +238,8 @@ pub(crate) fn read(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Decod
     let old = slice.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
-    let words = slice.blocked(&carry(slice, &old, words, policy.on_change()), block).into_vec();
+    let words = carry(slice, &old, words, policy.on_change());
+    let words = Stored { words: &words, block }.all().into_vec();
     Ok(Decoded { words, is_carried: true })
 }
 

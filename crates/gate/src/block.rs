@@ -7,6 +7,7 @@ use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
+use crate::gathered::Gathered;
 use crate::key::Depth;
 use crate::limits::{Limits, Slice};
 use crate::request::{Budget, Operation, OperationError};
@@ -21,12 +22,6 @@ impl Slice {
         (words, block.as_array().and_then(|block| Block::from_words(*block).ok()))
     }
 
-    /// Joins the words of the limits and the block.
-    pub(crate) fn blocked(&self, words: &[u64], block: Option<Block>) -> SliceWords {
-        let block = block.filter(|_| self.can_be_blocked()).map(Block::to_words);
-        words.iter().copied().chain(block.into_iter().flatten()).collect()
-    }
-
     /// Whether this slice keeps the block of a key. A slice that several keys share keeps none, because each
     /// key is blocked by itself.
     pub(crate) fn can_be_blocked(&self) -> bool {
@@ -34,19 +29,19 @@ impl Slice {
     }
 }
 
-impl Limits {
+impl Gathered {
     /// Does an operation on a key that may be blocked. If the key is not blocked, `decide` does it.
-    pub(crate) fn operate_unless_blocked(
-        &self,
-        words: &mut [u64],
-        block: &mut Option<Block>,
+    pub(crate) fn operate(
+        &mut self,
+        limits: &Limits,
         now: Timestamp,
         operation: &Operation,
-        decide: impl FnOnce(&Self, &mut [u64]) -> Result<Verdict, OperationError>,
+        decide: impl FnOnce(&Limits, &mut [u64]) -> Result<Verdict, OperationError>,
     ) -> Result<Verdict, OperationError> {
+        let Self { words, block } = self;
         match operation {
             Operation::Block(span) => {
-                if !self.slices().iter().any(Slice::can_be_blocked) {
+                if !limits.slices().iter().any(Slice::can_be_blocked) {
                     return Err(OperationError::NoWholeKey);
                 }
                 *block = (*span > Micros::ZERO).then(|| Block::new(now, *span));
@@ -60,23 +55,23 @@ impl Limits {
                 *block = block.filter(|block| !block.is_over(now));
             }
             return match operation {
-                Operation::Block(_) => self.operate(words, now, &Operation::from(0)),
-                _ => decide(self, words),
+                Operation::Block(_) => limits.operate(words, now, &Operation::from(0)),
+                _ => decide(limits, words),
             };
         };
         let asks = matches!(operation, Operation::Peek(request) if request.cost > 0);
         let mut verdict = match operation {
-            Operation::Decide(request) if request.cost > 0 => self.refuse(words, now, request)?,
+            Operation::Decide(request) if request.cost > 0 => limits.refuse(words, now, request)?,
             // nothing would be taken
             Operation::Peek(request) => {
-                self.operate(words, now, &Operation::Peek(request.peek()))?
+                limits.operate(words, now, &Operation::Peek(request.peek()))?
             }
-            Operation::Block(_) => self.operate(words, now, &Operation::from(0))?,
+            Operation::Block(_) => limits.operate(words, now, &Operation::from(0))?,
             // a holder may give units back, and gets no others
             Operation::Budget(budget) => {
-                self.operate(words, now, &Operation::Budget(Budget { wants: 0, ..*budget }))?
+                limits.operate(words, now, &Operation::Budget(Budget { wants: 0, ..*budget }))?
             }
-            other => self.operate(words, now, other)?,
+            other => limits.operate(words, now, other)?,
         };
         verdict.factor = verdict.factor.map(|_| Probability::CERTAIN); // reporters refuse everything
         let decision = match verdict.decision {

@@ -27,6 +27,7 @@ mod block;
 mod carry;
 mod decide;
 mod fnv;
+mod gathered;
 pub mod http;
 mod key;
 mod limit;

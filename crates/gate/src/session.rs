@@ -45,12 +45,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use smallvec::SmallVec;
-use tidegate_core::shed::block::Block;
 use tidegate_core::{Micros, Timestamp};
 
 use crate::blob::{self, BlobError};
 use crate::block::SliceWords;
 use crate::decide::Verdict;
+use crate::gathered::Gathered;
 use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError};
@@ -215,20 +215,18 @@ impl<'a> Session<'a> {
             }
             Rule::Limited(limits, _) => limits,
         };
-        let (mut words, mut block) = self.gather(seat)?;
+        let mut state = self.gather(seat)?;
         let begins = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
-            limits.split(&words).map(|(_, words)| begins(words)).collect();
-        let was_blocked = block;
-        let verdict = limits
-            .operate_unless_blocked(&mut words, &mut block, now, operation, |limits, words| {
-                match operation {
-                    Operation::Reset(depth) => {
-                        limits.reset(words, *depth);
-                        decide(limits, words, &Operation::from(0))
-                    }
-                    other => decide(limits, words, other),
+            limits.split(&state.words).map(|(_, words)| begins(words)).collect();
+        let was_blocked = state.block;
+        let verdict = state
+            .operate(limits, now, operation, |limits, words| match operation {
+                Operation::Reset(depth) => {
+                    limits.reset(words, *depth);
+                    decide(limits, words, &Operation::from(0))
                 }
+                other => decide(limits, words, other),
             })
             .map_err(SessionError::Operation)?;
         // an answer is no more settled than the earlier operations whose slices it read
@@ -237,14 +235,14 @@ impl<'a> Session<'a> {
             return Ok(Answered { verdict, is_settled });
         }
         let refused = matches!(operation, Operation::Decide(_)) && !verdict.decision.is_allowed();
-        for (((slice, words), began), slot) in limits.split(&words).zip(began).zip(&seat.slots) {
+        for (((slice, stored), began), slot) in state.apart(limits).zip(began).zip(&seat.slots) {
             let Some(slot) = self.slots.get_mut(*slot) else { continue };
-            let begins = began && slice.time_to_live(words, now) > Micros::ZERO;
-            let words = slice.blocked(words, block);
+            let begins = began && slice.time_to_live(stored.words, now) > Micros::ZERO;
+            let words = stored.all();
             let time_to_live = slice.time_to_live(&words, now);
             // a refusal that a limit remembers must survive like a grant, and so must the first refusal of
             // a bucket that starts empty, because the bucket fills from that time on
-            let unblocked = slice.can_be_blocked() && block != was_blocked;
+            let unblocked = slice.can_be_blocked() && state.block != was_blocked;
             let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;
             let due = match refused && !is_more {
                 true => Due::AfterAnswer,
@@ -269,23 +267,19 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The words of the limits in all slices of an operation, and the block of its key.
-    fn gather(&self, seat: &Seat<'a>) -> Result<(SmallVec<[u64; 8]>, Option<Block>), SessionError> {
-        let (mut words, mut block) = (SmallVec::new(), None);
+    /// The state of an operation's key.
+    fn gather(&self, seat: &Seat<'a>) -> Result<Gathered, SessionError> {
+        let mut state = Gathered::default();
         for slot in self.slots_of(seat) {
             match &slot.words {
-                Ok(own) => {
-                    let (own, blocked) = slot.slice.unblocked(own);
-                    words.extend_from_slice(own);
-                    block = block.or(blocked);
-                }
+                Ok(own) => state.add(slot.slice, Some(own)),
                 Err(error) => {
                     let (name, error) = (slot.name.clone(), *error);
                     return Err(SessionError::Blob { name, error });
                 }
             }
         }
-        Ok((words, block))
+        Ok(state)
     }
 
     fn slots_of(&self, seat: &Seat<'a>) -> impl Iterator<Item = &Slot<'a>> {

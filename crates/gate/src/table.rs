@@ -1,25 +1,26 @@
 //! The store in memory: the states of many keys under one policy.
 
-mod blocks;
+mod error;
 mod memory;
 #[cfg(test)]
 mod tests;
 
-use core::fmt;
+use alloc::vec::Vec;
 use core::hash::BuildHasher;
 
 use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
-use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
+use crate::gathered::{Gathered, Stored};
 use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
+pub use error::TableError;
 
 /// The least time between two searches of a full table for expired states, so that a flood of new keys
 /// does not make every request pay for a search.
@@ -73,38 +74,6 @@ impl KeyHasher {
     #[inline]
     pub fn hash(&self, key: &str) -> u64 {
         self.0.hash_one(key.as_bytes())
-    }
-}
-
-/// Why a table did not decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TableError {
-    /// The limits cannot do the operation.
-    Operation(OperationError),
-    /// A new key would exceed the bound of the memory, and no other key has expired.
-    Full {
-        /// The bound in bytes.
-        max_bytes: usize,
-    },
-}
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Operation(error) => error.fmt(f),
-            Self::Full { max_bytes } => {
-                write!(f, "no room for a new key: the keys in use fill all {max_bytes} bytes")
-            }
-        }
-    }
-}
-
-impl core::error::Error for TableError {}
-
-impl From<OperationError> for TableError {
-    fn from(error: OperationError) -> Self {
-        Self::Operation(error)
     }
 }
 
@@ -184,12 +153,9 @@ impl Table {
         if let Some(words) = self.find_only(limits, hash, key) {
             return Ok(limits.decide(words, now, request)?);
         }
-        self.with_scattered_state(policy, limits, key, now, |words, block| match block {
-            None => Ok(limits.decide(words, now, request)?),
-            Some(_) => {
-                let operation = Operation::Decide(*request);
-                Ok(operate(limits, words, block, now, &operation)?.decision)
-            }
+        self.with_gathered(policy, limits, key, now, |state| match state.block {
+            None => limits.decide(&mut state.words, now, request),
+            Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
         })
     }
 
@@ -237,29 +203,26 @@ impl Table {
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        self.with_scattered_state(policy, limits, &key, now, |words, block| {
-            Ok(operate(limits, words, block, now, operation)?)
+        self.with_gathered(policy, limits, &key, now, |state| {
+            operate(state, limits, now, operation)
         })
     }
 
     /// The words of a canonical key; `None` if the key is not in use.
     #[must_use]
-    pub fn words(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
-        self.gather(limits, key).filter(|words| words.iter().any(|word| *word != 0))
+    pub fn words(&self, limits: &Limits, key: &str) -> Option<Vec<u64>> {
+        let words = self.gather(limits, key)?.words.into_vec();
+        words.iter().any(|word| *word != 0).then_some(words)
     }
 
-    /// The words of all slices of a canonical key, with zeros for slices that are not in use. `None` if the
-    /// allocator has no room for the copy.
-    fn gather(&self, limits: &Limits, key: &str) -> Option<SmallVec<[u64; 3]>> {
-        let mut words = SmallVec::new();
-        words.try_reserve_exact(limits.words()).ok()?;
+    /// The state of a canonical key. `None` if the allocator has no room for the copy.
+    fn gather(&self, limits: &Limits, key: &str) -> Option<Gathered> {
+        let mut state = Gathered::with_room_for(limits)?;
         for slice in limits.slices() {
-            match self.entry(slice, slice.depth().of(key)) {
-                Some(entry) => words.extend_from_slice(slice.unblocked(&entry.words).0),
-                None => words.resize(words.len().saturating_add(slice.words()), 0),
-            }
+            let entry = self.entry(slice, slice.depth().of(key));
+            state.add(slice, entry.map(|entry| entry.words.as_slice()));
         }
-        Some(words)
+        Some(state)
     }
 
     /// Forgets the states that equal a fresh one at `now`, and the states of limits that the policy does not
@@ -287,12 +250,6 @@ impl Table {
         (words.len() == slice.words()).then_some(words)
     }
 
-    /// The block of a canonical key; `None` if the key is not blocked.
-    fn block(&self, limits: &Limits, key: &str) -> Option<Block> {
-        let slice = limits.slices().iter().find(|slice| slice.can_be_blocked())?;
-        slice.unblocked(&self.entry(slice, key)?.words).1
-    }
-
     #[inline]
     fn find(&mut self, slice: &Slice, hash: u64, key: &str) -> Option<&mut [u64]> {
         self.entries
@@ -304,75 +261,82 @@ impl Table {
         self.entries.find(self.hasher.hash(key), |entry| entry.is(slice, key))
     }
 
-    /// Lets `decide` change the words of a key and its block. The table keeps them unless they equal a fresh
-    /// state. When the table is full, refusals still apply but are not recorded.
+    /// Lets `decide` change the state of a key. The table keeps it unless it equals a fresh one. When the
+    /// table is full, refusals still apply but are not recorded.
     #[cold]
-    fn with_scattered_state<T: Decided>(
+    fn with_gathered<T: Decided>(
         &mut self,
         policy: &Policy,
         limits: &Limits,
         key: &str,
         now: Timestamp,
-        decide: impl FnOnce(&mut [u64], &mut Option<Block>) -> Result<T, TableError>,
+        decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
-        let mut words = self.gather(limits, key).ok_or(full)?;
-        let was_blocked = self.block(limits, key);
-        let mut block = was_blocked;
-        let decided = decide(&mut words, &mut block)?;
-        if block.is_some() && was_blocked.is_none() {
-            self.reserve_block(policy, limits, key, now).ok_or(full)?;
-        }
+        let mut state = self.gather(limits, key).ok_or(full)?;
+        let decided = decide(&mut state)?;
         // nothing changes before there is room for all new entries
-        let mut learned = self.learned(limits, key, &words, now);
+        let mut learned = self.learned(limits, key, &state, now);
         if learned.is_none() && self.may_sweep(now) {
             self.sweep(policy, now);
-            learned = self.learned(limits, key, &words, now);
+            learned = self.learned(limits, key, &state, now);
         }
         if learned.is_none() && decided.decision().is_allowed() {
             return Err(full);
         }
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));
-        for (slice, words) in limits.split(&words) {
+        for (slice, stored) in state.apart(limits) {
             let key = slice.depth().of(key);
-            if let Some(own) = self.find(slice, self.hasher.hash(key), key) {
-                own.iter_mut().zip(words).for_each(|(own, word)| *own = *word);
-            } else if words.iter().any(|word| *word != 0) && !lasts(slice, words, now) {
-                self.learn_clock(slice, key, words);
+            let is_fresh = stored.words.iter().all(|word| *word == 0);
+            if !self.replace(slice, key, stored) && !is_fresh && !outlives(slice, stored, now) {
+                self.learn_clock(slice, key, stored);
             }
-        }
-        if block != was_blocked {
-            self.set_block(limits, key, block);
         }
         Ok(decided)
     }
 
-    /// Makes entries for the states that last and are not in the table yet, and reserves room for them.
-    /// `None` if there is no room for all of them.
+    /// Makes entries for the states that last and are not in the table yet, and reserves room for them and
+    /// for entries that grow. `None` if there is no room for all of them.
     fn learned(
         &mut self,
         limits: &Limits,
         key: &str,
-        words: &[u64],
+        state: &Gathered,
         now: Timestamp,
     ) -> Option<SmallVec<[Entry; 1]>> {
-        let slices =
-            limits.split(words).map(|(slice, words)| (slice, slice.depth().of(key), words));
-        let new = slices.filter(|(slice, _, words)| lasts(slice, words, now));
-        let new: SmallVec<[_; 4]> =
-            new.filter(|(slice, key, _)| self.entry(slice, key).is_none()).collect();
-        let heap = new.iter().map(|(_, key, words)| Entry::heap_of(key.len(), words.len()));
-        let heap = heap.fold(0_usize, usize::saturating_add);
+        let mut new = SmallVec::<[_; 2]>::new();
+        let mut heap = 0_usize;
+        for (slice, stored) in state.apart(limits) {
+            let key = slice.depth().of(key);
+            let needed = Entry::heap_of(key.len(), stored.len());
+            if let Some(entry) = self.entry(slice, key) {
+                heap = heap.saturating_add(needed.saturating_sub(entry.heap()));
+            } else if outlives(slice, stored, now) {
+                heap = heap.saturating_add(needed);
+                new.push((slice, key, stored));
+            }
+        }
         self.reserve(new.len(), heap, self.max_bytes)?;
-        new.into_iter().map(|(slice, key, words)| Entry::new(slice, key, words)).collect()
+        new.into_iter().map(|(slice, key, stored)| Entry::new(slice, key, stored)).collect()
+    }
+
+    /// Replaces the words of an entry; `false` if the table has no such entry.
+    fn replace(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) -> bool {
+        let Self { entries, hasher, heap, .. } = self;
+        let entry = entries.find_mut(hasher.hash(key), |entry| entry.is(slice, key));
+        let Some(entry) = entry else { return false };
+        *heap = heap.saturating_sub(entry.heap());
+        entry.set(stored);
+        *heap = heap.saturating_add(entry.heap());
+        true
     }
 
     /// Remembers a state that differs from a fresh one only in its newest time. Such states get at most half
     /// of the room. Decisions do not depend on them.
-    fn learn_clock(&mut self, slice: &Slice, key: &str, words: &[u64]) {
-        let heap = Entry::heap_of(key.len(), words.len());
+    fn learn_clock(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) {
+        let heap = Entry::heap_of(key.len(), stored.len());
         if self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
-            && let Some(entry) = Entry::new(slice, key, words)
+            && let Some(entry) = Entry::new(slice, key, stored)
         {
             self.insert(entry);
         }
@@ -399,15 +363,17 @@ impl Entry {
 }
 
 fn operate(
+    state: &mut Gathered,
     limits: &Limits,
-    words: &mut [u64],
-    block: &mut Option<Block>,
     now: Timestamp,
     operation: &Operation,
 ) -> Result<Verdict, OperationError> {
-    limits.operate_unless_blocked(words, block, now, operation, |limits, words| {
-        limits.operate(words, now, operation)
-    })
+    state.operate(limits, now, operation, |limits, words| limits.operate(words, now, operation))
+}
+
+/// Whether the table has to keep this.
+fn outlives(slice: &Slice, stored: Stored<'_>, now: Timestamp) -> bool {
+    stored.block.is_some() || lasts(slice, stored.words, now)
 }
 
 fn lasts(slice: &Slice, words: &[u64], now: Timestamp) -> bool {

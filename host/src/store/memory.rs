@@ -185,7 +185,7 @@ impl Memory {
     pub fn words(&self, key: &str) -> Option<Vec<u64>> {
         let Rule::Limited(limits, key) = self.policy.rule(key) else { return None };
         let (_, shard) = self.hash_and_shard(&key);
-        Some(shard.lock().words(limits, &key)?.into_vec())
+        shard.lock().words(limits, &key)
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`, one shard after another.

@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::{Entry, Table};
+use crate::gathered::Stored;
 use crate::key::MAX_KEY_BYTES;
 use crate::limits::{Limits, Slice};
 use crate::policy::Policy;
@@ -48,7 +49,7 @@ impl Table {
     /// Reserves room for `new` entries with `heap` bytes outside of the hash table, if the table then takes at
     /// most `most` bytes.
     pub(super) fn reserve(&mut self, new: usize, heap: usize, most: usize) -> Option<()> {
-        if new == 0 {
+        if new == 0 && heap == 0 {
             return Some(());
         }
         let grown = twice(self.grown(new)).max(twice(self.entries.allocation_size()));
@@ -97,11 +98,21 @@ impl Table {
 
 impl Entry {
     /// Makes an entry; `None` if the allocator has no room.
-    pub(super) fn new(slice: &Slice, key: &str, state: &[u64]) -> Option<Self> {
+    pub(super) fn new(slice: &Slice, key: &str, stored: Stored<'_>) -> Option<Self> {
         let mut words = SmallVec::new();
-        words.try_reserve_exact(state.len()).ok()?;
-        words.extend_from_slice(state);
-        Some(Self { key: CompactString::try_new(key).ok()?, identity: slice.identity(), words })
+        words.try_reserve_exact(stored.len()).ok()?;
+        let key = CompactString::try_new(key).ok()?;
+        let mut entry = Self { key, identity: slice.identity(), words };
+        entry.set(stored);
+        Some(entry)
+    }
+
+    /// Replaces the words. They become more or fewer when a block begins or ends.
+    pub(super) fn set(&mut self, stored: Stored<'_>) {
+        self.words.clear();
+        self.words.extend_from_slice(stored.words);
+        self.words.extend(stored.block_words());
+        self.words.shrink_to_fit();
     }
 
     /// The bytes of the entry outside of the hash table.
