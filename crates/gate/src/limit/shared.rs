@@ -51,10 +51,8 @@ macro_rules! asks_a_shedder {
         const KIND: Kind = Kind::Shed;
 
         fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
-            if request.cost == 0
-                && let Ok(state) = self.state(state.words())
-            {
-                return self.look(&state, now, request);
+            if request.cost == 0 {
+                return self.look(&state.borrowed(), now, request);
             }
             Ok($decide(self, state, now, request))
         }
