@@ -178,7 +178,7 @@ impl Config {
     }
 
     /// The decision on a new lease. `cost` is from 1 to the capacity.
-    #[inline]
+    #[inline(always)] // a call would move the decision in memory once more
     fn answer<W: AsRef<[u64]>>(&self, table: &Table<W, FIELDS>, live: Live, cost: u64) -> Decision {
         let limit = self.capacity;
         let remaining = self.remaining(live);
