@@ -364,6 +364,8 @@ fn a_short_key_and_a_small_state_take_only_their_place_in_the_hash_table() {
         assert!(table.decide(&policy, &"k".repeat(key), Timestamp(0), 1).unwrap().is_allowed());
         table.bytes()
     };
-    assert_eq!(bytes(inline, 3), bytes(1, 3));
+    let (two_words, mut table) = (policy(), table());
+    assert!(table.decide(&two_words, "k", Timestamp(0), 1).unwrap().is_allowed());
+    assert_eq!([bytes(1, 3), bytes(inline, 3)], [table.bytes(); 2]);
     assert!(bytes(inline + 1, 3) > bytes(inline, 3) && bytes(inline, 4) > bytes(inline, 3));
 }
