@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Ask, AskError};
 use crate::policy::Policy;
+use crate::request::{Operation, Request};
 
 const LIMITS: &str = "allow = ['listed']
 limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
@@ -49,4 +50,22 @@ fn an_error_in_json_names_its_field_if_it_is_in_one() {
         let error = Ask::parse(json.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{json}: {error}");
     }
+}
+
+#[test]
+fn a_peek_asks_for_nothing_and_for_no_lease_unless_it_says_so() {
+    let limits = "limits = [{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }]";
+    let policy = Arc::new(Policy::parse("p", limits).unwrap());
+    let peeked = |json: &str| {
+        let ask = Ask::parse(json.as_bytes()).unwrap();
+        let asked = ask.resolve(&policy, "k", &mut || Some(7)).unwrap();
+        let Operation::Peek(Request { cost, lease, .. }) = asked.operation() else {
+            panic!("{json}")
+        };
+        assert_eq!(asked.lease(), None, "{json} acquires none");
+        (cost, lease == Some(asked.resolved().lease_id("a")), lease.is_none())
+    };
+    assert_eq!(peeked(r#"{"peek":{}}"#), (0, false, true));
+    assert_eq!(peeked(r#"{"peek":{"cost":2}}"#), (2, false, true));
+    assert_eq!(peeked(r#"{"peek":{"cost":2,"lease":"a"}}"#), (2, true, false));
 }

@@ -1,3 +1,5 @@
+mod answers;
+
 use std::format;
 use std::vec;
 use std::vec::Vec;

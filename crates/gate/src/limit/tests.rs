@@ -120,6 +120,9 @@ proptest! {
                     ..Request::of(cost)
                 };
                 let before = words.clone();
+                let looked = limit.peek(&words, now, &request.peek());
+                prop_assert_eq!(limit.decide(&mut words, now, &request.peek()), looked, "{}", text);
+                prop_assert_eq!(&words, &before, "{}: a cost of 0 takes nothing", text);
                 let said = limit.peek(&words, now, &request).unwrap();
                 prop_assert_eq!(&words, &before, "{}: a peek changes nothing", text);
                 let decided = limit.decide(&mut words, now, &request).unwrap();

@@ -352,3 +352,20 @@ fn blocks_are_kept_within_the_bound_and_end() {
         "a key that is known needs no new place"
     );
 }
+
+#[test]
+fn a_short_key_and_a_small_state_take_only_their_place_in_the_hash_table() {
+    let inline = size_of::<String>();
+    let bytes = |key: usize, words: usize| {
+        let rates = format!("rates = ['{}/m']", words - 2); // a log has two words and one for each unit
+        let text = format!("limits = [{{ algorithm = 'sliding_log', {rates} }}]");
+        let (policy, mut table) = (Policy::parse("p", &text).unwrap(), table());
+        assert_eq!(policy.limits().words(), words);
+        assert!(table.decide(&policy, &"k".repeat(key), Timestamp(0), 1).unwrap().is_allowed());
+        table.bytes()
+    };
+    let (two_words, mut table) = (policy(), table());
+    assert!(table.decide(&two_words, "k", Timestamp(0), 1).unwrap().is_allowed());
+    assert_eq!([bytes(1, 3), bytes(inline, 3)], [table.bytes(); 2]);
+    assert!(bytes(inline + 1, 3) > bytes(inline, 3) && bytes(inline, 4) > bytes(inline, 3));
+}

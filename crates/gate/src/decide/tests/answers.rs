@@ -1,0 +1,34 @@
+//! Which limit an answer tells of, and of whose lease.
+
+use super::*;
+
+#[test]
+fn of_limits_with_the_same_rest_the_first_one_is_told() {
+    let limit = |limit, period| {
+        format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '{period}' }}")
+    };
+    let (day, second) = (limit(5, "1d"), limit(3, "1s"));
+    for (limits, told) in [([&day, &second], 5), ([&second, &day], 3)] {
+        let text = format!("limits = [{}, {}]", limits[0], limits[1]);
+        let policy = Policy::parse("p", &text).unwrap();
+        let mut words = vec![0; policy.limits().words()];
+        assert!(
+            policy.limits().decide(&mut words, Timestamp(0), &Request::of(2)).unwrap().is_allowed()
+        );
+        let now = Timestamp(1_000_000);
+        let looked = policy.limits().decide(&mut words, now, &Request::of(0)).unwrap();
+        assert_eq!((looked.remaining(), looked.limit()), (3, told), "{text}");
+    }
+}
+
+#[test]
+fn a_renewal_tells_what_its_own_owner_may_still_open() {
+    let text = "limits = [{ algorithm = 'connections', limit = 5, max_owners = 1 }]";
+    let policy = Policy::parse("p", text).unwrap();
+    let (limits, owner, now) = (policy.limits(), Id([1, 0]), Timestamp(7));
+    let mut words = vec![0; limits.words()];
+    let open = Request { lease: Some(owner), ..Request::of(1) };
+    assert!(limits.decide(&mut words, now, &open).unwrap().is_allowed());
+    let renewed = limits.operate(&mut words, now, &Operation::Heartbeat(owner)).unwrap();
+    assert_eq!(renewed.decision.remaining(), 4, "there is no room for another owner alone");
+}
