@@ -142,7 +142,7 @@ impl Limits {
     }
 
     /// Takes the cost from all limits or from none, and tells `each` what every limit says. A limit
-    /// is evaluated at most twice, or three times if it records refusals.
+    /// is evaluated at most twice.
     fn take(
         &self,
         words: &mut [u64],
@@ -192,10 +192,10 @@ impl Limits {
         let mut together = Together::of(self);
         let mut retry_after = Micros::ZERO;
         for ((limit, words), grants) in split_mut(self, words).zip(grants) {
-            let refusal = limit.refuse(words, now, request, grants)?;
-            together.add(&refusal.after);
-            retry_after = retry_after.max(refusal.retry_after);
-            each(refusal.said);
+            let (said, wait) = limit.refuse(words, now, request, grants)?;
+            together.add(&said);
+            retry_after = retry_after.max(wait);
+            each(said);
         }
         Ok(together.deny(retry_after))
     }

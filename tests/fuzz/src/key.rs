@@ -50,7 +50,8 @@ impl Key {
                 let request = Request { cost: request.cost.max(1), ..request }; // a peek is never refused
                 let (newest, at) = (self.newest(), self.taken_at(now));
                 for (limit, range) in self.each() {
-                    limit.refuse(&mut self.words[range], at, &request, false).expect("a state");
+                    let refused = limit.refuse(&mut self.words[range], at, &request, false);
+                    let (_, _wait) = refused.expect("a state");
                 }
                 self.held(newest, at, &Operation::Decide(Request::of(0)), None);
             }

@@ -144,7 +144,8 @@ proptest! {
                     prop_assert_eq!(limit.limit.decide(words, taken, &Request::of(cost)).unwrap(), *said);
                 } else {
                     let grants = limit.limit.grants(words, taken, &Request::of(cost)).unwrap();
-                    limit.limit.refuse(words, taken, &Request::of(cost), grants).unwrap();
+                    let (told, _) = limit.limit.refuse(words, taken, &Request::of(cost), grants).unwrap();
+                    prop_assert_eq!(told, *said);
                     prop_assert_eq!(limit.limit.peek(words, taken, &Request::of(0)).unwrap().remaining(), said.remaining());
                 }
             }

@@ -105,24 +105,23 @@ pub(crate) trait Algorithm: Limiter {
         false
     }
 
-    /// Refuses a request that this limiter `grants`, or refuses too, and records the refusal.
+    /// Refuses a request that this limiter `grants`, or refuses too, and records the refusal. Returns what
+    /// the limiter says of the request, and how long the same request then has to wait because of it.
     fn refuse(
         &self,
         state: &mut State<Self, &mut [u64]>,
         now: Timestamp,
         request: &Request,
         grants: bool,
-    ) -> Result<Refusal, OperationError> {
-        let refusal = match grants {
-            true => None,
-            false => Some(self.look(&state.borrowed(), now, request)?),
-        };
+    ) -> Result<(Decision, Micros), OperationError> {
+        if grants {
+            let wait = self.note_refusal(state, now, request);
+            let said = self.look(&state.borrowed(), now, &request.peek())?; // nothing was taken
+            return Ok((said, wait));
+        }
+        let said = self.look(&state.borrowed(), now, request)?;
         let wait = self.note_refusal(state, now, request);
-        let after = match refusal {
-            Some(refusal) if !self.remembers_refusals() => refusal,
-            _ => self.look(&state.borrowed(), now, &request.peek())?, // nothing was taken
-        };
-        Ok(Refusal::of(refusal, after, wait))
+        Ok((said, wait.max(said.retry_after())))
     }
 
     /// Records a request that any limiter of the policy refused. Returns how long the same request now has
@@ -222,25 +221,6 @@ pub(crate) trait Algorithm: Limiter {
 
     /// Counts the load that a reporter was offered, for an algorithm that has reporters.
     fn report(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _report: Report) {}
-}
-
-/// What a limiter says of a request that was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The answer to the request. If another limiter refused it, this limiter allows it and took nothing.
-    pub said: Decision,
-    /// The numbers after the refusal was recorded.
-    pub after: Decision,
-    /// The span until the limiter would grant the same request.
-    pub retry_after: Micros,
-}
-
-impl Refusal {
-    #[inline]
-    pub(super) fn of(refusal: Option<Decision>, after: Decision, wait: Micros) -> Self {
-        let own = refusal.map_or(Micros::ZERO, |refusal| refusal.retry_after());
-        Self { said: refusal.unwrap_or(after), after, retry_after: own.max(wait) }
-    }
 }
 
 impl Limit {

@@ -20,7 +20,6 @@ mod utilization;
 
 use alloc::string::String;
 
-pub use algorithm::Refusal;
 use algorithm::{Algorithm, Answer};
 pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
@@ -198,7 +197,8 @@ impl Limit {
     }
 
     /// Refuses a request that this limiter `grants`, or refuses too, and records the refusal. A limiter that
-    /// records no refusals only moves to `now`.
+    /// records no refusals only moves to `now`. Returns what the limiter says of the request, and how long the
+    /// same request then has to wait because of it.
     ///
     /// # Errors
     /// Fails as [`decide`](Self::decide) does.
@@ -208,7 +208,7 @@ impl Limit {
         now: Timestamp,
         request: &Request,
         grants: bool,
-    ) -> Result<Refusal, OperationError> {
+    ) -> Result<(Decision, Micros), OperationError> {
         ask_about!(self, words, |limiter, mut state| {
             limiter.refuse(&mut state, now, request, grants)
         })

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use tidegate_core::ConfigError;
 use tidegate_core::shed::penalty::Terms;
 use tidegate_core::shed::penalty::{Config, State};
-use tidegate_core::{Micros, Timestamp};
+use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, Cause, Refusal};
+use super::algorithm::{Algorithm, Answer, Cause};
 use super::describe::span;
 use super::parameters::unfit;
 use super::shared::looked;
@@ -83,11 +83,10 @@ impl Algorithm for Config {
         state: &mut State<&mut [u64]>,
         now: Timestamp,
         _: &Request,
-        grants: bool,
-    ) -> Result<Refusal, OperationError> {
-        let refusal = (!grants).then(|| self.peek(state, now));
+        _grants: bool,
+    ) -> Result<(Decision, Micros), OperationError> {
         self.refused(state, now);
-        let after = self.peek(state, now); // this refusal may have begun the penalty
-        Ok(Refusal::of(refusal, after, after.retry_after()))
+        let said = self.peek(state, now); // this refusal may have begun the penalty
+        Ok((said, said.retry_after()))
     }
 }

@@ -132,7 +132,8 @@ proptest! {
                     let after = limit.peek(&words, now, &request.peek()).unwrap();
                     prop_assert_eq!(after, decided, "{}", text);
                 } else {
-                    limit.refuse(&mut words, now, &request, false).unwrap();
+                    let (said, wait) = limit.refuse(&mut words, now, &request, false).unwrap();
+                    prop_assert!(!said.is_allowed() && wait >= said.retry_after(), "{}", text);
                     prop_assert!(limit.accepts(&words).is_ok(), "{}", text);
                 }
                 prop_assert_eq!(limit.used(&words).is_some(), limit.kind() == Kind::Rate);

@@ -32,3 +32,21 @@ fn a_renewal_tells_what_its_own_owner_may_still_open() {
     let renewed = limits.operate(&mut words, now, &Operation::Heartbeat(owner)).unwrap();
     assert_eq!(renewed.decision.remaining(), 4, "there is no room for another owner alone");
 }
+
+#[test]
+fn a_refusal_tells_what_is_left_after_it_was_counted() {
+    let text = "limits = [
+        { name = 'log', algorithm = 'sliding_log', rates = ['5/m'], count_denied = true },
+        { name = 'bucket', algorithm = 'token_bucket', capacity = 100, rate = '1/s' },
+    ]";
+    let policy = Policy::parse("p", text).unwrap();
+    let (limits, now) = (policy.limits(), Timestamp(0));
+    let mut words = vec![0; limits.words()];
+    assert!(limits.decide(&mut words, now, &Request::of(3)).unwrap().is_allowed());
+    let refused = limits.operate(&mut words, now, &3.into()).unwrap();
+    assert!(!refused.decision.is_allowed());
+    assert_eq!(refused.limits[0].remaining(), 0, "the refused units count too");
+    assert_eq!(refused.decision.remaining(), 0);
+    let looked = limits.operate(&mut words, now, &0.into()).unwrap();
+    assert_eq!(looked.decision.remaining(), 0);
+}
