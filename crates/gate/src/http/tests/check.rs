@@ -385,3 +385,18 @@ limits = [{ algorithm = 'utilization' }]",
     };
     assert_eq!(request.draw, Draw(0));
 }
+
+#[test]
+fn the_draw_of_a_caller_counts_only_where_the_server_asks_for_it() {
+    let policies = Policies::parse(BUSY).unwrap();
+    let drawn = |rest: &str| {
+        let read = Call::Check.read(&policies, about(rest).as_bytes(), &mut || Some(5 << 32));
+        let check = &read.unwrap().checks[0];
+        [check.operation(), check.operation_with_draw()].map(|operation| match operation {
+            Operation::Decide(request) => request.draw,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(drawn(",\"draw\":7"), [Draw(5), Draw(7)]);
+    assert_eq!(drawn(""), [Draw(5), Draw(5)]);
+}
