@@ -210,6 +210,22 @@ fn a_block_outlives_the_state_that_it_stands_beside() {
 }
 
 #[test]
+fn a_block_that_is_over_leaves_the_stored_bytes() {
+    let asked =
+        resolve("limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]", &["k"]);
+    let mut store = Store::new();
+    let bytes = |store: &Store| store.values().map(Vec::len).sum::<usize>();
+    alone(&mut store, &asked[0], 1);
+    let unblocked = bytes(&store);
+    alone(&mut store, &asked[0], Operation::Block(Micros(1)));
+    assert_eq!(bytes(&store), unblocked + 16);
+    let (mut session, seats) = load(&store, &asked);
+    session.operate(&seats[0], Timestamp(1_000_000), &1.into()).unwrap();
+    save(&mut store, &session);
+    assert_eq!(bytes(&store), unblocked);
+}
+
+#[test]
 fn a_refusal_on_a_state_that_was_carried_over_is_stored_first() {
     let minute =
         "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]\non_change = 'keep'";
