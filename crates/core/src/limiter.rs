@@ -56,6 +56,10 @@ pub trait Limiter: Copy + sealed::Sealed {
 }
 
 /// A limiter that counts units over time.
+///
+/// A request of cost 0 is allowed even if everything else is refused, and its answer says what
+/// remains. If [`decide`](Self::decide) grants a request, [`peek`](Self::peek) gives the same answer
+/// before, and at a cost of 0 also after.
 pub trait RateLimiter: Limiter {
     /// The most units that can be granted at once.
     fn capacity(&self) -> u64;

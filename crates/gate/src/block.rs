@@ -31,7 +31,7 @@ impl Slice {
 
 impl Gathered {
     /// Does an operation on a key that may be blocked. If the key is not blocked, `decide` does it.
-    pub(crate) fn operate(
+    pub(crate) fn operate_unless_blocked(
         &mut self,
         limits: &Limits,
         now: Timestamp,

@@ -221,7 +221,7 @@ impl<'a> Session<'a> {
             limits.split(&state.words).map(|(_, words)| begins(words)).collect();
         let was_blocked = state.block;
         let verdict = state
-            .operate(limits, now, operation, |limits, words| match operation {
+            .operate_unless_blocked(limits, now, operation, |limits, words| match operation {
                 Operation::Reset(depth) => {
                     limits.reset(words, *depth);
                     decide(limits, words, &Operation::from(0))

@@ -368,7 +368,9 @@ fn operate(
     now: Timestamp,
     operation: &Operation,
 ) -> Result<Verdict, OperationError> {
-    state.operate(limits, now, operation, |limits, words| limits.operate(words, now, operation))
+    state.operate_unless_blocked(limits, now, operation, |limits, words| {
+        limits.operate(words, now, operation)
+    })
 }
 
 /// Whether the table has to keep this.

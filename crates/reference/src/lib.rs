@@ -114,7 +114,9 @@ impl Oracle {
             Rule::TokenBucket { units, .. } => {
                 (2 * self.most() * self.length()).min(((1 << 53) - 1) * i128::from(units))
             }
-            _ => (2 * self.most()).min(i128::from(u64::MAX) / self.length()) * self.length(),
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
+                (2 * self.most()).min(i128::from(u64::MAX) / self.length()) * self.length()
+            }
         };
         let spent = match self.rule {
             Rule::TokenBucket { .. } => self.most() * self.length() - self.room(now),
@@ -139,7 +141,9 @@ impl Oracle {
             // the newest time came from a clock that was ahead, so all grants move back
             let shift = match self.rule {
                 Rule::TokenBucket { .. } => self.newest - now,
-                _ => (self.index(self.newest) - self.index(now)) * self.length(),
+                Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
+                    (self.index(self.newest) - self.index(now)) * self.length()
+                }
             };
             for grant in &mut self.grants {
                 grant.0 -= shift;

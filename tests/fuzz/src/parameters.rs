@@ -51,7 +51,7 @@ impl Parameters {
 
     /// The parameters. Those that would hardly ever be valid by chance are moved close to a valid value.
     fn numbers(self) -> Vec<u64> {
-        let algorithm = u64::from(self.algorithm % 12);
+        let algorithm = u64::from(self.algorithm % 16); // with room for algorithms to come
         let mut others = self.others.map(Amount::value);
         match algorithm {
             // few places, which fill soon: thousands would only be slow
