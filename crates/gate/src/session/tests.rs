@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::string::String;
+use std::string::{String, ToString};
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -130,6 +130,8 @@ fn bytes_that_are_no_state_fail_the_operations_that_need_them_alone() {
         matches!(error, SessionError::Blob { error: BlobError::Version { .. }, .. }),
         "{error}"
     );
+    let SessionError::Blob { name, error: why } = &error else { unreachable!() };
+    assert_eq!(error.to_string(), std::format!("{name}: {why}"));
     assert_eq!(session.writes().count(), 2, "those of acme and a");
 }
 

@@ -34,6 +34,14 @@ fn policy() -> Policy {
 }
 
 #[test]
+fn keys_and_seeds_have_hashes_of_their_own() {
+    let hash = |seed, key| KeyHasher::new(seed).hash(key);
+    assert_eq!(hash(1, "a"), hash(1, "a"));
+    assert_ne!(hash(1, "a"), hash(1, "b"));
+    assert_ne!(hash(1, "a"), hash(2, "a"));
+}
+
+#[test]
 fn keys_are_counted_apart() {
     let (policy, mut table) = (policy(), table());
     for key in ["a", "b", "", "a longer key than fits anywhere inline, surely"] {
