@@ -42,6 +42,28 @@ fn keys_and_seeds_have_hashes_of_their_own() {
 }
 
 #[test]
+fn blocks_of_known_keys_stay_within_the_bound() {
+    let policy = policy();
+    let mut table = small_table(&policy);
+    let keys = fill(&mut table, &policy, Timestamp(0));
+    let most = Table::least_bytes(&policy);
+    let mut block = |count| {
+        let block = Operation::Block(Micros::SECOND);
+        let answer = table.operate(&policy, &format!("key-{count}"), Timestamp(1), block);
+        assert!(table.bytes() <= most, "{} bytes", table.bytes());
+        answer.is_ok()
+    };
+    let blocked = (0..keys).take_while(|count| block(*count)).count();
+    assert!(0 < blocked && blocked < keys, "{blocked} of {keys}");
+}
+
+#[test]
+fn an_allocation_counts_in_pages_from_128_kib_on() {
+    let heap = |words| super::Entry::heap_of(0, words);
+    assert_eq!([heap(16_383), heap(16_384)], [128 << 10, 132 << 10]);
+}
+
+#[test]
 fn keys_are_counted_apart() {
     let (policy, mut table) = (policy(), table());
     for key in ["a", "b", "", "a longer key than fits anywhere inline, surely"] {
