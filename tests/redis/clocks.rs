@@ -1,7 +1,8 @@
-//! The clocks of the hosts and of Redis differ.
+//! The clocks of the hosts and of Redis differ, and requests wait.
 
 use tidegate::gate::{Micros, Timestamp, blob};
 use tidegate::local::RedisServer;
+use tidegate::store::{Redis, RedisOptions};
 
 use super::{ask, on, policy, slice, store};
 
@@ -26,4 +27,21 @@ async fn hosts_whose_clocks_differ_by_5_s_grant_the_limit_of_a_window_of_10_s_on
     let in_its_midst = Timestamp(at_its_end.0 - Micros(5_000_000).0);
     let other = behind.operate(&on(&policy, "k"), in_its_midst, 1).await.unwrap();
     assert!(!other.decision.is_allowed(), "this window has already granted 10");
+}
+
+#[tokio::test]
+async fn a_request_that_waited_longer_than_the_period_does_not_turn_the_clock_back() {
+    const NOW: Timestamp = Timestamp(17_000 * WINDOW);
+    let server = RedisServer::start().unwrap();
+    let policy = policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/s' }");
+    assert!(store(&server).operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());
+    // another host was stopped for 3 s with a request in its queue
+    let options = RedisOptions { clock: Some(|| NOW), ..RedisOptions::default() };
+    let stopped = Redis::new(server.url(), options).unwrap();
+    let asked_at = Timestamp(NOW.0 - 3_000_000);
+    let late = stopped.operate(&on(&policy, "k"), asked_at, 1).await.unwrap();
+    assert!(!late.decision.is_allowed(), "{late:?}");
+    assert_eq!(late.at, NOW);
+    let next = store(&server).operate(&on(&policy, "k"), Timestamp(NOW.0 + 1), 1).await.unwrap();
+    assert!(!next.decision.is_allowed(), "the bucket is still empty");
 }

@@ -67,7 +67,11 @@ pub fn bounded_memory(policies: &str, bounds: Bounds) -> Served {
 /// The host with states in a private Redis. Its deadline is long enough for a slow machine.
 pub fn redis(policies: &str) -> Served {
     let server = RedisServer::start().expect("a Redis");
-    let options = RedisOptions { deadline: Duration::from_secs(10), ..RedisOptions::default() };
+    let options = RedisOptions {
+        deadline: Duration::from_secs(10),
+        clock: Some(tidegate::clock::now),
+        ..RedisOptions::default()
+    };
     let store = store::Redis::new(server.url(), options).expect("its address");
     let served = host(policies, |_| Store::Redis(Box::new(store)), Bounds::default());
     Served { redis: Some(server), ..served }

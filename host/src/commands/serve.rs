@@ -79,6 +79,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let options = RedisOptions {
         deadline: Duration::from_millis(arguments.redis_deadline),
         keep_longer: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
+        clock: Some(tidegate::clock::now),
         ..RedisOptions::default()
     };
     let redis = arguments.redis.as_deref();

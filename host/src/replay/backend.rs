@@ -197,6 +197,7 @@ impl RedisReplay {
             deadline: Duration::from_secs(10),
             prefix: format!("replay-{}-{started}:", std::process::id()),
             keep_longer: KEEP_LONGER,
+            clock: None, // the trace has the times
         };
         let store = Redis::new(url, options).context("--redis")?;
         store.ping().await.context("--redis")?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_gate::{Answered, Micros, Operation, Resolved, Seat, Session, Verdict};
+use tidegate_gate::{Answered, Micros, Operation, Resolved, Seat, Session, Timestamp, Verdict};
 use tokio::task::yield_now;
 
 use super::Shared;
@@ -90,7 +90,7 @@ impl Shared {
         let mut in_redis = began.elapsed();
         loop {
             session.load(found.clone());
-            let unanswered = decide(&mut session, asked).await;
+            let unanswered = self.decide(&mut session, asked).await;
             if session.writes().next().is_none() {
                 return answer_all(unanswered);
             }
@@ -113,8 +113,59 @@ impl Shared {
                 Ok(Some(_)) => StoreError::Contended(self.options.deadline),
                 Err(error) => error,
             };
-            return give_up(unanswered, &session.names().zip(&found).collect(), &error);
+            return self.give_up(unanswered, &session.names().zip(&found).collect(), &error);
         }
+    }
+
+    /// Decides in order, on states that were read before. Answers at once each operation whose answer does
+    /// not depend on the write, and returns the others.
+    async fn decide<'a>(
+        &self,
+        session: &mut Session<'a>,
+        asked: Vec<Joined<'a>>,
+    ) -> Vec<Unanswered<'a>> {
+        let mut unanswered = Vec::new();
+        for (place, joined) in asked.into_iter().enumerate() {
+            if place % YIELD_AFTER == YIELD_AFTER - 1 {
+                yield_now().await;
+            }
+            let now = self.time_of(&joined.question);
+            match session.operate(&joined.seat, now, &joined.question.operation) {
+                Ok(Answered { verdict, is_settled: true }) => joined.question.answer(Ok(verdict)),
+                Ok(Answered { verdict, .. }) => unanswered.push(Unanswered { joined, verdict }),
+                Err(error) => joined.question.answer(Err(error.into())),
+            }
+        }
+        unanswered
+    }
+
+    /// Answers the operations whose write failed, or may have failed. An operation that takes nothing is
+    /// decided again on the states that were read, without the grants before it: what was read and refused
+    /// stays refused. The other operations get the error.
+    fn give_up(
+        &self,
+        unanswered: Vec<Unanswered<'_>>,
+        found: &HashMap<&str, &Option<Vec<u8>>>,
+        error: &StoreError,
+    ) {
+        for Unanswered { joined: Joined { resolved, question, .. }, .. } in unanswered {
+            let mut alone = Session::default();
+            let seat = alone.join(resolved);
+            let own: Found =
+                alone.names().map(|name| found.get(name).copied().cloned().flatten()).collect();
+            alone.load(own);
+            let operation = &question.operation;
+            let answer = match alone.operate(&seat, self.time_of(&question), operation) {
+                Ok(Answered { verdict, .. }) if takes_nothing(operation, &verdict) => Ok(verdict),
+                _ => Err(error.clone()),
+            };
+            question.answer(answer);
+        }
+    }
+
+    /// The time at which an operation is decided.
+    fn time_of(&self, question: &Question) -> Timestamp {
+        self.options.clock.map_or(question.now, |clock| question.now.max(clock()))
     }
 
     /// Stores the session's writes if all its states are still as they were found. Otherwise stores
@@ -157,51 +208,10 @@ impl Shared {
     }
 }
 
-/// Decides in order. Answers at once each operation whose answer does not depend on the write, and
-/// returns the others.
-async fn decide<'a>(session: &mut Session<'a>, asked: Vec<Joined<'a>>) -> Vec<Unanswered<'a>> {
-    let mut unanswered = Vec::new();
-    for (place, joined) in asked.into_iter().enumerate() {
-        if place % YIELD_AFTER == YIELD_AFTER - 1 {
-            yield_now().await;
-        }
-        let Question { now, operation, .. } = &joined.question;
-        match session.operate(&joined.seat, *now, operation) {
-            Ok(Answered { verdict, is_settled: true }) => joined.question.answer(Ok(verdict)),
-            Ok(Answered { verdict, .. }) => unanswered.push(Unanswered { joined, verdict }),
-            Err(error) => joined.question.answer(Err(error.into())),
-        }
-    }
-    unanswered
-}
-
 /// Answers the operations whose write is stored.
 fn answer_all(unanswered: Vec<Unanswered<'_>>) {
     for Unanswered { joined, verdict } in unanswered {
         joined.question.answer(Ok(verdict));
-    }
-}
-
-/// Answers the operations whose write failed, or may have failed. An operation that takes nothing is
-/// decided again on the states that were read, without the grants before it: what was read and refused
-/// stays refused. The other operations get the error.
-fn give_up(
-    unanswered: Vec<Unanswered<'_>>,
-    found: &HashMap<&str, &Option<Vec<u8>>>,
-    error: &StoreError,
-) {
-    for Unanswered { joined: Joined { resolved, question, .. }, .. } in unanswered {
-        let Question { now, operation, .. } = &question;
-        let mut alone = Session::default();
-        let seat = alone.join(resolved);
-        let own: Found =
-            alone.names().map(|name| found.get(name).copied().cloned().flatten()).collect();
-        alone.load(own);
-        let answer = match alone.operate(&seat, *now, operation) {
-            Ok(Answered { verdict, .. }) if takes_nothing(operation, &verdict) => Ok(verdict),
-            _ => Err(error.clone()),
-        };
-        question.answer(answer);
     }
 }
 

@@ -61,12 +61,17 @@ pub struct RedisOptions {
     /// The largest difference between any two clocks of the hosts and of Redis. States are kept this much
     /// longer, because they expire by the clock of Redis while hosts decide by their own clocks.
     pub keep_longer: Micros,
+    /// The clock of this host. An operation is decided at the time that its caller gives, or at the time
+    /// of this clock if that is later: the caller's time grows old while the operation waits for Redis,
+    /// and a host that decides at an old time can turn a key's clock back. Without a clock the caller's
+    /// time alone counts, as replays need it.
+    pub clock: Option<fn() -> Timestamp>,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
         let (prefix, keep_longer) = (String::new(), Micros(10_000_000));
-        Self { deadline: Duration::from_millis(250), prefix, keep_longer }
+        Self { deadline: Duration::from_millis(250), prefix, keep_longer, clock: None }
     }
 }
 
