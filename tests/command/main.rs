@@ -317,17 +317,25 @@ fn a_password_is_not_shown() {
         &["check", "--policy", "api", "--key", "k", "--redis", url][..],
         &["replay", "policies.toml", "--policy", "api", "--backend", "redis", "--redis", url],
         &["check", "--policy", "api", "--key", "k", "--redis", "nonsense://user:hunter2@x"],
+        &["check", "--policy", "api", "--key", "k", "--redis", "redis:hunter2@x:6379"],
+        &["serve", "--redis", "hunter2@x:6379"],
+        &["serve", "--redis", "nonsense://x?pass=hunter2"],
     ] {
         let (code, out, error) = folder.run(arguments);
         assert!(code == 2 && !(out + &error).contains("hunter2"), "{error}");
     }
-    let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--redis", url]);
-    let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let _ = server.kill();
-    let _ = server.wait();
-    assert!(line.contains("states in redis://…@127.0.0.1:1"), "{line}");
+    for (url, shown) in [
+        (url, "states in redis://…@127.0.0.1:1,"),
+        ("redis+unix:///no/where?pass=hunter2", "states in redis+unix:///no/where?…,"),
+    ] {
+        let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0", "--redis", url]);
+        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let _ = server.kill();
+        let _ = server.wait();
+        assert!(line.contains(shown), "{line}");
+    }
 }
 
 #[test]

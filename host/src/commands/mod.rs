@@ -95,11 +95,20 @@ pub(crate) fn say(line: &str) -> Result<()> {
 #[error("standard output is closed")]
 pub(crate) struct OutputClosed;
 
-/// A URL to show to people: `…` replaces the user and the password before the `@`.
+/// A URL to show to people. `…` replaces the parts that may contain a password: the part before the last `@`,
+/// and the query.
 pub(crate) fn without_password(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
-        _ => url.to_owned(),
+    let (place, query) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    if query.contains('@') {
+        return "…".to_owned(); // the `?` or the `@` may belong to the password
+    }
+    let query = query.get(..1).map_or(String::new(), |mark| format!("{mark}…"));
+    let Some((before, host)) = place.rsplit_once('@') else { return format!("{place}{query}") };
+    let is_scheme =
+        |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'+');
+    match before.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
+        Some(scheme) => format!("{scheme}://…@{host}{query}"),
+        None => format!("…@{host}{query}"),
     }
 }
 
@@ -108,4 +117,34 @@ pub(crate) fn progress(what: &Path, template: &str) -> Result<ProgressBar> {
     let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(template)?);
     bar.set_message(what.file_name().unwrap_or_default().to_string_lossy().into_owned());
     Ok(bar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn a_url_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("redis://127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
+            ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
+            ("nonsense", "nonsense"),
+            ("", ""),
+            ("redis://user:secret@h:6379/2", "redis://…@h:6379/2"),
+            ("redis://user:sec@ret@h", "redis://…@h"),
+            ("redis://user:sec/ret@h", "redis://…@h"),
+            ("redis+unix:///run/redis.sock?db=2&pass=secret", "redis+unix:///run/redis.sock?…"),
+            ("unix:///run/redis.sock?pass=sec@ret", "…"),
+            ("redis://h?password=secret", "redis://h?…"),
+            ("redis://user:secret@h?password=secret", "redis://…@h?…"),
+            ("redis://h#secret", "redis://h#…"),
+            ("redis://user:sec?ret@h", "…"),
+            ("secret@h:6379", "…@h:6379"),
+            ("redis:secret@h:6379", "…@h:6379"),
+            ("secret@x://h", "…@x://h"),
+            ("user:secret://x@h", "…@h"),
+        ] {
+            assert_eq!(without_password(url), shown, "{url}");
+        }
+    }
 }
