@@ -225,13 +225,21 @@ fn errors_name_the_place_of_the_fault() {
         &["serve", "--max-memory", "10KiB"],
         "--max-memory 10240, in equal parts for the 2 policies: policy \"api\": expected at least ",
     );
-    for token in [" a", "a ", "a\n", "a\tb", "ä"] {
-        let mut serve = folder.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    // a server that accepts its options ends because the address is taken
+    let serve = |option, value| ["serve", "--listen", &taken, option, value];
+    for token in ["", " a", "a ", "a\n", "a\tb", "ä"] {
+        let mut serve = folder.command(&["serve", "--listen", &taken]);
         let output = serve.env("TIDEGATE_TOKEN", token).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("TIDEGATE_TOKEN"), "{error}");
         assert!(error.contains("expected printable ASCII without spaces around it"), "{error}");
+    }
+    folder.fails(&serve("--token", ""), "found an empty text");
+    for option in ["--redis-deadline", "--redis-max-skew"] {
+        folder.fails(&serve(option, "100"), "--redis <URL>");
     }
     folder.fails(
         &["replay", "t.jsonl", "--redis", down],

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::Micros;
 use tidegate::gate::http::Access;
@@ -47,10 +47,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MS", requires = "redis", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     redis_deadline: u64,
     /// How far the clocks of Redis and all hosts may differ, in ms; states are kept this much longer
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
+    #[arg(long, value_name = "MS", requires = "redis", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
     redis_max_skew: u64,
     /// How much memory the states may take, in bytes or with a unit: KiB, MiB or GiB. The policies share
     /// it in equal parts. A full part learns no new keys: for them the policy's `on_error` decides
@@ -66,6 +66,11 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, _) = arguments.policies.read()?;
+    ensure!(
+        arguments.token.as_deref() != Some(""),
+        "TIDEGATE_TOKEN or --token: expected printable ASCII without spaces around it, found an empty text; \
+         leave it out to configure no token"
+    );
     let access = match Access::new(&policies, arguments.token)? {
         // only this machine can reach the address
         Access::Shut if arguments.listen.ip().is_loopback() => Access::Open,
