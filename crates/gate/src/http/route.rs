@@ -112,8 +112,8 @@ impl<'a> Route<'a> {
             Self::Health | Self::Gate => &["GET", "HEAD"],
             Self::Post(_) => &["POST"],
             Self::Lease(_) => &["PUT", "DELETE"],
-            Self::Key { key, .. } if blocked(key).is_some() => &["GET", "DELETE", "POST"],
-            Self::Key { .. } => &["GET", "DELETE"],
+            Self::Key { key, .. } if blocked(key).is_some() => &["GET", "HEAD", "DELETE", "POST"],
+            Self::Key { .. } => &["GET", "HEAD", "DELETE"],
         }
     }
 }

@@ -83,6 +83,22 @@ fn units_that_come_back_can_be_spent_again() {
 }
 
 #[test]
+fn head_is_answered_like_get() {
+    let policies = super::policies();
+    for (target, status) in [("/v1/keys/api/k?cost=1", None), ("/v1/keys/api/", Some(400))] {
+        let [get, head] = ["GET", "HEAD"].map(|method| {
+            match step_of(&policies, &Access::Open, (method, target), &[]) {
+                Step::Answer(response) => (Some(response), None),
+                Step::Decide(plan) => (None, Some(plan.checks)),
+                Step::ReadBody(call) => panic!("{call:?}"),
+            }
+        });
+        assert_eq!(get.0.as_ref().map(|response| response.status), status);
+        assert_eq!(get, head);
+    }
+}
+
+#[test]
 fn keys_are_found_by_their_path_with_the_token() {
     let gone = send("GET", "/v1/keys/api/k", &[]);
     assert!(matches!(gone, Step::Answer(response) if response.status == 401));
@@ -91,7 +107,7 @@ fn keys_are_found_by_their_path_with_the_token() {
         super::answer(step_of(&policies, &Access::Open, (method, target), &[]))
     };
     let method = answer("POST", "/v1/keys/api/k");
-    assert_eq!((method.status, header(&method, "allow")), (405, Some("GET, DELETE")));
+    assert_eq!((method.status, header(&method, "allow")), (405, Some("GET, HEAD, DELETE")));
     for (target, status) in [
         ("/v1/keys/", 404),
         ("/v1/keys/api", 404),
