@@ -425,19 +425,26 @@ fn callers_do_not_learn_the_names_of_states_in_redis() {
     let redis = RedisServer::start().unwrap();
     let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
     let (mut server, api) = folder.serve(&["--redis", redis.url()]);
-    assert_eq!(api.check("api", "secret", 1, None).get("allowed"), true);
+    let key = "secret\nerror: \u{1b}[31m"; // must not begin a line of the log, nor colour it
+    assert_eq!(api.check("api", key, 1, None).get("allowed"), true);
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let [name] = names.as_slice() else { panic!("{names:?}") };
     let () = redis::cmd("SET").arg(name).arg("foreign").query(&mut connection).unwrap();
-    let reply = api.check("api", "secret", 1, None);
-    let gate = api.get("/v1/gate?policy=api&key=secret", &[]);
+    let reply = api.check("api", key, 1, None);
+    let gate = api.get("/v1/gate?policy=api&key=secret%0Aerror:%20%1B[31m", &[]);
+    let reset = api.delete("/v1/keys/api/secret%0Aerror:%20%1B%5B31m");
+    let () = redis::cmd("DEL").arg(name).query(&mut connection).unwrap();
+    let afresh = api.check("api", key, 0, None);
     let _ = server.kill();
     let _ = server.wait();
     assert_eq!(reply.get("degraded"), "the stored bytes are not a state of this policy");
     assert_eq!((gate.status, gate.get("detail")), (503, reply.get("degraded")));
+    assert_eq!((reset.status, reset.get("detail")), (503, reply.get("degraded")));
+    assert_eq!(afresh.get("remaining"), 2);
     let mut log = String::new();
     server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-    assert!(log.contains(name), "{log}");
+    assert!(log.lines().all(|line| line.starts_with(&format!("warning: {name:?}: "))), "{log}");
+    assert!(!log.is_empty() && !log.contains('\u{1b}'), "{log}");
 }
 
 #[test]

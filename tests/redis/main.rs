@@ -132,7 +132,7 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
         let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
         let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
         assert!(matches!(error, StoreError::Blob { .. }), "{error}");
-        assert!(error.to_string().starts_with(&name), "{error}");
+        assert!(error.to_string().starts_with(&format!("{name:?}: ")), "{error}");
         let after: Vec<u8> = ask(&server, &[b"GET", name.as_bytes()]).await;
         assert_eq!(after, bytes);
     }

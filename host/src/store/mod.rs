@@ -66,7 +66,8 @@ pub enum StoreError {
     #[error(transparent)]
     Table(TableError),
     /// The bytes stored under the key's name are not a state of this policy.
-    #[error("{name}: {error}")]
+    #[error("{name:?}: {error}")]
+    // escaped: the name contains the key, and the error goes to a log
     Blob {
         /// The name in the store.
         name: String,
