@@ -47,7 +47,9 @@ impl Key {
             Step::Refused(time, ask) => {
                 let now = self.at(*time);
                 let request = self.request(ask);
-                let request = Request { cost: request.cost.max(1), ..request }; // a peek is never refused
+                // a peek is never refused, and a cost that is never granted is an error
+                let most = self.limits.most_at_once();
+                let request = Request { cost: request.cost.clamp(1, most), ..request };
                 let (newest, at) = (self.newest(), self.taken_at(now));
                 for (limit, range) in self.each() {
                     let refused = limit.refuse(&mut self.words[range], at, &request, false);

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_gate::{Answered, Micros, Operation, Resolved, Seat, Session, Timestamp, Verdict};
+use tidegate_gate::{
+    Answered, Limits, Micros, Operation, Resolved, Seat, Session, Timestamp, Verdict,
+};
 use tokio::task::yield_now;
 
 use super::Shared;
@@ -129,7 +131,7 @@ impl Shared {
             if place % YIELD_AFTER == YIELD_AFTER - 1 {
                 yield_now().await;
             }
-            let now = self.time_of(&joined.question);
+            let now = self.time_of(joined.resolved, &joined.question);
             match session.operate(&joined.seat, now, &joined.question.operation) {
                 Ok(Answered { verdict, is_settled: true }) => joined.question.answer(Ok(verdict)),
                 Ok(Answered { verdict, .. }) => unanswered.push(Unanswered { joined, verdict }),
@@ -155,7 +157,7 @@ impl Shared {
                 alone.names().map(|name| found.get(name).copied().cloned().flatten()).collect();
             alone.load(own);
             let operation = &question.operation;
-            let answer = match alone.operate(&seat, self.time_of(&question), operation) {
+            let answer = match alone.operate(&seat, self.time_of(resolved, &question), operation) {
                 Ok(Answered { verdict, .. }) if takes_nothing(operation, &verdict) => Ok(verdict),
                 _ => Err(error.clone()),
             };
@@ -163,9 +165,13 @@ impl Shared {
         }
     }
 
-    /// The time at which an operation is decided.
-    fn time_of(&self, question: &Question) -> Timestamp {
-        self.options.clock.map_or(question.now, |clock| question.now.max(clock()))
+    /// The time at which an operation is decided: the time that its caller gave, unless that time is
+    /// older than half the period of the limits. An older time could turn a key's clock back.
+    fn time_of(&self, resolved: &Resolved, question: &Question) -> Timestamp {
+        let period = resolved.limits().map_or(Micros::ZERO, Limits::period);
+        let now = self.options.clock.map_or(question.now, |clock| clock());
+        let is_old = now.saturating_since(question.now).0 > period.0 / 2;
+        if is_old { now } else { question.now }
     }
 
     /// Stores the session's writes if all its states are still as they were found. Otherwise stores
