@@ -233,7 +233,7 @@ impl RateLimiter for Config {
         self.capacity
     }
 
-    #[inline]
+    #[inline(always)] // the most frequent limiter: a call would move its answer in memory
     fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.capacity)?;
         let mut level = Level::of(state);
