@@ -44,4 +44,8 @@ async fn a_request_that_waited_longer_than_the_period_does_not_turn_the_clock_ba
     assert_eq!(late.at, NOW);
     let next = store(&server).operate(&on(&policy, "k"), Timestamp(NOW.0 + 1), 1).await.unwrap();
     assert!(!next.decision.is_allowed(), "the bucket is still empty");
+    // a batch has one time, so a short wait does not change it
+    let just_now = Timestamp(NOW.0 - 500_000);
+    let soon = stopped.operate(&on(&policy, "another"), just_now, 1).await.unwrap();
+    assert_eq!(soon.at, just_now);
 }

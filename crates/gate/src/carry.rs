@@ -21,7 +21,7 @@ use crate::policy::OnChange;
 /// A limit and its words.
 type Held<'a> = (&'a NamedLimit, &'a [u64]);
 
-/// Carries words that `old` wrote over to the limits of `part`.
+/// Carries words that `old` wrote over to the limits of `slice`.
 pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
@@ -40,7 +40,7 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
-/// Finds the earlier form of each limit of `part`: the limit of the same name, otherwise a limit of the same
+/// Finds the earlier form of each limit of `slice`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
 fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [

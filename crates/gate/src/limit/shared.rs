@@ -44,8 +44,8 @@ macro_rules! asks_a_rate_limiter {
     };
 }
 
-/// Implements the answers of a shedder that counts what it refuses. `$decide` answers a request and counts
-/// it, so a look needs a copy of the state.
+/// Implements the answers of a shedder. `$decide` answers a request and counts it, refused or not. So a
+/// look decides on a copy of the state.
 macro_rules! asks_a_shedder {
     ($decide:path) => {
         const KIND: Kind = Kind::Shed;

@@ -141,9 +141,9 @@ impl Shared {
         unanswered
     }
 
-    /// Answers the operations whose write failed, or may have failed. An operation that takes nothing is
-    /// decided again on the states that were read, without the grants before it: what was read and refused
-    /// stays refused. The other operations get the error.
+    /// Answers the operations whose write failed, or may have failed. The store decides each operation
+    /// alone on the states that it read. An operation that then takes nothing gets this answer, so a
+    /// refusal stays a refusal. The other operations get the error.
     fn give_up(
         &self,
         unanswered: Vec<Unanswered<'_>>,

@@ -61,9 +61,9 @@ pub struct RedisOptions {
     /// The largest difference between any two clocks of the hosts and of Redis. States are kept this much
     /// longer, because they expire by the clock of Redis while hosts decide by their own clocks.
     pub keep_longer: Micros,
-    /// The clock of this host. An operation is decided at the time that its caller gives. If it has waited
-    /// for more than half the period of its limits, it is decided at the time of this clock, because an
-    /// older time can turn a key's clock back. Without a clock the caller's time always counts, as replays
+    /// The clock of this host. An operation is decided at the time that its caller gives. An
+    /// operation that has waited for more than half the period of its limits is decided at the time of
+    /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time always counts, as replays
     /// need it.
     pub clock: Option<fn() -> Timestamp>,
 }

@@ -98,7 +98,7 @@ fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
     }
 }
 
-/// The limit `LIMIT` on line 3 of a file, with what it leads to.
+/// Reads a file with this limit on line 3, and checks the place and the message of the error.
 #[track_caller]
 fn check(limit: &str, place: (usize, &str), message: &str) {
     let text = std::format!("[policies.api]\nlimits = [\n  {{ {limit} }},\n]\n");
