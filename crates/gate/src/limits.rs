@@ -34,6 +34,8 @@ pub struct Limits {
     slices: Vec<Slice>,
     /// All limits in one list, because every decision walks over them.
     each: Vec<Each>,
+    /// The words in which the limits hold their newest times.
+    newest: Vec<usize>,
     words: usize,
     period: Micros,
 }
@@ -66,10 +68,16 @@ impl Limits {
         limits.sort_by_key(|limit| limit.depth);
         let each: Vec<Each> = limits.iter().map(|named| Each::new(named.limit)).collect();
         let period = each.iter().map(|each| each.limit.period()).max().unwrap_or_default();
+        let mut words = 0_usize;
+        let newest_at = |each: &Each| {
+            let at = words.saturating_add(each.limit.newest_at());
+            words = words.saturating_add(each.words);
+            at
+        };
+        let newest = each.iter().map(newest_at).collect();
         let slices: Vec<Slice> =
             limits.chunk_by(|one, next| one.depth == next.depth).map(Slice::new).collect();
-        let words = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.words));
-        Self { slices, each, words, period }
+        Self { slices, each, newest, words, period }
     }
 
     /// Gives the slices the identity of their rule: an override has the rule of its pattern, the policy's own
@@ -112,6 +120,12 @@ impl Limits {
     #[inline]
     pub(crate) fn each(&self) -> &[Each] {
         &self.each
+    }
+
+    /// The newest time of each limit.
+    #[inline]
+    pub(crate) fn newest(&self, words: &[u64]) -> impl Iterator<Item = Timestamp> {
+        self.newest.iter().map(move |&at| Timestamp(words.get(at).copied().unwrap_or(0)))
     }
 
     /// The limit, if the rule has only one.

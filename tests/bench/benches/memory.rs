@@ -22,8 +22,16 @@ const THREE: &str = "limits = [
   { algorithm = 'sliding_window', limit = 100_000, period = '1h', segments = 12 },
 ]";
 
+/// So much that every request is granted.
+const PLENTY: &str =
+    "limits = [{ algorithm = 'token_bucket', capacity = 100_000_000, rate = '100000000/s' }]";
+
 fn quota() -> Quota {
-    Quota::per_second(NonZeroU32::new(100).expect("not 0"))
+    quota_of(100)
+}
+
+fn quota_of(each_second: u32) -> Quota {
+    Quota::per_second(NonZeroU32::new(each_second).expect("not 0"))
 }
 
 /// The keys in the order of the requests. No table has this order, so reading the next key is cheap and finding
@@ -174,11 +182,15 @@ fn on_two_threads(times: u64, keys: &[String], ask: impl Fn(&String) + Sync) -> 
 }
 
 fn two_threads(criterion: &mut Criterion) {
-    for count in [1_000, 1_000_000] {
+    for (count, suffix, (quota, policy)) in [
+        (1_000, "", (quota(), POLICY)),
+        (1_000, "_granted", (quota_of(100_000_000), PLENTY)),
+        (1_000_000, "", (quota(), POLICY)),
+    ] {
         let keys = keys(count);
-        let mut group = criterion.benchmark_group(format!("memory_{count}_keys_2_threads"));
+        let mut group = criterion.benchmark_group(format!("memory_{count}_keys_2_threads{suffix}"));
         {
-            let limiter = RateLimiter::dashmap(quota());
+            let limiter = RateLimiter::dashmap(quota);
             sorted(&keys).iter().for_each(|key| drop(limiter.check_key(key)));
             group.bench_function("governor", |bencher| {
                 bencher.iter_custom(|times| {
@@ -189,7 +201,7 @@ fn two_threads(criterion: &mut Criterion) {
             });
         }
         {
-            let store = store(&keys);
+            let store = store_of(policy, &keys);
             group.bench_function("tidegate", |bencher| {
                 bencher.iter_custom(|times| {
                     on_two_threads(times, &keys, |key| {

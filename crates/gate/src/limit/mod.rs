@@ -313,8 +313,15 @@ impl Limit {
             ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
     }
 
+    /// The index of the word that holds the newest time.
+    pub(crate) fn newest_at(&self) -> usize {
+        const fn newest_at<A: Algorithm>(_: &A) -> usize {
+            A::NEWEST
+        }
+        ask!(self, |limiter| newest_at(limiter))
+    }
+
     /// The newest time of the state.
-    #[inline]
     pub(crate) fn newest(&self, words: &[u64]) -> Timestamp {
         ask_about!(self, words, |_limiter, state| state.newest()).unwrap_or_default()
     }
