@@ -174,7 +174,7 @@ impl Keys {
         let idle_after = written.iter().map(|write| write.time_to_live).max();
         let mut cache = self.cache.borrow_mut();
         for Write { name, bytes, .. } in written.into_iter().chain(kept) {
-            cache.insert(name.to_owned(), Some(bytes));
+            cache.insert(name.to_owned(), Some(bytes.to_owned()));
         }
         Ok((VerdictForm::from(&answered.verdict), idle_after))
     }
@@ -219,7 +219,7 @@ impl Keys {
         );
         let values = writes.iter().flat_map(|write| {
             let expires = now.saturating_add(write.time_to_live).0.div_ceil(1_000);
-            let bytes = SqlStorageValue::Blob(write.bytes.clone());
+            let bytes = SqlStorageValue::Blob(write.bytes.to_owned());
             [write.name.into(), bytes, millis(expires).into()]
         });
         self.state.storage().sql().exec(&statement, Some(values.collect()))?;

@@ -122,6 +122,13 @@ pub fn name(policy: &Policy, slice: &Slice, key: &str) -> String {
 #[must_use]
 pub fn encode(policy: &Policy, slice: &Slice, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
+    encode_into(&mut bytes, policy, slice, words);
+    bytes
+}
+
+/// Does the same as [`encode`] in place of what `bytes` held.
+pub(crate) fn encode_into(bytes: &mut Vec<u8>, policy: &Policy, slice: &Slice, words: &[u64]) {
+    bytes.clear();
     let (words, block) = slice.unblocked(words);
     bytes.push(version(policy) | if block.is_some() { BLOCKED } else { 0 });
     if version(policy) == SELF_DESCRIBING {
@@ -134,11 +141,10 @@ pub fn encode(policy: &Policy, slice: &Slice, words: &[u64]) -> Vec<u8> {
     }
     bytes.extend(block.into_iter().flat_map(Block::to_words).flat_map(u64::to_le_bytes));
     if slice.words() > MOST_PLAIN_WORDS {
-        write_runs(words, &mut bytes);
+        write_runs(words, bytes);
     } else {
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }
-    bytes
 }
 
 const fn version(policy: &Policy) -> u8 {

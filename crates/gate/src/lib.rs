@@ -50,7 +50,7 @@ pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyErr
 pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub use resolved::Resolved;
-pub use session::{Answered, Due, Seat, Session, SessionError, Write};
+pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
 pub use table::{Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::Allowance;
 pub use tidegate_core::lease::{Held, Id};

@@ -83,10 +83,19 @@ impl Resolved {
     /// The limits on the key; `None` if the key is listed.
     #[must_use]
     pub fn limits(&self) -> Option<&Limits> {
-        match self.rule() {
-            Rule::Limited(limits, _) => Some(limits),
-            Rule::Listed(_) => None,
-        }
+        self.policy.limits_found(self.found)
+    }
+
+    /// The rule with its limits; `None` if the key is listed.
+    pub(crate) fn limited(&self) -> Option<(Found, &Limits)> {
+        self.limits().map(|limits| (self.found, limits))
+    }
+
+    /// Whether both are the same key by the same edition of one policy.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policy, &other.policy)
+            && self.found == other.found
+            && self.key == other.key
     }
 
     /// The limits on the canonical key, or the decision on a listed key, which is never counted.

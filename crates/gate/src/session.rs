@@ -1,6 +1,6 @@
 //! Operations on the slices of one home: they read the stored bytes and say which bytes to store.
 //!
-//! Every store takes the same five steps, and an adapter only moves the bytes:
+//! Every store takes the same steps, and an adapter only moves the bytes:
 //!
 //! 1. Call [`Session::join`] for each operation, then load the bytes under each of [`Session::names`].
 //! 2. Call [`Session::load`] with these bytes.
@@ -10,6 +10,11 @@
 //!    [`Due::BeforeAnswer`].
 //!
 //! If a write fails, drop the session. Nothing is then charged, neither in memory nor in the store.
+//!
+//! A store with other writers compares and swaps, and needs no step to load: a session that never loaded
+//! expects nothing to be stored. [`Session::used`] says what each slice of the operations expects and becomes.
+//! After a swap, call [`Session::stored`]: the session remembers the states for the next operations. If other
+//! bytes were found, call [`Session::found`] with them and do the operations again.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -29,7 +34,7 @@
 //!     let now = Timestamp(second * 1_000_000);
 //!     let answered = session.operate(&seat, now, &Operation::from(1)).unwrap();
 //!     for write in session.writes() {
-//!         store.insert(write.name.into(), write.bytes);
+//!         store.insert(write.name.into(), write.bytes.into());
 //!     }
 //!     assert_eq!(answered.verdict.decision.is_allowed(), passes);
 //!     assert_eq!(answered.is_settled, !passes, "a refusal need not wait for a write");
@@ -39,10 +44,11 @@
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, mem};
 
 use smallvec::SmallVec;
 use tidegate_core::{Micros, Timestamp};
@@ -52,35 +58,42 @@ use crate::block::SliceWords;
 use crate::decide::Verdict;
 use crate::gathered::Gathered;
 use crate::limits::{Limits, Slice};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Found, Policy, Rule};
 use crate::request::{Operation, OperationError};
 use crate::resolved::Resolved;
 
-/// The slices that some operations on one home need.
+/// The slices of one home that some operations need.
 #[derive(Debug, Default)]
-pub struct Session<'a> {
-    slots: Vec<Slot<'a>>,
-    by_name: BTreeMap<String, usize>,
+pub struct Session {
+    slots: Vec<Slot>,
+    /// The slots sorted by name. Keys come from callers, and a search in order has no collisions.
+    by_name: Vec<usize>,
 }
 
-/// An operation's place in a session: its limits and its slices.
-#[derive(Debug)]
-pub struct Seat<'a> {
-    resolved: &'a Resolved,
+/// A key's place in a session: its limits and its slices.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    resolved: Resolved,
     /// The slot of each slice of the limits, in their order.
     slots: SmallVec<[usize; 2]>,
 }
 
 /// A slice of the session: the state of the limits that count by one part of the key.
 #[derive(Debug)]
-struct Slot<'a> {
-    name: String,
-    policy: &'a Policy,
-    slice: &'a Slice,
+struct Slot {
+    name: Box<str>,
+    policy: Arc<Policy>,
+    /// The rule of the policy, and the place of the slice in it.
+    place: (Found, usize),
+    /// The bytes that the store holds, as far as the session knows.
     found: Option<Vec<u8>>,
     words: Result<SliceWords, BlobError>,
+    /// The words as bytes, once they are asked for.
+    becomes: Vec<u8>,
     /// The words were carried over from other limits, under which the stored bytes expire earlier.
     is_carried: bool,
+    /// An operation has read the words.
+    is_used: bool,
     due: Option<Due>,
     time_to_live: Micros,
 }
@@ -103,16 +116,25 @@ pub struct Answered {
     pub is_settled: bool,
 }
 
+/// A slice that operations have used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used<'s> {
+    /// The name of the slice in the store.
+    pub name: &'s str,
+    /// The bytes that the operations expect under this name. A store with other writers must write only if
+    /// they are still there.
+    pub found: Option<&'s [u8]>,
+    /// What to store; `None` if nothing has changed.
+    pub write: Option<Write<'s>>,
+}
+
 /// A slice to store.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'s> {
     /// The name of the slice in the store.
     pub name: &'s str,
-    /// The bytes that were loaded under this name. A store with other writers must write only if they are
-    /// unchanged.
-    pub found: Option<&'s [u8]>,
     /// The bytes to store.
-    pub bytes: Vec<u8>,
+    pub bytes: &'s [u8],
     /// The span after which the slice equals a fresh one, so that the store may forget it.
     pub time_to_live: Micros,
     /// When the write is due.
@@ -145,39 +167,48 @@ impl fmt::Display for SessionError {
 
 impl core::error::Error for SessionError {}
 
-impl<'a> Session<'a> {
-    /// Adds an operation. Operations that need the same slices share them.
-    pub fn join(&mut self, resolved: &'a Resolved) -> Seat<'a> {
+impl Session {
+    /// Adds a key. Keys that need the same slices share them.
+    pub fn join(&mut self, resolved: &Resolved) -> Seat {
         let mut slots = SmallVec::new();
-        if let Some(limits) = resolved.limits() {
-            for slice in limits.slices() {
-                slots.push(self.slot(resolved, slice));
+        if let Some((rule, limits)) = resolved.limited() {
+            for place in 0..limits.slices().len() {
+                slots.extend(self.slot(resolved, limits, (rule, place)));
             }
         }
-        Seat { resolved, slots }
+        Seat { resolved: resolved.clone(), slots }
     }
 
-    fn slot(&mut self, resolved: &'a Resolved, slice: &'a Slice) -> usize {
+    fn slot(
+        &mut self,
+        resolved: &Resolved,
+        limits: &Limits,
+        place: (Found, usize),
+    ) -> Option<usize> {
+        let slice = limits.slices().get(place.1)?;
         let name = blob::name(resolved.policy(), slice, resolved.key());
-        if let Some(slot) = self.by_name.get(&name) {
-            return *slot;
+        let names = |slot: &usize| self.slots.get(*slot).map_or("", |slot| &slot.name);
+        match self.by_name.binary_search_by(|slot| names(slot).cmp(&name)) {
+            Ok(at) => self.by_name.get(at).copied(),
+            Err(at) => {
+                let slot = self.slots.len();
+                self.by_name.insert(at, slot);
+                self.slots.push(Slot::new(name, resolved.policy(), place, slice.words()));
+                Some(slot)
+            }
         }
-        let slot = self.slots.len();
-        self.by_name.insert(name.clone(), slot);
-        self.slots.push(Slot::fresh(name, resolved.policy(), slice));
-        slot
     }
 
     /// The names of the slices.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.slots.iter().map(|slot| slot.name.as_str())
+        self.slots.iter().map(|slot| &*slot.name)
     }
 
     /// Takes the bytes that are stored under each of the [`names`](Self::names), in their order. If some bytes
     /// are not a state, only the operations that need them fail.
     pub fn load(&mut self, found: impl IntoIterator<Item = Option<Vec<u8>>>) {
         for (slot, found) in self.slots.iter_mut().zip(found) {
-            *slot = Slot::loaded(slot, found);
+            slot.load(found);
         }
     }
 
@@ -187,7 +218,7 @@ impl<'a> Session<'a> {
     /// Fails with [`SessionError`]; nothing has changed.
     pub fn operate(
         &mut self,
-        seat: &Seat<'a>,
+        seat: &Seat,
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Answered, SessionError> {
@@ -204,7 +235,7 @@ impl<'a> Session<'a> {
     /// Fails with [`SessionError`]; nothing has changed.
     pub fn operate_by(
         &mut self,
-        seat: &Seat<'a>,
+        seat: &Seat,
         now: Timestamp,
         operation: &Operation,
         decide: impl FnOnce(&Limits, &mut [u64], &Operation) -> Result<Verdict, OperationError>,
@@ -215,7 +246,10 @@ impl<'a> Session<'a> {
             }
             Rule::Limited(limits, _) => limits,
         };
-        let mut state = self.gather(seat)?;
+        for slot in &seat.slots {
+            self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.is_used = true);
+        }
+        let mut state = self.gather(seat, limits)?;
         let begins = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
             limits.split(&state.words).map(|(_, words)| begins(words)).collect();
@@ -257,24 +291,56 @@ impl<'a> Session<'a> {
     }
 
     /// The slices to store. A slice that has not changed is left out.
-    pub fn writes(&self) -> impl Iterator<Item = Write<'_>> {
-        self.slots.iter().filter_map(|slot| {
-            let (due, words) = (slot.due?, slot.words.as_ref().ok()?);
-            let bytes = blob::encode(slot.policy, slot.slice, words);
-            let found = slot.found.as_deref();
-            let (name, time_to_live) = (slot.name.as_str(), slot.time_to_live);
-            (found != Some(&bytes)).then_some(Write { name, found, bytes, time_to_live, due })
-        })
+    pub fn writes(&mut self) -> impl Iterator<Item = Write<'_>> {
+        self.used().filter_map(|used| used.write)
+    }
+
+    /// The slices that operations have used since the last [`stored`](Self::stored) or
+    /// [`found`](Self::found).
+    pub fn used(&mut self) -> impl Iterator<Item = Used<'_>> {
+        self.slots.iter_mut().filter(|slot| slot.is_used).map(Slot::used)
+    }
+
+    /// Takes note that all [`writes`](Self::writes) are stored, and that the other [used](Self::used) slices
+    /// were as expected.
+    pub fn stored(&mut self) {
+        self.slots.iter_mut().filter(|slot| slot.is_used).for_each(Slot::stored);
+    }
+
+    /// Takes the bytes that were found in place of the expected ones, for each of the [used](Self::used) slices
+    /// in their order. The operations on them count as not done.
+    pub fn found(&mut self, found: impl IntoIterator<Item = Option<Vec<u8>>>) {
+        let used = self.slots.iter_mut().filter(|slot| slot.is_used);
+        used.zip(found).for_each(|(slot, found)| slot.load(found));
+    }
+
+    /// The number of slices.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the session has no slices.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The bytes of memory that the session takes, without the policy.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let slots = self.slots.iter().map(Slot::bytes).fold(0, usize::saturating_add);
+        slots.saturating_add(self.by_name.capacity().saturating_mul(size_of::<usize>()))
     }
 
     /// The state of an operation's key.
-    fn gather(&self, seat: &Seat<'a>) -> Result<Gathered, SessionError> {
+    fn gather(&self, seat: &Seat, limits: &Limits) -> Result<Gathered, SessionError> {
         let mut state = Gathered::default();
-        for slot in self.slots_of(seat) {
+        for (slot, slice) in self.slots_of(seat).zip(limits.slices()) {
             match &slot.words {
-                Ok(own) => state.add(slot.slice, Some(own)),
+                Ok(own) => state.add(slice, Some(own)),
                 Err(error) => {
-                    let (name, error) = (slot.name.clone(), *error);
+                    let (name, error) = (String::from(&*slot.name), *error);
                     return Err(SessionError::Blob { name, error });
                 }
             }
@@ -282,26 +348,82 @@ impl<'a> Session<'a> {
         Ok(state)
     }
 
-    fn slots_of(&self, seat: &Seat<'a>) -> impl Iterator<Item = &Slot<'a>> {
+    fn slots_of(&self, seat: &Seat) -> impl Iterator<Item = &Slot> {
         seat.slots.iter().filter_map(|slot| self.slots.get(*slot))
     }
 }
 
-impl<'a> Slot<'a> {
-    fn fresh(name: String, policy: &'a Policy, slice: &'a Slice) -> Self {
-        let words = Ok(SmallVec::from_elem(0, slice.words()));
-        let (found, is_carried, due, time_to_live) = (None, false, None, Micros::ZERO);
-        Self { name, policy, slice, found, words, is_carried, due, time_to_live }
+impl Seat {
+    /// Whether this is the seat of this key.
+    #[must_use]
+    pub fn is_of(&self, resolved: &Resolved) -> bool {
+        self.resolved.is_same(resolved)
+    }
+}
+
+impl Slot {
+    fn new(name: String, policy: &Arc<Policy>, place: (Found, usize), words: usize) -> Self {
+        Self {
+            name: name.into(),
+            policy: Arc::clone(policy),
+            place,
+            found: None,
+            words: Ok(SmallVec::from_elem(0, words)),
+            becomes: Vec::new(),
+            is_carried: false,
+            is_used: false,
+            due: None,
+            time_to_live: Micros::ZERO,
+        }
     }
 
-    fn loaded(empty: &mut Self, found: Option<Vec<u8>>) -> Self {
-        let mut slot = Self::fresh(core::mem::take(&mut empty.name), empty.policy, empty.slice);
-        if let Some(found) = found {
-            let read = blob::read(slot.policy, slot.slice, &found);
-            slot.is_carried = read.as_ref().is_ok_and(|decoded| decoded.is_carried);
-            slot.words = read.map(|decoded| SmallVec::from_vec(decoded.words));
-            slot.found = Some(found);
-        }
-        slot
+    fn load(&mut self, found: Option<Vec<u8>>) {
+        (self.is_used, self.is_carried, self.due) = (false, false, None);
+        let Some(slice) = slice(&self.policy, self.place) else { return };
+        self.words = match &found {
+            None => Ok(SmallVec::from_elem(0, slice.words())),
+            Some(found) => blob::read(&self.policy, slice, found).map(|decoded| {
+                self.is_carried = decoded.is_carried;
+                SmallVec::from_vec(decoded.words)
+            }),
+        };
+        self.found = found;
     }
+
+    fn used(&mut self) -> Used<'_> {
+        if self.due.is_some()
+            && let (Some(slice), Ok(words)) = (slice(&self.policy, self.place), &self.words)
+        {
+            blob::encode_into(&mut self.becomes, &self.policy, slice, words);
+        }
+        let (name, found) = (&*self.name, self.found.as_deref());
+        let (bytes, time_to_live) = (self.becomes.as_slice(), self.time_to_live);
+        let due = self.due.filter(|_| found != Some(bytes));
+        Used { name, found, write: due.map(|due| Write { name, bytes, time_to_live, due }) }
+    }
+
+    fn stored(&mut self) {
+        if self.due.take().is_some() {
+            // the bytes found before are of no more use, but their allocation is
+            let before = self.found.replace(mem::take(&mut self.becomes));
+            self.becomes = before.unwrap_or_default();
+            self.is_carried = false;
+        }
+        self.is_used = false;
+    }
+
+    fn bytes(&self) -> usize {
+        let words = self
+            .words
+            .as_ref()
+            .map_or(0, |words| if words.spilled() { words.capacity() } else { 0 });
+        let found = self.found.as_ref().map_or(0, Vec::capacity);
+        [self.name.len(), found, self.becomes.capacity(), words.saturating_mul(8)]
+            .into_iter()
+            .fold(size_of::<Self>(), usize::saturating_add)
+    }
+}
+
+fn slice(policy: &Policy, (rule, place): (Found, usize)) -> Option<&Slice> {
+    policy.limits_found(rule)?.slices().get(place)
 }

@@ -63,7 +63,7 @@ impl Guest {
         }
         let answered = answered?;
         for write in session.writes() {
-            self.stored.insert(write.name.to_owned(), write.bytes);
+            self.stored.insert(write.name.to_owned(), write.bytes.to_owned());
         }
         Ok(answered.verdict)
     }

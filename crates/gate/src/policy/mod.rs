@@ -279,14 +279,19 @@ impl Policy {
     }
 
     pub(crate) fn rule_found<'a>(&'a self, found: Found, key: Cow<'a, str>) -> Rule<'a> {
+        match self.limits_found(found) {
+            Some(limits) => Rule::Limited(limits, key),
+            None if found == Found::Allowed => Rule::Listed(ALLOWED),
+            None => Rule::Listed(DENIED),
+        }
+    }
+
+    /// The limits of a rule; `None` for a listed key.
+    pub(crate) fn limits_found(&self, found: Found) -> Option<&Limits> {
         match found {
-            Found::Denied => Rule::Listed(DENIED),
-            Found::Allowed => Rule::Listed(ALLOWED),
-            Found::Limits => Rule::Limited(&self.limits, key),
-            Found::Override(place) => {
-                let own = self.overrides.get(place).map(|(_, own)| own);
-                Rule::Limited(own.unwrap_or(&self.limits), key) // never: each place that was found has limits
-            }
+            Found::Denied | Found::Allowed => None,
+            Found::Limits => Some(&self.limits),
+            Found::Override(place) => self.overrides.get(place).map(|(_, own)| own),
         }
     }
 

@@ -23,7 +23,7 @@ fn resolve(policy: &str, keys: &[&str]) -> Vec<Resolved> {
     keys.iter().map(|key| Resolved::new(&policy, key).unwrap()).collect()
 }
 
-fn load<'a>(store: &Store, asked: &'a [Resolved]) -> (Session<'a>, Vec<Seat<'a>>) {
+fn load(store: &Store, asked: &[Resolved]) -> (Session, Vec<Seat>) {
     let mut session = Session::default();
     let seats = asked.iter().map(|resolved| session.join(resolved)).collect();
     let found: Vec<_> = session.names().map(|name| store.get(name).cloned()).collect();
@@ -31,13 +31,16 @@ fn load<'a>(store: &Store, asked: &'a [Resolved]) -> (Session<'a>, Vec<Seat<'a>>
     (session, seats)
 }
 
-fn save(store: &mut Store, session: &Session<'_>) -> Vec<Due> {
+fn save(store: &mut Store, session: &mut Session) -> Vec<Due> {
     let mut due = Vec::new();
-    for write in session.writes() {
-        assert_eq!(write.found, store.get(write.name).map(Vec::as_slice));
-        due.push(write.due);
-        store.insert(write.name.into(), write.bytes);
+    for used in session.used() {
+        assert_eq!(used.found, store.get(used.name).map(Vec::as_slice));
+        if let Some(write) = used.write {
+            due.push(write.due);
+            store.insert(write.name.into(), write.bytes.into());
+        }
     }
+    session.stored();
     due
 }
 
@@ -45,7 +48,7 @@ fn save(store: &mut Store, session: &Session<'_>) -> Vec<Due> {
 fn alone(store: &mut Store, key: &Resolved, operation: impl Into<Operation>) -> Answered {
     let (mut session, seats) = load(store, core::slice::from_ref(key));
     let answered = session.operate(&seats[0], Timestamp(7), &operation.into()).unwrap();
-    save(store, &session);
+    save(store, &mut session);
     answered
 }
 
@@ -62,7 +65,7 @@ fn operations_of_a_home_see_each_other_and_write_each_slice_once() {
         allowed.push(answered.verdict.decision.is_allowed());
     }
     assert_eq!(allowed, [true, true, true, false, false]);
-    assert_eq!(save(&mut together, &session).len(), 3);
+    assert_eq!(save(&mut together, &mut session).len(), 3);
 
     let mut one_by_one = Store::new();
     for (key, allowed) in asked.iter().zip(allowed) {
@@ -81,12 +84,12 @@ fn a_refusal_is_settled_and_its_newest_time_is_written_afterwards() {
     let (mut session, seats) = load(&store, &asked);
     let refused = session.operate(&seats[0], Timestamp(8), &1.into()).unwrap();
     assert!(refused.is_settled && !refused.verdict.decision.is_allowed());
-    assert_eq!(save(&mut store, &session), [Due::AfterAnswer]);
+    assert_eq!(save(&mut store, &mut session), [Due::AfterAnswer]);
     let (mut session, seats) = load(&store, &asked);
     assert!(session.operate(&seats[0], Timestamp(8), &0.into()).unwrap().is_settled);
-    assert_eq!(save(&mut store, &session), [], "a peek writes nothing");
+    assert_eq!(save(&mut store, &mut session), [], "a peek writes nothing");
     session.operate(&seats[0], Timestamp(8), &1.into()).unwrap();
-    assert_eq!(save(&mut store, &session), [], "nor does a refusal at the time that is stored");
+    assert_eq!(save(&mut store, &mut session), [], "nor does a refusal at the time that is stored");
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn a_refusal_that_is_remembered_must_be_stored_first() {
         let (mut session, seats) = load(&store, &asked);
         let refused = session.operate(&seats[0], Timestamp(9), &1.into()).unwrap();
         assert!(!refused.verdict.decision.is_allowed() && !refused.is_settled, "{policy}");
-        assert_eq!(save(&mut store, &session), [Due::BeforeAnswer], "{policy}");
+        assert_eq!(save(&mut store, &mut session), [Due::BeforeAnswer], "{policy}");
     }
 }
 
@@ -156,8 +159,8 @@ fn a_slice_is_kept_until_it_equals_a_fresh_one() {
         resolve("limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]", &["k"]);
     let (mut session, seats) = load(&Store::new(), &asked);
     session.operate(&seats[0], Timestamp(7), &3.into()).unwrap();
-    let [write] = &session.writes().collect::<Vec<_>>()[..] else { panic!("one slice") };
-    assert_eq!((write.time_to_live, write.found), (Micros(3_000_000), None));
+    let [used] = &session.used().collect::<Vec<_>>()[..] else { panic!("one slice") };
+    assert_eq!((used.found, used.write.unwrap().time_to_live), (None, Micros(3_000_000)));
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_block_is_stored_and_ends_by_itself() {
         let at = |store: &mut Store, now, operation: Operation| {
             let (mut session, seats) = load(store, &asked);
             let answered = session.operate(&seats[0], Timestamp(now), &operation).unwrap();
-            let due = save(store, &session);
+            let due = save(store, &mut session);
             (answered.verdict.decision, due)
         };
         let (_, due) = at(&mut store, 7, Operation::Block(Micros(5_000_000)));
@@ -223,7 +226,7 @@ fn a_block_that_is_over_leaves_the_stored_bytes() {
     assert_eq!(bytes(&store), unblocked + 16);
     let (mut session, seats) = load(&store, &asked);
     session.operate(&seats[0], Timestamp(1_000_000), &1.into()).unwrap();
-    save(&mut store, &session);
+    save(&mut store, &mut session);
     assert_eq!(bytes(&store), unblocked);
 }
 
@@ -238,6 +241,52 @@ fn a_refusal_on_a_state_that_was_carried_over_is_stored_first() {
     let (mut session, seats) = load(&store, &asked);
     let refused = session.operate(&seats[0], Timestamp(8), &1.into()).unwrap();
     assert!(!refused.verdict.decision.is_allowed() && !refused.is_settled);
-    assert_eq!(save(&mut store, &session), [Due::BeforeAnswer], "the stored minute would expire");
+    assert_eq!(
+        save(&mut store, &mut session),
+        [Due::BeforeAnswer],
+        "the stored minute would expire"
+    );
     assert!(alone(&mut store, &asked[0], 1).is_settled, "from then on it is an hour");
+}
+
+#[test]
+fn a_session_that_stays_open_decides_as_one_that_loads() {
+    let asked = resolve(ORG_AND_USER, &["acme/a", "acme/b"]);
+    let (mut store, mut loading) = (Store::new(), Store::new());
+    let mut open = Session::default();
+    for (at, key) in [0, 1, 0, 1, 1, 0].into_iter().enumerate() {
+        let now = Timestamp(u64::try_from(at).unwrap() * 20_000_000);
+        let seat = open.join(&asked[key]);
+        let told = open.operate(&seat, now, &1.into()).unwrap();
+        assert_eq!(open.used().count(), 2, "the slices of this key alone");
+        save(&mut store, &mut open);
+        let (mut session, seats) = load(&loading, &asked);
+        assert_eq!(session.operate(&seats[key], now, &1.into()).unwrap(), told);
+        save(&mut loading, &mut session);
+        assert_eq!(store, loading);
+    }
+    assert_eq!((open.len(), open.used().count()), (3, 0));
+}
+
+#[test]
+fn a_session_that_expected_other_bytes_does_its_operations_again() {
+    let asked = resolve(ORG_AND_USER, &["acme/a", "acme/b"]);
+    let mut store = Store::new();
+    for _ in 0..2 {
+        alone(&mut store, &asked[0], 1);
+    }
+    let mut session = Session::default();
+    let seat = session.join(&asked[0]);
+    assert!(session.operate(&seat, Timestamp(7), &1.into()).unwrap().verdict.decision.is_allowed());
+    assert!(session.used().all(|used| used.found.is_none()));
+    let found: Vec<_> = session.used().map(|used| store.get(used.name).cloned()).collect();
+    session.found(found);
+    assert_eq!(session.used().count(), 0);
+    let refused = session.operate(&seat, Timestamp(7), &1.into()).unwrap();
+    assert!(!refused.verdict.decision.is_allowed());
+    assert_eq!(save(&mut store, &mut session), [], "the newest time has not changed");
+    // what was not used is still remembered
+    let b = session.join(&asked[1]);
+    assert!(session.operate(&b, Timestamp(7), &1.into()).unwrap().verdict.decision.is_allowed());
+    assert_eq!(save(&mut store, &mut session).len(), 2);
 }

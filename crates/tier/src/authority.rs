@@ -1,0 +1,322 @@
+//! The authority decides operations on homes whose states are in a store that has other writers.
+//!
+//! An authority does no I/O. Its driver takes these steps, in any order and at any time:
+//!
+//! 1. [`Authority::ask`] takes an operation and a token, which the answer carries back.
+//! 2. [`Authority::poll_swap`] decides what waits and returns a swap of some homes.
+//!    [`Authority::slices`] lists the slices of the swap: the store must compare each slice with the bytes
+//!    that the authority expects, and write the new bytes of a home only if all its slices are as expected.
+//! 3. [`Authority::handle`] takes the outcome of each home of the swap.
+//! 4. [`Authority::poll_answer`] returns the answers.
+//!
+//! Nothing is answered before the store has confirmed that the states were as expected. So several authorities
+//! decide on one key as if one after another had decided. The authority remembers the bytes last seen, so a
+//! decision takes one call to the store; it takes one more each time another writer came first.
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use std::sync::Arc;
+//! use tidegate_gate::{Micros, Policy, Resolved, Timestamp};
+//! use tidegate_tier::authority::{Asked, Authority, Options, Outcome};
+//!
+//! let policy = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1m' }]";
+//! let policy = Arc::new(Policy::parse("login", policy).unwrap());
+//! let mut store: HashMap<String, Vec<u8>> = HashMap::new();
+//! let mut authority: Authority<u32, &str> = Authority::new(Options::default());
+//!
+//! for token in 0..3 {
+//!     let resolved = Resolved::new(&policy, "user:42").unwrap();
+//!     let asked = Asked { resolved, now: Timestamp(7), operation: 1.into(), token };
+//!     authority.ask(asked);
+//! }
+//! while let Some(swap) = authority.poll_swap(None, |_| false) {
+//!     let mut outcomes = Vec::new();
+//!     for home in 0..swap.len() {
+//!         let is_as_expected =
+//!             |(name, found): &(String, Option<Vec<u8>>)| store.get(name) == found.as_ref();
+//!         let slices: Vec<_> = authority.slices(&swap, home).collect();
+//!         let expected: Vec<_> = slices
+//!             .iter()
+//!             .map(|slice| (slice.name.to_owned(), slice.found.map(<[u8]>::to_vec)))
+//!             .collect();
+//!         outcomes.push(if expected.iter().all(is_as_expected) {
+//!             for write in slices.iter().filter_map(|slice| slice.write) {
+//!                 store.insert(write.name.into(), write.bytes.into());
+//!             }
+//!             Outcome::Swapped
+//!         } else {
+//!             Outcome::Found(expected.iter().map(|(name, _)| store.get(name).cloned()).collect())
+//!         });
+//!     }
+//!     authority.handle(swap, outcomes, (None, Micros(0)));
+//! }
+//! let mut allowed = Vec::new();
+//! while let Some((token, answer)) = authority.poll_answer() {
+//!     allowed.push((token, answer.unwrap().decision.is_allowed()));
+//! }
+//! assert_eq!(allowed, [(0, true), (1, true), (2, false)]);
+//! assert_eq!(store.len(), 1, "the three were decided together");
+//! ```
+
+mod home;
+mod homes;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use tidegate_gate::{
+    Limits, Micros, Operation, Resolved, Rule, SessionError, Timestamp, Used, Verdict,
+};
+
+use homes::Homes;
+
+/// How an authority uses memory and time.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The most bytes of states that the authority remembers of homes on which nothing waits.
+    pub remembered: usize,
+    /// The most operations that wait altogether.
+    pub most_waiting: usize,
+    /// The most slices of one swap. A home whose operations need more has a swap of its own.
+    pub most_slices: usize,
+    /// How long other writers may come first, by the time that [`Authority::handle`] is given. Then the
+    /// operations of the home get [`Failure::Contended`].
+    pub patience: Micros,
+    /// The seed of the hash table of the homes. It should differ from process to process, so that callers
+    /// cannot choose keys that collide.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            remembered: 64 << 20,
+            most_waiting: 1 << 17,
+            most_slices: 64,
+            patience: Micros(1_000_000),
+            seed: 0,
+        }
+    }
+}
+
+/// An operation on a key.
+#[derive(Clone, Debug)]
+pub struct Asked<T> {
+    /// The key.
+    pub resolved: Resolved,
+    /// The time of the operation.
+    pub now: Timestamp,
+    /// The operation.
+    pub operation: Operation,
+    /// What the answer carries back.
+    pub token: T,
+}
+
+impl<T> Asked<T> {
+    /// The time at which the operation is decided: its own, unless that is older than half the period of its
+    /// limits. An older time could turn a key's clock back.
+    fn time(&self, now: Option<Timestamp>) -> Timestamp {
+        let now = now.unwrap_or(self.now);
+        let period = self.resolved.limits().map_or(Micros::ZERO, Limits::period);
+        let is_old = now.saturating_since(self.now).0 > period.0.div_euclid(2);
+        if is_old { now } else { self.now }
+    }
+}
+
+/// Why an operation was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure<E> {
+    /// The states or the limits do not allow the operation. Nothing has changed.
+    Session(SessionError),
+    /// Too many operations wait, so this one was not begun.
+    Overloaded {
+        /// The most operations that may wait: altogether, for the home, or on the key.
+        most: usize,
+    },
+    /// Other writers came first for longer than the authority's patience. Nothing was granted.
+    Contended,
+    /// The store failed. A grant may have been written nevertheless.
+    Store(E),
+}
+
+/// What became of the slices of one home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<E> {
+    /// All slices were as expected, and the writes are stored.
+    Swapped,
+    /// These bytes were found, at least one of them not as expected. Nothing was written. One element for
+    /// each of [`Authority::slices`], in their order.
+    Found(Vec<Option<Vec<u8>>>),
+    /// These bytes were found, and the store refused to write. Nothing was written. What the bytes refuse
+    /// stays refused.
+    Refused(Vec<Option<Vec<u8>>>, E),
+    /// The store did not answer, or not as expected. Nobody knows what was written.
+    Failed(E),
+}
+
+/// Some homes whose slices are to be compared and written.
+#[derive(Debug)]
+pub struct Swap {
+    homes: Vec<usize>,
+}
+
+impl Swap {
+    /// The number of homes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.homes.len()
+    }
+
+    /// Whether the swap has no homes, which never happens.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.homes.is_empty()
+    }
+}
+
+/// An answer and the token of its operation.
+type Answer<T, E> = (T, Result<Verdict, Failure<E>>);
+
+/// Decides the operations on the homes of one store. The [module](self) says how to drive it.
+#[derive(Debug)]
+pub struct Authority<T, E> {
+    options: Options,
+    homes: Homes<T>,
+    /// The homes on which operations wait and no swap is under way.
+    ready: VecDeque<usize>,
+    answers: VecDeque<Answer<T, E>>,
+    /// The number of operations without an answer.
+    waiting: usize,
+    overloaded: u64,
+}
+
+impl<T, E: Clone> Authority<T, E> {
+    /// An authority that remembers nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            homes: Homes::new(options.remembered, options.seed),
+            options,
+            ready: VecDeque::new(),
+            answers: VecDeque::new(),
+            waiting: 0,
+            overloaded: 0,
+        }
+    }
+
+    /// Takes an operation. Operations on one key are decided in this order. If too many operations wait, the
+    /// answer is [`Failure::Overloaded`].
+    pub fn ask(&mut self, asked: Asked<T>) {
+        self.waiting = self.waiting.saturating_add(1);
+        if let Rule::Listed(decision) = asked.resolved.rule() {
+            self.answers.push_back((asked.token, Ok(Verdict::listed(asked.now, decision))));
+            return;
+        }
+        let most = self.options.most_waiting;
+        let pushed = match self.waiting <= most {
+            true => self.homes.push(asked),
+            false => Err((asked.token, most)),
+        };
+        match pushed {
+            Ok(ready) => self.ready.extend(ready),
+            Err((token, most)) => {
+                self.overloaded = self.overloaded.saturating_add(1);
+                self.answers.push_back((token, Err(Failure::Overloaded { most })));
+            }
+        }
+    }
+
+    /// Decides what waits for some homes, and returns the homes whose states must now be compared and
+    /// written. `None` if nothing waits that is not under way.
+    ///
+    /// An operation that has waited for more than half the period of its limits is decided at `now`; without
+    /// `now` the time of the operation always counts. An operation whose caller `is_gone` is left out if it
+    /// asks for a grant or only looks.
+    pub fn poll_swap(
+        &mut self,
+        now: Option<Timestamp>,
+        is_gone: impl Fn(&T) -> bool,
+    ) -> Option<Swap> {
+        let (mut homes, mut slices) = (Vec::new(), 0_usize);
+        while let Some(id) = self.ready.front().copied() {
+            let Some(home) = self.homes.get_mut(id) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let gone = home.decide(now, &is_gone, &mut self.answers);
+            self.waiting = self.waiting.saturating_sub(gone);
+            let more = home.slices().count();
+            if !homes.is_empty() && slices.saturating_add(more) > self.options.most_slices {
+                break; // it is decided, and leads the next swap
+            }
+            self.ready.pop_front();
+            if home.needs_swap() {
+                slices = slices.saturating_add(more);
+                homes.push(id);
+            } else {
+                self.settle(id);
+            }
+        }
+        (!homes.is_empty()).then_some(Swap { homes })
+    }
+
+    /// The slices of one home of a swap: what the store must hold, and what it must write.
+    pub fn slices<'s>(&'s mut self, swap: &Swap, home: usize) -> impl Iterator<Item = Used<'s>> {
+        let id = swap.homes.get(home).copied();
+        id.and_then(|id| self.homes.get_mut(id)).into_iter().flat_map(home::Home::slices)
+    }
+
+    /// Takes the outcome of each home of a swap, in their order. `now` is the time as in
+    /// [`poll_swap`](Self::poll_swap), and `at` the time by a clock that never goes back.
+    pub fn handle(
+        &mut self,
+        swap: Swap,
+        outcomes: impl IntoIterator<Item = Outcome<E>>,
+        (now, at): (Option<Timestamp>, Micros),
+    ) {
+        for (id, outcome) in swap.homes.into_iter().zip(outcomes) {
+            let Some(home) = self.homes.get_mut(id) else { continue };
+            match outcome {
+                Outcome::Swapped => home.swapped(&mut self.answers),
+                Outcome::Found(found) => {
+                    let lost = home.lost_for(at);
+                    if lost > self.options.patience {
+                        home.give_up(&found, (now, &Failure::Contended), &mut self.answers);
+                    } else {
+                        home.found(found, now, &mut self.answers);
+                    }
+                }
+                Outcome::Refused(found, error) => {
+                    home.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);
+                }
+                Outcome::Failed(error) => home.failed(&Failure::Store(error), &mut self.answers),
+            }
+            self.settle(id);
+        }
+    }
+
+    /// The next answer.
+    pub fn poll_answer(&mut self) -> Option<Answer<T, E>> {
+        let answer = self.answers.pop_front()?;
+        self.waiting = self.waiting.saturating_sub(1);
+        Some(answer)
+    }
+
+    /// The number of operations without an answer.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The number of operations that got [`Failure::Overloaded`].
+    #[must_use]
+    pub const fn overloaded(&self) -> u64 {
+        self.overloaded
+    }
+
+    /// A home is ready again if operations are left, and idle otherwise.
+    fn settle(&mut self, id: usize) {
+        if self.homes.settle(id) {
+            self.ready.push_back(id);
+        }
+    }
+}

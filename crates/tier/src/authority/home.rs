@@ -1,0 +1,292 @@
+//! The operations on one home, from their arrival to their answers.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use compact_str::CompactString;
+use tidegate_gate::{
+    Answered, Micros, Operation, Policy, Resolved, Seat, Session, SessionError, Timestamp, Used,
+    Verdict,
+};
+
+use super::{Answer, Asked, Failure};
+
+/// How many operations may wait for one home.
+const MOST_WAITING: usize = 16_384;
+
+/// How many of them may be on one key: half, so that one key cannot take all places from the others.
+const MOST_OF_A_KEY: usize = MOST_WAITING / 2;
+
+/// How many slices the operations of one swap may need. The store is blocked for some µs for each of them.
+const MOST_SLICES: usize = 2_048;
+
+/// A session with more slices is forgotten before the next operations. Otherwise a home that is never idle
+/// could remember every key.
+const MOST_REMEMBERED: usize = MOST_SLICES / 2;
+
+/// A home under one edition of a policy.
+#[derive(Debug)]
+pub(super) struct Home<T> {
+    pub(super) policy: Arc<Policy>,
+    pub(super) name: CompactString,
+    session: Session,
+    /// The seat of the key that was asked about last.
+    seat: Option<Seat>,
+    /// `None` while nothing waits.
+    busy: Option<Box<Busy<T>>>,
+    /// Since the last search for homes to forget.
+    pub(super) was_used: bool,
+}
+
+/// What a home needs only while operations wait.
+#[derive(Debug)]
+pub(super) struct Busy<T> {
+    waiting: VecDeque<Asked<T>>,
+    /// The number of waiting operations on each key, for a home of several keys.
+    of_each_key: BTreeMap<CompactString, usize>,
+    /// The operations that are decided, with the answers that wait for the swap.
+    decided: Vec<(Asked<T>, Verdict)>,
+    /// When other writers first came before the present swap.
+    lost_since: Option<Micros>,
+}
+
+impl<T> Default for Busy<T> {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            of_each_key: BTreeMap::new(),
+            decided: Vec::new(),
+            lost_since: None,
+        }
+    }
+}
+
+impl<T> Busy<T> {
+    /// The number of operations that are not answered.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len().saturating_add(self.decided.len())
+    }
+
+    fn pop(&mut self) -> Option<Asked<T>> {
+        let asked = self.waiting.pop_front()?;
+        if let Some(count) = self.of_each_key.get_mut(asked.resolved.key()) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.of_each_key.remove(asked.resolved.key());
+            }
+        }
+        Some(asked)
+    }
+}
+
+impl<T> Home<T> {
+    pub(super) fn new(resolved: &Resolved) -> Self {
+        Self {
+            policy: Arc::clone(resolved.policy()),
+            name: CompactString::new(resolved.home()),
+            session: Session::default(),
+            seat: None,
+            busy: None,
+            was_used: true,
+        }
+    }
+
+    pub(super) const fn is_idle(&self) -> bool {
+        self.busy.is_none()
+    }
+
+    /// The number of operations that are not answered.
+    pub(super) fn len(&self) -> usize {
+        self.busy.as_ref().map_or(0, |busy| busy.len())
+    }
+
+    /// The bytes of memory that the home takes while it is idle.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>().saturating_add(self.session.bytes())
+    }
+
+    /// Begins to wait.
+    pub(super) fn wake(&mut self, busy: Box<Busy<T>>) {
+        self.busy = Some(busy);
+    }
+
+    /// Ends the waiting.
+    pub(super) fn rest(&mut self) -> Option<Box<Busy<T>>> {
+        self.busy.take()
+    }
+
+    /// Adds an operation. If too many wait, gives back the token and how many may wait.
+    pub(super) fn push(&mut self, asked: Asked<T>) -> Result<(), (T, usize)> {
+        self.was_used = true;
+        let is_shared = self.policy.shares_states();
+        let Some(busy) = &mut self.busy else { return Err((asked.token, 0)) };
+        let of_key = match is_shared {
+            true => busy.of_each_key.get(asked.resolved.key()).copied().unwrap_or(0),
+            false => busy.len(),
+        };
+        for (found, most) in [(of_key, MOST_OF_A_KEY), (busy.len(), MOST_WAITING)] {
+            if found >= most {
+                return Err((asked.token, most));
+            }
+        }
+        if is_shared {
+            let key = CompactString::new(asked.resolved.key());
+            busy.of_each_key.insert(key, of_key.saturating_add(1));
+        }
+        busy.waiting.push_back(asked);
+        Ok(())
+    }
+
+    /// Decides what waits, in order, on the states last seen. Returns the number of operations that are left
+    /// out because their callers are gone.
+    pub(super) fn decide<E>(
+        &mut self,
+        now: Option<Timestamp>,
+        is_gone: impl Fn(&T) -> bool,
+        answers: &mut VecDeque<Answer<T, E>>,
+    ) -> usize {
+        let Self { session, seat, busy, .. } = self;
+        let Some(busy) = busy else { return 0 };
+        if busy.decided.is_empty() && session.len() > MOST_REMEMBERED {
+            (*session, *seat) = (Session::default(), None);
+        }
+        let mut gone = 0_usize;
+        while session.len() < MOST_SLICES
+            && let Some(asked) = busy.pop()
+        {
+            if is_droppable(&asked.operation) && is_gone(&asked.token) {
+                gone = gone.saturating_add(1);
+                continue;
+            }
+            match operate(session, seat, &asked, now) {
+                Ok(answered) => busy.decided.push((asked, answered.verdict)),
+                Err(error) => answers.push_back((asked.token, Err(Failure::Session(error)))),
+            }
+        }
+        gone
+    }
+
+    /// What the store must hold, and what it must write.
+    pub(super) fn slices(&mut self) -> impl Iterator<Item = Used<'_>> {
+        self.session.used()
+    }
+
+    /// Whether an answer or a write waits for a swap.
+    pub(super) fn needs_swap(&mut self) -> bool {
+        let waits = self.busy.as_ref().is_some_and(|busy| !busy.decided.is_empty());
+        waits || self.session.writes().next().is_some()
+    }
+
+    /// The writes are stored: answers what was decided.
+    pub(super) fn swapped<E>(&mut self, answers: &mut VecDeque<Answer<T, E>>) {
+        self.session.stored();
+        if let Some(busy) = &mut self.busy {
+            busy.lost_since = None;
+            let answer = |(asked, verdict): (Asked<T>, Verdict)| (asked.token, Ok(verdict));
+            answers.extend(busy.decided.drain(..).map(answer));
+        }
+    }
+
+    /// For how long other writers have come first.
+    pub(super) fn lost_for(&mut self, at: Micros) -> Micros {
+        let since = self.busy.as_mut().map_or(at, |busy| *busy.lost_since.get_or_insert(at));
+        Micros(at.0.saturating_sub(since.0))
+    }
+
+    /// Other bytes were found: does the operations again on them. The bytes were read after the operations
+    /// came, so an answer that depends on no write is sent at once.
+    pub(super) fn found<E>(
+        &mut self,
+        found: Vec<Option<Vec<u8>>>,
+        now: Option<Timestamp>,
+        answers: &mut VecDeque<Answer<T, E>>,
+    ) {
+        self.session.found(found);
+        let Self { session, seat, busy, .. } = self;
+        let Some(busy) = busy else { return };
+        for (asked, _) in core::mem::take(&mut busy.decided) {
+            match operate(session, seat, &asked, now) {
+                Ok(Answered { verdict, is_settled: true }) => {
+                    answers.push_back((asked.token, Ok(verdict)));
+                }
+                Ok(Answered { verdict, .. }) => busy.decided.push((asked, verdict)),
+                Err(error) => answers.push_back((asked.token, Err(Failure::Session(error)))),
+            }
+        }
+    }
+
+    /// Nothing was written. Decides each operation alone on the bytes that were found. An operation that then
+    /// takes nothing gets this answer, so a refusal stays a refusal. The others get the failure.
+    pub(super) fn give_up<E: Clone>(
+        &mut self,
+        found: &[Option<Vec<u8>>],
+        (now, failure): (Option<Timestamp>, &Failure<E>),
+        answers: &mut VecDeque<Answer<T, E>>,
+    ) {
+        let names: Vec<String> = self.session.used().map(|used| used.name.into()).collect();
+        let found: BTreeMap<String, &Option<Vec<u8>>> = names.into_iter().zip(found).collect();
+        let Some(busy) = &mut self.busy else { return };
+        for (asked, _) in busy.decided.drain(..) {
+            let mut alone = Session::default();
+            let seat = alone.join(&asked.resolved);
+            let own: Vec<Option<Vec<u8>>> =
+                alone.names().map(|name| found.get(name).and_then(|&own| own.clone())).collect();
+            alone.load(own);
+            let answer = match alone.operate(&seat, asked.time(now), &asked.operation) {
+                Ok(Answered { verdict, .. }) if takes_nothing(&asked.operation, &verdict) => {
+                    Ok(verdict)
+                }
+                _ => Err(failure.clone()),
+            };
+            answers.push_back((asked.token, answer));
+        }
+        self.forget();
+    }
+
+    /// Nobody knows what was written.
+    pub(super) fn failed<E: Clone>(
+        &mut self,
+        failure: &Failure<E>,
+        answers: &mut VecDeque<Answer<T, E>>,
+    ) {
+        if let Some(busy) = &mut self.busy {
+            let tokens = busy.decided.drain(..).map(|(asked, _)| asked.token);
+            answers.extend(tokens.map(|token| (token, Err(failure.clone()))));
+        }
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        (self.session, self.seat) = (Session::default(), None);
+        if let Some(busy) = &mut self.busy {
+            busy.lost_since = None;
+        }
+    }
+}
+
+fn operate<T>(
+    session: &mut Session,
+    last: &mut Option<Seat>,
+    asked: &Asked<T>,
+    now: Option<Timestamp>,
+) -> Result<Answered, SessionError> {
+    let seat = match last {
+        Some(seat) if seat.is_of(&asked.resolved) => seat,
+        _ => last.insert(session.join(&asked.resolved)),
+    };
+    session.operate(seat, asked.time(now), &asked.operation)
+}
+
+/// Whether an operation need not be done once its caller is gone. Other operations report what has
+/// happened, such as the end of a lease.
+const fn is_droppable(operation: &Operation) -> bool {
+    matches!(operation, Operation::Decide(_) | Operation::Peek(_))
+}
+
+fn takes_nothing(operation: &Operation, verdict: &Verdict) -> bool {
+    let is_refused = matches!(operation, Operation::Decide(_)) && !verdict.decision.is_allowed();
+    is_refused || operation.is_peek()
+}

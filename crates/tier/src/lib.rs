@@ -1,0 +1,20 @@
+//! Where a decision is made, without I/O, clock or runtime: the callers drive the state machines of this
+//! crate, move their bytes and tell them the time.
+//!
+//! - [`Authority`] decides for the homes of a store that has other writers. It batches the operations that
+//!   wait together and remembers the states last seen.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::string_slice)
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod authority;
+
+pub use authority::Authority;
