@@ -138,7 +138,8 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     }
     let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
     let _: () = ask(&server, &[b"LPUSH", name.as_bytes(), b"x"]).await;
-    assert!(matches!(store.operate(&on(&policy, "k"), NOW, 1).await, Err(StoreError::Redis(_))));
+    let foreign = store.operate(&on(&policy, "k"), NOW, 1).await;
+    assert!(matches!(foreign, Err(StoreError::Redis(_))), "{foreign:?}");
 }
 
 #[tokio::test]

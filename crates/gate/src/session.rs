@@ -314,6 +314,12 @@ impl Session {
         used.zip(found).for_each(|(slot, found)| slot.load(found));
     }
 
+    /// Forgets the bytes that are not a state, so that the next operations ask the store for them again.
+    pub fn forget_unreadable(&mut self) {
+        let unreadable = self.slots.iter_mut().filter(|slot| slot.words.is_err());
+        unreadable.for_each(|slot| slot.load(None));
+    }
+
     /// The number of slices.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -62,6 +62,7 @@ mod home;
 mod homes;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::mem;
 
 use tidegate_gate::{
     Limits, Micros, Operation, Resolved, Rule, SessionError, Timestamp, Used, Verdict,
@@ -289,6 +290,16 @@ impl<T, E: Clone> Authority<T, E> {
                     home.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);
                 }
                 Outcome::Failed(error) => home.failed(&Failure::Store(error), &mut self.answers),
+            }
+            self.settle(id);
+        }
+    }
+
+    /// Fails all operations that wait and are not under way: for a store that is known not to answer.
+    pub fn fail_waiting(&mut self, error: &E) {
+        for id in mem::take(&mut self.ready) {
+            if let Some(home) = self.homes.get_mut(id) {
+                home.fail_waiting(&Failure::Store(error.clone()), &mut self.answers);
             }
             self.settle(id);
         }

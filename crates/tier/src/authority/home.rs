@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use compact_str::CompactString;
 use tidegate_gate::{
@@ -45,8 +46,7 @@ pub(super) struct Home<T> {
 #[derive(Debug)]
 pub(super) struct Busy<T> {
     waiting: VecDeque<Asked<T>>,
-    /// The number of waiting operations on each key, for a home of several keys.
-    of_each_key: BTreeMap<CompactString, usize>,
+    of_each_key: OfEachKey,
     /// The operations that are decided, with the answers that wait for the swap.
     decided: Vec<(Asked<T>, Verdict)>,
     /// When other writers first came before the present swap.
@@ -57,7 +57,7 @@ impl<T> Default for Busy<T> {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
-            of_each_key: BTreeMap::new(),
+            of_each_key: OfEachKey::default(),
             decided: Vec::new(),
             lost_since: None,
         }
@@ -69,16 +69,31 @@ impl<T> Busy<T> {
     pub(super) fn len(&self) -> usize {
         self.waiting.len().saturating_add(self.decided.len())
     }
+}
 
-    fn pop(&mut self) -> Option<Asked<T>> {
-        let asked = self.waiting.pop_front()?;
-        if let Some(count) = self.of_each_key.get_mut(asked.resolved.key()) {
+/// How many operations on each key have no answer. Only homes of several keys count.
+#[derive(Debug, Default)]
+struct OfEachKey(BTreeMap<CompactString, usize>);
+
+impl OfEachKey {
+    fn count(&self, key: &str) -> usize {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, key: &str) {
+        let count = self.0.entry(CompactString::new(key)).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// An operation gets its answer: returns its token.
+    fn remove<T>(&mut self, asked: Asked<T>) -> T {
+        if let Some(count) = self.0.get_mut(asked.resolved.key()) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.of_each_key.remove(asked.resolved.key());
+                self.0.remove(asked.resolved.key());
             }
         }
-        Some(asked)
+        asked.token
     }
 }
 
@@ -124,7 +139,7 @@ impl<T> Home<T> {
         let is_shared = self.policy.shares_states();
         let Some(busy) = &mut self.busy else { return Err((asked.token, 0)) };
         let of_key = match is_shared {
-            true => busy.of_each_key.get(asked.resolved.key()).copied().unwrap_or(0),
+            true => busy.of_each_key.count(asked.resolved.key()),
             false => busy.len(),
         };
         for (found, most) in [(of_key, MOST_OF_A_KEY), (busy.len(), MOST_WAITING)] {
@@ -133,8 +148,7 @@ impl<T> Home<T> {
             }
         }
         if is_shared {
-            let key = CompactString::new(asked.resolved.key());
-            busy.of_each_key.insert(key, of_key.saturating_add(1));
+            busy.of_each_key.add(asked.resolved.key());
         }
         busy.waiting.push_back(asked);
         Ok(())
@@ -153,17 +167,21 @@ impl<T> Home<T> {
         if busy.decided.is_empty() && session.len() > MOST_REMEMBERED {
             (*session, *seat) = (Session::default(), None);
         }
+        let Busy { waiting, decided, of_each_key, .. } = &mut **busy;
         let mut gone = 0_usize;
         while session.len() < MOST_SLICES
-            && let Some(asked) = busy.pop()
+            && let Some(asked) = waiting.pop_front()
         {
             if is_droppable(&asked.operation) && is_gone(&asked.token) {
+                of_each_key.remove(asked);
                 gone = gone.saturating_add(1);
                 continue;
             }
             match operate(session, seat, &asked, now) {
-                Ok(answered) => busy.decided.push((asked, answered.verdict)),
-                Err(error) => answers.push_back((asked.token, Err(Failure::Session(error)))),
+                Ok(answered) => decided.push((asked, answered.verdict)),
+                Err(error) => {
+                    answers.push_back((of_each_key.remove(asked), Err(Failure::Session(error))));
+                }
             }
         }
         gone
@@ -185,8 +203,10 @@ impl<T> Home<T> {
         self.session.stored();
         if let Some(busy) = &mut self.busy {
             busy.lost_since = None;
-            let answer = |(asked, verdict): (Asked<T>, Verdict)| (asked.token, Ok(verdict));
-            answers.extend(busy.decided.drain(..).map(answer));
+            let Busy { decided, of_each_key, .. } = &mut **busy;
+            for (asked, verdict) in decided.drain(..) {
+                answers.push_back((of_each_key.remove(asked), Ok(verdict)));
+            }
         }
     }
 
@@ -207,15 +227,19 @@ impl<T> Home<T> {
         self.session.found(found);
         let Self { session, seat, busy, .. } = self;
         let Some(busy) = busy else { return };
-        for (asked, _) in core::mem::take(&mut busy.decided) {
-            match operate(session, seat, &asked, now) {
-                Ok(Answered { verdict, is_settled: true }) => {
-                    answers.push_back((asked.token, Ok(verdict)));
+        let Busy { decided, of_each_key, .. } = &mut **busy;
+        for (asked, _) in mem::take(decided) {
+            let answer = match operate(session, seat, &asked, now) {
+                Ok(Answered { verdict, is_settled: true }) => Ok(verdict),
+                Ok(Answered { verdict, .. }) => {
+                    decided.push((asked, verdict));
+                    continue;
                 }
-                Ok(Answered { verdict, .. }) => busy.decided.push((asked, verdict)),
-                Err(error) => answers.push_back((asked.token, Err(Failure::Session(error)))),
-            }
+                Err(error) => Err(Failure::Session(error)),
+            };
+            answers.push_back((of_each_key.remove(asked), answer));
         }
+        session.forget_unreadable(); // somebody may mend them
     }
 
     /// Nothing was written. Decides each operation alone on the bytes that were found. An operation that then
@@ -229,7 +253,8 @@ impl<T> Home<T> {
         let names: Vec<String> = self.session.used().map(|used| used.name.into()).collect();
         let found: BTreeMap<String, &Option<Vec<u8>>> = names.into_iter().zip(found).collect();
         let Some(busy) = &mut self.busy else { return };
-        for (asked, _) in busy.decided.drain(..) {
+        let Busy { decided, of_each_key, .. } = &mut **busy;
+        for (asked, _) in decided.drain(..) {
             let mut alone = Session::default();
             let seat = alone.join(&asked.resolved);
             let own: Vec<Option<Vec<u8>>> =
@@ -241,7 +266,7 @@ impl<T> Home<T> {
                 }
                 _ => Err(failure.clone()),
             };
-            answers.push_back((asked.token, answer));
+            answers.push_back((of_each_key.remove(asked), answer));
         }
         self.forget();
     }
@@ -253,10 +278,27 @@ impl<T> Home<T> {
         answers: &mut VecDeque<Answer<T, E>>,
     ) {
         if let Some(busy) = &mut self.busy {
-            let tokens = busy.decided.drain(..).map(|(asked, _)| asked.token);
-            answers.extend(tokens.map(|token| (token, Err(failure.clone()))));
+            let Busy { decided, of_each_key, .. } = &mut **busy;
+            for (asked, _) in decided.drain(..) {
+                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
+            }
         }
         self.forget();
+    }
+
+    /// The store is known not to answer.
+    pub(super) fn fail_waiting<E: Clone>(
+        &mut self,
+        failure: &Failure<E>,
+        answers: &mut VecDeque<Answer<T, E>>,
+    ) {
+        self.failed(failure, answers);
+        if let Some(busy) = &mut self.busy {
+            let Busy { waiting, of_each_key, .. } = &mut **busy;
+            for asked in waiting.drain(..) {
+                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
+            }
+        }
     }
 
     fn forget(&mut self) {

@@ -93,6 +93,16 @@ impl Connection {
         }
     }
 
+    /// Replaces the connection if it is of no more use after this error.
+    pub(super) fn doubt(&self, error: &RedisError) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(attempt) = &*current
+            && is_final(error)
+        {
+            attempt.end();
+        }
+    }
+
     /// The current attempt, or a new one if the current one is dead and old enough.
     fn attempt(&self) -> Arc<Attempt> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,47 +1,33 @@
 //! States in Redis or Valkey, replaced by compare and swap.
 //!
-//! The store reads the states of a home, the gate decides on them in this process, and one short script
-//! replaces them unless another host has changed them. A host that loses the race decides again on the
-//! states of the winner, so no state ever grants twice. Operations on one home that are under way
-//! together form a flight and are decided together ([`flight`]), so a hot key costs two round trips,
-//! however many callers wait for it.
+//! The gate decides in this process on the states last seen, and one short script replaces them if Redis still
+//! holds them. A host that finds the states of another host decides again on them, so no state ever grants
+//! twice. What waits together is decided together ([`tidegate_tier::authority`]): a hot key costs one round trip
+//! for all its callers, and one call of the script swaps the states of many keys.
 //!
 //! If the connection is lost while a grant is being written, the store cannot know whether Redis has
 //! stored it. The request then gets the policy's `on_error`, and its cost may be gone. This store never
 //! writes a grant a second time.
 
 mod connection;
-mod flight;
-mod queue;
+mod driver;
+mod swap;
 
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{AsyncCommands, Script};
+use redis::AsyncCommands;
 use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
-use tokio::sync::oneshot;
+use tidegate_tier::authority::{Asked, Failure};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use self::connection::Connection;
-use self::flight::Home;
-use self::queue::{HomeId, Question, Queues, Waiting};
+use self::driver::{Driver, Token};
 use super::StoreError;
-
-/// KEYS are the names. ARGV has three values for each name: first all expected bytes (empty: nothing is
-/// stored), then all new bytes (empty: no change), then all times to live in ms. Returns nil if every
-/// name had the expected bytes, and otherwise the bytes found under every name.
-const COMPARE_AND_SWAP: &str = "
-local found, swap, n = {}, true, #KEYS
-for i = 1, n do
-  found[i] = redis.call('GET', KEYS[i]) or ''
-  if found[i] ~= ARGV[i] then swap = false end
-end
-if not swap then return found end
-for i = 1, n do
-  if ARGV[n + i] ~= '' then redis.call('SET', KEYS[i], ARGV[n + i], 'PX', ARGV[2 * n + i]) end
-end
-return false";
 
 /// The longest deadline; a longer one is cut to it.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
@@ -77,12 +63,11 @@ impl Default for RedisOptions {
 
 /// A store in Redis or Valkey.
 ///
-/// The operations on one home that are under way together are a flight: the store reads their states
-/// once and writes them once. A caller waits for the flight under way and then for its own: in practice
-/// two to four round trips. At most 16,384 operations wait for one home, and at most 8,192 of them on one
-/// key; a further operation gets [`StoreError::Overloaded`] at once. In an outage a caller gets an error
-/// after one deadline for each flight, or two if the connection breaks during the flight: usually two
-/// flights, but up to nine if operations on more than 2,048 keys wait for one home.
+/// The operations on one home that wait together are decided together. A decision takes one round trip if this
+/// store has seen the key's states and no other host has changed them since, and one more otherwise. A caller
+/// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait, at
+/// most 16,384 for one home, and at most 8,192 on one key; a further operation gets
+/// [`StoreError::Overloaded`] at once. In an outage every caller gets an error after one deadline.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -102,14 +87,17 @@ impl Default for RedisOptions {
 /// ```
 pub struct Redis {
     shared: Arc<Shared>,
+    /// Where the driver takes operations from; `None` until the first one.
+    driver: Mutex<Option<mpsc::UnboundedSender<Asked<Token>>>>,
+    overloaded: AtomicU64,
 }
 
-/// The state that callers and flights share.
+/// What the driver shares with the callers.
 struct Shared {
     connection: Connection,
-    compare_and_swap: Script,
-    queues: Queues,
     options: RedisOptions,
+    /// The seed of the driver's hash table.
+    seed: u64,
 }
 
 impl fmt::Debug for Redis {
@@ -128,9 +116,9 @@ impl Redis {
     pub fn new(url: &str, mut options: RedisOptions) -> Result<Self, StoreError> {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
         let connection = Connection::new(url, options.deadline)?;
-        let (compare_and_swap, queues) = (Script::new(COMPARE_AND_SWAP), Queues::default());
-        let shared = Arc::new(Shared { connection, compare_and_swap, queues, options });
-        Ok(Self { shared })
+        let seed = RandomState::new().hash_one(url); // random keys of the standard library
+        let shared = Arc::new(Shared { connection, options, seed });
+        Ok(Self { shared, driver: Mutex::new(None), overloaded: AtomicU64::new(0) })
     }
 
     /// Asks Redis whether it answers.
@@ -156,16 +144,41 @@ impl Redis {
         if let Rule::Listed(decision) = resolved.rule() {
             return Ok(Verdict::listed(now, decision));
         }
-        let id = HomeId::of(resolved);
-        let (reply, answer) = oneshot::channel();
-        let question = Question { now, operation, reply };
-        if self.shared.queues.join(&id, Waiting { resolved: resolved.clone(), question })? {
-            tokio::spawn(flight::serve(Home::new(Arc::clone(&self.shared), id)));
-        }
+        let (token, answer) = oneshot::channel();
+        self.send(Asked { resolved: resolved.clone(), now, operation, token });
         let most = self.shared.options.deadline * MOST_DEADLINES;
         match timeout(most, answer).await {
-            Ok(answer) => answer.unwrap_or(Err(StoreError::Abandoned)),
+            Ok(Ok(answer)) => answer.map_err(|failure| self.error(failure, resolved)),
+            Ok(Err(_)) => Err(StoreError::Abandoned),
             Err(_) => Err(StoreError::Deadline(most)),
+        }
+    }
+
+    /// Gives an operation to the driver. Starts the driver if it does not run, or if its runtime has ended.
+    fn send(&self, asked: Asked<Token>) {
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsent = match &*driver {
+            Some(sender) => match sender.send(asked) {
+                Ok(()) => return,
+                Err(unsent) => unsent.0,
+            },
+            None => asked,
+        };
+        let (sender, taken) = mpsc::unbounded_channel();
+        let _ = sender.send(unsent); // the receiver is here
+        *driver = Some(sender);
+        tokio::spawn(Driver::new(Arc::clone(&self.shared)).run(taken));
+    }
+
+    fn error(&self, failure: Failure<StoreError>, resolved: &Resolved) -> StoreError {
+        match failure {
+            Failure::Session(error) => error.into(),
+            Failure::Contended => StoreError::Contended(self.shared.options.deadline),
+            Failure::Overloaded { most } => {
+                self.overloaded.fetch_add(1, Ordering::Relaxed);
+                StoreError::Overloaded { key: resolved.key().to_owned(), most }
+            }
+            Failure::Store(error) => error,
         }
     }
 
@@ -200,26 +213,20 @@ impl Redis {
     /// The number of operations that got [`StoreError::Overloaded`].
     #[must_use]
     pub fn overloaded(&self) -> u64 {
-        self.shared.queues.overloaded()
+        self.overloaded.load(Ordering::Relaxed)
     }
 
     /// Waits until all earlier operations on the key's home are written, then returns the names of the
     /// key's slices.
     async fn names_when_written(&self, resolved: &Resolved) -> Vec<String> {
-        if let Some(written) = self.shared.queues.when_written(&HomeId::of(resolved)) {
-            let _ = written.await; // the flight drops the sender
-        }
+        let _ = self.operate(resolved, Timestamp::EPOCH, 0).await; // a look waits for the writes before it
         let mut session = Session::default();
         session.join(resolved);
-        self.shared.names(&session)
+        session.names().map(|name| self.shared.options.prefix.clone() + name).collect()
     }
 }
 
 impl Shared {
-    fn names(&self, session: &Session<'_>) -> Vec<String> {
-        session.names().map(|name| self.options.prefix.clone() + name).collect()
-    }
-
     /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
     /// string as missing, and the store would overwrite it.
     async fn get(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
