@@ -10,7 +10,7 @@
 //! - [`clock`] tells the time.
 
 pub mod clock;
-#[cfg(feature = "command")]
+#[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "command")]
 pub mod replay;
