@@ -1,0 +1,180 @@
+//! The Redis store beside what Redis itself can do, on one private Redis without persistence.
+//!
+//! The baselines are measured, then the store twice, then the baselines again. The better figure of two
+//! counts, because the machine may be shared. Each measurement of the store is checked: Redis must hold
+//! exactly what was granted.
+
+mod baseline;
+mod server;
+mod store;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::runtime::Builder;
+
+use crate::baseline::{Baselines, INCR, SCRIPT, SCRIPT_ONE_KEY};
+use crate::server::Server;
+use crate::store::{Load, Measured, exhausted, plenty};
+use crate::table::{Figure, Goal, Row, Table};
+
+/// How many keys the rows of many keys have.
+const KEYS: usize = 100_000;
+
+/// How many callers ask at the same time.
+const CALLERS: usize = 256;
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        // in a task, because the thread that blocks is not one of the two workers
+        tokio::spawn(run(arguments)).await?
+    })
+}
+
+struct Arguments {
+    /// How long each section is measured.
+    section: Duration,
+    /// The file for the figures.
+    json: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut arguments = Self { section: Duration::from_secs(2), json: None };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("`{word}`: expected a value"));
+            match word.as_str() {
+                "--bench" => {} // cargo adds it
+                "--seconds" => arguments.section = seconds(&value()?)?,
+                "--json" => arguments.json = Some(value()?.into()),
+                _ => bail!("expected --seconds or --json, found {word:?}"),
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let length = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    length
+        .filter(|length| !length.is_zero())
+        .with_context(|| format!("`--seconds`: expected a number above 0, found {text:?}"))
+}
+
+async fn run(Arguments { section, json }: Arguments) -> Result<()> {
+    let server = Server::start().await?;
+    let mut baselines = Baselines::new(&server, KEYS).await?;
+    baselines.measure(&server, section).await?;
+    let sections = Sections::measure(&server, section).await?;
+    let sections = sections.better(Sections::measure(&server, section).await?);
+    baselines.measure(&server, section).await?;
+
+    let table = compare(&baselines, &sections);
+    print!("{table}");
+    json.map_or(Ok(()), |file| table.write_json(&file))
+}
+
+/// What was measured of the store.
+struct Sections {
+    many_keys: Measured,
+    one_key: Measured,
+    /// The median time of a GET while one key is asked by all callers.
+    get_beside_one_key: Duration,
+    alone: Measured,
+    /// The median times of a decision and of a GET, in turns.
+    alone_and_get: (Duration, Duration),
+    refused: Measured,
+}
+
+impl Sections {
+    async fn measure(server: &Server, section: Duration) -> Result<Self> {
+        let many_keys = Load::new(server, plenty("many")?, KEYS, CALLERS)?;
+        let one_key = Load::new(server, plenty("hot")?, 1, CALLERS)?;
+        let alone = Load::new(server, plenty("alone")?, 1, 1)?;
+        let refused = Load::new(server, exhausted()?, 1, CALLERS)?;
+        Ok(Self {
+            many_keys: many_keys.measure(server, section).await?,
+            get_beside_one_key: one_key.get_meanwhile(server, section / 2).await?,
+            one_key: one_key.measure(server, section).await?,
+            alone_and_get: alone.in_turns_with_get(server, section).await?,
+            alone: alone.measure(server, section).await?,
+            refused: refused.measure(server, section).await?,
+            // The sections of further modes of the store belong here: budgets that are lent, and
+            // refusals that are known.
+        })
+    }
+
+    /// The better of two measurements of each section.
+    fn better(self, other: Self) -> Self {
+        let ratio = |(alone, get): (Duration, Duration)| alone.as_secs_f64() / get.as_secs_f64();
+        let is_nearer = ratio(other.alone_and_get) < ratio(self.alone_and_get);
+        Self {
+            many_keys: self.many_keys.better(other.many_keys),
+            get_beside_one_key: self.get_beside_one_key.min(other.get_beside_one_key),
+            one_key: self.one_key.better(other.one_key),
+            alone_and_get: if is_nearer { other.alone_and_get } else { self.alone_and_get },
+            alone: self.alone.better(other.alone),
+            refused: self.refused.better(other.refused),
+        }
+    }
+}
+
+fn compare(baselines: &Baselines, sections: &Sections) -> Table {
+    let Sections { many_keys, one_key, get_beside_one_key, alone, alone_and_get, refused } =
+        sections;
+    let (alone_in_turns, get) = (Figure::Time(alone_and_get.0), Figure::Time(alone_and_get.1));
+    let baseline = |name| Figure::PerSecond(baselines.per_second(name));
+    let mut table = Table::default();
+    for (name, rate) in baselines.rates() {
+        let connections = Row::new("connections", Figure::Number(rate.connections as f64));
+        let commands = Row::new("commands", Figure::PerSecond(rate.per_second));
+        table.group(&format!("{name}, pipelined by 16"), vec![commands, connections]);
+    }
+    table.group(GET, vec![Row::new("p50", get)]);
+
+    let mut rows = vec![
+        many_keys.rate().beside(SCRIPT, baseline(SCRIPT), Goal::AtLeast(4.0)).beside(
+            INCR,
+            baseline(INCR),
+            Goal::AtLeast(0.6),
+        ),
+        many_keys.time("p50", 0.5),
+        many_keys.time("p99", 0.99),
+    ];
+    rows.extend(many_keys.costs());
+    rows.push(many_keys.bytes_a_key());
+    table.group(&format!("strict, {KEYS} keys, {CALLERS} callers"), rows);
+
+    let script = baseline(SCRIPT_ONE_KEY);
+    let mut rows = vec![
+        one_key.rate().beside(SCRIPT_ONE_KEY, script, Goal::AtLeast(10.0)),
+        one_key.time("p50", 0.5),
+        one_key.time("p99", 0.99).beside(GET, get, Goal::AtMost(3.0)).beside(
+            "GET beside this load",
+            Figure::Time(*get_beside_one_key),
+            Goal::Unset,
+        ),
+    ];
+    rows.extend(one_key.costs());
+    table.group(&format!("strict, one hot key, {CALLERS} callers"), rows);
+
+    let mut rows = vec![
+        Row::new("p50", alone_in_turns).beside(GET, get, Goal::AtMost(1.3)),
+        alone.time("p99", 0.99),
+    ];
+    rows.extend(alone.costs());
+    table.group("strict, one caller alone, key seen before", rows);
+
+    let mut rows = vec![refused.rate().beside(SCRIPT_ONE_KEY, script, Goal::Unset)];
+    rows.extend([refused.time("p50", 0.5), refused.time("p99", 0.99)]);
+    rows.extend(refused.costs());
+    table.group(&format!("strict, refusals on one key, {CALLERS} callers"), rows);
+    // The rows of further modes of the store belong here.
+    table
+}
+
+const GET: &str = "GET, one caller";
