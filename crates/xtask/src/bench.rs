@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: runs the benchmarks and compares them with their baselines.
+//! `cargo xtask bench`: runs the benchmarks and compares them with their baselines. The benchmark of the
+//! Redis store prints a table of its own; criterion measures the others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +16,12 @@ const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only the benchmark of this name (decide, shed, lease or memory), or only rows whose names
-    /// contain this text
+    /// Run only the benchmark of this name (decide, shed, lease, memory or redis), or only rows whose
+    /// names contain this text
     name: Option<String>,
+    /// Measure each section of redis for this long
+    #[arg(long, value_name = "SECONDS", default_value = "2")]
+    seconds: String,
     /// Also write the figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -26,18 +30,29 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = root().join("target/criterion");
     let _ = fs::remove_dir_all(&folder); // no figures of an earlier run
+    fs::create_dir_all(&folder)?;
+    let of_redis = folder.join("redis.json");
     for target in targets(arguments.name.as_deref()) {
         let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--bench", target]);
-        if target != MEMORY {
-            bench.arg("--no-default-features"); // only `memory` needs the host
+        bench.arg("--no-default-features"); // only two benchmarks need the host
+        if [MEMORY, REDIS].contains(&target) {
+            bench.args(["--features", target]);
         }
-        let filter = arguments.name.iter().filter(|name| name.as_str() != target);
-        step(&format!("benchmarks, {target}"), bench.arg("--").args(filter))?;
+        bench.arg("--");
+        if target == REDIS {
+            bench.args(["--seconds", &arguments.seconds, "--json"]).arg(&of_redis);
+        } else {
+            bench.args(arguments.name.iter().filter(|name| name.as_str() != target));
+        }
+        step(&format!("benchmarks, {target}"), &mut bench)?;
     }
     let mut rows = Vec::new();
     for (name, row) in figures(&folder)? {
         println!("{}", line(&name, &row));
         rows.push(row);
+    }
+    if let Ok(text) = fs::read_to_string(&of_redis) {
+        rows.extend(serde_json::from_str::<Vec<Value>>(&text)?); // the benchmark has printed them
     }
     if rows.is_empty() {
         bail!("no benchmark is named {:?}", arguments.name.as_deref().unwrap_or(""));
@@ -50,13 +65,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.
-const BENCHES: [(&str, &[&str]); 4] = [
+const BENCHES: [(&str, &[&str]); 5] = [
     ("decide", &["token_bucket", "fixed_window", "sliding_window"]),
     ("shed", &["sliding_log", "utilization", "suppression", "reporter", "penalty"]),
     ("lease", &["concurrency", "connections", "fleet", "budget"]),
     (MEMORY, &["memory"]),
+    (REDIS, &[]), // its sections need each other, so it runs as a whole
 ];
 const MEMORY: &str = "memory";
+const REDIS: &str = "redis";
 
 /// The benchmarks that have rows of this name. Only these are built.
 fn targets(name: Option<&str>) -> Vec<&'static str> {
@@ -66,10 +83,11 @@ fn targets(name: Option<&str>) -> Vec<&'static str> {
     };
     let named = BENCHES.iter().filter(|(target, rows)| has(target, rows));
     let named: Vec<_> = named.map(|(target, _)| *target).collect();
-    match named.is_empty() {
-        true => BENCHES.map(|(target, _)| target).into(), // such as `granted`
-        false => named,
+    if !named.is_empty() {
+        return named;
     }
+    let with_rows = BENCHES.iter().filter(|(_, rows)| !rows.is_empty()); // for names such as `granted`
+    with_rows.map(|(target, _)| *target).collect()
 }
 
 /// Criterion's median of each benchmark, named GROUP/WHO. In each group, Tidegate is compared with

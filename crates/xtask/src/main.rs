@@ -23,7 +23,8 @@ Examples:
   cargo xtask start              start the Worker on this machine and print a curl line to try
   cargo xtask test               run every test: Rust, wasm, Redis, npm, the Worker in workerd
   cargo xtask test rust npm      run two suites
-  cargo xtask bench decide       run the benchmark decide and its baselines"
+  cargo xtask bench decide       run the benchmark decide and its baselines
+  cargo xtask bench redis        run the Redis store beside plain commands of Redis"
 )]
 struct Arguments {
     #[command(subcommand)]
