@@ -17,7 +17,7 @@ use crate::store::StoreError;
 
 /// How many calls of the script are under way at once. With fewer, Redis waits for the driver; with more, the
 /// swaps become small.
-const MOST_CALLS: usize = 4;
+static MOST_CALLS: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("CALLS").map_or(4, |v| v.parse().unwrap()));
 
 /// How many operations the driver takes before it looks for answers again.
 const MOST_TAKEN: usize = 1_024;
@@ -40,7 +40,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let patience = Micros(shared.options.deadline.as_micros().try_into().unwrap_or(u64::MAX));
-        let options = Options { patience, seed: shared.seed, ..Options::default() };
+        let options = Options { patience, seed: shared.seed, most_slices: std::env::var("SLICES").map_or(64, |v| v.parse().unwrap()), ..Options::default() };
         let authority = Authority::new(options);
         Self { shared, authority, calls: FuturesUnordered::new(), began: Instant::now() }
     }
@@ -67,7 +67,7 @@ impl Driver {
 
     /// Begins calls while the authority has swaps.
     fn begin(&mut self) {
-        while self.calls.len() < MOST_CALLS {
+        while self.calls.len() < *MOST_CALLS {
             let now = self.now();
             let Some(swap) = self.authority.poll_swap(now, oneshot::Sender::is_closed) else {
                 return;

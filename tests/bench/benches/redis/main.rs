@@ -49,13 +49,20 @@ impl Arguments {
             let mut value = || words.next().with_context(|| format!("`{word}`: expected a value"));
             match word.as_str() {
                 "--bench" => {} // cargo adds it
-                "--seconds" => arguments.section = Duration::try_from_secs_f64(value()?.parse()?)?,
+                "--seconds" => arguments.section = seconds(&value()?)?,
                 "--json" => arguments.json = Some(value()?.into()),
                 _ => bail!("expected --seconds or --json, found {word:?}"),
             }
         }
         Ok(arguments)
     }
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let length = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    length
+        .filter(|length| !length.is_zero())
+        .with_context(|| format!("`--seconds`: expected a number above 0, found {text:?}"))
 }
 
 async fn run(Arguments { section, json }: Arguments) -> Result<()> {
