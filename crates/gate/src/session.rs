@@ -87,9 +87,11 @@ struct Slot {
     place: (Found, usize),
     /// The bytes that the store holds, as far as the session knows.
     found: Option<Vec<u8>>,
+    kept_until: Micros,
     words: Result<SliceWords, BlobError>,
     /// The words as bytes, once they are asked for.
     becomes: Vec<u8>,
+    is_encoded: bool,
     /// The words were carried over from other limits, under which the stored bytes expire earlier.
     is_carried: bool,
     /// An operation has read the words.
@@ -124,6 +126,8 @@ pub struct Used<'s> {
     /// The bytes that the operations expect under this name. A store with other writers must write only if
     /// they are still there.
     pub found: Option<&'s [u8]>,
+    /// What [`Session::stored`] was last told of these bytes; zero if nothing.
+    pub kept_until: Micros,
     /// What to store; `None` if nothing has changed.
     pub write: Option<Write<'s>>,
 }
@@ -286,6 +290,7 @@ impl Session {
             slot.due = slot.due.max(Some(due));
             slot.time_to_live = time_to_live;
             slot.words = Ok(words);
+            slot.is_encoded = false;
         }
         Ok(Answered { verdict, is_settled })
     }
@@ -302,9 +307,13 @@ impl Session {
     }
 
     /// Takes note that all [`writes`](Self::writes) are stored, and that the other [used](Self::used) slices
-    /// were as expected.
-    pub fn stored(&mut self) {
-        self.slots.iter_mut().filter(|slot| slot.is_used).for_each(Slot::stored);
+    /// were as expected. `kept_until` says of each write until when the store keeps the bytes, by any clock of
+    /// the caller: the session only repeats it.
+    pub fn stored(&mut self, kept_until: impl Fn(&Used<'_>) -> Micros) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.is_used) {
+            let kept_until = kept_until(&slot.used());
+            slot.stored(kept_until);
+        }
     }
 
     /// Takes the bytes that were found in place of the expected ones, for each of the [used](Self::used) slices
@@ -374,8 +383,10 @@ impl Slot {
             policy: Arc::clone(policy),
             place,
             found: None,
+            kept_until: Micros::ZERO,
             words: Ok(SmallVec::from_elem(0, words)),
             becomes: Vec::new(),
+            is_encoded: false,
             is_carried: false,
             is_used: false,
             due: None,
@@ -385,6 +396,7 @@ impl Slot {
 
     fn load(&mut self, found: Option<Vec<u8>>) {
         (self.is_used, self.is_carried, self.due) = (false, false, None);
+        self.kept_until = Micros::ZERO;
         let Some(slice) = slice(&self.policy, self.place) else { return };
         self.words = match &found {
             None => Ok(SmallVec::from_elem(0, slice.words())),
@@ -398,22 +410,26 @@ impl Slot {
 
     fn used(&mut self) -> Used<'_> {
         if self.due.is_some()
+            && !self.is_encoded
             && let (Some(slice), Ok(words)) = (slice(&self.policy, self.place), &self.words)
         {
             blob::encode_into(&mut self.becomes, &self.policy, slice, words);
+            self.is_encoded = true;
         }
         let (name, found) = (&*self.name, self.found.as_deref());
         let (bytes, time_to_live) = (self.becomes.as_slice(), self.time_to_live);
         let due = self.due.filter(|_| found != Some(bytes));
-        Used { name, found, write: due.map(|due| Write { name, bytes, time_to_live, due }) }
+        let write = due.map(|due| Write { name, bytes, time_to_live, due });
+        Used { name, found, kept_until: self.kept_until, write }
     }
 
-    fn stored(&mut self) {
+    fn stored(&mut self, kept_until: Micros) {
         if self.due.take().is_some() {
             // the bytes found before are of no more use, but their allocation is
             let before = self.found.replace(mem::take(&mut self.becomes));
             self.becomes = before.unwrap_or_default();
-            self.is_carried = false;
+            (self.is_carried, self.is_encoded) = (false, false);
+            self.kept_until = kept_until;
         }
         self.is_used = false;
     }

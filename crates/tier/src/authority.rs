@@ -29,7 +29,7 @@
 //!     let asked = Asked { resolved, now: Timestamp(7), operation: 1.into(), token };
 //!     authority.ask(asked);
 //! }
-//! while let Some(swap) = authority.poll_swap(None, |_| false) {
+//! while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
 //!     let mut outcomes = Vec::new();
 //!     for home in 0..swap.len() {
 //!         let is_as_expected =
@@ -40,8 +40,10 @@
 //!             .map(|slice| (slice.name.to_owned(), slice.found.map(<[u8]>::to_vec)))
 //!             .collect();
 //!         outcomes.push(if expected.iter().all(is_as_expected) {
-//!             for write in slices.iter().filter_map(|slice| slice.write) {
-//!                 store.insert(write.name.into(), write.bytes.into());
+//!             for slice in &slices {
+//!                 if let Some(bytes) = slice.becomes {
+//!                     store.insert(slice.name.into(), bytes.into());
+//!                 }
 //!             }
 //!             Outcome::Swapped
 //!         } else {
@@ -79,6 +81,9 @@ pub struct Options {
     pub most_waiting: usize,
     /// The most slices of one swap. A home whose operations need more has a swap of its own.
     pub most_slices: usize,
+    /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
+    /// longer, because they expire by the clock of the store.
+    pub keep_longer: Micros,
     /// How long other writers may come first, by the time that [`Authority::handle`] is given. Then the
     /// operations of the home get [`Failure::Contended`].
     pub patience: Micros,
@@ -93,6 +98,7 @@ impl Default for Options {
             remembered: 64 << 20,
             most_waiting: 1 << 17,
             most_slices: 64,
+            keep_longer: Micros(10_000_000),
             patience: Micros(1_000_000),
             seed: 0,
         }
@@ -158,6 +164,45 @@ pub enum Outcome<E> {
 #[derive(Debug)]
 pub struct Swap {
     homes: Vec<usize>,
+    /// When it was made.
+    at: Micros,
+}
+
+/// A slice of a swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice<'s> {
+    /// The name of the slice in the store.
+    pub name: &'s str,
+    /// The bytes that the store must hold; `None` if it must hold nothing.
+    pub found: Option<&'s [u8]>,
+    /// The bytes to write; `None` for no change.
+    pub becomes: Option<&'s [u8]>,
+    /// How long the store must keep the slice from now on at least; `None` if it keeps the slice that long
+    /// already. The store must never shorten the time that it keeps a slice.
+    pub keep: Option<Micros>,
+}
+
+impl<'s> Slice<'s> {
+    fn of(used: Used<'s>, keep_longer: Micros, at: Micros) -> Self {
+        let Used { name, found, .. } = used;
+        let becomes = used.write.map(|write| write.bytes);
+        Self { name, found, becomes, keep: keep(&used, keep_longer, at) }
+    }
+}
+
+/// Twice as long as needed, so that most writes need not set it anew.
+fn keep(used: &Used<'_>, keep_longer: Micros, at: Micros) -> Option<Micros> {
+    let needed = used.write?.time_to_live.0.saturating_add(keep_longer.0).max(1);
+    let is_kept = used.found.is_some() && used.kept_until.0 >= at.0.saturating_add(needed);
+    (!is_kept).then(|| Micros(needed.saturating_mul(2)))
+}
+
+/// Until when the store keeps a slice that it has written.
+fn kept_until(used: &Used<'_>, keep_longer: Micros, at: Micros) -> Micros {
+    match keep(used, keep_longer, at) {
+        Some(keep) => Micros(at.0.saturating_add(keep.0)),
+        None => used.kept_until,
+    }
 }
 
 impl Swap {
@@ -230,11 +275,12 @@ impl<T, E: Clone> Authority<T, E> {
     /// written. `None` if nothing waits that is not under way.
     ///
     /// An operation that has waited for more than half the period of its limits is decided at `now`; without
-    /// `now` the time of the operation always counts. An operation whose caller `is_gone` is left out if it
+    /// `now` the time of the operation always counts. `at` is the time by a clock that never goes back. An
+    /// operation whose caller `is_gone` is left out if it
     /// asks for a grant or only looks.
     pub fn poll_swap(
         &mut self,
-        now: Option<Timestamp>,
+        (now, at): (Option<Timestamp>, Micros),
         is_gone: impl Fn(&T) -> bool,
     ) -> Option<Swap> {
         let (mut homes, mut slices) = (Vec::new(), 0_usize);
@@ -257,27 +303,33 @@ impl<T, E: Clone> Authority<T, E> {
                 self.settle(id);
             }
         }
-        (!homes.is_empty()).then_some(Swap { homes })
+        (!homes.is_empty()).then_some(Swap { homes, at })
     }
 
     /// The slices of one home of a swap: what the store must hold, and what it must write.
-    pub fn slices<'s>(&'s mut self, swap: &Swap, home: usize) -> impl Iterator<Item = Used<'s>> {
-        let id = swap.homes.get(home).copied();
-        id.and_then(|id| self.homes.get_mut(id)).into_iter().flat_map(home::Home::slices)
+    pub fn slices<'s>(&'s mut self, swap: &Swap, home: usize) -> impl Iterator<Item = Slice<'s>> {
+        let (keep_longer, at) = (self.options.keep_longer, swap.at);
+        let home = swap.homes.get(home).and_then(|id| self.homes.get_mut(*id));
+        let used = home.into_iter().flat_map(home::Home::slices);
+        used.map(move |used| Slice::of(used, keep_longer, at))
     }
 
-    /// Takes the outcome of each home of a swap, in their order. `now` is the time as in
-    /// [`poll_swap`](Self::poll_swap), and `at` the time by a clock that never goes back.
+    /// Takes the outcome of each home of a swap, in their order. `now` and `at` are the times
+    /// as in [`poll_swap`](Self::poll_swap).
     pub fn handle(
         &mut self,
         swap: Swap,
         outcomes: impl IntoIterator<Item = Outcome<E>>,
         (now, at): (Option<Timestamp>, Micros),
     ) {
+        let keep_longer = self.options.keep_longer;
         for (id, outcome) in swap.homes.into_iter().zip(outcomes) {
             let Some(home) = self.homes.get_mut(id) else { continue };
             match outcome {
-                Outcome::Swapped => home.swapped(&mut self.answers),
+                Outcome::Swapped => {
+                    let kept_until = |used: &Used<'_>| kept_until(used, keep_longer, swap.at);
+                    home.swapped(kept_until, &mut self.answers);
+                }
                 Outcome::Found(found) => {
                     let lost = home.lost_for(at);
                     if lost > self.options.patience {

@@ -199,8 +199,12 @@ impl<T> Home<T> {
     }
 
     /// The writes are stored: answers what was decided.
-    pub(super) fn swapped<E>(&mut self, answers: &mut VecDeque<Answer<T, E>>) {
-        self.session.stored();
+    pub(super) fn swapped<E>(
+        &mut self,
+        kept_until: impl Fn(&Used<'_>) -> Micros,
+        answers: &mut VecDeque<Answer<T, E>>,
+    ) {
+        self.session.stored(kept_until);
         if let Some(busy) = &mut self.busy {
             busy.lost_since = None;
             let Busy { decided, of_each_key, .. } = &mut **busy;

@@ -1,7 +1,7 @@
 //! The task that drives the authority: it takes the operations, keeps some swaps under way, and answers.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
@@ -17,7 +17,7 @@ use crate::store::StoreError;
 
 /// How many calls of the script are under way at once. With fewer, Redis waits for the driver; with more, the
 /// swaps become small.
-static MOST_CALLS: std::sync::LazyLock<usize> = std::sync::LazyLock::new(|| std::env::var("CALLS").map_or(4, |v| v.parse().unwrap()));
+const MOST_CALLS: usize = 4;
 
 /// How many operations the driver takes before it looks for answers again.
 const MOST_TAKEN: usize = 1_024;
@@ -39,8 +39,9 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let patience = Micros(shared.options.deadline.as_micros().try_into().unwrap_or(u64::MAX));
-        let options = Options { patience, seed: shared.seed, most_slices: std::env::var("SLICES").map_or(64, |v| v.parse().unwrap()), ..Options::default() };
+        let patience = Micros(micros(shared.options.deadline));
+        let (keep_longer, seed) = (shared.options.keep_longer, shared.seed);
+        let options = Options { patience, keep_longer, seed, ..Options::default() };
         let authority = Authority::new(options);
         Self { shared, authority, calls: FuturesUnordered::new(), began: Instant::now() }
     }
@@ -67,35 +68,36 @@ impl Driver {
 
     /// Begins calls while the authority has swaps.
     fn begin(&mut self) {
-        while self.calls.len() < *MOST_CALLS {
-            let now = self.now();
-            let Some(swap) = self.authority.poll_swap(now, oneshot::Sender::is_closed) else {
+        while self.calls.len() < MOST_CALLS {
+            let times = self.times();
+            let Some(swap) = self.authority.poll_swap(times, oneshot::Sender::is_closed) else {
                 return;
             };
-            let options = &self.shared.options;
-            let mut call = Call::default();
-            for home in 0..swap.len() {
-                call.add(options, self.authority.slices(&swap, home));
-            }
+            let call = Call::new(&self.shared.options, &mut self.authority, &swap);
             let shared = Arc::clone(&self.shared);
             self.calls.push(Box::pin(async move { (swap, call.make(&shared).await) }));
         }
     }
 
     fn end(&mut self, (swap, outcomes): Ended) {
-        let at = Micros(self.began.elapsed().as_micros().try_into().unwrap_or(u64::MAX));
-        let now = self.now();
+        let times = self.times();
         match outcomes {
-            Ok(outcomes) => self.authority.handle(swap, outcomes, (now, at)),
+            Ok(outcomes) => self.authority.handle(swap, outcomes, times),
             Err(error) => {
                 let failed = vec![Outcome::Failed(error.clone()); swap.len()];
-                self.authority.handle(swap, failed, (now, at));
+                self.authority.handle(swap, failed, times);
                 self.authority.fail_waiting(&error);
             }
         }
     }
 
-    fn now(&self) -> Option<Timestamp> {
-        self.shared.options.clock.map(|clock| clock())
+    /// The time of the host's clock, if operations may be decided at it, and the time since the driver began.
+    fn times(&self) -> (Option<Timestamp>, Micros) {
+        let now = self.shared.options.clock.map(|clock| clock());
+        (now, Micros(micros(self.began.elapsed())))
     }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::AsyncCommands;
+use redis::{AsyncCommands, ToSingleRedisArg};
 use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
 use tidegate_tier::authority::{Asked, Failure};
 use tokio::sync::{mpsc, oneshot};
@@ -229,7 +229,10 @@ impl Redis {
 impl Shared {
     /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
     /// string as missing, and the store would overwrite it.
-    async fn get(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+    async fn get(
+        &self,
+        names: &[impl ToSingleRedisArg],
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let mut pipeline = redis::pipe();
         for name in names {
             pipeline.get(name);

@@ -1,54 +1,68 @@
 -- Compares and swaps the states of several homes, each home by itself.
 --
 -- KEYS are the names of all slices, the slices of one home behind each other. ARGV has three values for each
--- name: first all expected bytes (empty: nothing is stored), then all new bytes (empty: no change), then all
--- times to live in ms. If some home has several slices, the number of slices of each home follows.
+-- name: the expected bytes (empty: nothing is stored), the new bytes (empty: no change), and for how many ms
+-- Redis must keep them at least (empty: it does already). If some home has several slices, the number of
+-- slices of each home follows.
 --
 -- Returns 0 if every home was as expected and is stored. Otherwise returns a list with an element for each
 -- home: 0 if it is stored, or the bytes found under each of its names. If Redis refused to write, its error
--- comes before the bytes; an error alone means that a state could not be read, or not all were written.
+-- comes before the bytes; an error alone means that some bytes could not be read.
+--
+-- The time that Redis keeps a name only ever grows, whoever writes, so that a host need not set it anew with
+-- each write.
 local call, n = redis.pcall, #KEYS
-local homes, at, outcomes = #ARGV - 3 * n, 0, nil
+local homes, last, outcomes = #ARGV - 3 * n, 0, nil
 local each_has_one = homes == 0
 if each_has_one then homes = n end
 
--- An error as a table, or the bytes.
-local function get(name)
-  return call('GET', name) or ''
+-- Writes one slice. Returns nothing, or the other bytes that were found, or an error as a table.
+local function swap(i)
+  local name, expected, becomes, keep = KEYS[i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+  if becomes ~= '' and keep == '' then
+    local was = call('SET', name, becomes, 'KEEPTTL', 'GET')
+    if was == expected then return nil end
+    if was == false then call('DEL', name)
+    elseif type(was) == 'string' then call('SET', name, was, 'KEEPTTL') end
+    return was or ''
+  end
+  local was = call('GET', name) or ''
+  if was ~= expected then return was end
+  if becomes == '' then return nil end
+  local is_kept = was ~= '' and call('PTTL', name) >= tonumber(keep)
+  local set = is_kept and call('SET', name, becomes, 'KEEPTTL') or call('SET', name, becomes, 'PX', keep)
+  return set.err and set
 end
 
-local function refused(first, last, failure)
-  local found = { failure }
+-- Takes the write of one slice back.
+local function undo(i)
+  local expected, becomes = ARGV[3 * i - 2], ARGV[3 * i - 1]
+  if becomes == '' then return end
+  if expected == '' then call('DEL', KEYS[i]) else call('SET', KEYS[i], expected, 'KEEPTTL') end
+end
+
+-- The bytes of a home whose slices are not all written.
+local function found(first, failure)
+  local bytes = { type(failure) == 'table' and failure or nil }
   for i = first, last do
-    local value = get(KEYS[i])
+    local value = call('GET', KEYS[i]) or ''
     if type(value) == 'table' then return { value } end
-    found[#found + 1] = value
+    bytes[#bytes + 1] = value
   end
-  return found
-end
-
-local function swap(first, last)
-  for i = first, last do
-    if get(KEYS[i]) ~= ARGV[i] then return refused(first, last) end
-  end
-  local is_first = true
-  for i = first, last do
-    if ARGV[n + i] ~= '' then
-      local set = call('SET', KEYS[i], ARGV[n + i], 'PX', ARGV[2 * n + i])
-      if set.err then
-        if is_first then return refused(first, last, set) end
-        return { set }
-      end
-      is_first = false
-    end
-  end
-  return 0
+  return bytes
 end
 
 for home = 1, homes do
-  local first = at + 1
-  at = at + (each_has_one and 1 or tonumber(ARGV[3 * n + home]))
-  local outcome = swap(first, at)
+  local first, outcome = last + 1, 0
+  last = last + (each_has_one and 1 or tonumber(ARGV[3 * n + home]))
+  for i = first, last do
+    local failure = swap(i)
+    if failure then
+      for written = first, i - 1 do undo(written) end
+      outcome = found(first, failure)
+      break
+    end
+  end
   if outcome ~= 0 and not outcomes then
     outcomes = {}
     for before = 1, home - 1 do outcomes[before] = 0 end

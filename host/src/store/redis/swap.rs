@@ -2,10 +2,12 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
-use tidegate_gate::{Micros, Used};
-use tidegate_tier::authority::Outcome;
+use redis::aio::MultiplexedConnection;
+use redis::{Arg, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
+use tidegate_tier::Authority;
+use tidegate_tier::authority::{Outcome, Swap};
 
+use super::driver::Token;
 use super::{RedisOptions, Shared};
 use crate::store::StoreError;
 
@@ -13,34 +15,52 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
 
 const SOURCE: &str = include_str!("swap.lua");
 
-/// The arguments of one call. `swap.lua` says what they mean.
-#[derive(Default)]
+/// The arguments before the names: the command, the script and the number of names.
+const BEFORE_NAMES: usize = 3;
+
+/// The values for each name.
+const VALUES: usize = 3;
+
+/// One call. `swap.lua` says what its arguments mean.
 pub(super) struct Call {
-    names: Vec<String>,
-    expected: Vec<Vec<u8>>,
-    becomes: Vec<Vec<u8>>,
-    keep_ms: Vec<u64>,
+    command: Cmd,
+    names: usize,
     /// The number of slices of each home.
     homes: Vec<usize>,
 }
 
 impl Call {
-    /// Adds a home with its slices.
-    pub(super) fn add<'s>(
-        &mut self,
+    pub(super) fn new(
         options: &RedisOptions,
-        slices: impl Iterator<Item = Used<'s>>,
-    ) {
-        let before = self.names.len();
-        for slice in slices {
-            self.names.push(options.prefix.clone() + slice.name);
-            self.expected.push(slice.found.unwrap_or_default().into());
-            self.becomes.push(slice.write.map(|write| write.bytes.into()).unwrap_or_default());
-            let needed = slice.write.map_or(0, |write| write.time_to_live.0);
-            let keep = Micros(needed.saturating_add(options.keep_longer.0).max(1));
-            self.keep_ms.push(keep.as_millis_ceil());
+        authority: &mut Authority<Token, StoreError>,
+        swap: &Swap,
+    ) -> Self {
+        let homes: Vec<usize> =
+            (0..swap.len()).map(|home| authority.slices(swap, home).count()).collect();
+        let names = homes.iter().sum();
+        let mut command = begin("EVALSHA", SCRIPT.get_hash(), names);
+        for home in 0..swap.len() {
+            for slice in authority.slices(swap, home) {
+                match options.prefix.as_str() {
+                    "" => command.arg(slice.name),
+                    prefix => command.arg(prefix.to_owned() + slice.name),
+                };
+            }
         }
-        self.homes.push(self.names.len() - before);
+        for home in 0..swap.len() {
+            for slice in authority.slices(swap, home) {
+                command.arg(slice.found.unwrap_or_default());
+                command.arg(slice.becomes.unwrap_or_default());
+                match slice.keep {
+                    Some(keep) => command.arg(keep.as_millis_ceil()),
+                    None => command.arg(""),
+                };
+            }
+        }
+        if homes.iter().any(|slices| *slices != 1) {
+            homes.iter().for_each(|slices| _ = command.arg(slices));
+        }
+        Self { command, names, homes }
     }
 
     /// Calls the script, and returns the outcome of each home.
@@ -48,9 +68,11 @@ impl Call {
         self,
         shared: &Shared,
     ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
-        let told = match self.send(shared, "EVALSHA", SCRIPT.get_hash()).await {
+        let told = match send(shared, &self.command).await {
             Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => {
-                self.send(shared, "EVAL", SOURCE).await
+                let mut whole = begin("EVAL", SOURCE, self.names);
+                self.arguments().skip(BEFORE_NAMES).for_each(|argument| _ = whole.arg(argument));
+                send(shared, &whole).await
             }
             told => told,
         };
@@ -64,24 +86,11 @@ impl Call {
         }
     }
 
-    async fn send(
-        &self,
-        shared: &Shared,
-        command: &str,
-        script: &str,
-    ) -> Result<Value, StoreError> {
-        let mut cmd = redis::cmd(command);
-        cmd.arg(script).arg(self.names.len()).arg(&self.names);
-        self.expected.iter().chain(&self.becomes).for_each(|bytes| _ = cmd.arg(bytes.as_slice()));
-        self.keep_ms.iter().for_each(|keep| _ = cmd.arg(keep));
-        if self.homes.iter().any(|slices| *slices != 1) {
-            self.homes.iter().for_each(|slices| _ = cmd.arg(slices));
-        }
-        let cmd: &Cmd = &cmd;
-        shared
-            .connection
-            .ask(|mut connection| async move { connection.send_packed_command(cmd).await })
-            .await
+    fn arguments(&self) -> impl Iterator<Item = &[u8]> {
+        self.command.args_iter().map(|argument| match argument {
+            Arg::Simple(bytes) => bytes,
+            _ => &[], // never: a cursor is not an argument of a script
+        })
     }
 
     /// Reads what is stored, after a connection broke. A home whose slices are all as expected is not written,
@@ -91,12 +100,14 @@ impl Call {
         shared: &Shared,
         error: RedisError,
     ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
-        let found = shared.get(&self.names).await?;
-        let mut found = found.into_iter().zip(&self.expected);
+        let names: Vec<&[u8]> = self.arguments().skip(BEFORE_NAMES).take(self.names).collect();
+        let found = shared.get(&names).await?;
+        let expected = self.arguments().skip(BEFORE_NAMES + self.names).step_by(VALUES);
+        let mut found = found.into_iter().zip(expected);
         let outcome = |slices: &usize| {
             let own: Vec<_> = found.by_ref().take(*slices).collect();
-            let is_expected = |(found, expected): &(Option<Vec<u8>>, &Vec<u8>)| {
-                found.as_deref().unwrap_or_default() == expected.as_slice()
+            let is_expected = |(found, expected): &(Option<Vec<u8>>, &[u8])| {
+                found.as_deref().unwrap_or_default() == *expected
             };
             let is_unwritten = own.iter().all(is_expected);
             let found = own.into_iter().map(|(found, _)| found).collect();
@@ -127,6 +138,17 @@ impl Call {
             _ => Err(unexpected().into()),
         }
     }
+}
+
+fn begin(command: &str, script: &str, names: usize) -> Cmd {
+    let mut command = redis::cmd(command);
+    command.arg(script).arg(names);
+    command
+}
+
+async fn send(shared: &Shared, command: &Cmd) -> Result<Value, StoreError> {
+    let ask = |mut to: MultiplexedConnection| async move { to.send_packed_command(command).await };
+    shared.connection.ask(ask).await
 }
 
 fn outcome(shared: &Shared, told: Value, slices: usize) -> Outcome<StoreError> {

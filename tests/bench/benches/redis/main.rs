@@ -28,7 +28,7 @@ const CALLERS: usize = 256;
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
         // in a task, because the thread that blocks is not one of the two workers
         tokio::spawn(run(arguments)).await?
