@@ -63,7 +63,9 @@ impl Stored<'_> {
 
     /// The words of the limits and of the block.
     pub(crate) fn all(&self) -> SliceWords {
-        self.words.iter().copied().chain(self.block_words()).collect()
+        let mut all = SliceWords::from_slice(self.words);
+        all.extend(self.block_words());
+        all
     }
 
     /// The words of the block: two, or none if the key is not blocked.

@@ -26,7 +26,7 @@
 //!
 //! for token in 0..3 {
 //!     let resolved = Resolved::new(&policy, "user:42").unwrap();
-//!     let asked = Asked { resolved, now: Timestamp(7), operation: 1.into(), token };
+//!     let asked = Asked { resolved, now: Timestamp(7), operation: 1.into(), at: Micros(0), token };
 //!     authority.ask(asked);
 //! }
 //! while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
@@ -87,6 +87,9 @@ pub struct Options {
     /// How long other writers may come first, by the time that [`Authority::handle`] is given. Then the
     /// operations of the home get [`Failure::Contended`].
     pub patience: Micros,
+    /// How long an operation may wait before it is begun, by the clock of [`Asked::at`]. Then it gets
+    /// [`Failure::TooLate`].
+    pub most_wait: Micros,
     /// The seed of the hash table of the homes. It should differ from process to process, so that callers
     /// cannot choose keys that collide.
     pub seed: u64,
@@ -100,6 +103,7 @@ impl Default for Options {
             most_slices: 64,
             keep_longer: Micros(10_000_000),
             patience: Micros(1_000_000),
+            most_wait: Micros(10_000_000),
             seed: 0,
         }
     }
@@ -112,6 +116,8 @@ pub struct Asked<T> {
     pub resolved: Resolved,
     /// The time of the operation.
     pub now: Timestamp,
+    /// When it was asked, by a clock that never goes back.
+    pub at: Micros,
     /// The operation.
     pub operation: Operation,
     /// What the answer carries back.
@@ -139,6 +145,8 @@ pub enum Failure<E> {
         /// The most operations that may wait: altogether, for the home, or on the key.
         most: usize,
     },
+    /// It waited too long for other operations, so it was not begun.
+    TooLate,
     /// Other writers came first for longer than the authority's patience. Nothing was granted.
     Contended,
     /// The store failed. A grant may have been written nevertheless.
@@ -275,7 +283,7 @@ impl<T, E: Clone> Authority<T, E> {
     /// written. `None` if nothing waits that is not under way.
     ///
     /// An operation that has waited for more than half the period of its limits is decided at `now`; without
-    /// `now` the time of the operation always counts. `at` is the time by a clock that never goes back. An
+    /// `now` the time of the operation always counts. `at` is the time by the clock of [`Asked::at`]. An
     /// operation whose caller `is_gone` is left out if it
     /// asks for a grant or only looks.
     pub fn poll_swap(
@@ -284,12 +292,13 @@ impl<T, E: Clone> Authority<T, E> {
         is_gone: impl Fn(&T) -> bool,
     ) -> Option<Swap> {
         let (mut homes, mut slices) = (Vec::new(), 0_usize);
+        let too_late = Micros(at.0.saturating_sub(self.options.most_wait.0));
         while let Some(id) = self.ready.front().copied() {
             let Some(home) = self.homes.get_mut(id) else {
                 self.ready.pop_front();
                 continue;
             };
-            let gone = home.decide(now, &is_gone, &mut self.answers);
+            let gone = home.decide((now, too_late), &is_gone, &mut self.answers);
             self.waiting = self.waiting.saturating_sub(gone);
             let more = home.slices().count();
             if !homes.is_empty() && slices.saturating_add(more) > self.options.most_slices {

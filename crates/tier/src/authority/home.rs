@@ -154,11 +154,11 @@ impl<T> Home<T> {
         Ok(())
     }
 
-    /// Decides what waits, in order, on the states last seen. Returns the number of operations that are left
-    /// out because their callers are gone.
+    /// Decides what waits, in order, on the states last seen. What was asked before `too_late` is not decided.
+    /// Returns the number of operations that are left out because their callers are gone.
     pub(super) fn decide<E>(
         &mut self,
-        now: Option<Timestamp>,
+        (now, too_late): (Option<Timestamp>, Micros),
         is_gone: impl Fn(&T) -> bool,
         answers: &mut VecDeque<Answer<T, E>>,
     ) -> usize {
@@ -175,6 +175,10 @@ impl<T> Home<T> {
             if is_droppable(&asked.operation) && is_gone(&asked.token) {
                 of_each_key.remove(asked);
                 gone = gone.saturating_add(1);
+                continue;
+            }
+            if asked.at < too_late {
+                answers.push_back((of_each_key.remove(asked), Err(Failure::TooLate)));
                 continue;
             }
             match operate(session, seat, &asked, now) {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tidegate_gate::{Micros, Timestamp, Verdict};
+use tidegate_gate::{Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{Asked, Failure, Options, Outcome, Swap};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Shared;
 use super::swap::Call;
+use super::{MOST_DEADLINES, Shared};
 use crate::store::StoreError;
 
 /// How many calls of the script are under way at once. With fewer, Redis waits for the driver; with more, the
@@ -27,6 +27,14 @@ pub(super) type Token = oneshot::Sender<Answer>;
 
 pub(super) type Answer = Result<Verdict, Failure<StoreError>>;
 
+/// An operation and where its answer goes.
+pub(super) struct Question {
+    pub(super) resolved: Resolved,
+    pub(super) now: Timestamp,
+    pub(super) operation: Operation,
+    pub(super) token: Token,
+}
+
 /// A call that has ended: the outcome of each home, or the error of the whole call.
 type Ended = (Swap, Result<Vec<Outcome<StoreError>>, StoreError>);
 
@@ -39,15 +47,19 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let patience = Micros(micros(shared.options.deadline));
-        let (keep_longer, seed) = (shared.options.keep_longer, shared.seed);
-        let options = Options { patience, keep_longer, seed, ..Options::default() };
+        let options = Options {
+            keep_longer: shared.options.keep_longer,
+            patience: Micros(micros(shared.options.deadline)),
+            most_wait: Micros(micros(shared.options.deadline * MOST_DEADLINES)),
+            seed: shared.seed,
+            ..Options::default()
+        };
         let authority = Authority::new(options);
         Self { shared, authority, calls: FuturesUnordered::new(), began: Instant::now() }
     }
 
     /// Runs until the store is dropped and all operations are answered.
-    pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Asked<Token>>) {
+    pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
         let mut is_open = true;
         while is_open || !self.calls.is_empty() {
@@ -56,7 +68,11 @@ impl Driver {
                 Some(ended) = self.calls.next(), if !self.calls.is_empty() => self.end(ended),
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
-                    taken.drain(..).for_each(|asked| self.authority.ask(asked));
+                    let (_, at) = self.times();
+                    for question in taken.drain(..) {
+                        let Question { resolved, now, operation, token } = question;
+                        self.authority.ask(Asked { resolved, now, at, operation, token });
+                    }
                 }
             }
             self.begin();

@@ -21,18 +21,17 @@ use std::time::Duration;
 
 use redis::{AsyncCommands, ToSingleRedisArg};
 use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
-use tidegate_tier::authority::{Asked, Failure};
+use tidegate_tier::authority::Failure;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
 
 use self::connection::Connection;
-use self::driver::{Driver, Token};
+use self::driver::{Driver, Question};
 use super::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
 
-/// No caller waits longer than this many deadlines.
+/// An operation that has waited for this many deadlines is not begun any more.
 const MOST_DEADLINES: u32 = 16;
 
 /// How a [`Redis`] store uses its server.
@@ -88,7 +87,7 @@ impl Default for RedisOptions {
 pub struct Redis {
     shared: Arc<Shared>,
     /// Where the driver takes operations from; `None` until the first one.
-    driver: Mutex<Option<mpsc::UnboundedSender<Asked<Token>>>>,
+    driver: Mutex<Option<mpsc::UnboundedSender<Question>>>,
     overloaded: AtomicU64,
 }
 
@@ -145,24 +144,21 @@ impl Redis {
             return Ok(Verdict::listed(now, decision));
         }
         let (token, answer) = oneshot::channel();
-        self.send(Asked { resolved: resolved.clone(), now, operation, token });
-        let most = self.shared.options.deadline * MOST_DEADLINES;
-        match timeout(most, answer).await {
-            Ok(Ok(answer)) => answer.map_err(|failure| self.error(failure, resolved)),
-            Ok(Err(_)) => Err(StoreError::Abandoned),
-            Err(_) => Err(StoreError::Deadline(most)),
-        }
+        self.send(Question { resolved: resolved.clone(), now, operation, token });
+        // the driver answers every question in time; it goes away only with its runtime
+        let answer = answer.await.map_err(|_| StoreError::Abandoned)?;
+        answer.map_err(|failure| self.error(failure, resolved))
     }
 
     /// Gives an operation to the driver. Starts the driver if it does not run, or if its runtime has ended.
-    fn send(&self, asked: Asked<Token>) {
+    fn send(&self, question: Question) {
         let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
         let unsent = match &*driver {
-            Some(sender) => match sender.send(asked) {
+            Some(sender) => match sender.send(question) {
                 Ok(()) => return,
                 Err(unsent) => unsent.0,
             },
-            None => asked,
+            None => question,
         };
         let (sender, taken) = mpsc::unbounded_channel();
         let _ = sender.send(unsent); // the receiver is here
@@ -173,6 +169,7 @@ impl Redis {
     fn error(&self, failure: Failure<StoreError>, resolved: &Resolved) -> StoreError {
         match failure {
             Failure::Session(error) => error.into(),
+            Failure::TooLate => StoreError::Deadline(self.shared.options.deadline * MOST_DEADLINES),
             Failure::Contended => StoreError::Contended(self.shared.options.deadline),
             Failure::Overloaded { most } => {
                 self.overloaded.fetch_add(1, Ordering::Relaxed);
