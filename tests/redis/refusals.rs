@@ -1,15 +1,12 @@
 //! What was read and refused stays refused when Redis takes no writes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate::gate::{Policy, Timestamp};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
-use tokio::time::timeout;
 
-use super::proxy::Proxy;
-use super::{NOW, ask, futures, on, policy, store, within};
+use super::{NOW, ask, futures, on, policy, store};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
 
