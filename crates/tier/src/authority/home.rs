@@ -128,9 +128,11 @@ impl<T> Home<T> {
         self.busy = Some(busy);
     }
 
-    /// Ends the waiting.
+    /// Ends the waiting. The allocation may serve another home next.
     pub(super) fn rest(&mut self) -> Option<Box<Busy<T>>> {
-        self.busy.take()
+        let mut busy = self.busy.take()?;
+        busy.lost_since = None;
+        Some(busy)
     }
 
     /// Adds an operation. If too many wait, gives back the token and how many may wait.
