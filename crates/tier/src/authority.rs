@@ -385,6 +385,12 @@ impl<T, E: Clone> Authority<T, E> {
         self.overloaded
     }
 
+    /// The bytes of states that are remembered of homes on which nothing waits.
+    #[must_use]
+    pub const fn remembered(&self) -> usize {
+        self.homes.remembered()
+    }
+
     /// A home is ready again if operations are left, and idle otherwise.
     fn settle(&mut self, id: usize) {
         if self.homes.settle(id) {

@@ -45,6 +45,11 @@ impl<T> Homes<T> {
         }
     }
 
+    /// The bytes of the idle homes.
+    pub(super) const fn remembered(&self) -> usize {
+        self.remembered
+    }
+
     pub(super) fn get_mut(&mut self, id: usize) -> Option<&mut Home<T>> {
         self.homes.get_mut(id)
     }
@@ -100,7 +105,8 @@ impl<T> Homes<T> {
     /// Forgets idle homes until the rest has room. A home that was used since the last search is passed over
     /// once.
     fn forget(&mut self) {
-        let mut steps = self.homes.capacity().saturating_mul(2);
+        // the hand comes to each place twice, and to the end of the places
+        let mut steps = self.homes.capacity().saturating_add(1).saturating_mul(2);
         while self.remembered > self.most_remembered && steps > 0 {
             steps = steps.saturating_sub(1);
             let id = self.hand;
