@@ -79,7 +79,7 @@ pub struct Options {
     pub remembered: usize,
     /// The most operations that wait altogether.
     pub most_waiting: usize,
-    /// The most slices of one swap. A home whose operations need more has a swap of its own.
+    /// A swap takes no more homes once it has this many slices.
     pub most_slices: usize,
     /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
     /// longer, because they expire by the clock of the store.
@@ -293,20 +293,14 @@ impl<T, E: Clone> Authority<T, E> {
     ) -> Option<Swap> {
         let (mut homes, mut slices) = (Vec::new(), 0_usize);
         let too_late = Micros(at.0.saturating_sub(self.options.most_wait.0));
-        while let Some(id) = self.ready.front().copied() {
-            let Some(home) = self.homes.get_mut(id) else {
-                self.ready.pop_front();
-                continue;
-            };
+        while slices < self.options.most_slices
+            && let Some(id) = self.ready.pop_front()
+        {
+            let Some(home) = self.homes.get_mut(id) else { continue };
             let gone = home.decide((now, too_late), &is_gone, &mut self.answers);
             self.waiting = self.waiting.saturating_sub(gone);
-            let more = home.slices().count();
-            if !homes.is_empty() && slices.saturating_add(more) > self.options.most_slices {
-                break; // it is decided, and leads the next swap
-            }
-            self.ready.pop_front();
             if home.needs_swap() {
-                slices = slices.saturating_add(more);
+                slices = slices.saturating_add(home.slices().count());
                 homes.push(id);
             } else {
                 self.settle(id);
