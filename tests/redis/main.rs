@@ -3,6 +3,9 @@
 mod clocks;
 mod cluster;
 mod connection;
+mod faults;
+mod kept;
+mod linear;
 mod proxy;
 mod queue;
 mod refusals;
