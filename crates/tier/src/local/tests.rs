@@ -1,0 +1,166 @@
+mod refusals;
+mod units;
+mod world;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use std::format;
+
+use tidegate_gate::{
+    Id, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp, Verdict,
+};
+
+use super::{Answer, Ask, Heard, Local, Options};
+
+/// A node and the authority. Their clocks run alike, and the authority's is ahead by [`AHEAD`].
+struct World {
+    local: Local,
+    authority: Table,
+    resolved: Resolved,
+    at: Micros,
+}
+
+const AHEAD: u64 = 1_700_000_000_000_000;
+
+fn s(seconds: u64) -> Micros {
+    Micros(seconds * 1_000_000)
+}
+
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse("api", text).unwrap())
+}
+
+fn local(node: u64) -> Local {
+    Local::new(Options { node: Id([node, 0]), ..Options::default() })
+}
+
+impl World {
+    fn new(text: &str) -> Self {
+        let resolved = Resolved::new(&policy(text), "user:42").unwrap();
+        let authority = Table::new(1 << 20, KeyHasher::new(0));
+        Self { local: local(1), authority, resolved, at: Micros(77) }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(AHEAD + self.at.0)
+    }
+
+    fn pass(&mut self, span: Micros) {
+        self.at.0 += span.0;
+    }
+
+    /// The authority's verdict at this moment.
+    fn decide(&mut self, operation: impl Into<Operation>) -> Verdict {
+        let now = self.now();
+        self.authority.ask(&self.resolved, now, &operation.into()).unwrap()
+    }
+
+    /// What the authority would say at this moment.
+    fn would_say(&self, operation: impl Into<Operation>) -> Verdict {
+        self.authority.clone().ask(&self.resolved, self.now(), &operation.into()).unwrap()
+    }
+
+    /// The node's own answer, and the operation that it would send otherwise.
+    fn local(&mut self, operation: impl Into<Operation>) -> Result<Verdict, Option<Operation>> {
+        let (now, at) = (self.now(), self.at);
+        match self.local.ask(&self.resolved, &operation.into(), now, at) {
+            Ask::Answer(answer) => Ok(verdict(answer)),
+            Ask::Forward { budget } => Err(budget),
+        }
+    }
+
+    fn hear(&mut self, operation: impl Into<Operation>, verdict: &Verdict, sent: Micros) {
+        let (operation, at) = (operation.into(), self.at);
+        let Self { local, resolved, .. } = self;
+        local.heard(&Heard { resolved, operation: &operation, verdict, sent, at });
+    }
+
+    /// Asks the node, and the authority if the node does not know. `true` if the node answered.
+    fn ask(&mut self, operation: impl Into<Operation>) -> (bool, Verdict) {
+        let (operation, sent) = (operation.into(), self.at);
+        let budget = match self.local(operation) {
+            Ok(verdict) => return (true, verdict),
+            Err(budget) => budget,
+        };
+        let verdict = self.decide(operation);
+        self.hear(operation, &verdict, sent);
+        if let Some(budget) = budget {
+            let granted = self.decide(budget);
+            self.hear(budget, &granted, sent);
+        }
+        (false, verdict)
+    }
+}
+
+fn verdict(answer: Answer<'_>) -> Verdict {
+    let verdict = answer.verdict();
+    assert_eq!(verdict.decision, answer.decision());
+    verdict
+}
+
+#[test]
+fn a_strict_policy_and_a_node_without_memory_ask_for_everything() {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]";
+    let mut strict = World::new(limits);
+    let mut forgetful = World::new(&format!("remember = '1m'\n{limits}"));
+    forgetful.local = Local::new(Options { most_keys: 0, ..Options::default() });
+    for world in [&mut strict, &mut forgetful] {
+        for _ in 0..5 {
+            assert!(!world.ask(1).0);
+        }
+        assert!(!world.ask(Operation::Refund(1)).0);
+        assert!(world.local.is_empty());
+    }
+}
+
+#[test]
+fn listed_keys_are_always_answered() {
+    let text = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]
+                deny = ['user:42']";
+    let mut world = World::new(text);
+    let (by_node, verdict) = world.ask(1);
+    assert!(by_node && !verdict.decision.is_allowed());
+    assert_eq!(verdict, world.would_say(1));
+}
+
+#[test]
+fn the_node_remembers_no_more_keys_than_it_may_and_keeps_those_in_use() {
+    let policy = policy(
+        "remember = '1h'\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]",
+    );
+    let mut local = Local::new(Options { most_keys: 8, ..Options::default() });
+    let mut authority = Table::new(1 << 20, KeyHasher::new(0));
+    let now = Timestamp(AHEAD);
+    let operation = Operation::from(1);
+    let mut ask = |local: &mut Local, key: &str| {
+        let resolved = Resolved::new(&policy, key).unwrap();
+        if let Ask::Answer(_) = local.ask(&resolved, &operation, now, Micros(0)) {
+            return true;
+        }
+        for _ in 0..2 {
+            let verdict = authority.ask(&resolved, now, &operation).unwrap();
+            let (sent, at) = (Micros(0), Micros(0));
+            local.heard(&Heard {
+                resolved: &resolved,
+                operation: &operation,
+                verdict: &verdict,
+                sent,
+                at,
+            });
+        }
+        false
+    };
+    assert!(!ask(&mut local, "often"));
+    let keys: Vec<String> = (0..500).map(|key| format!("key-{key}")).collect();
+    for key in &keys {
+        assert!(!ask(&mut local, key));
+        assert!(ask(&mut local, "often"), "a key in use is passed over");
+        assert!(local.len() <= 8);
+    }
+    assert_eq!(local.len(), 8);
+}
+
+fn request(cost: u64) -> Request {
+    Request::of(cost)
+}
