@@ -179,7 +179,8 @@ impl Local {
             entry.relax(heard.operation, heard.at);
         }
         match heard.operation {
-            Operation::Decide(request) | Operation::Peek(request) => {
+            // a peek starts nothing: a bucket that starts empty fills from the first decision on
+            Operation::Decide(request) => {
                 if let Some(remember) = remember
                     && let Some(refusal) = refusals::proven(limits, request, heard, remember)
                     && let Some(entry) = self.find_or_add(resolved, limits)

@@ -90,9 +90,10 @@ const fn later(decision: Decision, elapsed: Micros) -> Decision {
     }
 }
 
+/// What is left of a span. The longest span stands for never: a bucket that starts empty is never like a fresh one.
 #[inline]
 const fn less(span: Micros, elapsed: Micros) -> Micros {
-    Micros(span.0.saturating_sub(elapsed.0))
+    if span.0 >= Micros::MAX.0 { span } else { Micros(span.0.saturating_sub(elapsed.0)) }
 }
 
 /// What the limits would say if the units that are left came back to them.

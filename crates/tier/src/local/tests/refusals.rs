@@ -219,3 +219,14 @@ fn a_cost_that_never_fits_is_an_error_of_the_authority() {
     assert_eq!(world.local(0), Err(None), "a peek at nothing always passes");
     assert!(world.local(Operation::Peek(request(1))).is_ok());
 }
+
+#[test]
+fn the_refusal_of_a_peek_is_not_remembered() {
+    let mut world = World::new(
+        "remember = '1m'
+         limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s', start = 'empty' }]",
+    );
+    assert!(!world.ask(Operation::Peek(request(1))).1.decision.is_allowed());
+    assert!(!world.ask(1).0, "the bucket fills from this request on");
+    assert!(world.ask(Operation::Peek(request(1))).0);
+}
