@@ -91,6 +91,19 @@ fn a_refusal_is_repeated_for_no_longer_than_the_policy_says() {
 }
 
 #[test]
+fn an_answer_that_was_overtaken_does_not_shorten_the_memory() {
+    let mut world = World::new(&BUCKET.replace("10s", "700ms"));
+    world.decide(5);
+    let (first, early) = (world.at, world.decide(1));
+    world.pass(Micros(500_000));
+    let (second, late) = (world.at, world.decide(1));
+    world.hear(1, &late, second);
+    world.hear(1, &early, first);
+    world.pass(Micros(499_999));
+    assert_eq!(world.local(1).unwrap().decision.retry_after(), Micros(1));
+}
+
+#[test]
 fn a_refusal_holds_for_higher_costs_and_not_for_lower_ones() {
     let mut world = World::new(BUCKET);
     world.ask(3);
@@ -141,9 +154,12 @@ fn whatever_gives_units_back_forgets_the_refusals_of_its_key() {
         world.pass(Micros(10));
         world.hear(operation, &done, sent);
         assert_eq!(world.local(1), Err(None), "{operation:?}");
-        // a question that was sent before the answer may have been decided before the operation
-        world.hear(1, &verdict, early);
-        assert_eq!(world.local(1), Err(None), "{operation:?}");
+        // a question that was sent before the answer, or in the same microsecond, may have been decided before the
+        // operation
+        for sent in [early, world.at] {
+            world.hear(1, &verdict, sent);
+            assert_eq!(world.local(1), Err(None), "{operation:?}");
+        }
         assert!(world.ask(1).1.decision.is_allowed(), "{operation:?}");
     }
 }
