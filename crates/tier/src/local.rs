@@ -31,7 +31,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use tidegate_gate::{KeyHasher, Micros, Operation, Policy, Resolved, Table, Timestamp};
-//! use tidegate_tier::local::{Ask, Heard, Local, Options};
+//! use tidegate_tier::local::{Next, Heard, Local, Options};
 //!
 //! let policy = "remember = '10s'\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]";
 //! let policy = Arc::new(Policy::parse("login", policy).unwrap());
@@ -43,7 +43,7 @@
 //! for second in [0, 1, 2, 10, 11, 60] {
 //!     let (now, at) = (Timestamp(second * 1_000_000), Micros(second * 1_000_000));
 //!     let operation = Operation::from(1);
-//!     if let Ask::Answer(answer) = local.ask(&resolved, &operation, now, at) {
+//!     if let Next::Answer(answer) = local.ask(&resolved, &operation, now, at) {
 //!         assert_eq!(answer.decision().retry_after(), Micros(60_000_000 - at.0));
 //!         continue;
 //!     }
@@ -91,7 +91,7 @@ impl Default for Options {
 /// What to do about an operation.
 #[derive(Debug)]
 #[must_use = "the caller waits for an answer"]
-pub enum Ask<'l> {
+pub enum Next<'l> {
     /// Send this answer.
     Answer(Answer<'l>),
     /// Ask the authority.
@@ -143,12 +143,12 @@ impl Local {
         operation: &Operation,
         now: Timestamp,
         at: Micros,
-    ) -> Ask<'_> {
+    ) -> Next<'_> {
         let Some(limits) = resolved.limits() else { return listed(resolved, now) };
         let (policy, node) = (resolved.policy(), self.options.node);
         let asks_often = policy.local().is_some();
         if policy.remember().is_none() && !asks_often {
-            return Ask::Forward { budget: None };
+            return Next::Forward { budget: None };
         }
         let changes = relaxes(operation);
         let entry = if changes || (asks_often && matches!(operation, Operation::Decide(_))) {
@@ -161,9 +161,9 @@ impl Local {
             (Some(entry), Operation::Peek(request)) => entry.peek(request, at),
             (Some(entry), _) if changes => {
                 entry.relax(operation, at);
-                Ask::Forward { budget: None }
+                Next::Forward { budget: None }
             }
-            _ => Ask::Forward { budget: None },
+            _ => Next::Forward { budget: None },
         }
     }
 
@@ -232,10 +232,10 @@ impl Local {
 }
 
 #[cold]
-fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Ask<'l> {
+fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Next<'l> {
     match resolved.rule() {
-        Rule::Listed(decision) => Ask::Answer(Answer::listed(now, decision)),
-        Rule::Limited(..) => Ask::Forward { budget: None },
+        Rule::Listed(decision) => Next::Answer(Answer::listed(now, decision)),
+        Rule::Limited(..) => Next::Forward { budget: None },
     }
 }
 

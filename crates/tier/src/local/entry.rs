@@ -11,7 +11,7 @@ use tidegate_gate::{
 
 use super::held::Units;
 use super::refusals::{Refusal, Refusals};
-use super::{Ask, Heard};
+use super::{Heard, Next};
 
 /// A key under one rule of one edition of a policy.
 #[derive(Debug)]
@@ -93,9 +93,9 @@ impl Entry {
     }
 
     #[inline]
-    pub(super) fn decide(&mut self, request: &Request, at: Micros, node: Id) -> Ask<'_> {
+    pub(super) fn decide(&mut self, request: &Request, at: Micros, node: Id) -> Next<'_> {
         if request.cost == 0 || request.cost > self.most {
-            return Ask::Forward { budget: None };
+            return Next::Forward { budget: None };
         }
         if self.units.is_some() {
             return self.decide_with_units(request, at, node);
@@ -103,31 +103,31 @@ impl Entry {
         self.peek(request, at)
     }
 
-    fn decide_with_units(&mut self, request: &Request, at: Micros, node: Id) -> Ask<'_> {
+    fn decide_with_units(&mut self, request: &Request, at: Micros, node: Id) -> Next<'_> {
         let Self { policy, units, relaxed, refusals, .. } = self;
         let (Some(units), Some(config)) = (units, policy.local()) else {
-            return Ask::Forward { budget: None };
+            return Next::Forward { budget: None };
         };
         if units.spend(request.cost, at, config.period()) {
-            return units.answer(at).map_or(Ask::Forward { budget: None }, Ask::Answer);
+            return units.answer(at).map_or(Next::Forward { budget: None }, Next::Answer);
         }
         if let Some(answer) = refusals.answer(request.cost, at) {
-            return Ask::Answer(answer);
+            return Next::Answer(answer);
         }
         let budget = units.send_for(config, node, at).map(Operation::Budget);
         if budget.as_ref().is_some_and(relaxes) {
             *relaxed = Some(at); // there are no refusals to clear
         }
-        Ask::Forward { budget }
+        Next::Forward { budget }
     }
 
     /// Answers a request if it is known to be refused.
     #[inline]
-    pub(super) fn peek(&mut self, request: &Request, at: Micros) -> Ask<'_> {
+    pub(super) fn peek(&mut self, request: &Request, at: Micros) -> Next<'_> {
         let is_error = request.cost > self.most || (self.needs_lease && request.lease.is_none());
         match self.refusals.answer(request.cost, at) {
-            Some(answer) if !is_error => Ask::Answer(answer),
-            _ => Ask::Forward { budget: None },
+            Some(answer) if !is_error => Next::Answer(answer),
+            _ => Next::Forward { budget: None },
         }
     }
 

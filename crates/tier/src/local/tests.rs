@@ -11,7 +11,7 @@ use tidegate_gate::{
     Id, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp, Verdict,
 };
 
-use super::{Answer, Ask, Heard, Local, Options};
+use super::{Answer, Heard, Local, Next, Options};
 
 /// A node and the authority. Their clocks run alike, and the authority's is ahead by [`AHEAD`].
 struct World {
@@ -65,8 +65,8 @@ impl World {
     fn local(&mut self, operation: impl Into<Operation>) -> Result<Verdict, Option<Operation>> {
         let (now, at) = (self.now(), self.at);
         match self.local.ask(&self.resolved, &operation.into(), now, at) {
-            Ask::Answer(answer) => Ok(verdict(answer)),
-            Ask::Forward { budget } => Err(budget),
+            Next::Answer(answer) => Ok(verdict(answer)),
+            Next::Forward { budget } => Err(budget),
         }
     }
 

@@ -153,11 +153,11 @@ impl Histories {
         };
         let resolved = &self.keys[step.key];
         let budget = match self.locals[step.node].ask(resolved, &operation, now, sent) {
-            Ask::Answer(answer) => {
+            Next::Answer(answer) => {
                 let said = verdict(answer);
                 return watch.answered(self, node, step, &said);
             }
-            Ask::Forward { budget } => budget,
+            Next::Forward { budget } => budget,
         };
         self.send(node, step.key, operation, sent, step.request);
         if let Some(budget) = budget {
