@@ -1,6 +1,7 @@
 //! Random histories of several nodes and one authority, with clocks that differ and messages that are late, lost or
 //! out of order.
 
+mod mixed;
 mod refusals;
 mod units;
 
@@ -23,8 +24,7 @@ struct Step {
     gap: u64,
     node: usize,
     key: usize,
-    cost: u64,
-    peeks: bool,
+    operation: Operation,
     request: Fate,
     budget: Fate,
     /// The node stops first and starts again as another one.
@@ -38,7 +38,30 @@ struct Fate {
     back: Option<u64>,
 }
 
-fn steps(most_gap: u64, costs: u64, most_steps: usize) -> impl Strategy<Value = Vec<Step>> {
+impl Step {
+    /// The cost of the request.
+    fn cost(&self) -> u64 {
+        match self.operation {
+            Operation::Decide(request) | Operation::Peek(request) => request.cost,
+            other => panic!("{other:?} has no cost"),
+        }
+    }
+}
+
+/// Requests that cost 1, or up to `costs`.
+fn requests(costs: u64) -> impl Strategy<Value = Operation> {
+    let cost = prop_oneof![2 => Just(1), 1 => 1..=costs];
+    (cost, prop::bool::weighted(0.1)).prop_map(|(cost, peeks)| match peeks {
+        true => Operation::Peek(request(cost)),
+        false => Operation::from(cost),
+    })
+}
+
+fn steps(
+    most_gap: u64,
+    operations: impl Strategy<Value = Operation>,
+    most_steps: usize,
+) -> impl Strategy<Value = Vec<Step>> {
     let travel = || {
         prop_oneof![
             6 => (0..50_000_u64).prop_map(Some),
@@ -48,16 +71,13 @@ fn steps(most_gap: u64, costs: u64, most_steps: usize) -> impl Strategy<Value = 
     };
     let fate = move || (travel(), travel()).prop_map(|(there, back)| Fate { there, back });
     let gap = prop_oneof![3 => 0..most_gap, 1 => Just(0)];
-    let cost = prop_oneof![2 => Just(1), 1 => 1..=costs];
     let key = prop_oneof![4 => Just(0), 1 => Just(1_usize)];
-    let asks = (gap, 0..NODES, key, cost, prop::bool::weighted(0.1));
-    let step = (asks, fate(), fate(), prop::bool::weighted(0.01));
-    let step = step.prop_map(|((gap, node, key, cost, peeks), request, budget, restarts)| Step {
+    let step = ((gap, 0..NODES, key, operations), fate(), fate(), prop::bool::weighted(0.01));
+    let step = step.prop_map(|((gap, node, key, operation), request, budget, restarts)| Step {
         gap,
         node,
         key,
-        cost,
-        peeks,
+        operation,
         request,
         budget,
         restarts,
@@ -81,6 +101,8 @@ trait Watch {
     fn answered(&mut self, world: &Histories, node: Node, step: &Step, said: &Verdict);
     /// The authority has done an operation.
     fn done(&mut self, world: &Histories, key: usize, operation: &Operation, said: &Verdict);
+    /// A node has been asked for an operation that it forwards, or gets the answer.
+    fn passed(&mut self, _: &Histories, _: Node, _key: usize, _: &Operation) {}
 }
 
 /// Nodes, the authority, and the messages between them.
@@ -147,10 +169,7 @@ impl Histories {
         }
         let node = (step.node, self.runs[step.node]);
         let (sent, now) = (self.at(step.node), self.now());
-        let operation = match step.peeks {
-            true => Operation::Peek(request(step.cost)),
-            false => Operation::Decide(request(step.cost)),
-        };
+        let operation = step.operation;
         let resolved = &self.keys[step.key];
         let budget = match self.locals[step.node].ask(resolved, &operation, now, sent) {
             Next::Answer(answer) => {
@@ -159,6 +178,7 @@ impl Histories {
             }
             Next::Forward { budget } => budget,
         };
+        watch.passed(self, node, step.key, &operation);
         self.send(node, step.key, operation, sent, step.request);
         if let Some(budget) = budget {
             self.send(node, step.key, budget, sent, step.budget);
@@ -196,6 +216,7 @@ impl Histories {
                         let (resolved, at) = (&self.keys[key], self.at(node));
                         let heard = Heard { resolved, operation, verdict, sent, at };
                         self.locals[node].heard(&heard);
+                        watch.passed(self, (node, run), key, operation);
                     }
                 }
             }

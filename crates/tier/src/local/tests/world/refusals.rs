@@ -15,7 +15,7 @@ struct Refusals {
 
 impl Watch for Refusals {
     fn answered(&mut self, world: &Histories, _: Node, step: &Step, said: &Verdict) {
-        let truth = world.would_say(step.key, Operation::Decide(request(step.cost)));
+        let truth = world.would_say(step.key, Operation::Decide(request(step.cost())));
         assert!(!said.decision.is_allowed());
         assert!(!truth.decision.is_allowed(), "{step:?} would pass at {}", world.time);
         let passes = |verdict: &Verdict| verdict.at.saturating_add(verdict.decision.retry_after());
@@ -25,7 +25,7 @@ impl Watch for Refusals {
         self.repeated += 1;
         // the refusal is not older than this, so nothing has changed since
         let is_unchanged = self.granted.is_none_or(|granted| granted + REMEMBER < world.time);
-        if is_unchanged && step.cost == 1 {
+        if is_unchanged && step.cost() == 1 {
             assert_eq!(passes(said), passes(&truth), "{step:?}");
             let resets = |verdict: &Verdict| match verdict.decision.reset_after() {
                 Micros::MAX => None, // a bucket that started empty
@@ -54,7 +54,7 @@ const LIMITS: [&str; 6] = [
 
 fn histories() -> impl Strategy<Value = (usize, Vec<u64>, u64, Vec<Step>)> {
     let offsets = prop::collection::vec(0..5_000_000_u64, NODES);
-    (0..LIMITS.len(), offsets, 0..5_000_000_u64, steps(400_000, 5, 80))
+    (0..LIMITS.len(), offsets, 0..5_000_000_u64, steps(400_000, requests(5), 80))
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use super::*;
 
-const MOST: u64 = 20;
+pub(super) const MOST: u64 = 20;
 const TIME: u64 = 1_000_000;
 
 /// The units of one grant to a node.
 #[derive(Debug)]
-struct Lent {
-    time: u64,
+pub(super) struct Lent {
+    pub(super) time: u64,
     granted: u64,
     spent: u64,
     /// What the authority has taken back.
@@ -16,9 +16,9 @@ struct Lent {
 }
 
 #[derive(Default)]
-struct Units {
+pub(super) struct Units {
     /// By holder, key and time of the grant.
-    lent: BTreeMap<(u64, usize, Timestamp), Lent>,
+    pub(super) lent: BTreeMap<(u64, usize, Timestamp), Lent>,
     /// The time and the units of each grant to a caller, by key.
     grants: [Vec<(u64, u64)>; KEYS.len()],
     spent: u64,
@@ -27,14 +27,14 @@ struct Units {
 
 impl Watch for Units {
     fn answered(&mut self, world: &Histories, node: Node, step: &Step, said: &Verdict) {
-        assert!(said.decision.is_allowed() && !step.peeks);
+        assert!(said.decision.is_allowed() && !step.operation.is_peek());
         let lent = self.lent.get_mut(&(id(node), step.key, said.at)).expect("units of a grant");
-        lent.spent += step.cost;
+        lent.spent += step.cost();
         assert!(lent.spent <= lent.granted, "{lent:?}");
         assert_eq!(lent.returned, None, "nothing is spent of what was given back");
         assert!(world.time < lent.time + TIME, "{lent:?} at {}", world.time);
-        self.grants[step.key].push((world.time, step.cost));
-        self.spent += step.cost;
+        self.grants[step.key].push((world.time, step.cost()));
+        self.spent += step.cost();
     }
 
     fn done(&mut self, world: &Histories, key: usize, operation: &Operation, said: &Verdict) {
@@ -109,7 +109,7 @@ const LIMITS: [(&str, Bound); 3] = [
 
 fn histories() -> impl Strategy<Value = (usize, Vec<u64>, u64, Vec<Step>)> {
     let offsets = prop::collection::vec(0..5_000_000_u64, NODES);
-    (0..LIMITS.len(), offsets, 0..5_000_000_u64, steps(12_000, 6, 500))
+    (0..LIMITS.len(), offsets, 0..5_000_000_u64, steps(12_000, requests(6), 500))
 }
 
 #[test]
