@@ -188,7 +188,7 @@ impl Local {
                     entry.remember(refusal, heard.at);
                 }
             }
-            Operation::Budget(_) if local.is_some() => {
+            Operation::Budget(budget) if local.is_some() && budget.holder == self.options.node => {
                 if let Some(entry) = self.find(resolved, limits) {
                     entry.take(heard);
                 }

@@ -131,6 +131,16 @@ fn a_lost_question_is_not_repeated_before_its_time_has_passed() {
 }
 
 #[test]
+fn the_units_of_a_caller_are_not_the_units_of_the_node() {
+    let mut world = World::new(BUCKET);
+    let (_, sent) = sends_for(&mut world);
+    let caller = Budget { holder: Id([9, 9]), wants: 10, unspent: None };
+    let granted = world.decide(Operation::Budget(caller));
+    world.hear(Operation::Budget(caller), &granted, sent);
+    assert_eq!(world.local(1), Err(None));
+}
+
+#[test]
 fn a_node_forgets_its_units_when_it_blocks_or_clears_the_key() {
     for operation in [Operation::Block(s(60)), Operation::Reset(Depth::Whole)] {
         let mut world = lent(BUCKET);
