@@ -104,19 +104,20 @@ impl Entry {
     }
 
     fn decide_with_units(&mut self, request: &Request, at: Micros, node: Id) -> Next<'_> {
-        let Self { policy, units, relaxed, refusals, .. } = self;
+        let Self { policy, units, refusals, .. } = self;
         let (Some(units), Some(config)) = (units, policy.local()) else {
             return Next::Forward { budget: None };
         };
         if units.spend(request.cost, at, config.period()) {
-            return units.answer(at).map_or(Next::Forward { budget: None }, Next::Answer);
+            let answer = self.units.as_ref().and_then(|units| units.answer(at));
+            return answer.map_or(Next::Forward { budget: None }, Next::Answer);
         }
-        if let Some(answer) = refusals.answer(request.cost, at) {
-            return Next::Answer(answer);
+        if refusals.answer(request.cost, at).is_some() {
+            return self.peek(request, at);
         }
         let budget = units.send_for(config, node, at).map(Operation::Budget);
-        if budget.as_ref().is_some_and(relaxes) {
-            *relaxed = Some(at); // there are no refusals to clear
+        if let Some(gives_back) = budget.filter(relaxes) {
+            self.relax(&gives_back, at);
         }
         Next::Forward { budget }
     }

@@ -230,3 +230,24 @@ fn demand_that_grows_gets_more_units() {
     }
     assert!(asked < 50, "{asked} of 5,000 requests were forwarded");
 }
+
+#[test]
+fn units_that_go_back_make_refusals_untrue() {
+    let mut world = lent(&format!("remember = '1m'\n{BUCKET}"));
+    world.decide(40); // 44 are left, and the node has 8
+    assert!(!world.ask(45).1.decision.is_allowed());
+    assert!(world.ask(45).0);
+    for _ in 0..7 {
+        world.ask(1);
+    }
+    world.pass(Micros(1));
+    let Err(Some(budget)) = world.local(5) else { panic!("one unit is not enough") };
+    assert_eq!(unspent(budget).map(|unspent| unspent.left), Some(1));
+    world.decide(Operation::Budget(Budget {
+        holder: Id([1, 0]),
+        wants: 0,
+        unspent: unspent(budget),
+    }));
+    assert_eq!(world.local(45), Err(None));
+    assert!(world.decide(45).decision.is_allowed());
+}

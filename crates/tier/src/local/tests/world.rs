@@ -181,6 +181,7 @@ impl Histories {
         watch.passed(self, node, step.key, &operation);
         self.send(node, step.key, operation, sent, step.request);
         if let Some(budget) = budget {
+            watch.passed(self, node, step.key, &budget);
             self.send(node, step.key, budget, sent, step.budget);
         }
     }

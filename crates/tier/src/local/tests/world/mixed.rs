@@ -53,7 +53,11 @@ impl Watch for Mixed {
     }
 
     fn passed(&mut self, world: &Histories, node: Node, key: usize, operation: &Operation) {
-        if let Operation::Refund(_) | Operation::Reset(_) | Operation::Block(_) = operation {
+        if let Operation::Refund(_)
+        | Operation::Reset(_)
+        | Operation::Block(_)
+        | Operation::Budget(Budget { unspent: Some(_), .. }) = operation
+        {
             self.relaxed.insert((node, key), world.time);
         }
         if let Operation::Reset(_) | Operation::Block(_) = operation {
