@@ -55,6 +55,16 @@ fn a_refusal_is_repeated_until_the_request_passes() {
 }
 
 #[test]
+fn a_grant_is_not_remembered() {
+    let mut world = World::new(BUCKET);
+    world.ask(1);
+    world.ask(Operation::Peek(request(1)));
+    assert!(world.local.is_empty());
+    assert!(!world.ask(5).1.decision.is_allowed());
+    assert_eq!(world.local.len(), 1);
+}
+
+#[test]
 fn a_wait_counts_from_the_question() {
     let mut world = World::new(BUCKET);
     let sent = world.at;
@@ -223,6 +233,8 @@ fn the_refusal_of_a_limit_on_places_is_not_remembered() {
     world.pass(Micros(1));
     assert!(!world.ask(with(3)).1.decision.is_allowed());
     assert!(world.ask(with(3)).0, "units come back with time alone");
+    world.ask(Operation::Heartbeat(Id([3, 3])));
+    assert!(world.ask(with(3)).0, "a lease that is renewed gives nothing back");
     assert_eq!(world.local(1), Err(None), "without a lease the authority has an error");
 }
 
