@@ -245,7 +245,7 @@ fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> O
     let mut steps = entries.num_buckets().saturating_mul(2);
     while entries.len() >= most {
         steps = steps.checked_sub(1)?;
-        *hand = if *hand < entries.num_buckets() { hand.saturating_add(1) } else { 0 };
+        *hand = hand.saturating_add(1).checked_rem(entries.num_buckets()).unwrap_or(0);
         if let Ok(mut entry) = entries.get_bucket_entry(*hand)
             && !entry.get_mut().pass_over()
         {

@@ -43,7 +43,7 @@ impl<'l> Answer<'l> {
 
     /// The decision.
     #[inline]
-    pub const fn decision(&self) -> Decision {
+    pub fn decision(&self) -> Decision {
         match self.0 {
             Source::Listed(_, decision) => decision,
             Source::Refused(verdict, elapsed) => later(verdict.decision, elapsed),
@@ -98,9 +98,8 @@ const fn less(span: Micros, elapsed: Micros) -> Micros {
 
 /// What the limits would say if the units that are left came back to them.
 #[inline]
-const fn after_spending(decision: Decision, held: Held) -> Decision {
+fn after_spending(decision: Decision, held: Held) -> Decision {
     let limit = decision.limit();
-    let with_left = decision.remaining().saturating_add(held.left);
-    let remaining = if with_left < limit { with_left } else { limit };
+    let remaining = decision.remaining().saturating_add(held.left).min(limit);
     Decision::Allow { limit, remaining, reset_after: less(decision.reset_after(), held.elapsed) }
 }

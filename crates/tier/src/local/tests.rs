@@ -145,8 +145,21 @@ fn the_node_remembers_no_more_keys_than_it_may_and_keeps_those_in_use() {
             }
             assert!(ask("often"), "a key in use is passed over");
         }
+        assert!(!ask("last") && !ask("last") && ask("last"));
         assert_eq!(world.local.len(), 8);
     }
+}
+
+/// The sizes in the documentation of [`Options::most_keys`].
+#[test]
+fn a_key_takes_as_much_memory_as_stated() {
+    let said = |limits: usize| limits * size_of::<tidegate_gate::Decision>();
+    let refusal = |limits| size_of::<super::refusals::Refusal>() + said(limits);
+    let units = |limits| size_of::<super::held::Units>() + said(limits);
+    let key = size_of::<super::entry::Entry>() * 2; // half of the table may be empty
+    assert!(key + refusal(1) <= 500, "{}", key + refusal(1));
+    let most = key + tidegate_gate::MAX_KEY_BYTES + 3 * refusal(16) + units(16);
+    assert!(most <= 4_096, "{most}");
 }
 
 fn request(cost: u64) -> Request {

@@ -61,6 +61,7 @@ fn a_grant_is_not_remembered() {
     world.ask(Operation::Peek(request(1)));
     assert!(world.local.is_empty());
     assert!(!world.ask(5).1.decision.is_allowed());
+    assert!(!world.local.is_empty());
     assert_eq!(world.local.len(), 1);
 }
 
