@@ -52,7 +52,7 @@ pub use request::{Budget, Offered, Operation, OperationError, Request, Settlemen
 pub use resolved::Resolved;
 pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
 pub use table::{Decided, KeyHasher, Table, TableError};
-pub use tidegate_core::lease::budget::Allowance;
+pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;

@@ -96,12 +96,9 @@ impl Limits {
 
     /// Names a single limit without a name after its policy.
     pub(crate) fn name_the_only_one(&mut self, name: &str) {
-        if let [slice] = self.slices.as_mut_slice()
-            && let [only] = slice.limits.as_mut_slice()
-            && only.name.is_empty()
-        {
-            only.name = name.into();
-        }
+        // several limits were named already
+        let all = self.slices.iter_mut().flat_map(|slice| &mut slice.limits);
+        all.filter(|limit| limit.name.is_empty()).for_each(|limit| limit.name = name.into());
     }
 
     /// The limits, at least one, sorted by depth with the shortest part of the key first. Limits of the same

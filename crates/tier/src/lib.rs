@@ -3,6 +3,7 @@
 //!
 //! - [`Authority`] decides for the homes of a store that has other writers. It batches the operations that
 //!   wait together and remembers the states last seen.
+//! - [`Local`] is the part of a node that answers without asking an authority.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -16,5 +17,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod authority;
+pub mod local;
 
 pub use authority::Authority;
+pub use local::Local;

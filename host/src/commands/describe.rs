@@ -40,6 +40,9 @@ pub(super) fn describe(policy: &Policy) -> String {
         OnChange::Keep => text += "  an edit of the limits keeps the units that were used\n",
         OnChange::Proportional => text += "  an edit of the limits keeps the share that was used\n",
     }
+    for words in policy.describe_nodes() {
+        text += &format!("  {words}\n");
+    }
     if policy.is_shadow() {
         text += "  in shadow: refusals are reported, and every request passes\n";
     }

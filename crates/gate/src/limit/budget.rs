@@ -89,4 +89,4 @@ fn untouched(config: &Config, state: &State<impl Words>, now: Timestamp) -> Deci
 }
 
 /// More than the number of nodes that usually spend the units of one key.
-const DEFAULT_MAX_HOLDERS: u64 = 64;
+pub(crate) const DEFAULT_MAX_HOLDERS: u64 = 64;

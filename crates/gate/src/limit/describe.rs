@@ -27,7 +27,7 @@ pub(super) fn percent(share: Share) -> String {
 }
 
 /// Writes a span in the largest unit that is exact.
-pub(super) fn span(span: Micros) -> String {
+pub(crate) fn span(span: Micros) -> String {
     const UNITS: [(u64, &str); 5] = [
         (86_400_000_000, "d"),
         (3_600_000_000, "h"),

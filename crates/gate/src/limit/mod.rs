@@ -21,6 +21,8 @@ mod utilization;
 use alloc::string::String;
 
 use algorithm::{Algorithm, Answer};
+pub(crate) use budget::DEFAULT_MAX_HOLDERS;
+pub(crate) use describe::span;
 pub(crate) use parameters::{read, write};
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{self, Held, Id};

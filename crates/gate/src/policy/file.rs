@@ -15,7 +15,8 @@ use serde::de::value::{I64Deserializer, MapAccessDeserializer, U64Deserializer};
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 
 use super::limit::{LimitEntry, LimitForm};
-use super::units::Whole;
+use super::nodes::LocalForm;
+use super::units::{Span, Whole};
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{KeySource, Pattern, is_header_name};
 use crate::object::{Object, known_path, object};
@@ -169,6 +170,8 @@ pub(super) struct PolicyForm {
     on_change: OnChange,
     #[serde(default)]
     placement: Placement,
+    remember: Option<Span>,
+    local: Option<Object<LocalForm>>,
 }
 
 /// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each

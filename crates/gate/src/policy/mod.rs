@@ -3,6 +3,7 @@
 mod error;
 mod file;
 pub(crate) mod limit;
+mod nodes;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -102,6 +103,7 @@ pub struct Policy {
     on_error: OnError,
     on_change: OnChange,
     placement: Placement,
+    nodes: nodes::Nodes,
 }
 
 /// The rule of a policy for a key.

@@ -44,6 +44,21 @@ api: no description
     );
 }
 
+#[test]
+fn what_nodes_may_do_without_asking_is_described_with_its_cost() {
+    let text = "
+      remember = '2s'
+      local = { most = 100, time = '1s' }
+      limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }]";
+    let described = describe(&Policy::parse("api", text).unwrap());
+    let nodes = "
+  local: up to 100 units for 1 s, granted to up to 64 holders, which spend them without asking
+  a node remembers a refusal for up to 2 s; after a refund, a reset, an edit or the end of a block, other nodes may refuse a key for up to 2 s longer
+  a node that is asked often takes up to 100 units of a key in advance and spends them within 1 s; in any span all nodes together grant at most what the limits grant in the span and 1 s; a block or an edit stops other nodes after at most 1 s
+  by client address";
+    assert!(described.contains(nodes), "{described}");
+}
+
 /// Stored slices have the sizes and names that the description shows.
 #[test]
 fn what_is_stored_is_what_is_described() {

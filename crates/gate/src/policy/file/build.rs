@@ -13,6 +13,7 @@ use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Slice};
 use crate::object::Object;
 use crate::policy::limit::LimitEntry;
+use crate::policy::nodes::Nodes;
 use crate::policy::{Cost, OnChange, OnError, Placement, Policy};
 
 impl Policy {
@@ -27,17 +28,19 @@ impl Policy {
                 return Err(format!("`key`: expected each source once, found {source} twice"));
             }
         }
+        let nodes = Nodes::new(form.remember, form.local)?;
+        let checked = |all| limits(all, &nodes, &form.cost, &form.classes);
         let mut overrides = Vec::new();
         for (pattern, Object(own)) in form.overrides {
             let own = LimitEntry::overridden(&form.limits, own)
-                .and_then(|own| limits(own, &form.cost, &form.classes))
+                .and_then(checked)
                 .map_err(|error| format!("`overrides`: {pattern}: {error}"))?;
             let own = own.of_rule(&pattern.text(), form.on_change);
             overrides.push((pattern, own));
         }
         overrides.sort_by_key(|(pattern, _)| Reverse(pattern.specificity()));
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
-        let limits = limits(all, &form.cost, &form.classes)?.of_rule("", form.on_change);
+        let limits = checked(all)?.of_rule("", form.on_change);
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
         let home = sets.flat_map(Limits::slices).map(Slice::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
@@ -56,6 +59,7 @@ impl Policy {
             on_error: form.on_error,
             on_change: form.on_change,
             placement: form.placement,
+            nodes,
         })
     }
 
@@ -73,12 +77,12 @@ impl Policy {
     /// # Errors
     /// The message says why the limits make no policy.
     pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
-        let (name, depth) = (String::new(), Depth::Whole);
+        let (name, depth, nodes) = (String::new(), Depth::Whole, Nodes::default());
         let named = |limit| NamedLimit { name: name.clone(), depth, limit, tag: 0 };
         Ok(Self {
             name: name.clone(),
             description: None,
-            limits: checked(limits.into_iter().map(named).collect(), &Cost::default())?
+            limits: checked(limits.into_iter().map(named).collect(), &nodes, &Cost::default())?
                 .of_rule("", OnChange::default()),
             overrides: Vec::new(),
             deny: Vec::new(),
@@ -92,25 +96,32 @@ impl Policy {
             on_error: OnError::default(),
             on_change: OnChange::default(),
             placement: Placement::default(),
+            nodes,
         })
     }
 }
 
-fn limits(mut limits: Vec<NamedLimit>, cost: &Cost, classes: &Classes) -> Result<Limits, String> {
+fn limits(
+    mut limits: Vec<NamedLimit>,
+    nodes: &Nodes,
+    cost: &Cost,
+    classes: &Classes,
+) -> Result<Limits, String> {
     let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or(u16::MAX); // never: at most 16
     for limit in &mut limits {
         limit.limit.set_classes(shed).map_err(|error| error.to_string())?;
     }
-    checked(limits, cost)
+    checked(limits, nodes, cost)
 }
 
-fn checked(mut limits: Vec<NamedLimit>, cost: &Cost) -> Result<Limits, String> {
+fn checked(mut limits: Vec<NamedLimit>, nodes: &Nodes, cost: &Cost) -> Result<Limits, String> {
     if limits.is_empty() || limits.len() > MAX_LIMITS {
         return Err(format!("`limits`: expected 1 to {MAX_LIMITS} limits, found {}", limits.len()));
     }
     if limits.len() > 1 {
         name_the_unnamed(&mut limits)?;
     }
+    nodes.add_to(&mut limits)?;
     let limits = Limits::new(limits);
     let budgets = limits.iter().filter(|limit| limit.limit.kind() == Kind::Budget).count();
     let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate).count();

@@ -3,6 +3,7 @@
 mod file;
 mod identity;
 mod limits;
+mod nodes;
 mod policy;
 
 use super::{Cost, OnError, Placement, Policies};

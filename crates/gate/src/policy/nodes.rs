@@ -1,0 +1,141 @@
+//! What the nodes of a policy may do without asking for each request.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+use tidegate_core::lease::budget;
+use tidegate_core::{Limiter, Micros};
+
+use super::Policy;
+use super::limit::text;
+use super::units::{Span, Whole};
+use crate::fnv::fnv1a;
+use crate::key::Depth;
+use crate::limit::{DEFAULT_MAX_HOLDERS, Kind, Limit, span};
+use crate::limits::{MAX_LIMITS, NamedLimit};
+use crate::object::Object;
+
+/// The fields of a policy that allow nodes something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Nodes {
+    remember: Option<Micros>,
+    /// A `budget`, which every rule of the policy has.
+    local: Option<budget::Config>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocalForm {
+    most: Whole<1>,
+    time: Span,
+    max_holders: Option<Whole<1>>,
+}
+
+impl Policy {
+    /// How long a node may remember a refusal after it has sent the question; `None` if it must ask for every
+    /// request.
+    #[must_use]
+    #[inline]
+    pub const fn remember(&self) -> Option<Micros> {
+        self.nodes.remember
+    }
+
+    /// The budget that a node may take for each key; `None` if nodes hold no units.
+    #[must_use]
+    #[inline]
+    pub const fn local(&self) -> Option<&budget::Config> {
+        self.nodes.local.as_ref()
+    }
+
+    /// What nodes may do without asking, and what that costs: a line of words for each such option.
+    ///
+    /// ```
+    /// use tidegate_gate::Policy;
+    /// let policy = Policy::parse("api", r#"
+    ///     limits = [{ algorithm = "token_bucket", capacity = 500, rate = "100/s" }]
+    ///     remember = "2s"
+    /// "#).unwrap();
+    /// let words = policy.describe_nodes();
+    /// assert!(words[0].starts_with("a node remembers a refusal for up to 2 s"));
+    /// ```
+    #[must_use]
+    pub fn describe_nodes(&self) -> Vec<String> {
+        let remember = self.nodes.remember.map(|time| {
+            let time = span(time);
+            format!(
+                "a node remembers a refusal for up to {time}; after a refund, a reset, an edit or the end of \
+                 a block, other nodes may refuse a key for up to {time} longer"
+            )
+        });
+        let local = self.nodes.local.map(|budget| {
+            let (most, time) = (budget.most(), span(budget.period()));
+            format!(
+                "a node that is asked often takes up to {most} units of a key in advance and spends them \
+                 within {time}; in any span all nodes together grant at most what the limits grant in the \
+                 span and {time}; a block or an edit stops other nodes after at most {time}"
+            )
+        });
+        remember.into_iter().chain(local).collect()
+    }
+}
+
+impl Nodes {
+    pub(super) fn new(
+        remember: Option<Span>,
+        local: Option<Object<LocalForm>>,
+    ) -> Result<Self, String> {
+        let local = local.map(|Object(form)| {
+            let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Whole::get);
+            budget::Config::new(form.most.get(), form.time.0, holders).map_err(text)
+        });
+        let local = local.transpose().map_err(|error| format!("`local`: {error}"))?;
+        Ok(Self { remember: remember.map(|span| span.0), local })
+    }
+
+    /// Checks that nodes may do this under limits, and adds the budget to them.
+    pub(super) fn add_to(&self, limits: &mut Vec<NamedLimit>) -> Result<(), String> {
+        if self.remember.is_some()
+            && let Some(counts) = limits.iter().find(|limit| limit.limit.remembers_refusals())
+        {
+            return Err(format!(
+                "`remember`: expected only limits that record no refusals, because a node does not report \
+                 the refusals that it remembers; found `{}`",
+                counts.limit.algorithm()
+            ));
+        }
+        let Some(local) = self.local else { return Ok(()) };
+        for NamedLimit { limit, .. } in &*limits {
+            if limit.kind() != Kind::Rate {
+                return Err(format!(
+                    "`local`: expected only limits on units over time, because a node asks no other limit \
+                     when it spends units; found `{}`",
+                    limit.algorithm()
+                ));
+            }
+            if let Limit::SlidingLog(log) = limit
+                && log.min_gap() > Micros::ZERO
+            {
+                return Err(format!(
+                    "`local`: expected no `min_gap`, because nodes do not know when other nodes spend \
+                     units; found {}",
+                    Span(log.min_gap())
+                ));
+            }
+        }
+        if limits.len() >= MAX_LIMITS || limits.iter().any(|limit| limit.name == LOCAL) {
+            let most = MAX_LIMITS.saturating_sub(1);
+            return Err(format!(
+                "`local`: expected at most {most} limits beside the budget `{LOCAL}`, and none of this name"
+            ));
+        }
+        let (name, tag) = (LOCAL.to_owned(), fnv1a(LOCAL.bytes()));
+        limits.push(NamedLimit { name, depth: Depth::Whole, limit: Limit::Budget(local), tag });
+        Ok(())
+    }
+}
+
+/// The name of the budget.
+const LOCAL: &str = "local";

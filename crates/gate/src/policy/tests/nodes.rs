@@ -1,0 +1,95 @@
+//! What nodes may do without asking.
+
+use std::string::ToString;
+use std::vec::Vec;
+
+use tidegate_core::Micros;
+
+use crate::{Depth, Kind, Policies, Policy};
+
+const LIMIT: &str = "{ algorithm = 'fixed_window', limit = 5, period = '1s' }";
+
+fn policy(limits: &str, rest: &str) -> Policy {
+    Policy::parse("api", &std::format!("limits = [{limits}]\n{rest}")).unwrap()
+}
+
+#[test]
+fn nodes_ask_for_every_request_unless_the_policy_says_otherwise() {
+    let strict = policy(LIMIT, "");
+    assert_eq!((strict.remember(), strict.local()), (None, None));
+    assert!(strict.describe_nodes().is_empty());
+    let remembers = policy(LIMIT, "remember = '2s'");
+    assert_eq!((remembers.remember(), remembers.local()), (Some(Micros(2_000_000)), None));
+    assert_eq!(remembers.limits(), strict.limits());
+}
+
+#[test]
+fn each_rule_gets_the_budget_that_nodes_may_take() {
+    let policy =
+        policy(LIMIT, "local = { most = 100, time = '1s' }\noverrides = { vip = { limit = 9 } }");
+    let local = policy.local().unwrap();
+    assert_eq!((local.most(), local.max_holders()), (100, 64));
+    for limits in [policy.limits(), &policy.overrides()[0].1] {
+        let named: Vec<_> = limits.iter().collect();
+        assert_eq!((named[0].name.as_str(), named[1].name.as_str()), ("api", "local"));
+        assert_eq!((named[1].limit.kind(), named[1].depth), (Kind::Budget, Depth::Whole));
+        assert_eq!(limits.most_at_once(), named[0].limit.capacity());
+    }
+    let words = policy.describe_nodes();
+    assert!(words[0].contains("what the limits grant in the span and 1 s"), "{words:?}");
+}
+
+#[test]
+fn what_nodes_cannot_do_under_a_limit_is_refused() {
+    let penalty = "{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' }";
+    let counted = "{ algorithm = 'sliding_log', rates = ['10/m'], count_denied = true }";
+    let apart = "{ algorithm = 'sliding_log', rates = ['10/m'], min_gap = '200ms' }";
+    let leases = "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1s' }";
+    let suppression = "{ algorithm = 'suppression', rate = '5/s' }";
+    let named = "{ algorithm = 'fixed_window', name = 'local', limit = 5, period = '1s' }";
+    let (remember, local) = ("remember = '2s'", "local = { most = 5, time = '1s' }");
+    let budget = std::format!("{LIMIT}, {{ algorithm = 'budget', most = 5, time = '1s' }}");
+    let many = [LIMIT; 16].join(", ");
+    for (limits, line, message) in [
+        (
+            &*std::format!("{LIMIT}, {penalty}"),
+            remember,
+            "`remember`: expected only limits that record no",
+        ),
+        (counted, remember, "found `sliding_log`"),
+        (suppression, remember, "found `suppression`"),
+        (apart, local, "`local`: expected no `min_gap`"),
+        (leases, local, "`local`: expected only limits on units over time"),
+        (&*budget, local, "found `budget`"),
+        (
+            named,
+            local,
+            "`local`: expected at most 15 limits beside the budget `local`, and none of",
+        ),
+        (&*many, local, "`local`: expected at most 15 limits"),
+        ("", local, "`limits`: expected 1 to 16 limits, found 0"),
+        (
+            LIMIT,
+            "local = { most = 5, time = '1s', max_holders = 5000 }",
+            "`local`: `max_holders`: expected",
+        ),
+        (
+            LIMIT,
+            "remember = '2s'\n[policies.api.overrides]\na = { limits = [{ algorithm = 'suppression', rate = '5/s' }] }",
+            "`overrides`: \"a\": `remember`: expected",
+        ),
+    ] {
+        let text = std::format!("[policies.api]\nlimits = [{limits}]\n{line}");
+        let error = Policies::parse(&text).unwrap_err();
+        assert_eq!(error.path, "policies.api", "{error}");
+        assert!(error.message.contains(message), "{error}");
+    }
+    for (line, place) in [
+        ("remember = 2", "policies.api.remember"),
+        ("local = { most = 0, time = '1s' }", "policies.api.local.most"),
+        ("local = { most = 1 }", "policies.api.local"),
+    ] {
+        let text = std::format!("[policies.api]\nlimits = [{LIMIT}]\n{line}");
+        assert_eq!(Policies::parse(&text).unwrap_err().path, place.to_string());
+    }
+}

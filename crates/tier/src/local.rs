@@ -1,0 +1,256 @@
+//! The part of a node that answers without asking the authority, as far as the policy allows it.
+//!
+//! A node repeats refusals that it has heard ([`Policy::remember`](tidegate_gate::Policy::remember)), and spends
+//! units that it took in advance ([`Policy::local`](tidegate_gate::Policy::local)). Both are off by default. Listed
+//! keys are always answered.
+//!
+//! A `Local` does no I/O. Its driver takes these steps:
+//!
+//! 1. [`Local::ask`] takes an operation, and answers it or says what to ask the authority.
+//! 2. [`Local::heard`] takes each verdict of the authority, with the time at which the driver sent the question. A
+//!    question that failed needs no call.
+//!
+//! Times called `at` and `sent` are those of one clock that never goes back and runs as fast as the authority's. Its
+//! zero does not matter. Time counts from `sent`, because the authority has decided later than that.
+//!
+//! **Refusals.** A refusal that the node repeats is one that the authority would give at this moment, as long as units
+//! come back with time alone and one clock decides on the key. Otherwise it may last longer than the authority's by at
+//! most `remember`, or by the difference between the deciding clocks. An operation of this node that gives back or
+//! clears anything of a key forgets the refusals of this key. A request that costs more than a refused one is refused
+//! too, with the wait of the cheaper one, which may be too short for it. `retry_after` and `reset_after` count down;
+//! `at` plus `retry_after` stays the time of the first verdict. `remaining` and the refusing limits are those of that
+//! verdict.
+//!
+//! **Units.** A node asks for units of a key after [`OFTEN`] requests within the time of the budget. It spends them
+//! before that time has passed since it sent the question, and gives the rest back when it asks again. So every unit is
+//! spent within the time of the budget after it was taken from the limits, and in any span of length L all nodes
+//! together grant at most what the limits grant in L and this time. Units that are forgotten are lost. A grant out of
+//! them has the time of their grant as [`Verdict::at`](tidegate_gate::Verdict::at), so that a settlement returns units
+//! to the window that counted them. Its `remaining` includes the units that this node holds.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidegate_gate::{KeyHasher, Micros, Operation, Policy, Resolved, Table, Timestamp};
+//! use tidegate_tier::local::{Next, Heard, Local, Options};
+//!
+//! let policy = "remember = '10s'\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]";
+//! let policy = Arc::new(Policy::parse("login", policy).unwrap());
+//! let resolved = Resolved::new(&policy, "user:42").unwrap();
+//! let mut authority = Table::new(1 << 20, KeyHasher::new(0));
+//! let mut local = Local::new(Options::default());
+//! let mut asked = 0;
+//!
+//! for second in [0, 1, 2, 10, 11, 60] {
+//!     let (now, at) = (Timestamp(second * 1_000_000), Micros(second * 1_000_000));
+//!     let operation = Operation::from(1);
+//!     if let Next::Answer(answer) = local.ask(&resolved, &operation, now, at) {
+//!         assert_eq!(answer.decision().retry_after(), Micros(60_000_000 - at.0));
+//!         continue;
+//!     }
+//!     asked += 1;
+//!     let verdict = authority.ask(&resolved, now, &operation).unwrap();
+//!     local.heard(&Heard { resolved: &resolved, operation: &operation, verdict: &verdict, sent: at, at });
+//! }
+//! assert_eq!(asked, 4, "the node repeated the refusal at 2 s and 10 s");
+//! ```
+
+mod answer;
+mod entry;
+mod held;
+mod refusals;
+#[cfg(test)]
+mod tests;
+
+use hashbrown::HashTable;
+use tidegate_gate::{Id, KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp, Verdict};
+
+pub use answer::Answer;
+use entry::{Entry, hash, relaxes};
+pub use held::OFTEN;
+
+/// Who a node is, and how much it remembers.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The id under which the node takes units. It must differ from the ids of all other nodes, and from that
+    /// of an earlier run of this node.
+    pub node: Id,
+    /// The most keys that the node remembers. A key takes some 400 bytes, and never more than 4 KiB with its
+    /// name. Beyond this number the node forgets keys that it was not asked about lately.
+    pub most_keys: usize,
+    /// The seed of the hash table of the keys. It should differ from node to node, so that callers cannot
+    /// choose keys that collide.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { node: Id::default(), most_keys: 1 << 14, seed: 0 }
+    }
+}
+
+/// What to do about an operation.
+#[derive(Debug)]
+#[must_use = "the caller waits for an answer"]
+pub enum Next<'l> {
+    /// Send this answer.
+    Answer(Answer<'l>),
+    /// Ask the authority.
+    Forward {
+        /// An operation of the node itself. Ask the authority for it after the other one, and tell
+        /// [`Local::heard`] the verdict.
+        budget: Option<Operation>,
+    },
+}
+
+/// The authority's verdict on an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// The key.
+    pub resolved: &'a Resolved,
+    /// The operation.
+    pub operation: &'a Operation,
+    /// The verdict.
+    pub verdict: &'a Verdict,
+    /// The time of the [`Local::ask`] that said to ask the authority.
+    pub sent: Micros,
+    /// The time at which the verdict arrived, by the same clock.
+    pub at: Micros,
+}
+
+/// What a node remembers of its keys. The [module](self) says how to drive it.
+#[derive(Debug)]
+pub struct Local {
+    options: Options,
+    entries: HashTable<Entry>,
+    hasher: KeyHasher,
+    /// Where the next search for keys to forget begins.
+    hand: usize,
+}
+
+impl Local {
+    /// A node that remembers nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let hasher = KeyHasher::new(options.seed);
+        Self { options, entries: HashTable::new(), hasher, hand: 0 }
+    }
+
+    /// Takes an operation at `at`. `now` is the time of the answer if the key is listed.
+    #[inline]
+    pub fn ask(
+        &mut self,
+        resolved: &Resolved,
+        operation: &Operation,
+        now: Timestamp,
+        at: Micros,
+    ) -> Next<'_> {
+        let Some(limits) = resolved.limits() else { return listed(resolved, now) };
+        let (policy, node) = (resolved.policy(), self.options.node);
+        let asks_often = policy.local().is_some();
+        if policy.remember().is_none() && !asks_often {
+            return Next::Forward { budget: None };
+        }
+        let changes = relaxes(operation);
+        let entry = if changes || (asks_often && matches!(operation, Operation::Decide(_))) {
+            self.find_or_add(resolved, limits)
+        } else {
+            self.find(resolved, limits)
+        };
+        match (entry, operation) {
+            (Some(entry), Operation::Decide(request)) => entry.decide(request, at, node),
+            (Some(entry), Operation::Peek(request)) => entry.peek(request, at),
+            (Some(entry), _) if changes => {
+                entry.relax(operation, at);
+                Next::Forward { budget: None }
+            }
+            _ => Next::Forward { budget: None },
+        }
+    }
+
+    /// Takes the authority's verdict on an operation.
+    pub fn heard(&mut self, heard: &Heard<'_>) {
+        let resolved = heard.resolved;
+        let Some(limits) = resolved.limits() else { return };
+        let (remember, local) = (resolved.policy().remember(), resolved.policy().local());
+        if relaxes(heard.operation)
+            && let Some(entry) = self.find(resolved, limits)
+        {
+            // what was asked before this moment may have been decided before the operation
+            entry.relax(heard.operation, heard.at);
+        }
+        match heard.operation {
+            // a peek starts nothing: a bucket that starts empty fills from the first decision on
+            Operation::Decide(request) => {
+                if let Some(remember) = remember
+                    && let Some(refusal) = refusals::proven(limits, request, heard, remember)
+                    && let Some(entry) = self.find_or_add(resolved, limits)
+                {
+                    entry.remember(refusal, heard.at);
+                }
+            }
+            Operation::Budget(budget) if local.is_some() && budget.holder == self.options.node => {
+                if let Some(entry) = self.find(resolved, limits) {
+                    entry.take(heard);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The number of keys of which the node remembers something.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the node remembers nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    #[inline]
+    fn find(&mut self, resolved: &Resolved, limits: &Limits) -> Option<&mut Entry> {
+        let hash = hash(&self.hasher, limits, resolved.key());
+        self.entries.find_mut(hash, |entry| entry.is(limits, resolved.key())).map(Entry::used)
+    }
+
+    /// The key's entry; `None` if the node may not remember any key.
+    fn find_or_add(&mut self, resolved: &Resolved, limits: &Limits) -> Option<&mut Entry> {
+        let Self { entries, hasher, hand, options } = self;
+        let hash = hash(hasher, limits, resolved.key());
+        let absent = match entries.find_entry(hash, |entry| entry.is(limits, resolved.key())) {
+            Ok(found) => return Some(found.into_mut().used()),
+            Err(absent) => absent,
+        };
+        let entries = absent.into_table();
+        make_room(entries, hand, options.most_keys)?;
+        let entry = Entry::new(resolved, limits);
+        let rehash = |entry: &Entry| entry.hash(hasher);
+        Some(entries.insert_unique(hash, entry, rehash).into_mut())
+    }
+}
+
+#[cold]
+fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Next<'l> {
+    match resolved.rule() {
+        Rule::Listed(decision) => Next::Answer(Answer::listed(now, decision)),
+        Rule::Limited(..) => Next::Forward { budget: None },
+    }
+}
+
+/// Forgets a key if there are already as many as there may be. A key that was used again since
+/// the last search is passed over once. `None` if there may be no keys.
+fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> Option<()> {
+    let mut steps = entries.num_buckets().saturating_mul(2);
+    while entries.len() >= most {
+        steps = steps.checked_sub(1)?;
+        *hand = hand.saturating_add(1).checked_rem(entries.num_buckets()).unwrap_or(0);
+        if let Ok(mut entry) = entries.get_bucket_entry(*hand)
+            && !entry.get_mut().pass_over()
+        {
+            entry.remove();
+        }
+    }
+    Some(())
+}

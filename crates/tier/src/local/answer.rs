@@ -1,0 +1,105 @@
+//! The answer of a node, derived from a verdict of the authority.
+
+use tidegate_gate::{Decision, Micros, Timestamp, Verdict};
+
+/// An answer without the authority. It borrows the verdict from which it follows, so that a caller who needs the
+/// decision alone allocates nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'l>(Source<'l>);
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'l> {
+    Listed(Timestamp, Decision),
+    /// A refusal, this long after its question was sent.
+    Refused(&'l Verdict, Micros),
+    /// A grant out of units that the node holds.
+    Spent(&'l Verdict, Held),
+}
+
+/// The units out of which a node has granted a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) granted_at: Timestamp,
+    /// The units that are left.
+    pub(super) left: u64,
+    /// The span since the node sent for them.
+    pub(super) elapsed: Micros,
+}
+
+impl<'l> Answer<'l> {
+    pub(super) const fn listed(now: Timestamp, decision: Decision) -> Self {
+        Self(Source::Listed(now, decision))
+    }
+
+    #[inline]
+    pub(super) const fn refused(verdict: &'l Verdict, elapsed: Micros) -> Self {
+        Self(Source::Refused(verdict, elapsed))
+    }
+
+    #[inline]
+    pub(super) const fn spent(verdict: &'l Verdict, held: Held) -> Self {
+        Self(Source::Spent(verdict, held))
+    }
+
+    /// The decision.
+    #[inline]
+    pub fn decision(&self) -> Decision {
+        match self.0 {
+            Source::Listed(_, decision) => decision,
+            Source::Refused(verdict, elapsed) => later(verdict.decision, elapsed),
+            Source::Spent(verdict, held) => after_spending(verdict.decision, held),
+        }
+    }
+
+    /// The verdict with what each limit says.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let (verdict, at) = match self.0 {
+            Source::Listed(now, decision) => return Verdict::listed(now, decision),
+            Source::Refused(verdict, elapsed) => (verdict, verdict.at.saturating_add(elapsed)),
+            Source::Spent(verdict, held) => (verdict, held.granted_at),
+        };
+        let each = |said: &Decision| match self.0 {
+            Source::Spent(_, held) => after_spending(*said, held),
+            Source::Refused(_, elapsed) => later(*said, elapsed),
+            Source::Listed(..) => *said,
+        };
+        Verdict {
+            at,
+            decision: self.decision(),
+            limits: verdict.limits.iter().map(each).collect(),
+            factor: verdict.factor,
+            effect: tidegate_gate::Effect::Decision,
+        }
+    }
+}
+
+/// The same decision after a span in which nothing was granted.
+#[inline]
+const fn later(decision: Decision, elapsed: Micros) -> Decision {
+    match decision {
+        Decision::Allow { limit, remaining, reset_after } => {
+            let reset_after = less(reset_after, elapsed);
+            Decision::Allow { limit, remaining, reset_after }
+        }
+        Decision::Deny { limit, remaining, retry_after, reset_after } => {
+            let (retry_after, reset_after) =
+                (less(retry_after, elapsed), less(reset_after, elapsed));
+            Decision::Deny { limit, remaining, retry_after, reset_after }
+        }
+    }
+}
+
+/// What is left of a span. The longest span stands for never: a bucket that starts empty is never like a fresh one.
+#[inline]
+const fn less(span: Micros, elapsed: Micros) -> Micros {
+    if span.0 >= Micros::MAX.0 { span } else { Micros(span.0.saturating_sub(elapsed.0)) }
+}
+
+/// What the limits would say if the units that are left came back to them.
+#[inline]
+fn after_spending(decision: Decision, held: Held) -> Decision {
+    let limit = decision.limit();
+    let remaining = decision.remaining().saturating_add(held.left).min(limit);
+    Decision::Allow { limit, remaining, reset_after: less(decision.reset_after(), held.elapsed) }
+}
