@@ -6,6 +6,7 @@ mod connection;
 mod faults;
 mod kept;
 mod linear;
+mod nodes;
 mod proxy;
 mod queue;
 mod refusals;

@@ -50,6 +50,13 @@ impl Policy {
         self.nodes.local.as_ref()
     }
 
+    /// Whether a node may answer some requests without asking.
+    #[must_use]
+    #[inline]
+    pub const fn lets_nodes_answer(&self) -> bool {
+        self.nodes.remember.is_some() || self.nodes.local.is_some()
+    }
+
     /// What nodes may do without asking, and what that costs: a line of words for each such option.
     ///
     /// ```

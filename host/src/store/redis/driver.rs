@@ -114,6 +114,7 @@ impl Driver {
     }
 }
 
-fn micros(span: Duration) -> u64 {
+/// A span in µs.
+pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

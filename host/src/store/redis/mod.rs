@@ -11,6 +11,7 @@
 
 mod connection;
 mod driver;
+mod node;
 mod swap;
 
 use std::fmt;
@@ -25,7 +26,8 @@ use tidegate_tier::authority::Failure;
 use tokio::sync::{mpsc, oneshot};
 
 use self::connection::Connection;
-use self::driver::{Driver, Question};
+use self::driver::{Answer, Driver, Question};
+use self::node::{Node, Step};
 use super::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
@@ -48,8 +50,8 @@ pub struct RedisOptions {
     pub keep_longer: Micros,
     /// The clock of this host. An operation is decided at the time that its caller gives. An
     /// operation that has waited for more than half the period of its limits is decided at the time of
-    /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time always counts, as replays
-    /// need it.
+    /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time
+    /// always counts, and every operation asks Redis, whatever the policy lets nodes answer: replays need both.
     pub clock: Option<fn() -> Timestamp>,
 }
 
@@ -88,6 +90,8 @@ pub struct Redis {
     shared: Arc<Shared>,
     /// Where the driver takes operations from; `None` until the first one.
     driver: Mutex<Option<mpsc::UnboundedSender<Question>>>,
+    /// `None` for a store without a clock, which asks Redis for each operation.
+    node: Option<Arc<Node>>,
     overloaded: AtomicU64,
 }
 
@@ -116,8 +120,9 @@ impl Redis {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
         let connection = Connection::new(url, options.deadline)?;
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
+        let node = options.clock.map(|_| Arc::new(Node::new()));
         let shared = Arc::new(Shared { connection, options, seed });
-        Ok(Self { shared, driver: Mutex::new(None), overloaded: AtomicU64::new(0) })
+        Ok(Self { shared, driver: Mutex::new(None), node, overloaded: AtomicU64::new(0) })
     }
 
     /// Asks Redis whether it answers.
@@ -143,8 +148,58 @@ impl Redis {
         if let Rule::Listed(decision) = resolved.rule() {
             return Ok(Verdict::listed(now, decision));
         }
+        match &self.node {
+            Some(node) if resolved.policy().lets_nodes_answer() => {
+                self.operate_as_node(node, resolved, now, operation).await
+            }
+            _ => self.answer(self.begin(resolved, now, operation), resolved).await,
+        }
+    }
+
+    /// Answers by itself what the policy allows a node to answer, and asks Redis otherwise.
+    async fn operate_as_node(
+        &self,
+        node: &Arc<Node>,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: Operation,
+    ) -> Result<Verdict, StoreError> {
+        let (budget, sent) = match node.ask(resolved, now, &operation) {
+            Step::Answer(verdict) => return Ok(*verdict),
+            Step::Ask { budget, sent } => (budget, sent),
+        };
+        let asked = self.begin(resolved, now, operation);
+        if let Some(budget) = budget {
+            let (granted, node) = (self.begin(resolved, now, budget), Arc::clone(node));
+            let resolved = resolved.clone();
+            // the caller does not wait for the units of later requests
+            tokio::spawn(async move {
+                if let Ok(Ok(verdict)) = granted.await {
+                    node.heard(&resolved, &budget, &verdict, sent);
+                }
+            });
+        }
+        let verdict = self.answer(asked, resolved).await?;
+        node.heard(resolved, &operation, &verdict, sent);
+        Ok(verdict)
+    }
+
+    fn begin(
+        &self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: Operation,
+    ) -> oneshot::Receiver<Answer> {
         let (token, answer) = oneshot::channel();
         self.send(Question { resolved: resolved.clone(), now, operation, token });
+        answer
+    }
+
+    async fn answer(
+        &self,
+        answer: oneshot::Receiver<Answer>,
+        resolved: &Resolved,
+    ) -> Result<Verdict, StoreError> {
         // the driver answers every question in time; it goes away only with its runtime
         let answer = answer.await.map_err(|_| StoreError::Abandoned)?;
         answer.map_err(|failure| self.error(failure, resolved))

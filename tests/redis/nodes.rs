@@ -1,0 +1,111 @@
+//! What a host answers without asking Redis, where the policy allows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::gate::{Operation, Policy};
+use tidegate::local::RedisServer;
+use tidegate::store::{Redis, RedisOptions};
+use tidegate::{clock, gate::Depth};
+
+use super::{ask, on};
+
+/// A store with a clock, which may answer by itself.
+fn node(server: &RedisServer) -> Redis {
+    let deadline = Duration::from_secs(10);
+    let options = RedisOptions { deadline, clock: Some(clock::now), ..RedisOptions::default() };
+    Redis::new(server.url(), options).unwrap()
+}
+
+fn policy(nodes: &str) -> Arc<Policy> {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 500, period = '365d' }]";
+    Arc::new(Policy::parse("p", &format!("{nodes}\n{limits}")).unwrap())
+}
+
+/// The number of calls of the script since the last `CONFIG RESETSTAT`.
+async fn calls(server: &RedisServer) -> u64 {
+    let told: String = ask(server, &[b"INFO", b"commandstats"]).await;
+    let mut calls = told.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.next().map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Asks for single units and counts the grants.
+async fn grants(store: &Redis, policy: &Arc<Policy>, times: u64) -> u64 {
+    let mut granted = 0;
+    for _ in 0..times {
+        let verdict = store.operate(&on(policy, "hot"), clock::now(), 1).await.unwrap();
+        granted += u64::from(verdict.decision.is_allowed());
+    }
+    granted
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_known_sends_no_command() {
+    let server = RedisServer::start().unwrap();
+    for (nodes, expected) in [("remember = '1h'", 1), ("", 100)] {
+        let (store, policy) = (node(&server), policy(nodes));
+        let k = on(&policy, "k");
+        assert!(store.operate(&k, clock::now(), 500).await.unwrap().decision.is_allowed());
+        let _: () = ask(&server, &[b"CONFIG", b"RESETSTAT"]).await;
+        for _ in 0..100 {
+            let refused = store.operate(&k, clock::now(), 1).await.unwrap();
+            assert!(!refused.decision.is_allowed());
+        }
+        assert_eq!(calls(&server).await, expected, "{nodes:?}");
+        // what this host does to the key ends what it knows
+        let _ = store.operate(&k, clock::now(), Operation::Reset(Depth::Whole)).await.unwrap();
+        assert!(store.operate(&k, clock::now(), 1).await.unwrap().decision.is_allowed());
+        let _: () = ask(&server, &[b"FLUSHALL"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_a_clock_asks_for_each_operation() {
+    let server = RedisServer::start().unwrap();
+    let (store, policy) = (super::store(&server), policy("remember = '1h'"));
+    assert_eq!(grants(&store, &policy, 500).await, 500);
+    let _: () = ask(&server, &[b"CONFIG", b"RESETSTAT"]).await;
+    assert_eq!(grants(&store, &policy, 20).await, 0);
+    assert_eq!(calls(&server).await, 20);
+}
+
+#[tokio::test]
+async fn hosts_that_hold_units_grant_no_more_than_the_limit() {
+    let server = RedisServer::start().unwrap();
+    let policy = policy("local = { most = 50, time = '1h' }");
+    let (one, other) = (node(&server), node(&server));
+    let mut granted = 0;
+    for _ in 0..40 {
+        granted += grants(&one, &policy, 10).await + grants(&other, &policy, 10).await;
+    }
+    // each host may still hold units that it could not spend, because the other asked first
+    assert!((400..=500).contains(&granted), "{granted}");
+    let asked = calls(&server).await;
+    assert!(asked < 400, "800 requests, {asked} calls");
+}
+
+#[tokio::test]
+async fn the_units_of_a_host_that_dies_are_lost_and_not_granted_twice() {
+    let server = RedisServer::start().unwrap();
+    let policy = policy("local = { most = 50, time = '1h' }");
+    let mut granted = 0;
+    for _ in 0..8 {
+        let dies = node(&server);
+        granted += grants(&dies, &policy, 30).await;
+    }
+    let last = node(&server);
+    granted += grants(&last, &policy, 600).await;
+    assert!(granted <= 500, "{granted}");
+    assert!(granted >= 500 - 9 * 50, "each host loses at most what it holds: {granted}");
+}
+
+#[tokio::test]
+async fn held_units_and_a_redis_that_loses_everything_grant_the_limit_once_more() {
+    let server = RedisServer::start().unwrap();
+    let policy = policy("local = { most = 50, time = '1h' }");
+    let (one, other) = (node(&server), node(&server));
+    let mut granted = grants(&one, &policy, 200).await + grants(&other, &policy, 100).await;
+    let _: () = ask(&server, &[b"FLUSHALL"]).await;
+    granted += grants(&one, &policy, 600).await + grants(&other, &policy, 600).await;
+    assert!((501..=1_000).contains(&granted), "{granted}");
+}
