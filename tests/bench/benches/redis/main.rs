@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 
 use crate::baseline::{Baselines, INCR, SCRIPT, SCRIPT_ONE_KEY};
 use crate::server::Server;
-use crate::store::{Load, Measured, exhausted, plenty};
+use crate::store::{Load, Measured, exhausted, known_refusal, lent, plenty};
 use crate::table::{Figure, Goal, Row, Table};
 
 /// How many keys the rows of many keys have.
@@ -88,6 +88,9 @@ struct Sections {
     /// The median times of a decision and of a GET, in turns.
     alone_and_get: (Duration, Duration),
     refused: Measured,
+    lent: Measured,
+    /// The times of a refusal that is known, and of one of the store in memory.
+    known: (Duration, Duration),
 }
 
 impl Sections {
@@ -96,6 +99,7 @@ impl Sections {
         let one_key = Load::new(server, plenty("hot")?, 1, CALLERS)?;
         let alone = Load::new(server, plenty("alone")?, 1, 1)?;
         let refused = Load::new(server, exhausted()?, 1, CALLERS)?;
+        let lent = Load::new(server, lent()?, 1, CALLERS)?;
         Ok(Self {
             many_keys: many_keys.measure(server, section).await?,
             get_beside_one_key: one_key.get_meanwhile(server, section / 2).await?,
@@ -103,8 +107,8 @@ impl Sections {
             alone_and_get: alone.in_turns_with_get(server, section).await?,
             alone: alone.measure(server, section).await?,
             refused: refused.measure(server, section).await?,
-            // The sections of further modes of the store belong here: budgets that are lent, and
-            // refusals that are known.
+            lent: lent.measure(server, section).await?,
+            known: known_refusal(server).await?,
         })
     }
 
@@ -119,13 +123,15 @@ impl Sections {
             alone_and_get: if is_nearer { other.alone_and_get } else { self.alone_and_get },
             alone: self.alone.better(other.alone),
             refused: self.refused.better(other.refused),
+            lent: self.lent.better(other.lent),
+            known: (self.known.0.min(other.known.0), self.known.1.min(other.known.1)),
         }
     }
 }
 
 fn compare(baselines: &Baselines, sections: &Sections) -> Table {
-    let Sections { many_keys, one_key, get_beside_one_key, alone, alone_and_get, refused } =
-        sections;
+    let Sections { many_keys, one_key, get_beside_one_key, alone, refused, lent, .. } = sections;
+    let Sections { alone_and_get, known, .. } = sections;
     let (alone_in_turns, get) = (Figure::Time(alone_and_get.0), Figure::Time(alone_and_get.1));
     let baseline = |name| Figure::PerSecond(baselines.per_second(name));
     let mut table = Table::default();
@@ -173,8 +179,18 @@ fn compare(baselines: &Baselines, sections: &Sections) -> Table {
     rows.extend([refused.time("p50", 0.5), refused.time("p99", 0.99)]);
     rows.extend(refused.costs());
     table.group(&format!("strict, refusals on one key, {CALLERS} callers"), rows);
-    // The rows of further modes of the store belong here.
+
+    let mut rows = vec![lent.rate().beside(SCRIPT_ONE_KEY, script, Goal::AtLeast(40.0))];
+    rows.extend([lent.time("p50", 0.5), lent.time("p99", 0.99)]);
+    rows.extend(lent.costs());
+    table.group(&format!("units lent, one hot key, {CALLERS} callers"), rows);
+
+    let memory = Figure::Time(known.1);
+    let row = Row::new("time", Figure::Time(known.0)).beside(MEMORY, memory, Goal::AtMost(2.0));
+    table.group("a refusal that is known", vec![row]);
     table
 }
 
 const GET: &str = "GET, one caller";
+
+const MEMORY: &str = "the refusal of the store in memory";
