@@ -69,8 +69,7 @@ impl Units {
         let last = self.lease.take(); // nothing is spent of what goes back
         self.wanted = match &last {
             Some(last) => config.next_wants(last.usage(self.wanted, at)),
-            None if self.wanted == 0 => self.cost,
-            None => self.wanted, // the last units did not arrive
+            None => self.wanted.max(self.cost), // the first units, or the last ones did not arrive
         };
         self.sent = Some(at);
         (self.since, self.asks, self.cost) = (at, 0, 0);

@@ -150,6 +150,23 @@ fn the_node_remembers_no_more_keys_than_it_may_and_keeps_those_in_use() {
     }
 }
 
+#[test]
+fn keys_and_rules_have_hashes_of_their_own() {
+    let policy = policy(
+        "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]
+         overrides = { a = { limit = 2 } }",
+    );
+    let hasher = KeyHasher::new(7);
+    let hash = |limits, key: &str| super::hash(&hasher, limits, key);
+    let (own, other) = (policy.limits(), &policy.overrides()[0].1);
+    assert_ne!(hash(own, "key"), hash(other, "key"));
+    let hashes: Vec<u64> = (0..1_000).map(|key| hash(own, &format!("key-{key}"))).collect();
+    for bit in 0..64 {
+        let set = hashes.iter().filter(|hash| *hash >> bit & 1 == 1).count();
+        assert!((400..=600).contains(&set), "bit {bit} is set in {set} of 1,000 hashes");
+    }
+}
+
 /// The sizes in the documentation of [`Options::most_keys`].
 #[test]
 fn a_key_takes_as_much_memory_as_stated() {

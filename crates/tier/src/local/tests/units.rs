@@ -112,7 +112,7 @@ fn a_lost_question_is_not_repeated_before_its_time_has_passed() {
         assert_eq!(world.local(1), Err(None));
         world.pass(Micros(400_000));
     }
-    world.pass(s(2));
+    world.pass(Micros(1_999_999));
     let late = world.decide(lost);
     world.pass(Micros(1));
     let (budget, sent) = sends_for(&mut world);
@@ -250,4 +250,31 @@ fn units_that_go_back_make_refusals_untrue() {
     }));
     assert_eq!(world.local(45), Err(None));
     assert!(world.decide(45).decision.is_allowed());
+}
+
+#[test]
+fn peeks_and_costs_that_never_fit_are_not_counted() {
+    for cost in [0, 101] {
+        let mut world = World::new(BUCKET);
+        for _ in 0..3 * OFTEN {
+            assert_eq!(world.local(cost), Err(None));
+        }
+        let mut world = lent(BUCKET);
+        for _ in 0..3 * OFTEN {
+            assert_eq!(world.local(cost), Err(None));
+        }
+    }
+}
+
+#[test]
+fn a_node_wants_what_it_would_spend_at_the_speed_of_the_last_units() {
+    let mut world = lent(BUCKET);
+    for _ in 0..7 {
+        assert!(world.ask(1).0);
+    }
+    world.pass(s(9));
+    assert!(world.ask(1).0);
+    world.pass(Micros(500_000)); // no units are left to spend meanwhile
+    let Err(Some(Operation::Budget(budget))) = world.local(1) else { panic!("no units are left") };
+    assert_eq!(budget.wants, 9, "8 units in 9 s are 8 in 10 s, and an eighth more");
 }
