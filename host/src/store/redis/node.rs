@@ -35,8 +35,9 @@ impl Node {
     }
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {
-        let at = self.at();
-        match self.local().ask(resolved, operation, now, at) {
+        let mut local = self.local();
+        let at = self.at(); // under the lock, so that it never goes back
+        match local.ask(resolved, operation, now, at) {
             Next::Answer(answer) => Step::Answer(Box::new(answer.verdict())),
             Next::Forward { budget } => Step::Ask { budget, sent: at },
         }
@@ -50,8 +51,9 @@ impl Node {
         verdict: &Verdict,
         sent: Micros,
     ) {
+        let mut local = self.local();
         let at = self.at();
-        self.local().heard(&Heard { resolved, operation, verdict, sent, at });
+        local.heard(&Heard { resolved, operation, verdict, sent, at });
     }
 
     fn at(&self) -> Micros {
