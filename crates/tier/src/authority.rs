@@ -293,7 +293,7 @@ impl<T, E: Clone> Authority<T, E> {
     ) -> Option<Swap> {
         let (mut homes, mut slices) = (Vec::new(), 0_usize);
         let too_late = Micros(at.0.saturating_sub(self.options.most_wait.0));
-        while slices < self.options.most_slices
+        while (homes.is_empty() || slices < self.options.most_slices)
             && let Some(id) = self.ready.pop_front()
         {
             let Some(home) = self.homes.get_mut(id) else { continue };
