@@ -1,4 +1,4 @@
-//! Seeded simulations of the core's code in virtual time, with random traffic.
+//! Seeded simulations of the real code in virtual time, with random traffic and random faults.
 //!
 //! No simulation reads a clock. A seed gives the same run on every machine: the generator is
 //! ChaCha8, whose output never changes, and Rust code computes the logarithms for random gaps
@@ -8,3 +8,4 @@
 pub mod suppression;
 pub mod table;
 pub mod utilization;
+pub mod world;

@@ -1,0 +1,51 @@
+//! A time without faults, after which nothing may wait.
+
+use super::machine::{Progress, World};
+use super::node::Stage;
+use super::violation::{Checked, Invariant, check};
+
+/// How long a reply takes while nothing fails.
+const ROUND_TRIP: u64 = 1_000;
+
+/// How many round trips each node may need until all its operations are answered: as many as all nodes need
+/// that come first once each, for each swap that a full home is split into.
+const MOST_ROUNDS: usize = 64;
+
+impl World {
+    /// Nothing fails until every operation is answered.
+    pub(super) fn calm(&mut self) -> Checked {
+        self.storage.refuses = false;
+        self.repair();
+        for _ in 0..MOST_ROUNDS * self.nodes.len() {
+            for node in 0..self.nodes.len() {
+                while self.poll(node)? {}
+            }
+            for (call, place) in self.parts_at(Stage::Sent) {
+                self.execute(call, place)?;
+            }
+            self.advance(ROUND_TRIP)?;
+            while let Some((call, place)) = self.parts_at(Stage::Executed).first().copied() {
+                self.reply(call, place)?;
+            }
+            for call in 0..self.calls.len() {
+                self.handle(call)?; // only what was lost is left
+            }
+            self.calls.clear();
+            if !self.has_work() {
+                break;
+            }
+        }
+        let waiting = || {
+            let operations = self.operations.iter().enumerate();
+            operations.filter(|(_, asking)| asking.state == Progress::Waiting).collect::<Vec<_>>()
+        };
+        check(!self.has_work(), Invariant::Live, || {
+            format!("nothing has failed for long, and these wait: {:?}", waiting())
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        let waits = |number: &usize| self.operations[*number].state == Progress::Waiting;
+        self.waiting.iter().any(waits) || self.nodes.iter().any(|node| !node.ready.is_empty())
+    }
+}

@@ -1,0 +1,321 @@
+//! Swaps on their way: what the storage does, what the authority makes of it, and whether that is true.
+
+use tidegate_gate::{SessionError, Verdict};
+use tidegate_tier::authority::{Failure, Outcome as Told};
+
+use super::ledger::Done;
+use super::machine::{Answer, World};
+use super::node::{Decided, Fault, Outcome, Part, Stage};
+use super::replay::{States, Undone};
+use super::violation::{Checked, Invariant, Seen, check};
+
+impl World {
+    /// The parts at this stage: the number of their call, and their place in it.
+    pub(super) fn parts_at(&self, stage: Stage) -> Vec<(usize, usize)> {
+        let mut found = Vec::new();
+        for (call, sent) in self.calls.iter().enumerate() {
+            for (place, part) in sent.parts.iter().enumerate() {
+                if part.stage == stage && (stage == Stage::Sent || sent.swap.is_some()) {
+                    found.push((call, place));
+                }
+            }
+        }
+        found
+    }
+
+    pub(super) fn execute_nth(&mut self, index: usize) -> Checked {
+        match nth(&self.parts_at(Stage::Sent), index) {
+            Some((call, place)) => self.execute(call, place),
+            None => Ok(()),
+        }
+    }
+
+    /// Executes a part again that was executed before. If the clocks and the network are good, the node
+    /// gets the first reply if it gets any.
+    pub(super) fn repeat_nth(&mut self, index: usize) -> Checked {
+        let mut executed = Vec::new();
+        for (call, sent) in self.calls.iter().enumerate() {
+            let lingers = sent.sent.saturating_add(self.setup.linger) >= self.now;
+            let parts = sent.parts.iter().enumerate().filter(|_| lingers);
+            executed.extend(
+                parts.filter(|(_, part)| part.outcome.is_some()).map(|(place, _)| (call, place)),
+            );
+        }
+        match nth(&executed, index) {
+            Some((call, place)) => self.execute(call, place),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn reply_nth(&mut self, index: usize) -> Checked {
+        match nth(&self.parts_at(Stage::Executed), index) {
+            Some((call, place)) => self.reply(call, place),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn lose_nth(&mut self, stage: Stage, index: usize) {
+        if let Some((call, place)) = nth(&self.parts_at(stage), index) {
+            self.calls[call].parts[place].stage = Stage::Lost;
+        }
+    }
+
+    pub(super) fn deadline_nth(&mut self, index: usize) -> Checked {
+        let calls = self.calls.iter().enumerate();
+        let open: Vec<usize> =
+            calls.filter(|(_, call)| call.swap.is_some()).map(|(at, _)| at).collect();
+        match index.checked_rem(open.len()) {
+            Some(index) => self.handle(open[index]),
+            None => Ok(()),
+        }
+    }
+
+    /// The storage compares and swaps the slices of one home.
+    pub(super) fn execute(&mut self, call: usize, place: usize) -> Checked {
+        let part = &self.calls[call].parts[place];
+        let now = self.storage_now();
+        let bytes_of = |slice: usize| self.storage.get(slice, now);
+        let is_as_expected = |part: &Part| {
+            part.slices.iter().all(|each| bytes_of(each.slice) == each.found.as_deref())
+        };
+        let home = &self.places.homes[part.home];
+        let states = States::read(home.iter().map(|slice| (*slice, bytes_of(*slice))));
+        let writes = part.slices.iter().any(|each| each.becomes.is_some());
+        let swaps = is_as_expected(part);
+        let is_carried = |decided: &Decided| {
+            let key = self.operations[decided.operation].key;
+            states.is_carried(&self.places.keys[key])
+        };
+        let seen = [
+            ("a state was carried over", swaps && writes && part.batch.iter().any(is_carried)),
+            ("a swap came late", self.calls[call].swap.is_none()),
+            ("a slice had expired", self.storage.has_expired(home, now)),
+            ("a swap decided several operations", swaps && part.batch.len() > 1),
+            ("a repeated swap wrote again", swaps && writes && part.outcome.is_some()),
+            ("other bytes were found", !swaps),
+            ("the storage refused to write", swaps && writes && self.storage.refuses),
+        ];
+        seen.iter().filter(|(_, is)| *is).for_each(|(situation, _)| self.tally.add(situation));
+        let outcome = if swaps && !(writes && self.storage.refuses) {
+            let mut after = states.clone();
+            let said = part.batch.iter().map(|decided| self.replay(&mut after, decided)).collect();
+            for each in &part.slices {
+                if let Some(bytes) = &each.becomes {
+                    self.storage.put(each.slice, bytes, now, each.keep);
+                }
+            }
+            self.check_written(call, place, (&states, &after))?;
+            Outcome::Swapped(said)
+        } else {
+            let found = part.slices.iter().map(|each| bytes_of(each.slice).map(<[u8]>::to_vec));
+            Outcome::Read { found: found.collect(), states, is_refused: swaps }
+        };
+        if let Outcome::Swapped(said) = &outcome {
+            self.count(call, place, said)?;
+        }
+        let part = &mut self.calls[call].parts[place];
+        if part.stage == Stage::Sent {
+            part.stage = Stage::Executed;
+        }
+        let is_seen = part.outcome.is_none() || !self.setup.is_bounded;
+        if is_seen && part.stage != Stage::Arrived {
+            part.outcome = Some(outcome);
+        }
+        Ok(())
+    }
+
+    pub(super) fn replay(&self, states: &mut States, decided: &Decided) -> Result<Verdict, Undone> {
+        let asking = &self.operations[decided.operation];
+        states.operate(&self.places.keys[asking.key], decided.time, &asking.operation)
+    }
+
+    /// The storage holds what the operations of the batch write when they are done one after another.
+    fn check_written(
+        &self,
+        call: usize,
+        place: usize,
+        (before, after): (&States, &States),
+    ) -> Checked {
+        let part = &self.calls[call].parts[place];
+        let now = self.storage_now();
+        for slice in &self.places.homes[part.home] {
+            let compared = part.slices.iter().find(|each| each.slice == *slice);
+            let held = self.storage.get(*slice, now);
+            let Some((bytes, time_to_live)) = after.written(*slice) else {
+                let wrote = compared.and_then(|each| each.becomes.as_ref());
+                check(wrote.is_none(), Invariant::Stored, || {
+                    format!("slice {slice} was written and no operation changed it")
+                })?;
+                continue;
+            };
+            check(held == Some(bytes), Invariant::Stored, || {
+                format!(
+                    "slice {slice}: expected {bytes:?} after {:?}, found {held:?}; before: {before:?}",
+                    part.batch
+                )
+            })?;
+            // the swap was under way, and the storage's clock may have been set meanwhile
+            let late = self.setup.linger + 2 * self.setup.skew;
+            let needed = time_to_live.0.saturating_add(self.setup.keep_longer).saturating_sub(late);
+            let keeps = |expiry: u64| expiry >= now.saturating_add(needed);
+            let is_written = compared.is_some_and(|each| each.becomes.is_some());
+            let is_kept = !self.setup.is_bounded
+                || !is_written
+                || self.storage.expiry(*slice).is_none_or(keeps);
+            check(is_kept, Invariant::Stored, || {
+                let expiry = self.storage.expiry(*slice);
+                format!(
+                    "slice {slice} lives for {time_to_live:?} and expires at {expiry:?}, now is {now}; \
+                     the swap: {compared:?}"
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Counts what a swap has made true.
+    fn count(&mut self, call: usize, place: usize, said: &[Result<Verdict, Undone>]) -> Checked {
+        if !self.setup.is_bounded {
+            return Ok(());
+        }
+        for (decided, said) in self.calls[call].parts[place].batch.iter().zip(said) {
+            let asking = &self.operations[decided.operation];
+            let key = &self.places.keys[asking.key];
+            let (Ok(verdict), true) = (said, key.is_unedited) else { continue };
+            let kept = self.kept.operate(key, decided.time, &asking.operation);
+            check(kept.as_ref() == Ok(verdict), Invariant::Expiry, || {
+                format!(
+                    "number {}, {:?}: {verdict:?}; had nothing expired: {kept:?}",
+                    decided.operation, asking.operation
+                )
+            })?;
+            // a swap has no number, so one that finds the same bytes again returns the same units again
+            let is_again = self.calls[call].parts[place].outcome.is_some();
+            let settles = asking.settles.map(|of| if is_again { decided.operation } else { of });
+            let done =
+                Done { number: decided.operation, settles, operation: &asking.operation, verdict };
+            self.ledger.count(key, &done).map_err(|seen| {
+                let policy = key.resolved.policy().name();
+                Seen(Invariant::Bound, format!("{policy} {}: {seen}", key.resolved.key()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A reply arrives. Once all replies of a swap are there, the node takes them.
+    pub(super) fn reply(&mut self, call: usize, place: usize) -> Checked {
+        self.calls[call].parts[place].stage = Stage::Arrived;
+        match self.calls[call].parts.iter().all(|part| part.stage == Stage::Arrived) {
+            true => self.handle(call),
+            false => Ok(()),
+        }
+    }
+
+    /// The node takes the outcomes that have arrived. The others are failures.
+    pub(super) fn handle(&mut self, call: usize) -> Checked {
+        let Some(swap) = self.calls[call].swap.take() else { return Ok(()) };
+        self.tally_outcomes(call);
+        let told = self.calls[call].parts.iter().map(Part::told).collect::<Vec<_>>();
+        let node = self.calls[call].node;
+        let now = self.told_time(node);
+        let at = self.monotonic(node);
+        self.nodes[node].authority.handle(swap, told, (now, at));
+        let mut answers = self.take_answers(node)?;
+        for (number, answer) in &answers {
+            self.tally_answer(*number, answer);
+        }
+        for place in 0..self.calls[call].parts.len() {
+            let home = self.calls[call].parts[place].home;
+            let is_of = |answer: &mut Answer| self.home_of(answer.0) == home;
+            let own: Vec<Answer> = answers.extract_if(.., is_of).collect();
+            let mut waits = std::mem::take(&mut self.nodes[node].homes[home]);
+            waits.is_flying = false;
+            self.tally_read(call, place, &own);
+            self.check_home(&self.calls[call].parts[place], &mut waits, &own, at.0)?;
+            if waits.has_work() {
+                self.nodes[node].ready.push_back(home);
+            } else {
+                waits.forget();
+            }
+            self.nodes[node].homes[home] = waits;
+        }
+        check(answers.is_empty(), Invariant::Order, || {
+            format!("answered, and not in the swap: {answers:?}")
+        })
+    }
+
+    fn tally_read(&mut self, call: usize, place: usize, answers: &[Answer]) {
+        let part = &self.calls[call].parts[place];
+        let read = part.outcome.as_ref().filter(|_| part.stage == Stage::Arrived);
+        if let Some(Outcome::Read { is_refused, .. }) = read
+            && answers.iter().any(|(_, answer)| answer.is_ok())
+        {
+            self.tally.add(match is_refused {
+                true => "a refusal was answered in spite of a failure",
+                false => "a refusal was answered from what was read",
+            });
+        }
+    }
+
+    fn tally_answer(&mut self, number: usize, answer: &Result<Verdict, Failure<Fault>>) {
+        let settles = self.operations[number].settles.is_some();
+        match answer {
+            Ok(_) if settles => self.tally.add("units were settled"),
+            Err(Failure::Contended) => self.tally.add("a contended operation gave up"),
+            Err(Failure::Session(SessionError::Blob { .. })) => {
+                self.tally.add("an operation failed on foreign bytes");
+            }
+            _ => {}
+        }
+    }
+
+    fn tally_outcomes(&mut self, call: usize) {
+        for part in &self.calls[call].parts {
+            let was_stored = |outcome: &Outcome| match outcome {
+                Outcome::Swapped(said) => {
+                    said.iter().flatten().any(|verdict| verdict.decision.is_allowed())
+                }
+                Outcome::Read { .. } => false,
+            };
+            if part.stage != Stage::Arrived {
+                self.tally.add("a deadline passed");
+                if part.outcome.as_ref().is_some_and(was_stored) {
+                    self.tally.add("a lost grant was stored");
+                }
+            }
+        }
+    }
+
+    fn home_of(&self, number: usize) -> usize {
+        self.places.keys[self.operations[number].key].home
+    }
+}
+
+impl Part {
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = &Decided> {
+        self.batch.iter().filter(|decided| !decided.is_answered)
+    }
+
+    /// What the node is told of the part.
+    fn told(&self) -> Told<Fault> {
+        match self.outcome.as_ref().filter(|_| self.stage == Stage::Arrived) {
+            None => Told::Failed(Fault::Deadline),
+            Some(Outcome::Swapped(_)) => Told::Swapped,
+            Some(Outcome::Read { found, is_refused: false, .. }) => Told::Found(found.clone()),
+            Some(Outcome::Read { found, .. }) => Told::Refused(found.clone(), Fault::Refused),
+        }
+    }
+
+    /// The bytes of a slice that were found.
+    pub(super) fn found(&self, slice: usize) -> Option<&[u8]> {
+        let at = self.slices.iter().position(|each| each.slice == slice)?;
+        match &self.outcome {
+            Some(Outcome::Read { found, .. }) => found.get(at)?.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+fn nth<T: Copy>(of: &[T], index: usize) -> Option<T> {
+    index.checked_rem(of.len()).and_then(|index| of.get(index).copied())
+}

@@ -1,0 +1,206 @@
+//! What a node decides and sends, and whether it is what its driver can expect.
+
+use std::cell::RefCell;
+
+use tidegate_gate::{Limits, Micros, Operation, SessionError, Timestamp, Verdict};
+use tidegate_tier::authority::{Failure, Swap};
+
+use super::machine::{Progress, World, same};
+use super::node::{Call, Compared, Decided, Fault, Node, Part, Stage};
+use super::replay::{States, Undone};
+use super::violation::{Checked, Invariant, Seen, check};
+
+impl World {
+    /// Lets a node decide and send a swap. Returns whether it sent one.
+    pub(super) fn poll(&mut self, node: usize) -> Result<bool, Seen> {
+        let node = node % self.nodes.len();
+        let now = self.told_time(node);
+        let looked = RefCell::new(Vec::new());
+        let operations = &self.operations;
+        let is_gone = |number: &usize| {
+            looked.borrow_mut().push(*number);
+            operations.get(*number).is_some_and(|asking| asking.is_gone)
+        };
+        let at = self.monotonic(node);
+        let swap = self.nodes[node].authority.poll_swap((now, at), is_gone);
+        for number in looked.into_inner() {
+            self.looked_at(node, number)?;
+        }
+        for (number, answer) in self.take_answers(node)? {
+            self.check_not_begun(number, &answer)?;
+            let home = self.places.keys[self.operations[number].key].home;
+            self.nodes[node].homes[home].waiting.retain(|waits| *waits != number);
+        }
+        let mut parts = Vec::new();
+        for place in 0..swap.as_ref().map_or(0, |swap| swap.len()) {
+            let slices = match &swap {
+                Some(swap) => self.compared(node, swap, place)?,
+                None => Vec::new(),
+            };
+            let home = self.next_ready(node, &slices)?;
+            self.nodes[node].ready.pop_front();
+            self.decide(node, home, now)?;
+            let waits = &mut self.nodes[node].homes[home];
+            waits.is_flying = true;
+            let batch = waits.batch.clone();
+            parts.push(Part { home, slices, batch, stage: Stage::Sent, outcome: None });
+        }
+        let sends = swap.is_some();
+        let slices: usize = parts.iter().map(|part: &Part| part.slices.len()).sum();
+        if !sends || slices < self.setup.most_slices {
+            self.drop_idle(node); // there was room for every home
+            let ready = &self.nodes[node].ready;
+            check(ready.is_empty(), Invariant::Live, || format!("not sent: homes {ready:?}"))?;
+        } else if !self.nodes[node].ready.is_empty() {
+            self.tally.add("a home found no room in a swap");
+        }
+        if sends {
+            self.calls.push(Call { node, sent: self.now, swap, parts });
+        }
+        Ok(sends)
+    }
+
+    /// All operations of a node fail that wait and are not under way.
+    pub(super) fn give_up(&mut self, node: usize) -> Checked {
+        let node = node % self.nodes.len();
+        self.nodes[node].authority.fail_waiting(&Fault::Deadline);
+        let answers = self.take_answers(node)?;
+        let waits = &mut self.nodes[node];
+        let mut expected = Vec::new();
+        for home in std::mem::take(&mut waits.ready) {
+            let home = &mut waits.homes[home];
+            let decided = home.batch.iter().filter(|decided| !decided.is_answered);
+            expected.extend(decided.map(|decided| decided.operation).chain(home.waiting.drain(..)));
+            home.forget();
+        }
+        let failed =
+            expected.into_iter().map(|number| (number, Err(Failure::Store(Fault::Deadline))));
+        same(&answers, &failed.collect::<Vec<_>>(), Invariant::Reason)
+    }
+
+    /// The authority has asked whether the caller of an operation is gone.
+    fn looked_at(&mut self, node: usize, number: usize) -> Checked {
+        let Some(asking) = self.operations.get_mut(number) else { return Ok(()) };
+        let waits = asking.node == node && asking.state == Progress::Waiting && !asking.is_seen;
+        check(waits, Invariant::Once, || format!("number {number} is decided again: {asking:?}"))?;
+        asking.is_seen = true;
+        if asking.is_gone {
+            self.tally.add("an operation was left out");
+            asking.state = Progress::Dropped;
+            let home = self.places.keys[asking.key].home;
+            let waits = &mut self.nodes[node];
+            waits.waiting -= 1;
+            waits.homes[home].waiting.retain(|waits| *waits != number);
+            let asks = matches!(asking.operation, Operation::Decide(_) | Operation::Peek(_));
+            return check(asks, Invariant::Order, || format!("left out: {:?}", asking.operation));
+        }
+        Ok(())
+    }
+
+    /// The slices of a home of a swap.
+    fn compared(&mut self, node: usize, swap: &Swap, place: usize) -> Result<Vec<Compared>, Seen> {
+        let mut slices = Vec::new();
+        for used in self.nodes[node].authority.slices(swap, place) {
+            let Some(slice) = self.places.slice_named(used.name) else {
+                return Err(Seen(Invariant::Stored, format!("an unknown slice: {}", used.name)));
+            };
+            let [found, becomes] =
+                [used.found, used.becomes].map(|bytes| bytes.map(<[u8]>::to_vec));
+            slices.push(Compared { slice, found, becomes, keep: used.keep });
+        }
+        check(!slices.is_empty(), Invariant::Order, || "a home of a swap has no slices".into())?;
+        Ok(slices)
+    }
+
+    /// The homes of a swap are in the order in which they became ready. Homes without work are left out.
+    fn next_ready(&mut self, node: usize, slices: &[Compared]) -> Result<usize, Seen> {
+        self.drop_idle(node);
+        let ready = &self.nodes[node].ready;
+        let next = ready.front().filter(|home| {
+            let own = &self.places.homes[**home];
+            slices.iter().all(|compared| own.contains(&compared.slice))
+        });
+        next.copied().ok_or_else(|| {
+            let seen = format!("the swap has {slices:?}; the homes in order are {ready:?}");
+            Seen(Invariant::Order, seen)
+        })
+    }
+
+    fn drop_idle(&mut self, node: usize) {
+        let Node { ready, homes, .. } = &mut self.nodes[node];
+        while ready.front().is_some_and(|home| !homes[*home].has_work()) {
+            if let Some(home) = ready.pop_front() {
+                homes[home].forget();
+            }
+        }
+    }
+
+    /// All that waits for a home joins its batch.
+    fn decide(&mut self, node: usize, home: usize, now: Option<Timestamp>) -> Checked {
+        while let Some(number) = self.nodes[node].homes[home].waiting.pop_front() {
+            let asking = &self.operations[number];
+            let asks = matches!(asking.operation, Operation::Decide(_) | Operation::Peek(_));
+            check(!asks || asking.is_seen, Invariant::Order, || {
+                format!("number {number} was decided and nobody asked whether its caller is gone")
+            })?;
+            check(!self.is_too_late(number), Invariant::Reason, || {
+                format!("number {number} was decided too late")
+            })?;
+            let time = self.decided_at(number, now);
+            let decided = Decided { operation: number, time, is_answered: false };
+            self.nodes[node].homes[home].batch.push(decided);
+        }
+        Ok(())
+    }
+
+    fn is_too_late(&self, number: usize) -> bool {
+        let asking = &self.operations[number];
+        let waited = self.now.saturating_sub(asking.asked_at.1);
+        waited > self.setup.most_wait
+    }
+
+    /// An operation that is not begun waited for too long, or cannot be done.
+    fn check_not_begun(
+        &mut self,
+        number: usize,
+        answer: &Result<Verdict, Failure<Fault>>,
+    ) -> Checked {
+        if *answer != Err(Failure::TooLate) {
+            return self.check_error(number, answer);
+        }
+        self.tally.add("an operation waited too long");
+        check(self.is_too_late(number), Invariant::Reason, || {
+            format!("number {number}: {answer:?}")
+        })
+    }
+
+    /// The time at which an operation is decided: its own, unless it has waited for half a period.
+    pub(super) fn decided_at(&self, number: usize, now: Option<Timestamp>) -> Timestamp {
+        let asking = &self.operations[number];
+        let now = now.unwrap_or(asking.time);
+        let limits = self.places.keys[asking.key].resolved.limits();
+        let most = limits.map_or(Micros::ZERO, Limits::period).0 / 2;
+        if now.saturating_since(asking.time).0 > most { now } else { asking.time }
+    }
+
+    /// An operation that is answered without a swap can only be one that cannot be done.
+    pub(super) fn check_error(
+        &self,
+        number: usize,
+        answer: &Result<Verdict, Failure<Fault>>,
+    ) -> Checked {
+        let asking = &self.operations[number];
+        let key = &self.places.keys[asking.key];
+        let is_true = match answer {
+            Err(Failure::Session(SessionError::Operation(error))) => {
+                let alone = States::default().operate(key, asking.time, &asking.operation);
+                alone == Err(Undone::Operation(*error))
+            }
+            Err(Failure::Session(SessionError::Blob { .. })) => key.slices.iter().any(|slice| {
+                self.foreign_until[*slice].is_some_and(|until| until >= asking.asked_at.0)
+            }),
+            _ => false,
+        };
+        check(is_true, Invariant::Reason, || format!("number {number}, {asking:?}: {answer:?}"))
+    }
+}

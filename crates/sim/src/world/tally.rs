@@ -1,0 +1,57 @@
+//! How often a world came into each situation that is worth a check.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The number of times that each situation was seen, by its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally(BTreeMap<&'static str, u64>);
+
+/// The situations. Every run of some dozens of histories should see each.
+pub const SITUATIONS: [&str; 20] = [
+    "a contended operation gave up",
+    "a deadline passed",
+    "a home found no room in a swap",
+    "a lost grant was stored",
+    "a node crashed with operations waiting",
+    "a refusal was answered from what was read",
+    "a refusal was answered in spite of a failure",
+    "a repeated swap wrote again",
+    "a slice had expired",
+    "a state was carried over",
+    "a swap came late",
+    "a swap decided several operations",
+    "an operation failed on foreign bytes",
+    "an operation was left out",
+    "an operation was one too many",
+    "an operation waited too long",
+    "other bytes were found",
+    "the storage lost everything",
+    "the storage refused to write",
+    "units were settled",
+];
+
+impl Tally {
+    pub(super) fn add(&mut self, situation: &'static str) {
+        *self.0.entry(situation).or_default() += 1;
+    }
+
+    /// Adds all that another tally has seen.
+    pub fn merge(&mut self, other: &Self) {
+        for (situation, count) in &other.0 {
+            *self.0.entry(situation).or_default() += count;
+        }
+    }
+
+    /// How often a situation was seen.
+    #[must_use]
+    pub fn count(&self, situation: &str) -> u64 {
+        self.0.get(situation).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(situation, count)| writeln!(f, "{count:>10}  {situation}"))
+    }
+}
