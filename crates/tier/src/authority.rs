@@ -6,7 +6,8 @@
 //! 2. [`Authority::poll_swap`] decides what waits and returns a swap of some homes.
 //!    [`Authority::slices`] lists the slices of the swap: the store must compare each slice with the bytes
 //!    that the authority expects, and write the new bytes of a home only if all its slices are as expected.
-//! 3. [`Authority::handle`] takes the outcome of each home of the swap.
+//! 3. [`Authority::handle`] takes the outcome of each home of the swap. Call [`Authority::poll_swap`] soon after
+//!    it: operations that must be done again are decided in `handle` and sent with the next swap.
 //! 4. [`Authority::poll_answer`] returns the answers.
 //!
 //! Nothing is answered before the store has confirmed that the states were as expected. So several authorities
@@ -70,7 +71,7 @@ use tidegate_gate::{
     Limits, Micros, Operation, Resolved, Rule, SessionError, Timestamp, Used, Verdict,
 };
 
-use homes::Homes;
+use homes::{Homes, Left};
 
 /// How an authority uses memory and time.
 #[derive(Clone, Copy, Debug)]
@@ -385,10 +386,13 @@ impl<T, E: Clone> Authority<T, E> {
         self.homes.remembered()
     }
 
-    /// A home is ready again if operations are left, and idle otherwise.
+    /// A home is ready again if operations are left, and idle otherwise. Operations that are decided already
+    /// must not wait for others, because states and times grow old.
     fn settle(&mut self, id: usize) {
-        if self.homes.settle(id) {
-            self.ready.push_back(id);
+        match self.homes.settle(id) {
+            Left::Decided => self.ready.push_front(id),
+            Left::Waiting => self.ready.push_back(id),
+            Left::Nothing => {}
         }
     }
 }

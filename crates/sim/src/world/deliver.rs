@@ -232,7 +232,9 @@ impl World {
             waits.is_flying = false;
             self.tally_read(call, place, &own);
             self.check_home(&self.calls[call].parts[place], &mut waits, &own, at.0)?;
-            if waits.has_work() {
+            if waits.is_decided() {
+                self.nodes[node].ready.push_front(home);
+            } else if waits.has_work() {
                 self.nodes[node].ready.push_back(home);
             } else {
                 waits.forget();

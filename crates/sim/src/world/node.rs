@@ -88,9 +88,12 @@ impl Node {
 impl Home {
     /// Whether anything is left to be decided or written.
     pub(super) fn has_work(&self) -> bool {
-        self.needs_write
-            || !self.waiting.is_empty()
-            || self.batch.iter().any(|decided| !decided.is_answered)
+        self.is_decided() || !self.waiting.is_empty()
+    }
+
+    /// Whether anything that is decided waits for a swap.
+    pub(super) fn is_decided(&self) -> bool {
+        self.needs_write || self.batch.iter().any(|decided| !decided.is_answered)
     }
 
     /// The authority has forgotten the states of the home.

@@ -112,7 +112,8 @@ impl World {
         Ok(slices)
     }
 
-    /// The homes of a swap are in the order in which they became ready. Homes without work are left out.
+    /// The homes of a swap are in the order in which they became ready, first those whose operations are done
+    /// again. Homes without work are left out.
     fn next_ready(&mut self, node: usize, slices: &[Compared]) -> Result<usize, Seen> {
         self.drop_idle(node);
         let ready = &self.nodes[node].ready;

@@ -14,6 +14,15 @@ use super::home::{Busy, Home};
 /// How many allocations for busy homes are kept for the next ones.
 const MOST_SPARE: usize = 256;
 
+/// What is left on a home.
+pub(super) enum Left {
+    /// Operations that are decided, or writes, which wait for a swap.
+    Decided,
+    /// Operations that are not decided yet.
+    Waiting,
+    Nothing,
+}
+
 /// The homes on which operations wait, and the homes whose states are remembered.
 #[derive(Debug)]
 pub(super) struct Homes<T> {
@@ -85,12 +94,15 @@ impl<T> Homes<T> {
         id
     }
 
-    /// Whether operations are left on a home. Otherwise the home becomes idle, and homes are forgotten if the
-    /// idle ones take too much memory.
-    pub(super) fn settle(&mut self, id: usize) -> bool {
-        let Some(home) = self.homes.get_mut(id) else { return false };
-        if home.len() > 0 || home.needs_swap() {
-            return true;
+    /// What is left on a home. If nothing is, the home becomes idle, and homes are forgotten if the idle ones
+    /// take too much memory.
+    pub(super) fn settle(&mut self, id: usize) -> Left {
+        let Some(home) = self.homes.get_mut(id) else { return Left::Nothing };
+        if home.needs_swap() {
+            return Left::Decided;
+        }
+        if home.len() > 0 {
+            return Left::Waiting;
         }
         if let Some(busy) = home.rest()
             && self.spare.len() < MOST_SPARE
@@ -99,7 +111,7 @@ impl<T> Homes<T> {
         }
         self.remembered = self.remembered.saturating_add(home.bytes());
         self.forget();
-        false
+        Left::Nothing
     }
 
     /// Forgets idle homes until the rest has room. A home that was used since the last search is passed over
