@@ -63,6 +63,9 @@
 
 mod home;
 mod homes;
+#[cfg(test)]
+mod tests;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;

@@ -28,6 +28,9 @@ const MOST_SLICES: usize = 2_048;
 /// could remember every key.
 const MOST_REMEMBERED: usize = MOST_SLICES / 2;
 
+/// An allocation with room for more operations is not kept for other homes.
+const MOST_SPARE: usize = 64;
+
 /// A home under one edition of a policy.
 #[derive(Debug)]
 pub(super) struct Home<T> {
@@ -128,11 +131,12 @@ impl<T> Home<T> {
         self.busy = Some(busy);
     }
 
-    /// Ends the waiting. The allocation may serve another home next.
+    /// Ends the waiting. The allocation may serve another home next, unless a flood has made it large.
     pub(super) fn rest(&mut self) -> Option<Box<Busy<T>>> {
         let mut busy = self.busy.take()?;
         busy.lost_since = None;
-        Some(busy)
+        let most = busy.waiting.capacity().max(busy.decided.capacity());
+        (most <= MOST_SPARE).then_some(busy)
     }
 
     /// Adds an operation. If too many wait, gives back the token and how many may wait.

@@ -1,0 +1,133 @@
+use std::sync::Arc;
+use std::vec::Vec;
+use std::{format, vec};
+
+use tidegate_gate::{Id, Micros, Operation, Policy, Request, Resolved, Timestamp};
+
+use super::{Asked, Authority, Failure, Options, Outcome};
+
+const WINDOW: &str = "limits = [{ algorithm = 'fixed_window', limit = 1_000_000, period = '1m' }]";
+
+const SHARED: &str =
+    "limits = [{ algorithm = 'fixed_window', limit = 1_000_000, period = '1m', depth = 0 }]";
+
+type Tested = Authority<usize, &'static str>;
+
+fn ask(authority: &mut Tested, policy: &Arc<Policy>, key: &str, at: u64, token: usize) {
+    let resolved = Resolved::new(policy, key).unwrap();
+    let operation = 1.into();
+    authority.ask(Asked { resolved, now: Timestamp(7), at: Micros(at), operation, token });
+}
+
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse("p", text).unwrap())
+}
+
+/// Sends what waits to a store that is always as expected, and returns how many swaps that took.
+fn send_all(authority: &mut Tested) -> usize {
+    let mut swaps = 0;
+    while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
+        let outcomes = vec![Outcome::Swapped; swap.len()];
+        authority.handle(swap, outcomes, (None, Micros(0)));
+        swaps += 1;
+    }
+    swaps
+}
+
+fn answers(authority: &mut Tested) -> Vec<(usize, Result<bool, Failure<&'static str>>)> {
+    let mut answers = Vec::new();
+    while let Some((token, answer)) = authority.poll_answer() {
+        answers.push((token, answer.map(|verdict| verdict.decision.is_allowed())));
+    }
+    answers
+}
+
+#[test]
+fn queues_have_a_length() {
+    let most_of_a_key = Failure::Overloaded { most: 8_192 };
+    let most_of_a_home = Failure::Overloaded { most: 16_384 };
+    for (text, keys, most, failure) in [
+        (WINDOW, 1, 8_192, most_of_a_key.clone()),
+        (SHARED, 1, 8_192, most_of_a_key),
+        (SHARED, 100, 16_384, most_of_a_home),
+    ] {
+        let (mut authority, policy) = (Tested::new(Options::default()), policy(text));
+        for token in 0..20_000 {
+            ask(&mut authority, &policy, &format!("k{}", token % keys), 0, token);
+        }
+        let refused = answers(&mut authority);
+        assert_eq!(refused.len(), 20_000 - most, "{text}");
+        assert!(
+            refused
+                .iter()
+                .all(|(token, answer)| { *token >= most && *answer == Err(failure.clone()) })
+        );
+        let overloaded = usize::try_from(authority.overloaded()).unwrap();
+        assert_eq!((authority.waiting(), overloaded), (most, 20_000 - most));
+        assert_eq!(send_all(&mut authority), 1, "all that waits for a home is decided together");
+        let granted = answers(&mut authority);
+        assert!(
+            granted
+                .iter()
+                .enumerate()
+                .all(|(place, (token, answer))| { place == *token && *answer == Ok(true) })
+        );
+        assert_eq!((granted.len(), authority.waiting()), (most, 0));
+        // the places are free again
+        ask(&mut authority, &policy, "k0", 0, 0);
+        assert_eq!(authority.waiting(), 1);
+    }
+    let options = Options { most_waiting: 3, ..Options::default() };
+    let (mut authority, policy) = (Tested::new(options), policy(WINDOW));
+    for token in 0..5 {
+        ask(&mut authority, &policy, &format!("k{token}"), 0, token);
+    }
+    let failure = Failure::Overloaded { most: 3 };
+    assert_eq!(answers(&mut authority), [(3, Err(failure.clone())), (4, Err(failure))]);
+}
+
+#[test]
+fn what_waited_too_long_is_not_begun() {
+    let options = Options { most_wait: Micros(10), ..Options::default() };
+    let (mut authority, policy) = (Tested::new(options), policy(WINDOW));
+    for (token, at) in [0, 1, 2].into_iter().enumerate() {
+        ask(&mut authority, &policy, "k", at, token);
+    }
+    let swap = authority.poll_swap((None, Micros(12)), |_| false).unwrap();
+    assert_eq!(answers(&mut authority), [(0, Err(Failure::TooLate)), (1, Err(Failure::TooLate))]);
+    authority.handle(swap, [Outcome::Failed("no answer")], (None, Micros(12)));
+    assert_eq!(answers(&mut authority), [(2, Err(Failure::Store("no answer")))]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_left_out_unless_it_reports() {
+    let text = "limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '1m' }]";
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(text));
+    let resolved = Resolved::new(&policy, "k").unwrap();
+    let id = Id([1, 0]);
+    let acquire = Operation::Decide(Request { lease: Some(id), ..Request::of(1) });
+    for (token, operation) in [acquire, Operation::Release(id), acquire].into_iter().enumerate() {
+        let (resolved, now, at) = (resolved.clone(), Timestamp(7), Micros(0));
+        authority.ask(Asked { resolved, now, at, operation, token });
+    }
+    let swap = authority.poll_swap((None, Micros(0)), |token| *token < 2).unwrap();
+    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    let answered: Vec<usize> =
+        answers(&mut authority).into_iter().map(|(token, _)| token).collect();
+    assert_eq!((answered, authority.waiting()), (vec![1, 2], 0));
+}
+
+#[test]
+fn a_home_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_large() {
+    let text = "limits = [
+      { algorithm = 'fixed_window', limit = 1_000_000, period = '1m', depth = 0 },
+      { algorithm = 'fixed_window', limit = 9, period = '1m' },
+    ]";
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(text));
+    for token in 0..5_000 {
+        ask(&mut authority, &policy, &format!("k{token}"), 0, token);
+    }
+    assert_eq!(send_all(&mut authority), 3, "2,048 slices each");
+    assert_eq!(answers(&mut authority).len(), 5_000);
+    assert!(authority.remembered() < 2_048 * 1_000, "{}", authority.remembered());
+}
