@@ -125,6 +125,8 @@ impl Suite {
                     "tidegate-core",
                     "-p",
                     "tidegate-gate",
+                    "-p",
+                    "tidegate-tier",
                 ];
                 tally.watch("without an operating system", cargo(&bare))?;
                 Artifact::value_variants().iter().try_for_each(|artifact| build::build(*artifact))
