@@ -122,6 +122,24 @@ async fn a_connection_that_redis_closed_while_it_was_idle_fails_no_decision() {
     }
 }
 
+/// Hosts that share a key do not know what the others wrote last.
+#[tokio::test]
+async fn hosts_whose_idle_connections_redis_closed_fail_no_decision() {
+    let server = RedisServer::start().unwrap();
+    let (one, other, policy) = (store(&server), store(&server), bucket());
+    let mut remaining = 5;
+    for _ in 0..2 {
+        for host in [&one, &other] {
+            remaining -= 1;
+            let decision = host.operate(&on(&policy, "k"), NOW, 1).await.unwrap().decision;
+            assert_eq!((decision.is_allowed(), decision.remaining()), (true, remaining));
+        }
+        let closed: u64 = ask(&server, &[b"CLIENT", b"KILL", b"TYPE", b"normal"]).await;
+        assert!(closed >= 2);
+        wait(Duration::from_secs(1)).await;
+    }
+}
+
 #[tokio::test]
 async fn what_happens_late_on_a_replaced_connection_does_not_end_its_successor() {
     const DEADLINE: Duration = Duration::from_secs(1_000);

@@ -143,7 +143,9 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
     let _: () = ask(&server, &[b"LPUSH", name.as_bytes(), b"x"]).await;
     let foreign = store.operate(&on(&policy, "k"), NOW, 1).await;
-    assert!(matches!(foreign, Err(StoreError::Redis(_))), "{foreign:?}");
+    let Err(StoreError::Unreadable { names, .. }) = &foreign else { panic!("{foreign:?}") };
+    assert_eq!(names, &[name]);
+    assert!(foreign.unwrap_err().to_string().contains("WRONGTYPE"));
 }
 
 #[tokio::test]

@@ -80,6 +80,14 @@ pub enum StoreError {
     /// Redis refused, or could not be reached. A grant may have been written nevertheless.
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
+    /// Redis could not read one of these names, for example because it holds another type. Nothing was granted.
+    #[error("redis: {names:?}: {error}")]
+    Unreadable {
+        /// The names of the key's slices.
+        names: Vec<String>,
+        /// What Redis said.
+        error: ::redis::RedisError,
+    },
     /// Redis did not answer in time. A grant may have been written nevertheless.
     #[error("redis: no answer within {0:?}")]
     Deadline(Duration),
@@ -134,9 +142,11 @@ impl StoreError {
             Self::Operation(_) => "the limits of the policy cannot do this operation",
             Self::Full { .. } | Self::Table(_) => "the store is full",
             Self::Blob { .. } => "the stored bytes are not a state of this policy",
-            Self::Redis(_) | Self::NoPolicy(_) | Self::Session(_) | Self::Abandoned => {
-                "the store is unavailable"
-            }
+            Self::Redis(_)
+            | Self::Unreadable { .. }
+            | Self::NoPolicy(_)
+            | Self::Session(_)
+            | Self::Abandoned => "the store is unavailable",
             Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
             Self::Overloaded { .. } => "too many requests wait for the store",
         }

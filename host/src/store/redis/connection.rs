@@ -9,8 +9,8 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
-    ServerErrorKind,
+    AsyncCommands, AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError,
+    RedisResult, ServerErrorKind,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -23,6 +23,10 @@ const MOST_MISSED: u32 = 2;
 /// A dead connection is replaced once it is at least this old. So the store connects no more often than
 /// this to a Redis that stays unreachable or read-only.
 const REPLACED_AFTER: Duration = Duration::from_millis(100);
+
+/// A connection on which Redis has answered nothing for this long may be closed: `timeout` in redis.conf is a
+/// second or more.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// One connection for all callers. It is replaced when it is dead or leads to a server that is not the
 /// master.
@@ -50,6 +54,19 @@ impl Connection {
     pub(super) fn new(url: &str, deadline: Duration) -> RedisResult<Self> {
         let info = url.into_connection_info()?.set_tcp_settings(tcp_settings(deadline));
         Ok(Self { client: Client::open(info)?, deadline, current: Mutex::new(None) })
+    }
+
+    /// Asks Redis whether it is there if the connection was idle, because Redis closes idle connections. After a
+    /// question that changes something, nobody could know whether a closed connection has delivered it.
+    pub(super) async fn wake(&self) -> Result<(), StoreError> {
+        let is_idle = {
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.as_ref().is_some_and(|attempt| attempt.heard().elapsed() >= IDLE_AFTER)
+        };
+        match is_idle {
+            true => self.read(|mut connection| async move { connection.ping().await }).await,
+            false => Ok(()),
+        }
     }
 
     /// Asks Redis a question that changes nothing. Redis closes connections that are idle for long, and the

@@ -68,6 +68,7 @@ impl Call {
         self,
         shared: &Shared,
     ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
+        shared.connection.wake().await?;
         let told = match send(shared, &self.command).await {
             Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => {
                 let mut whole = begin("EVAL", SOURCE, self.names);
@@ -78,7 +79,6 @@ impl Call {
         };
         match told {
             Ok(told) => self.outcomes(shared, told),
-            // Redis closes connections that are idle for long, and the store learns of it only by asking
             Err(StoreError::Redis(error)) if error.is_connection_dropped() => {
                 self.read(shared, error).await
             }
@@ -127,8 +127,12 @@ impl Call {
         match told {
             Value::Int(0) => Ok(self.homes.iter().map(|_| Outcome::Swapped).collect()),
             Value::Array(told) if told.len() == self.homes.len() => {
-                let each = told.into_iter().zip(&self.homes);
-                Ok(each.map(|(told, slices)| outcome(shared, told, *slices)).collect())
+                let mut names = self.arguments().skip(BEFORE_NAMES).take(self.names);
+                let each = told.into_iter().zip(&self.homes).map(|(told, slices)| {
+                    let own: Vec<&[u8]> = names.by_ref().take(*slices).collect();
+                    outcome(shared, told, &own)
+                });
+                Ok(each.collect())
             }
             Value::ServerError(error) => {
                 let error = RedisError::from(error);
@@ -151,7 +155,8 @@ async fn send(shared: &Shared, command: &Cmd) -> Result<Value, StoreError> {
     shared.connection.ask(ask).await
 }
 
-fn outcome(shared: &Shared, told: Value, slices: usize) -> Outcome<StoreError> {
+fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> Outcome<StoreError> {
+    let slices = names.len();
     let told = match told {
         Value::Int(0) => return Outcome::Swapped,
         Value::Array(told) => told,
@@ -171,7 +176,10 @@ fn outcome(shared: &Shared, told: Value, slices: usize) -> Outcome<StoreError> {
     match error {
         None if found.len() == slices => Outcome::Found(found),
         Some(error) if found.len() == slices => Outcome::Refused(found, error.into()),
-        Some(error) => Outcome::Failed(error.into()),
+        Some(error) => {
+            let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
+            Outcome::Failed(StoreError::Unreadable { names: names.collect(), error })
+        }
         None => Outcome::Failed(unexpected().into()),
     }
 }
