@@ -40,8 +40,8 @@ const MOST_DEADLINES: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     /// How long Redis may be silent after a question, connecting included. Time in the store's own queue
-    /// does not count, nor does time in which Redis answers earlier questions. No caller waits longer
-    /// than 16 deadlines. A deadline of more than an hour counts as an hour.
+    /// does not count, nor does time in which Redis answers earlier questions. An operation that has waited
+    /// in the queue for 16 deadlines is not begun. A deadline of more than an hour counts as an hour.
     pub deadline: Duration,
     /// The prefix of every name that the store uses.
     pub prefix: String,
