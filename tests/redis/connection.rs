@@ -140,6 +140,23 @@ async fn hosts_whose_idle_connections_redis_closed_fail_no_decision() {
     }
 }
 
+/// More operations than the calls under way can carry.
+#[tokio::test]
+async fn an_outage_answers_all_that_waits_after_one_deadline() {
+    const DEADLINE: Duration = Duration::from_secs(1_000);
+    let server = RedisServer::start().unwrap();
+    let proxy = Proxy::start(&server, Duration::ZERO);
+    let (store, policy) = (Redis::new(&proxy.url, within(DEADLINE)).unwrap(), bucket());
+    assert!(store.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
+    proxy.swallow_on_open_connections();
+    let keys: Vec<_> = (0..1_000).map(|key| on(&policy, &format!("k{key}"))).collect();
+    let mut asked = Box::pin(join_all(keys.iter().map(|key| store.operate(key, NOW, 1))));
+    assert!(asked.as_mut().now_or_never().is_none());
+    wait(DEADLINE).await;
+    let answers = tokio::time::timeout(Duration::from_secs(30), asked).await.unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Deadline(_)))));
+}
+
 #[tokio::test]
 async fn what_happens_late_on_a_replaced_connection_does_not_end_its_successor() {
     const DEADLINE: Duration = Duration::from_secs(1_000);

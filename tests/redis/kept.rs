@@ -41,6 +41,27 @@ async fn no_write_shortens_the_time_that_redis_keeps_a_state() {
 }
 
 #[tokio::test]
+async fn a_write_that_needs_no_longer_time_is_one_command() {
+    let server = RedisServer::start().unwrap();
+    let (store, policy) =
+        (store(&server), policy("{ algorithm = 'fixed_window', limit = 99, period = '1d' }"));
+    let k = on(&policy, "k");
+    assert!(store.operate(&k, NOW, 1).await.unwrap().decision.is_allowed());
+    let _: () = ask(&server, &[b"CONFIG", b"RESETSTAT"]).await;
+    for _ in 0..10 {
+        assert!(store.operate(&k, NOW, 1).await.unwrap().decision.is_allowed());
+    }
+    let told: String = ask(&server, &[b"INFO", b"commandstats"]).await;
+    let calls = |command: &str| {
+        let line = format!("cmdstat_{command}:calls=");
+        let calls = told.lines().find_map(|told| told.strip_prefix(line.as_str()));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse::<u32>().unwrap())
+    };
+    let each = ["evalsha", "set", "get", "pttl"].map(calls);
+    assert_eq!(each, [10, 10, 0, 0], "{told}");
+}
+
+#[tokio::test]
 async fn a_home_of_several_slices_is_written_as_a_whole_or_not_at_all() {
     let server = RedisServer::start().unwrap();
     let policy = policy(

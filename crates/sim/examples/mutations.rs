@@ -6,15 +6,14 @@
 //! ```
 //!
 //! Each mutation is written into the source, `cargo test -p tidegate-sim --test world` runs, and the source is
-//! restored, also after an error (not if the command is killed: see `git diff`). A mutation whose text is not found once in its file is an error: edit the list
-//! with the code.
+//! restored, also after an error, but not if the command is killed: see `git diff`. The text of a mutation must be
+//! in its file exactly once: edit the list with the code. The command needs `timeout` of GNU coreutils.
 
 #![expect(clippy::print_stdout, reason = "it is a command")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 
@@ -145,7 +144,10 @@ const MUTATIONS: [Mutation; 44] = [
 ];
 
 /// How long the tests may take. A mutation that makes them hang is noticed too.
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE_SECONDS: &str = "240";
+
+/// The exit code of `timeout`.
+const TIMED_OUT: i32 = 124;
 
 fn main() -> Result<ExitCode> {
     let word = env::args().nth(1).unwrap_or_default();
@@ -168,27 +170,20 @@ fn main() -> Result<ExitCode> {
 
 /// By what the tests fail; `None` if they pass. It is an error if the mutation does not compile.
 fn noticed(root: &Path) -> Result<Option<String>> {
-    let cargo = |arguments: &[&str]| {
-        let mut command = Command::new("cargo");
-        command.args(["test", "-q", "-p", "tidegate-sim", "--test", "world"]).args(arguments);
-        command.current_dir(root).stdout(Stdio::null()).stderr(Stdio::null());
-        command
+    let tests = |arguments: &[&str], output: Stdio| {
+        let cargo = ["cargo", "test", "-q", "-p", "tidegate-sim", "--test", "world"];
+        let mut command = Command::new("timeout");
+        command.arg(DEADLINE_SECONDS).args(cargo).args(arguments).current_dir(root);
+        command.stdout(output).stderr(Stdio::null()).status()
     };
-    ensure!(cargo(&["--no-run"]).status()?.success(), "the mutation does not compile");
+    ensure!(tests(&["--no-run"], Stdio::null())?.success(), "the mutation does not compile");
     let log = root.join("target/mutations.log");
-    let mut tests = cargo(&["every_invariant"]).stdout(fs::File::create(&log)?).spawn()?;
-    let began = Instant::now();
-    loop {
-        if let Some(status) = tests.try_wait()? {
-            return Ok((!status.success()).then(|| first_seen(&log)));
-        }
-        if began.elapsed() > DEADLINE {
-            tests.kill()?;
-            tests.wait()?;
-            return Ok(Some("the tests hang".into()));
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
+    let status = tests(&["every_invariant"], fs::File::create(&log)?.into())?;
+    Ok(match status.code() {
+        Some(0) => None,
+        Some(TIMED_OUT) => Some("the tests hang".into()),
+        _ => Some(first_seen(&log)),
+    })
 }
 
 /// The first violation in the output of the tests, shortened.

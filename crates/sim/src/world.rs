@@ -8,7 +8,7 @@
 //! One seed gives everything: a [`Setup`] and a list of [`Event`]s. Nothing else is random, so the list alone
 //! repeats the history, and [`shrink()`] shortens it. The world knows which operations each swap makes true, and
 //! does them once more, one after another, on plain words. Every answer and every stored byte must be the
-//! same: [`Invariant`] lists what is checked.
+//! same: [`Invariant`] lists the checks.
 //!
 //! ```
 //! use tidegate_sim::world::{History, Script};

@@ -288,8 +288,7 @@ impl<T, E: Clone> Authority<T, E> {
     ///
     /// An operation that has waited for more than half the period of its limits is decided at `now`; without
     /// `now` the time of the operation always counts. `at` is the time by the clock of [`Asked::at`]. An
-    /// operation whose caller `is_gone` is left out if it
-    /// asks for a grant or only looks.
+    /// operation whose caller `is_gone` is left out if it asks for a grant or only looks.
     pub fn poll_swap(
         &mut self,
         (now, at): (Option<Timestamp>, Micros),
@@ -321,8 +320,8 @@ impl<T, E: Clone> Authority<T, E> {
         used.map(move |used| Slice::of(used, keep_longer, at))
     }
 
-    /// Takes the outcome of each home of a swap, in their order. `now` and `at` are the times
-    /// as in [`poll_swap`](Self::poll_swap).
+    /// Takes the outcome of each home of a swap, in their order. `now` and `at` are the times as in
+    /// [`poll_swap`](Self::poll_swap).
     pub fn handle(
         &mut self,
         swap: Swap,

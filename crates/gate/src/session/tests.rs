@@ -285,7 +285,7 @@ fn a_session_that_expected_other_bytes_does_its_operations_again() {
     let refused = session.operate(&seat, Timestamp(7), &1.into()).unwrap();
     assert!(!refused.verdict.decision.is_allowed());
     assert_eq!(save(&mut store, &mut session), [], "the newest time has not changed");
-    // what was not used is still remembered
+    // the session still remembers the slices that were not used
     let b = session.join(&asked[1]);
     assert!(session.operate(&b, Timestamp(7), &1.into()).unwrap().verdict.decision.is_allowed());
     assert_eq!(save(&mut store, &mut session).len(), 2);

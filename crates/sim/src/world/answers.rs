@@ -87,8 +87,8 @@ impl World {
         same(answers, &expected, Invariant::Settled)
     }
 
-    /// The operations are done again on what was read. An answer takes nothing, and is that of the states
-    /// that were read and of earlier refusals. What is not answered waits for the next swap.
+    /// The node does the operations again on the states that it read. An answer takes nothing, and follows from
+    /// these states and from earlier refusals. The other operations wait for the next swap.
     fn check_settled(
         &self,
         part: &Part,

@@ -28,7 +28,7 @@ impl World {
                 self.reply(call, place)?;
             }
             for call in 0..self.calls.len() {
-                self.handle(call)?; // only what was lost is left
+                self.handle(call)?; // the replies that are left were lost
             }
             self.calls.clear();
             if !self.has_work() {

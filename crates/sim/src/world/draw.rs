@@ -12,7 +12,7 @@ impl Draws {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// A number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64().checked_rem(end).unwrap_or(0)
     }

@@ -157,7 +157,7 @@ impl World {
     /// Time passes. What takes longer than the network may take to execute a swap is lost.
     pub(super) fn advance(&mut self, span: u64) -> Checked {
         for node in 0..self.nodes.len() {
-            // a driver does not keep what is decided
+            // a driver sends at once the operations that are decided
             while self.setup.is_bounded && self.nodes[node].has_decided() && self.poll(node)? {}
         }
         self.now = self.now.saturating_add(span);

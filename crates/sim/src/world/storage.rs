@@ -1,4 +1,4 @@
-//! The storage: it compares and swaps the slices of a home, and forgets what has expired.
+//! The storage: it compares and swaps the slices of a home, and forgets expired slices.
 
 use tidegate_gate::Micros;
 

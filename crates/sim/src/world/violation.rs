@@ -1,4 +1,4 @@
-//! What must hold in a world, and what was seen instead.
+//! The invariants of a world, and how one was broken.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Invariant {
     Stored,
     /// Whatever the storage forgets when it expires changes no decision.
     Expiry,
-    /// Nothing is granted beyond the limits, and what is used is what was granted and not returned.
+    /// Nothing is granted beyond the limits, and the used units are those that were granted and not returned.
     Bound,
     /// An operation is answered at most once, and only if somebody waits for it.
     Once,
@@ -57,7 +57,7 @@ pub(super) type Checked = Result<(), Seen>;
 #[derive(Debug)]
 pub(super) struct Seen(pub(super) Invariant, pub(super) String);
 
-/// Fails with what was seen unless the invariant holds.
+/// Fails with `seen` unless the invariant holds.
 pub(super) fn check(holds: bool, invariant: Invariant, seen: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(Seen(invariant, seen())) }
 }
