@@ -60,6 +60,18 @@ async fn a_refusal_that_is_known_sends_no_command() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_is_known_stands_while_redis_is_away() {
+    let mut server = RedisServer::start().unwrap();
+    let (store, policy) = (node(&server), policy("remember = '1h'"));
+    let k = on(&policy, "k");
+    assert!(store.operate(&k, clock::now(), 500).await.unwrap().decision.is_allowed());
+    assert!(!store.operate(&k, clock::now(), 1).await.unwrap().decision.is_allowed());
+    server.stop();
+    assert!(!store.operate(&k, clock::now(), 1).await.unwrap().decision.is_allowed());
+    assert!(store.operate(&on(&policy, "other"), clock::now(), 1).await.is_err());
+}
+
+#[tokio::test]
 async fn a_store_without_a_clock_asks_for_each_operation() {
     let server = RedisServer::start().unwrap();
     let (store, policy) = (super::store(&server), policy("remember = '1h'"));
