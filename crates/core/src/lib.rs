@@ -66,6 +66,6 @@ pub mod shed;
 pub mod window;
 
 pub use decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
-pub use limiter::{Limiter, RateLimiter, State, Words, WordsMut};
+pub use limiter::{Ahead, Limiter, RateLimiter, State, Words, WordsMut};
 pub use quantity::{ConfigError, MAX_QUANTITY, Rate};
 pub use time::{Micros, Timestamp};

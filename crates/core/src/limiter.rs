@@ -82,12 +82,40 @@ pub trait RateLimiter: Limiter {
     /// debt.
     fn charge(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, cost: u64);
 
+    /// Charges up to `units` that are not granted yet, so that a store can hold the state before they are
+    /// granted. Grants of these units, decided from the newest time on and before the [end](Ahead::until),
+    /// then lead to no state that is stricter than this one, at any time from now on. If a process that
+    /// held the newer state dies, the stored one grants nothing twice.
+    ///
+    /// A bucket also charges what flows in until the end, at most in `span`: otherwise the units that are
+    /// charged would come back before they are granted. A window needs no `span`, because nothing comes back
+    /// before its segment ends. `None` if no state of this limiter can be stricter in advance, or if the key
+    /// was never seen; nothing has
+    /// changed then.
+    fn charge_ahead(
+        &self,
+        _state: &mut State<Self, impl WordsMut>,
+        _units: u64,
+        _span: Micros,
+    ) -> Option<Ahead> {
+        None
+    }
+
     /// The units that count as used at the newest time. They exceed the
     /// [`capacity`](Self::capacity) while the key is in debt.
     fn used(&self, state: &State<Self, impl Words>) -> u64;
 
     /// Returns units that were granted and not used.
     fn refund(&self, state: &mut State<Self, impl WordsMut>, refund: Refund);
+}
+
+/// Units that were [charged](RateLimiter::charge_ahead) before they are granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The units, 0 if the limiter has no room for any.
+    pub units: u64,
+    /// They cover no grant that is decided at this time or later.
+    pub until: Timestamp,
 }
 
 /// Readable words: an array, a vector or a slice.

@@ -171,6 +171,91 @@ pub(crate) fn outcome(answer: Answer) -> Option<Outcome> {
     })
 }
 
+/// What a process does after it has stored a state that was charged ahead, and what another does on this
+/// state after the first has died.
+#[derive(Clone, Debug)]
+pub(crate) struct Crash {
+    pub(crate) units: u64,
+    pub(crate) span: Micros,
+    /// (µs since the last request, cost)
+    pub(crate) before: Vec<(u64, u64)>,
+    /// The first (false) or last (true) time is that of the stored state.
+    pub(crate) goes_back: bool,
+    pub(crate) after: Vec<(u64, u64)>,
+}
+
+/// A gap until the moment from which the charged units cover nothing.
+const TO_THE_END: u64 = u64::MAX;
+
+pub(crate) fn crash(period: u64, most: u64) -> impl Strategy<Value = Crash> {
+    let gap = move || prop_oneof![0..=period / 8, 0..=period];
+    let before = (prop_oneof![4 => gap(), 1 => Just(TO_THE_END)], 1..=most);
+    let before = proptest::collection::vec(before, 1..20);
+    let after = proptest::collection::vec((gap(), 1..=most), 1..20);
+    let parts = (0..=most * 2, 0..=period * 2, before, any::<bool>(), after);
+    parts.prop_map(|(units, span, before, goes_back, after)| Crash {
+        units,
+        span: Micros(span),
+        before,
+        goes_back,
+        after,
+    })
+}
+
+/// The stored state refuses whatever the lost state would have refused, and goes on doing so after the same
+/// grants.
+pub(crate) fn what_is_charged_ahead_is_never_granted_twice(
+    subject: impl Subject,
+    steps: Vec<(Step, u64)>,
+    crash: &Crash,
+) -> Result<(), TestCaseError> {
+    let (mut now, mut state) = (Timestamp(1_700_000_000_000_000), fresh(subject));
+    for (step, cost) in steps {
+        match step {
+            Step::Ahead(by) => now = now.saturating_add(Micros(by)),
+            Step::Back(by) => now = Timestamp(now.0 - by),
+            Step::Charge(cost) => subject.charge(&mut state, now, cost),
+            _ => {}
+        }
+        let _ = subject.decide(&mut state, now, cost);
+    }
+    let mut stored = state.clone();
+    let Some(ahead) = subject.charge_ahead(&mut stored, crash.units, crash.span) else {
+        prop_assert_eq!(stored, state, "nothing has changed");
+        return Ok(());
+    };
+    prop_assert!(subject.accepts(&stored).is_ok(), "{:?}", stored);
+    prop_assert_eq!(stored.newest(), state.newest(), "its time stays");
+    prop_assert!(ahead.units <= crash.units && ahead.until >= state.newest());
+    let (mut left, mut now) = (ahead.units, state.newest());
+    for &(gap, cost) in &crash.before {
+        now = if gap == TO_THE_END { ahead.until } else { now.saturating_add(Micros(gap)) };
+        let cost = cost.min(left.max(1)); // so that all units are often used up
+        let before = state.clone();
+        let decided = subject.decide(&mut state, now, cost).unwrap();
+        match left.checked_sub(cost) {
+            // a refusal that the clock forgets may have opened a segment in which more would count later
+            _ if !decided.is_allowed() && (!crash.goes_back || state.newest() < ahead.until) => {}
+            Some(less) if decided.is_allowed() && state.newest() < ahead.until => left = less,
+            _ => state = before, // another state must be stored first
+        }
+    }
+    let mut now = if crash.goes_back { stored.newest() } else { now };
+    for &(gap, cost) in &crash.after {
+        now = now.saturating_add(Micros(gap));
+        // as soon as the stored state grants the request, the lost one would have granted it
+        let granted_at =
+            now.saturating_add(subject.peek(&stored, now, cost).unwrap().retry_after());
+        let said = subject.peek(&state, granted_at, cost).unwrap();
+        prop_assert!(said.is_allowed(), "{:?} {:?} {} at {:?}", stored, state, cost, granted_at);
+        if granted_at == now {
+            let _ = subject.decide(&mut stored, now, cost).unwrap();
+            let _ = subject.decide(&mut state, now, cost).unwrap();
+        }
+    }
+    Ok(())
+}
+
 /// Requests as (µs since the last one, cost from 1 to `most`).
 pub(crate) fn requests(gap: u64, most: u64) -> impl Strategy<Value = Vec<(u64, u64)>> {
     proptest::collection::vec((0..=gap, 1..=most), 1..60)

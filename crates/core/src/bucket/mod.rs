@@ -44,7 +44,7 @@ mod tests;
 
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, small_state};
+use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -261,6 +261,30 @@ impl RateLimiter for Config {
         let spent = level.spent.saturating_add(cost.saturating_mul(self.scale.value()));
         level.spent = spent.min(self.deepest.max(level.spent));
         state.write(level.to_words());
+    }
+
+    /// At most half of what fills the bucket is charged for the span, so that there is room for units.
+    fn charge_ahead(
+        &self,
+        state: &mut State<impl WordsMut>,
+        units: u64,
+        span: Micros,
+    ) -> Option<Ahead> {
+        let mut level = Level::of(state);
+        if level.newest == Timestamp::EPOCH {
+            return None; // a bucket that starts empty has not begun to fill
+        }
+        let span = span.0.min(self.fill_time.0.div_euclid(2));
+        let inflow = span.saturating_mul(self.inflow.value()); // at most p·C
+        let room = self.deepest.saturating_sub(level.spent);
+        let most = self.scale.floor(room.saturating_sub(inflow));
+        let units = if inflow <= room { units.min(most) } else { 0 };
+        if units > 0 {
+            let charged = units.saturating_mul(self.scale.value()).saturating_add(inflow);
+            level.spent = level.spent.saturating_add(charged);
+            state.write(level.to_words());
+        }
+        Some(Ahead { units, until: level.newest.saturating_add(Micros(span)) })
     }
 
     /// A started token counts as a whole token.

@@ -134,6 +134,21 @@ proptest! {
         properties::equals_the_oracle(config, steps.clone())?;
         properties::equals_the_oracle(config.starting_empty(), steps)?;
     }
+
+    #[test]
+    fn what_is_charged_ahead_is_never_granted_twice(
+        (capacity, units, period, steps, crash) in (1..20_u64, 1..50_u64, 1..2_000_u64).prop_flat_map(
+            |(capacity, units, period)| {
+                let fill = (capacity * period).div_ceil(units);
+                let steps = properties::history(fill, capacity);
+                (Just(capacity), Just(units), Just(period), steps, properties::crash(fill, capacity))
+            },
+        ),
+    ) {
+        let config = config(capacity, units, period);
+        properties::what_is_charged_ahead_is_never_granted_twice(config, steps.clone(), &crash)?;
+        properties::what_is_charged_ahead_is_never_granted_twice(config.starting_empty(), steps, &crash)?;
+    }
 }
 
 proptest! {

@@ -32,7 +32,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, small_state};
+use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -206,6 +206,21 @@ impl RateLimiter for Config {
         self.settle(&mut counter, now);
         counter.count = counter.count.saturating_add(cost).min(self.limit.saturating_mul(2));
         state.write(counter.to_words());
+    }
+
+    /// The units are charged in the window of the newest time, and cover grants until it ends.
+    fn charge_ahead(
+        &self,
+        state: &mut State<impl WordsMut>,
+        units: u64,
+        _: Micros,
+    ) -> Option<Ahead> {
+        let mut counter = Counter::of(state);
+        let units = units.min(self.limit.saturating_mul(2).saturating_sub(counter.count));
+        counter.count = counter.count.saturating_add(units);
+        state.write(counter.to_words());
+        let ends = self.until_window_ends(self.period.rem(counter.newest.0));
+        Some(Ahead { units, until: counter.newest.saturating_add(ends) })
     }
 
     fn used(&self, state: &State<impl Words>) -> u64 {

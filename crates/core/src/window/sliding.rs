@@ -41,7 +41,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
+use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -333,6 +333,22 @@ impl RateLimiter for Config {
         age(head, counts, view);
         let room = self.most().saturating_sub(view.sum);
         count(head, counts, view, cost.min(room));
+    }
+
+    /// The units are charged in the segment of the newest time, and cover grants until it ends.
+    fn charge_ahead(
+        &self,
+        state: &mut State<impl WordsMut>,
+        units: u64,
+        _: Micros,
+    ) -> Option<Ahead> {
+        let (head, counts) = state.words_mut().split_first_chunk_mut()?;
+        let Head { newest, start, sum } = Head::of(head);
+        let units = units.min(self.most().saturating_sub(sum));
+        let offset = newest.0.saturating_sub(start);
+        count(head, counts, View { taken: newest, start, aged: 0, sum, offset }, units);
+        let until = Timestamp(start.saturating_add(self.segment.value()));
+        Some(Ahead { units, until })
     }
 
     /// E, rounded up.

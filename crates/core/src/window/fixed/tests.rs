@@ -72,6 +72,17 @@ proptest! {
     ) {
         properties::equals_the_oracle(config(limit, period), steps)?;
     }
+
+    #[test]
+    fn what_is_charged_ahead_is_never_granted_twice(
+        (limit, period, steps, crash) in (1..20_u64, 1..2_000_u64).prop_flat_map(|(limit, period)| {
+            let steps = properties::history(period, limit);
+            (Just(limit), Just(period), steps, properties::crash(period, limit))
+        }),
+    ) {
+        let config = config(limit, period);
+        properties::what_is_charged_ahead_is_never_granted_twice(config, steps, &crash)?;
+    }
 }
 
 proptest! {

@@ -122,6 +122,19 @@ proptest! {
     ) {
         properties::equals_the_oracle(config(limit, segment * segments, segments), steps)?;
     }
+
+    #[test]
+    fn what_is_charged_ahead_is_never_granted_twice(
+        (limit, segment, segments, steps, crash) in (1..20_u64, 1..500_u64, 1..8_u64).prop_flat_map(
+            |(limit, segment, n)| {
+                let steps = properties::history(segment * n, limit);
+                (Just(limit), Just(segment), Just(n), steps, properties::crash(segment * n, limit))
+            },
+        ),
+    ) {
+        let config = config(limit, segment * segments, segments);
+        properties::what_is_charged_ahead_is_never_granted_twice(config, steps, &crash)?;
+    }
 }
 
 proptest! {
