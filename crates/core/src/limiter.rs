@@ -82,7 +82,7 @@ pub trait RateLimiter: Limiter {
     /// debt.
     fn charge(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, cost: u64);
 
-    /// Charges up to `units` that are not granted yet, so that a store can hold the state before they are
+    /// Charges up to `units` that are not granted yet, at most as many as can be granted until the end, so that a store can hold the state before they are
     /// granted. Grants of these units, decided from the newest time on and before the [end](Ahead::until),
     /// then lead to no state that is stricter than this one, at any time from now on. If a process that
     /// held the newer state dies, the stored one grants nothing twice.

@@ -46,7 +46,9 @@ pub use decide::{Effect, Verdict};
 pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Slice};
-pub use policy::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError, Rule, Whole};
+pub use policy::{
+    Cost, OnChange, OnError, PersistAhead, Placement, Policies, Policy, PolicyError, Rule, Whole,
+};
 pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub use resolved::Resolved;

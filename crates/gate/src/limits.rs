@@ -4,12 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::iter;
 
-use tidegate_core::{InvalidState, MAX_QUANTITY, Micros, Timestamp};
+use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::{self, Kind, Limit};
-use crate::policy::OnChange;
+use crate::policy::{OnChange, PersistAhead};
 
 /// The most limits of a rule. Every limit costs time in every decision.
 pub(crate) const MAX_LIMITS: usize = 16;
@@ -259,6 +259,34 @@ impl Slice {
     #[must_use]
     pub fn remembers_refusals(&self) -> bool {
         self.limits.iter().any(|each| each.limit.remembers_refusals())
+    }
+
+    /// The first limit whose state cannot be [charged ahead](Limit::charge_ahead).
+    pub(crate) fn cannot_charge_ahead(&self) -> Option<&Limit> {
+        self.limits.iter().map(|each| &each.limit).find(|limit| !limit.charges_ahead())
+    }
+
+    /// The newest time of the limits, which they all share.
+    pub(crate) fn newest(&self, words: &[u64]) -> Timestamp {
+        let first = self.split(words).next();
+        first.map_or(Timestamp::EPOCH, |(limit, words)| limit.newest(words))
+    }
+
+    /// Charges every limit units that are not granted yet. A block of the key is no part of it. Returns what
+    /// the charge covers; `None` if it covers nothing.
+    pub(crate) fn charge_ahead(
+        &self,
+        mut words: &mut [u64],
+        PersistAhead { most, time }: PersistAhead,
+    ) -> Option<Ahead> {
+        let mut all = Ahead { units: most, until: Timestamp(u64::MAX) };
+        for NamedLimit { limit, .. } in &self.limits {
+            let (own, rest) = words.split_at_mut_checked(limit.words())?;
+            let Ahead { units, until } = limit.charge_ahead(own, most, time)?;
+            all = Ahead { units: all.units.min(units), until: all.until.min(until) };
+            words = rest;
+        }
+        Some(all)
     }
 
     /// How long a store must keep this state from `now` on. After that the state equals a fresh one.

@@ -41,24 +41,25 @@
 //! }
 //! ```
 
+mod ahead;
+mod slot;
 #[cfg(test)]
 mod tests;
 
-use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::{fmt, mem};
+use core::fmt;
 
 use smallvec::SmallVec;
 use tidegate_core::{Micros, Timestamp};
 
+use self::ahead::Lead;
+use self::slot::Slot;
 use crate::blob::{self, BlobError};
-use crate::block::SliceWords;
 use crate::decide::Verdict;
 use crate::gathered::Gathered;
-use crate::limits::{Limits, Slice};
-use crate::policy::{Found, Policy, Rule};
+use crate::limits::Limits;
+use crate::policy::{Found, Rule};
 use crate::request::{Operation, OperationError};
 use crate::resolved::Resolved;
 
@@ -68,6 +69,7 @@ pub struct Session {
     slots: Vec<Slot>,
     /// The slots sorted by name. Keys come from callers, and a search in order has no collisions.
     by_name: Vec<usize>,
+    is_only_writer: bool,
 }
 
 /// A key's place in a session: its limits and its slices.
@@ -76,28 +78,6 @@ pub struct Seat {
     resolved: Resolved,
     /// The slot of each slice of the limits, in their order.
     slots: SmallVec<[usize; 2]>,
-}
-
-/// A slice of the session: the state of the limits that count by one part of the key.
-#[derive(Debug)]
-struct Slot {
-    name: Box<str>,
-    policy: Arc<Policy>,
-    /// The rule of the policy, and the place of the slice in it.
-    place: (Found, usize),
-    /// The bytes that the store holds, as far as the session knows.
-    found: Option<Vec<u8>>,
-    kept_until: Micros,
-    words: Result<SliceWords, BlobError>,
-    /// The words as bytes, once they are asked for.
-    becomes: Vec<u8>,
-    is_encoded: bool,
-    /// The words were carried over from other limits, under which the stored bytes expire earlier.
-    is_carried: bool,
-    /// An operation has read the words.
-    is_used: bool,
-    due: Option<Due>,
-    time_to_live: Micros,
 }
 
 /// When a write is due.
@@ -172,6 +152,13 @@ impl fmt::Display for SessionError {
 impl core::error::Error for SessionError {}
 
 impl Session {
+    /// A session of a store to which nobody else writes. It does what [`Policy::persist_ahead`](crate::Policy::persist_ahead)
+    /// allows: it stores states before they are granted, and then grants out of them without a write.
+    #[must_use]
+    pub fn of_only_writer() -> Self {
+        Self { is_only_writer: true, ..Self::default() }
+    }
+
     /// Adds a key. Keys that need the same slices share them.
     pub fn join(&mut self, resolved: &Resolved) -> Seat {
         let mut slots = SmallVec::new();
@@ -197,7 +184,8 @@ impl Session {
             Err(at) => {
                 let slot = self.slots.len();
                 self.by_name.insert(at, slot);
-                self.slots.push(Slot::new(name, resolved.policy(), place, slice.words()));
+                let ahead = resolved.policy().persist_ahead().filter(|_| self.is_only_writer);
+                self.slots.push(Slot::new(name, resolved.policy(), place, ahead.map(Lead::new)));
                 Some(slot)
             }
         }
@@ -267,30 +255,33 @@ impl Session {
                 other => decide(limits, words, other),
             })
             .map_err(SessionError::Operation)?;
-        // an answer is no more settled than the earlier operations whose slices it read
-        let mut is_settled = self.slots_of(seat).all(|slot| slot.due != Some(Due::BeforeAnswer));
+        // an answer is no more settled than the earlier operations whose slices it read, and than the guess
+        // that nothing is stored
+        let is_settled = |slot: &Slot| slot.is_known && slot.due != Some(Due::BeforeAnswer);
+        let mut is_settled = self.slots_of(seat).all(is_settled);
         if operation.is_peek() {
             return Ok(Answered { verdict, is_settled });
         }
-        let refused = matches!(operation, Operation::Decide(_)) && !verdict.decision.is_allowed();
+        let taken = match operation {
+            Operation::Decide(request) if verdict.decision.is_allowed() => Some(request.cost),
+            Operation::Decide(_) => Some(0),
+            _ => None,
+        };
         for (((slice, stored), began), slot) in state.apart(limits).zip(began).zip(&seat.slots) {
             let Some(slot) = self.slots.get_mut(*slot) else { continue };
             let begins = began && slice.time_to_live(stored.words, now) > Micros::ZERO;
             let words = stored.all();
-            let time_to_live = slice.time_to_live(&words, now);
             // a refusal that a limit remembers must survive like a grant, and so must the first refusal of
             // a bucket that starts empty, because the bucket fills from that time on
             let unblocked = slice.can_be_blocked() && state.block != was_blocked;
             let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;
-            let due = match refused && !is_more {
-                true => Due::AfterAnswer,
-                false => Due::BeforeAnswer,
+            let due = match taken {
+                Some(taken) if !is_more && slot.covers(slice, &words, taken) => None,
+                Some(0) if !is_more => Some(Due::AfterAnswer),
+                _ => Some(Due::BeforeAnswer),
             };
-            is_settled &= due == Due::AfterAnswer;
-            slot.due = slot.due.max(Some(due));
-            slot.time_to_live = time_to_live;
-            slot.words = Ok(words);
-            slot.is_encoded = false;
+            is_settled &= due != Some(Due::BeforeAnswer);
+            slot.become_words(words, now, due);
         }
         Ok(Answered { verdict, is_settled })
     }
@@ -325,8 +316,7 @@ impl Session {
 
     /// Forgets the bytes that are not a state, so that the next operations ask the store for them again.
     pub fn forget_unreadable(&mut self) {
-        let unreadable = self.slots.iter_mut().filter(|slot| slot.words.is_err());
-        unreadable.for_each(|slot| slot.load(None));
+        self.slots.iter_mut().for_each(Slot::forget_unreadable);
     }
 
     /// The number of slices.
@@ -352,10 +342,10 @@ impl Session {
     fn gather(&self, seat: &Seat, limits: &Limits) -> Result<Gathered, SessionError> {
         let mut state = Gathered::default();
         for (slot, slice) in self.slots_of(seat).zip(limits.slices()) {
-            match &slot.words {
+            match slot.words() {
                 Ok(own) => state.add(slice, Some(own)),
                 Err(error) => {
-                    let (name, error) = (String::from(&*slot.name), *error);
+                    let name = String::from(&*slot.name);
                     return Err(SessionError::Blob { name, error });
                 }
             }
@@ -374,78 +364,4 @@ impl Seat {
     pub fn is_of(&self, resolved: &Resolved) -> bool {
         self.resolved.is_same(resolved)
     }
-}
-
-impl Slot {
-    fn new(name: String, policy: &Arc<Policy>, place: (Found, usize), words: usize) -> Self {
-        Self {
-            name: name.into(),
-            policy: Arc::clone(policy),
-            place,
-            found: None,
-            kept_until: Micros::ZERO,
-            words: Ok(SmallVec::from_elem(0, words)),
-            becomes: Vec::new(),
-            is_encoded: false,
-            is_carried: false,
-            is_used: false,
-            due: None,
-            time_to_live: Micros::ZERO,
-        }
-    }
-
-    fn load(&mut self, found: Option<Vec<u8>>) {
-        (self.is_used, self.is_carried, self.due) = (false, false, None);
-        self.kept_until = Micros::ZERO;
-        let Some(slice) = slice(&self.policy, self.place) else { return };
-        self.words = match &found {
-            None => Ok(SmallVec::from_elem(0, slice.words())),
-            Some(found) => blob::read(&self.policy, slice, found).map(|decoded| {
-                self.is_carried = decoded.is_carried;
-                SmallVec::from_vec(decoded.words)
-            }),
-        };
-        self.found = found;
-    }
-
-    fn used(&mut self) -> Used<'_> {
-        if self.due.is_some()
-            && !self.is_encoded
-            && let (Some(slice), Ok(words)) = (slice(&self.policy, self.place), &self.words)
-        {
-            blob::encode_into(&mut self.becomes, &self.policy, slice, words);
-            self.is_encoded = true;
-        }
-        let (name, found) = (&*self.name, self.found.as_deref());
-        let (bytes, time_to_live) = (self.becomes.as_slice(), self.time_to_live);
-        let due = self.due.filter(|_| found != Some(bytes));
-        let write = due.map(|due| Write { name, bytes, time_to_live, due });
-        Used { name, found, kept_until: self.kept_until, write }
-    }
-
-    fn stored(&mut self, kept_until: Micros) {
-        if self.due.take().is_some() {
-            // the bytes found before are of no more use, but their allocation is
-            let before = self.found.replace(mem::take(&mut self.becomes));
-            self.becomes = before.unwrap_or_default();
-            (self.is_carried, self.is_encoded) = (false, false);
-            self.kept_until = kept_until;
-        }
-        self.is_used = false;
-    }
-
-    fn bytes(&self) -> usize {
-        let words = self
-            .words
-            .as_ref()
-            .map_or(0, |words| if words.spilled() { words.capacity() } else { 0 });
-        let found = self.found.as_ref().map_or(0, Vec::capacity);
-        [self.name.len(), found, self.becomes.capacity(), words.saturating_mul(8)]
-            .into_iter()
-            .fold(size_of::<Self>(), usize::saturating_add)
-    }
-}
-
-fn slice(policy: &Policy, (rule, place): (Found, usize)) -> Option<&Slice> {
-    policy.limits_found(rule)?.slices().get(place)
 }

@@ -276,9 +276,9 @@ impl RateLimiter for Config {
         }
         let span = span.0.min(self.fill_time.0.div_euclid(2));
         let inflow = span.saturating_mul(self.inflow.value()); // at most p·C
-        let room = self.deepest.saturating_sub(level.spent);
-        let most = self.scale.floor(room.saturating_sub(inflow));
-        let units = if inflow <= room { units.min(most) } else { 0 };
+        let grantable = self.full.saturating_add(inflow).saturating_sub(level.spent);
+        let room = self.deepest.saturating_sub(level.spent).saturating_sub(inflow);
+        let units = units.min(self.scale.floor(grantable.min(room)));
         if units > 0 {
             let charged = units.saturating_mul(self.scale.value()).saturating_add(inflow);
             level.spent = level.spent.saturating_add(charged);

@@ -216,7 +216,10 @@ impl RateLimiter for Config {
         _: Micros,
     ) -> Option<Ahead> {
         let mut counter = Counter::of(state);
-        let units = units.min(self.limit.saturating_mul(2).saturating_sub(counter.count));
+        if counter.newest == Timestamp::EPOCH {
+            return None;
+        }
+        let units = units.min(self.limit.saturating_sub(counter.count)); // no more can be granted
         counter.count = counter.count.saturating_add(units);
         state.write(counter.to_words());
         let ends = self.until_window_ends(self.period.rem(counter.newest.0));

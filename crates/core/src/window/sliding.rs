@@ -344,7 +344,10 @@ impl RateLimiter for Config {
     ) -> Option<Ahead> {
         let (head, counts) = state.words_mut().split_first_chunk_mut()?;
         let Head { newest, start, sum } = Head::of(head);
-        let units = units.min(self.most().saturating_sub(sum));
+        if newest == Timestamp::EPOCH {
+            return None;
+        }
+        let units = units.min(self.limit.saturating_sub(sum)); // no more can be granted
         let offset = newest.0.saturating_sub(start);
         count(head, counts, View { taken: newest, start, aged: 0, sum, offset }, units);
         let until = Timestamp(start.saturating_add(self.segment.value()));

@@ -7,7 +7,7 @@ use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{ConfigError, Decision, Limiter, Micros, State, Timestamp};
+use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, State, Timestamp};
 
 use super::{Kind, Limit, ask};
 use crate::policy::limit::LimitForm;
@@ -147,6 +147,19 @@ pub(crate) trait Algorithm: Limiter {
         self.most_at_once().saturating_mul(2)
     }
 
+    /// Whether [`charge_ahead`](Self::charge_ahead) can make the state stricter in advance, or need not do so.
+    const CHARGES_AHEAD: bool = false;
+
+    /// Charges units before they are granted. `None` if that is not possible; nothing has changed then.
+    fn charge_ahead(
+        &self,
+        _state: &mut State<Self, &mut [u64]>,
+        _units: u64,
+        _span: Micros,
+    ) -> Option<Ahead> {
+        None
+    }
+
     /// Takes units that were already spent, for an algorithm that counts units.
     fn spend(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _cost: u64) {}
 
@@ -246,6 +259,14 @@ impl Limit {
             A::PUNISHES_REFUSALS
         }
         ask!(self, |limiter| punishes(limiter))
+    }
+
+    /// Whether the state of the limit can be [charged ahead](Self::charge_ahead).
+    pub(crate) fn charges_ahead(&self) -> bool {
+        const fn charges_ahead<A: Algorithm>(_: &A) -> bool {
+            A::CHARGES_AHEAD
+        }
+        ask!(self, |limiter| charges_ahead(limiter))
     }
 
     /// Takes over the number of classes that may be shed, which the policy sets.

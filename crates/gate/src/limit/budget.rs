@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tidegate_core::ConfigError;
 use tidegate_core::lease::Id;
 use tidegate_core::lease::budget::{Allowance, Config, Refundable, State};
-use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words};
+use tidegate_core::{Ahead, Decision, Limiter, Micros, Timestamp, Words};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
@@ -46,6 +46,13 @@ impl Algorithm for Config {
     }
 
     const KIND: Kind = Kind::Budget;
+
+    const CHARGES_AHEAD: bool = true;
+
+    /// Requests take nothing from the holders, so nothing is to be charged.
+    fn charge_ahead(&self, _: &mut State<&mut [u64]>, _: u64, _: Micros) -> Option<Ahead> {
+        Some(Ahead { units: u64::MAX, until: Timestamp(u64::MAX) })
+    }
 
     fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost > 0 {

@@ -29,7 +29,9 @@ use tidegate_core::lease::{self, Held, Id};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::shed::{self, Probability};
 use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{Decision, InvalidState, Limiter, Micros, RateLimiter, Timestamp, bucket};
+use tidegate_core::{
+    Ahead, Decision, InvalidState, Limiter, Micros, RateLimiter, Timestamp, bucket,
+};
 
 use crate::request::{Operation, OperationError, Request, Unspent};
 
@@ -306,6 +308,18 @@ impl Limit {
     /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
+    }
+
+    /// Charges units before they are granted, as [`RateLimiter::charge_ahead`] does.
+    pub(crate) fn charge_ahead(
+        &self,
+        words: &mut [u64],
+        units: u64,
+        span: Micros,
+    ) -> Option<Ahead> {
+        ask_about!(self, words, |limiter, mut state| {
+            Algorithm::charge_ahead(limiter, &mut state, units, span)
+        })?
     }
 
     /// Returns units that were granted and not used. The limiter then never grants more than if it had not

@@ -44,6 +44,22 @@ macro_rules! asks_a_rate_limiter {
     };
 }
 
+/// Charges units ahead as the [`RateLimiter`](tidegate_core::RateLimiter) does.
+macro_rules! charges_ahead {
+    () => {
+        const CHARGES_AHEAD: bool = true;
+
+        fn charge_ahead(
+            &self,
+            state: &mut State<&mut [u64]>,
+            units: u64,
+            span: Micros,
+        ) -> Option<Ahead> {
+            RateLimiter::charge_ahead(self, state, units, span)
+        }
+    };
+}
+
 /// Implements the answers of a shedder. `$decide` answers a request and counts it, refused or not. So a
 /// look decides on a copy of the state.
 macro_rules! asks_a_shedder {
@@ -148,4 +164,6 @@ pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
     }
 }
 
-pub(super) use {adopts_leases, asks_a_rate_limiter, asks_a_shedder, found_as, holds_leases};
+pub(super) use {
+    adopts_leases, asks_a_rate_limiter, asks_a_shedder, charges_ahead, found_as, holds_leases,
+};

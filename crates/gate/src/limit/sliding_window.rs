@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::sliding::{Config, State};
+use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
-use tidegate_core::{Limiter, RateLimiter, Timestamp};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::{unfit, wide};
-use super::shared::asks_a_rate_limiter;
+use super::shared::{asks_a_rate_limiter, charges_ahead};
 use crate::policy::limit::{LimitForm, required, text};
 use crate::request::Request;
 
@@ -46,4 +46,6 @@ impl Algorithm for Config {
     }
 
     asks_a_rate_limiter!(|_window, unused| unused.to_window());
+
+    charges_ahead!();
 }

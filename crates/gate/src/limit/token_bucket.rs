@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 
 use tidegate_core::bucket::{Config, State};
 use tidegate_core::lease::budget::Refundable;
+use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros, Rate};
-use tidegate_core::{Limiter, RateLimiter, Timestamp};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::unfit;
-use super::shared::asks_a_rate_limiter;
+use super::shared::{asks_a_rate_limiter, charges_ahead};
 use crate::policy::limit::{LimitForm, Start, required, text};
 use crate::request::Request;
 
@@ -54,4 +54,6 @@ impl Algorithm for Config {
     }
 
     asks_a_rate_limiter!(|bucket, unused| unused.to_bucket(bucket));
+
+    charges_ahead!();
 }

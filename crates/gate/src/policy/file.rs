@@ -16,6 +16,7 @@ use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 
 use super::limit::{LimitEntry, LimitForm};
 use super::nodes::LocalForm;
+use super::persist::PersistAheadForm;
 use super::units::{Span, Whole};
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{KeySource, Pattern, is_header_name};
@@ -172,6 +173,7 @@ pub(super) struct PolicyForm {
     placement: Placement,
     remember: Option<Span>,
     local: Option<Object<LocalForm>>,
+    persist_ahead: Option<Object<PersistAheadForm>>,
 }
 
 /// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each

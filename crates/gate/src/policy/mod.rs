@@ -4,6 +4,7 @@ mod error;
 mod file;
 pub(crate) mod limit;
 mod nodes;
+mod persist;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -24,6 +25,7 @@ use crate::key::{Depth, KeySource, Pattern, canonical};
 use crate::limits::{Limits, Slice};
 use crate::object::Object;
 pub use error::PolicyError;
+pub use persist::PersistAhead;
 pub use units::Whole;
 
 /// A validated policy file.
@@ -104,6 +106,7 @@ pub struct Policy {
     on_change: OnChange,
     placement: Placement,
     nodes: nodes::Nodes,
+    persist_ahead: Option<PersistAhead>,
 }
 
 /// The rule of a policy for a key.

@@ -14,7 +14,7 @@ use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Slice};
 use crate::object::Object;
 use crate::policy::limit::LimitEntry;
 use crate::policy::nodes::Nodes;
-use crate::policy::{Cost, OnChange, OnError, Placement, Policy};
+use crate::policy::{Cost, OnChange, OnError, PersistAhead, Placement, Policy};
 
 impl Policy {
     pub(super) fn new(form: PolicyForm) -> Result<Self, String> {
@@ -29,7 +29,15 @@ impl Policy {
             }
         }
         let nodes = Nodes::new(form.remember, form.local)?;
-        let checked = |all| limits(all, &nodes, &form.cost, &form.classes);
+        let ahead = form.persist_ahead.as_ref();
+        let persist_ahead = ahead.and_then(|Object(form)| PersistAhead::new(form));
+        let checked = |all| {
+            let limits = limits(all, &nodes, &form.cost, &form.classes)?;
+            if persist_ahead.is_some() {
+                PersistAhead::check(&limits)?;
+            }
+            Ok(limits)
+        };
         let mut overrides = Vec::new();
         for (pattern, Object(own)) in form.overrides {
             let own = LimitEntry::overridden(&form.limits, own)
@@ -60,6 +68,7 @@ impl Policy {
             on_change: form.on_change,
             placement: form.placement,
             nodes,
+            persist_ahead,
         })
     }
 
@@ -97,6 +106,7 @@ impl Policy {
             on_change: OnChange::default(),
             placement: Placement::default(),
             nodes,
+            persist_ahead: None,
         })
     }
 }
