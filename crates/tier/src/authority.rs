@@ -14,6 +14,11 @@
 //! decide on one key as if one after another had decided. The authority remembers the bytes last seen, so a
 //! decision takes one call to the store; it takes one more each time another writer came first.
 //!
+//! An authority that is the [only writer](Options::is_only_writer) need not compare once it has seen the bytes.
+//! It answers refusals and peeks without a swap, and grants too if the policy lets it store states ahead. Such
+//! an authority loses what it did not store if it dies: at most the units that were stored ahead, never a
+//! grant. It loses the same if it forgets a home.
+//!
 //! ```
 //! use std::collections::HashMap;
 //! use std::sync::Arc;
@@ -83,6 +88,10 @@ pub struct Options {
     pub remembered: usize,
     /// The most operations that wait altogether.
     pub most_waiting: usize,
+    /// Whether nobody else writes to the store. The authority then answers what depends on no write without a
+    /// swap, and stores states before it grants them, as far as
+    /// [`Policy::persist_ahead`](tidegate_gate::Policy::persist_ahead) allows.
+    pub is_only_writer: bool,
     /// A swap takes no more homes once it has this many slices.
     pub most_slices: usize,
     /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
@@ -104,6 +113,7 @@ impl Default for Options {
         Self {
             remembered: 64 << 20,
             most_waiting: 1 << 17,
+            is_only_writer: false,
             most_slices: 64,
             keep_longer: Micros(10_000_000),
             patience: Micros(1_000_000),
@@ -252,7 +262,7 @@ impl<T, E: Clone> Authority<T, E> {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
-            homes: Homes::new(options.remembered, options.seed),
+            homes: Homes::new(&options),
             options,
             ready: VecDeque::new(),
             answers: VecDeque::new(),

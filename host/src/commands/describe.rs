@@ -40,7 +40,7 @@ pub(super) fn describe(policy: &Policy) -> String {
         OnChange::Keep => text += "  an edit of the limits keeps the units that were used\n",
         OnChange::Proportional => text += "  an edit of the limits keeps the share that was used\n",
     }
-    for words in policy.describe_nodes() {
+    for words in policy.describe_nodes().into_iter().chain(policy.describe_persistence()) {
         text += &format!("  {words}\n");
     }
     if policy.is_shadow() {

@@ -36,6 +36,7 @@ const MOST_SPARE: usize = 64;
 pub(super) struct Home<T> {
     pub(super) policy: Arc<Policy>,
     pub(super) name: CompactString,
+    is_only_writer: bool,
     session: Session,
     /// The seat of the key that was asked about last.
     seat: Option<Seat>,
@@ -101,11 +102,12 @@ impl OfEachKey {
 }
 
 impl<T> Home<T> {
-    pub(super) fn new(resolved: &Resolved) -> Self {
+    pub(super) fn new(resolved: &Resolved, is_only_writer: bool) -> Self {
         Self {
             policy: Arc::clone(resolved.policy()),
             name: CompactString::new(resolved.home()),
-            session: Session::default(),
+            is_only_writer,
+            session: new_session(is_only_writer),
             seat: None,
             busy: None,
             was_used: true,
@@ -168,10 +170,10 @@ impl<T> Home<T> {
         is_gone: impl Fn(&T) -> bool,
         answers: &mut VecDeque<Answer<T, E>>,
     ) -> usize {
-        let Self { session, seat, busy, .. } = self;
+        let Self { session, seat, busy, is_only_writer, .. } = self;
         let Some(busy) = busy else { return 0 };
         if busy.decided.is_empty() && session.len() > MOST_REMEMBERED {
-            (*session, *seat) = (Session::default(), None);
+            (*session, *seat) = (new_session(*is_only_writer), None);
         }
         let Busy { waiting, decided, of_each_key, .. } = &mut **busy;
         let mut gone = 0_usize;
@@ -187,12 +189,17 @@ impl<T> Home<T> {
                 answers.push_back((of_each_key.remove(asked), Err(Failure::TooLate)));
                 continue;
             }
-            match operate(session, seat, &asked, now) {
-                Ok(answered) => decided.push((asked, answered.verdict)),
-                Err(error) => {
-                    answers.push_back((of_each_key.remove(asked), Err(Failure::Session(error))));
+            let answer = match operate(session, seat, &asked, now) {
+                Ok(Answered { verdict, is_settled }) if is_settled && *is_only_writer => {
+                    Ok(verdict)
                 }
-            }
+                Ok(Answered { verdict, .. }) => {
+                    decided.push((asked, verdict));
+                    continue;
+                }
+                Err(error) => Err(Failure::Session(error)),
+            };
+            answers.push_back((of_each_key.remove(asked), answer));
         }
         gone
     }
@@ -316,11 +323,15 @@ impl<T> Home<T> {
     }
 
     fn forget(&mut self) {
-        (self.session, self.seat) = (Session::default(), None);
+        (self.session, self.seat) = (new_session(self.is_only_writer), None);
         if let Some(busy) = &mut self.busy {
             busy.lost_since = None;
         }
     }
+}
+
+fn new_session(is_only_writer: bool) -> Session {
+    if is_only_writer { Session::of_only_writer() } else { Session::default() }
 }
 
 fn operate<T>(

@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 use slab::Slab;
 use tidegate_gate::{KeyHasher, Policy};
 
-use super::Asked;
 use super::home::{Busy, Home};
+use super::{Asked, Options};
 
 /// How many allocations for busy homes are kept for the next ones.
 const MOST_SPARE: usize = 256;
@@ -29,6 +29,7 @@ pub(super) struct Homes<T> {
     homes: Slab<Home<T>>,
     by_name: HashTable<usize>,
     hasher: KeyHasher,
+    is_only_writer: bool,
     /// The bytes of the idle homes, and their bound.
     remembered: usize,
     most_remembered: usize,
@@ -42,13 +43,14 @@ pub(super) struct Homes<T> {
 }
 
 impl<T> Homes<T> {
-    pub(super) fn new(most_remembered: usize, seed: u64) -> Self {
+    pub(super) fn new(options: &Options) -> Self {
         Self {
             homes: Slab::new(),
             by_name: HashTable::new(),
-            hasher: KeyHasher::new(seed),
+            hasher: KeyHasher::new(options.seed),
+            is_only_writer: options.is_only_writer,
             remembered: 0,
-            most_remembered,
+            most_remembered: options.remembered,
             hand: 0,
             spare: Vec::new(),
         }
@@ -84,7 +86,7 @@ impl<T> Homes<T> {
         if let Some(id) = by_name.find(hash, |id| homes.get(*id).is_some_and(is)) {
             return *id;
         }
-        let home = Home::new(&asked.resolved);
+        let home = Home::new(&asked.resolved, self.is_only_writer);
         self.remembered = self.remembered.saturating_add(home.bytes()); // it is idle until it wakes
         let id = homes.insert(home);
         let rehash = |id: &usize| {

@@ -131,3 +131,61 @@ fn a_home_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_
     assert_eq!(answers(&mut authority).len(), 5_000);
     assert!(authority.remembered() < 2_048 * 1_000, "{}", authority.remembered());
 }
+
+/// Asks one after another, and returns how many swaps that took.
+fn one_by_one(authority: &mut Tested, policy: &Arc<Policy>, asks: usize) -> usize {
+    let ask_one = |token| {
+        ask(authority, policy, "k", 0, token);
+        let swaps = send_all(authority);
+        assert_eq!(answers(authority).len(), 1);
+        swaps
+    };
+    (0..asks).map(ask_one).sum()
+}
+
+#[test]
+fn an_only_writer_answers_without_a_swap_what_needs_no_write() {
+    let ahead = policy(&format!("{WINDOW}\npersist_ahead = {{ most = 99 }}"));
+    let strict = policy(WINDOW);
+    let owner = || Tested::new(Options { is_only_writer: true, ..Options::default() });
+    assert_eq!(one_by_one(&mut owner(), &ahead, 1_000), 10, "100 grants each");
+    assert_eq!(one_by_one(&mut owner(), &strict, 1_000), 1_000);
+    assert_eq!(one_by_one(&mut Tested::new(Options::default()), &ahead, 1_000), 1_000);
+
+    let full = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
+    for (mut authority, swaps) in [(owner(), 1), (Tested::new(Options::default()), 10)] {
+        assert_eq!(one_by_one(&mut authority, &full, 10), swaps, "one grant and 9 refusals");
+    }
+}
+
+#[test]
+fn an_only_writer_does_not_answer_before_it_has_seen_what_is_stored() {
+    let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
+    let options = Options { is_only_writer: true, ..Options::default() };
+    let (mut first, mut next) = (Tested::new(options), Tested::new(options));
+    ask(&mut first, &policy, "k", 0, 0);
+    let swap = first.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let stored = first.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    for token in 0..2 {
+        ask(&mut next, &policy, "k", 0, token);
+    }
+    let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
+    assert_eq!(answers(&mut next), []);
+    next.handle(swap, [Outcome::Found(vec![Some(stored)])], (None, Micros(0)));
+    assert_eq!(answers(&mut next), [(0, Ok(false)), (1, Ok(false))]);
+}
+
+#[test]
+fn an_only_writer_whose_write_failed_asks_what_is_stored() {
+    let policy = policy(&format!("{WINDOW}\npersist_ahead = {{}}"));
+    let options = Options { is_only_writer: true, ..Options::default() };
+    let mut authority = Tested::new(options);
+    assert_eq!(one_by_one(&mut authority, &policy, 101), 1);
+    ask(&mut authority, &policy, "k", 0, 0);
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    authority.handle(swap, [Outcome::Failed("full")], (None, Micros(0)));
+    assert_eq!(answers(&mut authority), [(0, Err(Failure::Store("full")))]);
+    ask(&mut authority, &policy, "k", 0, 1);
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    assert_eq!(authority.slices(&swap, 0).next().unwrap().found, None, "nothing is known");
+}
