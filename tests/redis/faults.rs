@@ -1,6 +1,5 @@
 //! What callers are granted while Redis or the network fails, beside the bound that docs/operations.md states.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, on, policy, store, within};
+use super::{NOW, ask, on, policy, process_id, signal, store, within};
 
 const LIMIT: u64 = 500;
 
@@ -114,16 +113,11 @@ async fn connections_that_break_on_a_slow_network_lose_units_and_grant_none_twic
 #[tokio::test]
 async fn a_redis_that_stands_still_costs_errors_and_grants_none_twice() {
     let server = RedisServer::start().unwrap();
-    let told: String = ask(&server, &[b"INFO", b"server"]).await;
-    let pid = told.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().to_owned();
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, pid.as_str()]).status().unwrap();
-        assert!(sent.success());
-    };
+    let id = process_id(&server);
     let hasty = || Redis::new(server.url(), within(Duration::from_millis(100))).unwrap();
     let answers = ask_until_refused([hasty(), hasty()], async |turn| match turn {
-        20 => signal("-STOP"),
-        23 => signal("-CONT"), // three deadlines later
+        20 => signal(&id, "-STOP"),
+        23 => signal(&id, "-CONT"), // three deadlines later
         _ => {}
     })
     .await;
