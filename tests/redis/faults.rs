@@ -1,20 +1,25 @@
 //! What callers are granted while Redis or the network fails, beside the bound that docs/operations.md states.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::gate::Policy;
+use tidegate::gate::{Policy, Resolved};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
 use super::proxy::Proxy;
-use super::{NOW, ask, on, policy, store, within};
+use super::{NOW, ask, on, policy, process_id, signal, store, within};
 
 const LIMIT: u64 = 500;
 
-fn window() -> Arc<Policy> {
-    policy("{ algorithm = 'fixed_window', limit = 500, period = '365d' }")
+/// A caller waits for at most this many deadlines: one, or two if the connection breaks while it waits.
+const MOST_DEADLINES: u32 = 2;
+
+/// How late a busy machine may be.
+const MARGIN: Duration = Duration::from_secs(5);
+
+fn window(limit: u64) -> Arc<Policy> {
+    policy(&format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '365d' }}"))
 }
 
 /// The answers of some tasks that ask in turn.
@@ -23,14 +28,26 @@ struct Answers {
     granted: u64,
     refused: u64,
     failed: u64,
+    /// The longest time that a caller waited for its answer.
+    longest: Duration,
 }
 
 impl Answers {
-    fn add(&mut self, answer: Result<bool, StoreError>) {
+    fn add(&mut self, answer: Result<bool, StoreError>, took: Duration) {
+        self.longest = self.longest.max(took);
         match answer {
             Ok(true) => self.granted += 1,
             Ok(false) => self.refused += 1,
             Err(_) => self.failed += 1,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            granted: self.granted + other.granted,
+            refused: self.refused + other.refused,
+            failed: self.failed + other.failed,
+            longest: self.longest.max(other.longest),
         }
     }
 }
@@ -41,16 +58,27 @@ async fn ask_until_refused<F: Future<Output = ()>>(
     stores: [Redis; 2],
     disturb: impl Fn(usize) -> F,
 ) -> Answers {
-    let (stores, policy, began) = (stores.map(Arc::new), window(), Instant::now());
+    ask_for(stores, &on(&window(LIMIT), "hot"), 60, disturb).await
+}
+
+/// The same for this key. The first task takes more than `turns` turns.
+async fn ask_for<F: Future<Output = ()>>(
+    stores: [Redis; 2],
+    key: &Resolved,
+    turns: usize,
+    disturb: impl Fn(usize) -> F,
+) -> Answers {
+    let (stores, began) = (stores.map(Arc::new), Instant::now());
     let ask = async |task: usize| {
         let mut answers = Answers::default();
         for turn in 0.. {
             if task == 0 {
                 disturb(turn).await;
             }
-            let answer = stores[task % 2].operate(&on(&policy, "hot"), NOW, 1).await;
-            answers.add(answer.map(|verdict| verdict.decision.is_allowed()));
-            if answers.refused > 0 && (task > 0 || turn > 60) {
+            let asked = Instant::now();
+            let answer = stores[task % 2].operate(key, NOW, 1).await;
+            answers.add(answer.map(|verdict| verdict.decision.is_allowed()), asked.elapsed());
+            if answers.refused > 0 && (task > 0 || turn > turns) {
                 break;
             }
             assert!(began.elapsed() < Duration::from_secs(60), "{answers:?}");
@@ -58,13 +86,7 @@ async fn ask_until_refused<F: Future<Output = ()>>(
         answers
     };
     let all = futures_util::future::join_all((0..8).map(ask)).await;
-    let mut sum = Answers::default();
-    for answers in all {
-        sum.granted += answers.granted;
-        sum.refused += answers.refused;
-        sum.failed += answers.failed;
-    }
-    sum
+    all.into_iter().fold(Answers::default(), Answers::and)
 }
 
 #[tokio::test]
@@ -114,20 +136,63 @@ async fn connections_that_break_on_a_slow_network_lose_units_and_grant_none_twic
 #[tokio::test]
 async fn a_redis_that_stands_still_costs_errors_and_grants_none_twice() {
     let server = RedisServer::start().unwrap();
-    let told: String = ask(&server, &[b"INFO", b"server"]).await;
-    let pid = told.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().to_owned();
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, pid.as_str()]).status().unwrap();
-        assert!(sent.success());
-    };
+    let id = process_id(&server);
     let hasty = || Redis::new(server.url(), within(Duration::from_millis(100))).unwrap();
     let answers = ask_until_refused([hasty(), hasty()], async |turn| match turn {
-        20 => signal("-STOP"),
-        23 => signal("-CONT"), // three deadlines later
+        20 => signal(&id, "-STOP"),
+        23 => signal(&id, "-CONT"), // three deadlines later
         _ => {}
     })
     .await;
     assert!(answers.failed >= 3, "{answers:?}");
     assert!(answers.granted <= LIMIT, "{answers:?}");
     assert!(answers.granted + answers.failed >= LIMIT, "{answers:?}");
+}
+
+#[tokio::test]
+async fn replies_that_come_after_their_deadline_grant_nothing_twice() {
+    let server = RedisServer::start().unwrap();
+    let deadline = Duration::from_millis(100);
+    let proxies = [0, 1].map(|_| Proxy::start(&server, Duration::ZERO));
+    let stores = proxies.each_ref().map(|proxy| Redis::new(&proxy.url, within(deadline)).unwrap());
+    let answers = ask_until_refused(stores, async |turn| {
+        let late = |delay| proxies.iter().for_each(|proxy| proxy.delay(delay));
+        match turn % 20 {
+            10 => late(2 * deadline), // Redis executes every call, and nobody waits for its reply
+            15 => late(Duration::ZERO),
+            _ => {}
+        }
+    })
+    .await;
+    println!("late replies: granted {}, bound {LIMIT}; {answers:?}", answers.granted);
+    assert!(answers.granted <= LIMIT, "{answers:?}");
+    assert!(answers.failed >= 5, "{answers:?}");
+    assert!(answers.granted + answers.failed >= LIMIT, "{answers:?}");
+    assert!(answers.longest < MOST_DEADLINES * deadline + MARGIN, "{answers:?}");
+}
+
+#[tokio::test]
+async fn one_reset_in_twenty_at_200_ms_grants_nothing_twice() {
+    const PAIRS: u64 = 8;
+    const LIMIT: u64 = 40;
+    let server = RedisServer::start().unwrap();
+    let (there, deadline) = (Duration::from_millis(100), Duration::from_secs(1));
+    let policy = window(LIMIT);
+    let proxies: Vec<Proxy> =
+        (0..2 * PAIRS).map(|seed| Proxy::resetting(&server, there, 5, seed)).collect();
+    let pairs = proxies.chunks(2).enumerate().map(|(pair, proxies)| {
+        let store = |n: usize| Redis::new(&proxies[n].url, within(deadline)).unwrap();
+        let (stores, key) = ([store(0), store(1)], on(&policy, &format!("hot:{pair}")));
+        async move { ask_for(stores, &key, 0, async |_| {}).await }
+    });
+    let answers = futures_util::future::join_all(pairs).await;
+    let resets: u64 = proxies.iter().map(Proxy::resets).sum();
+    for answers in &answers {
+        assert!(answers.granted <= LIMIT, "{answers:?}");
+        assert!(answers.granted + answers.failed >= LIMIT, "{answers:?}");
+    }
+    let all = answers.into_iter().fold(Answers::default(), Answers::and);
+    println!("{resets} resets: granted {}, bound {}; {all:?}", all.granted, PAIRS * LIMIT);
+    assert!(resets > 0 && all.failed > 0, "{resets} resets, {all:?}");
+    assert!(all.longest < MOST_DEADLINES * deadline + MARGIN, "{all:?}");
 }

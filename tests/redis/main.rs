@@ -4,6 +4,7 @@ mod clocks;
 mod cluster;
 mod connection;
 mod faults;
+mod hosts;
 mod kept;
 mod linear;
 mod nodes;
@@ -11,6 +12,7 @@ mod proxy;
 mod queue;
 mod refusals;
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,19 @@ async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) 
         cmd.arg(*slice);
     }
     cmd.query_async(&mut raw(server).await).await.unwrap()
+}
+
+/// The id of the server's process.
+fn process_id(server: &RedisServer) -> String {
+    let client = redis::Client::open(server.url()).unwrap();
+    let told: String =
+        redis::cmd("INFO").arg("server").query(&mut client.get_connection().unwrap()).unwrap();
+    told.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().to_owned()
+}
+
+fn signal(id: &str, name: &str) {
+    let sent = Command::new("kill").args([name, id]).status().unwrap();
+    assert!(sent.success());
 }
 
 #[tokio::test]

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
+use redis::io::tcp::socket2::SockRef;
 use tidegate::local::RedisServer;
 
 /// A TCP address that leads to a Redis.
@@ -18,14 +20,22 @@ pub struct Proxy {
     network: Arc<Mutex<Network>>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Line {
+    /// How long the bytes take in each direction.
     delay: Duration,
+    /// How much longer each byte of an answer takes.
     per_byte: Duration,
+    /// The chance in percent that a connection is reset when bytes arrive, in either direction.
+    resets: u32,
 }
 
-#[derive(Default)]
 struct Network {
+    line: Line,
+    /// Where the resets come from.
+    random: Rng,
+    /// The number of resets so far.
+    resets: u64,
     /// The socket that new connections lead to.
     target: PathBuf,
     /// The number of connections so far.
@@ -39,21 +49,35 @@ struct Network {
 impl Proxy {
     /// A network that takes `delay` in each direction.
     pub fn start(server: &RedisServer, delay: Duration) -> Self {
-        Self::serve(server, Line { delay, per_byte: Duration::ZERO })
+        Self::serve(server, Line { delay, ..Line::default() }, 0)
     }
 
     /// A network on which each byte of an answer takes this long.
     pub fn thin(server: &RedisServer, per_byte: Duration) -> Self {
-        Self::serve(server, Line { delay: Duration::ZERO, per_byte })
+        Self::serve(server, Line { per_byte, ..Line::default() }, 0)
     }
 
-    fn serve(server: &RedisServer, line: Line) -> Self {
+    /// A network that takes `delay` in each direction and resets connections at random, with this chance in percent
+    /// whenever bytes arrive.
+    pub fn resetting(server: &RedisServer, delay: Duration, resets: u32, seed: u64) -> Self {
+        Self::serve(server, Line { delay, resets, ..Line::default() }, seed)
+    }
+
+    fn serve(server: &RedisServer, line: Line, seed: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("redis://{}", listener.local_addr().unwrap());
         let target = socket(server);
-        let network = Arc::new(Mutex::new(Network { target, ..Network::default() }));
+        let network = Arc::new(Mutex::new(Network {
+            line,
+            random: Rng::with_seed(seed),
+            resets: 0,
+            target,
+            connections: 0,
+            dead: HashSet::new(),
+            unanswered: None,
+        }));
         let served = Arc::clone(&network);
-        thread::spawn(move || serve(&listener, &served, line));
+        thread::spawn(move || serve(&listener, &served));
         Self { url, network }
     }
 
@@ -78,9 +102,19 @@ impl Proxy {
         self.network.lock().unwrap().unanswered = None;
     }
 
+    /// From now on the bytes take this long in each direction.
+    pub fn delay(&self, delay: Duration) {
+        self.network.lock().unwrap().line.delay = delay;
+    }
+
     /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.network.lock().unwrap().connections
+    }
+
+    /// The number of connections that were reset so far.
+    pub fn resets(&self) -> u64 {
+        self.network.lock().unwrap().resets
     }
 }
 
@@ -88,8 +122,31 @@ fn socket(server: &RedisServer) -> PathBuf {
     server.url().strip_prefix("redis+unix://").unwrap().into()
 }
 
+/// What becomes of bytes that arrive.
+enum Fate {
+    /// They go on at this time, each byte after this long.
+    Pass(Instant, Duration),
+    Lost,
+    /// The connection is reset.
+    Reset,
+}
+
+impl Network {
+    fn fate(&mut self, number: usize) -> Fate {
+        if self.dead.contains(&number) {
+            return Fate::Lost;
+        }
+        let Line { delay, per_byte, resets } = self.line;
+        if self.random.u32(..100) < resets {
+            self.resets += 1;
+            return Fate::Reset;
+        }
+        Fate::Pass(Instant::now() + delay, per_byte)
+    }
+}
+
 /// Carries bytes until the test ends.
-fn serve(listener: &TcpListener, network: &Arc<Mutex<Network>>, line: Line) {
+fn serve(listener: &TcpListener, network: &Arc<Mutex<Network>>) {
     while let Ok((client, _)) = listener.accept() {
         client.set_nodelay(true).unwrap();
         let (number, target) = {
@@ -101,42 +158,42 @@ fn serve(listener: &TcpListener, network: &Arc<Mutex<Network>>, line: Line) {
         let (requests, answers) = (Arc::clone(network), Arc::clone(network));
         let (to_server, to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
         thread::spawn(move || {
-            carry(client, to_server, Line { per_byte: Duration::ZERO, ..line }, |bytes| {
+            carry(client, to_server, |bytes| {
                 let mut network = requests.lock().unwrap();
-                let passes = !network.dead.contains(&number);
+                let fate = network.fate(number);
                 if network.unanswered.as_ref().is_some_and(|lost| contains(bytes, lost)) {
                     network.dead.insert(number); // this request still passes
                 }
-                passes
+                match fate {
+                    Fate::Pass(due, _) => Fate::Pass(due, Duration::ZERO),
+                    fate => fate,
+                }
             });
         });
-        thread::spawn(move || {
-            carry(server, to_client, line, |_| !answers.lock().unwrap().dead.contains(&number));
-        });
+        thread::spawn(move || carry(server, to_client, |_| answers.lock().unwrap().fate(number)));
     }
 }
 
-/// Carries bytes in one direction. Bytes that `passes` refuses are lost.
-fn carry(
-    mut from: impl Read,
-    mut to: impl Close + Send + 'static,
-    line: Line,
-    passes: impl Fn(&[u8]) -> bool,
-) {
-    let (sender, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();
+/// Carries bytes in one direction.
+fn carry(mut from: impl Read, mut to: impl Close + Send + 'static, fate: impl Fn(&[u8]) -> Fate) {
+    let (sender, under_way) = mpsc::channel::<(Fate, Vec<u8>)>();
     thread::spawn(move || {
-        for (due, bytes) in under_way {
-            thread::sleep(due.saturating_duration_since(Instant::now()));
-            let _ = send(&mut to, &bytes, line.per_byte); // the other side may be closed
+        for (fate, bytes) in under_way {
+            match fate {
+                Fate::Pass(due, per_byte) => {
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let _ = send(&mut to, &bytes, per_byte); // the other side may be closed
+                }
+                Fate::Lost => {}
+                Fate::Reset => return to.reset(),
+            }
         }
         to.close();
     });
     let mut buffer = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         let bytes = &buffer[..length];
-        if passes(bytes) {
-            let _ = sender.send((Instant::now() + line.delay, bytes.to_owned())); // the other side may be closed
-        }
+        let _ = sender.send((fate(bytes), bytes.to_owned())); // the other side may be closed
     }
 }
 
@@ -154,18 +211,31 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
+/// One side of a connection.
 trait Close: Write {
     fn close(&self);
+    /// Ends the connection at once: the peer learns that it is reset once this and all its copies are dropped.
+    fn reset(&self);
 }
 
 impl Close for TcpStream {
     fn close(&self) {
         let _ = self.shutdown(Shutdown::Both); // the other side may have closed it
     }
+
+    fn reset(&self) {
+        SockRef::from(self).set_linger(Some(Duration::ZERO)).unwrap();
+        let _ = self.shutdown(Shutdown::Read); // ends the thread that reads from the client
+    }
 }
 
 impl Close for UnixStream {
     fn close(&self) {
         let _ = self.shutdown(Shutdown::Both);
+    }
+
+    /// Redis gets nothing more, and closes its end.
+    fn reset(&self) {
+        self.close();
     }
 }

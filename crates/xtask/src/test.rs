@@ -152,7 +152,13 @@ impl Suite {
                 build::build(Artifact::Worker)?;
                 tally.watch("build the command", cargo(&["build", "-p", "tidegate"]))?;
                 let tests = ["test", "--no-fail-fast", "-p", "tidegate-tests"];
-                tally.watch("cargo test, system", cargo(&tests))
+                tally.watch("cargo test, system", cargo(&tests))?;
+                for (name, program) in install::other_redis_servers()? {
+                    let mut suite = cargo(&[&tests[..], &["--test", "redis"]].concat());
+                    suite.env("TIDEGATE_REDIS_SERVER", program);
+                    tally.watch(&format!("cargo test, {name}"), suite)?;
+                }
+                Ok(())
             }
         }
     }

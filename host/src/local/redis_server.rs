@@ -1,5 +1,7 @@
 //! A private Redis.
 
+use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// A private Redis that keeps its data in memory and listens on a socket in a temporary folder.
+/// The environment variable that names another program than `redis-server`, such as `valkey-server`.
+const PROGRAM: &str = "TIDEGATE_REDIS_SERVER";
+
+/// A private Redis that keeps its data in memory and listens on a socket in a temporary folder. The environment
+/// variable `TIDEGATE_REDIS_SERVER` names the program, for instance `valkey-server`.
 #[derive(Debug)]
 pub struct RedisServer {
     server: Child,
@@ -19,18 +25,18 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts `redis-server` and waits until it answers.
+    /// Starts the program and waits until it answers.
     ///
     /// # Errors
-    /// Returns an error if `redis-server` is not installed or does not start.
+    /// Returns an error if the program is not installed or does not start.
     pub fn start() -> Result<Self> {
         Self::start_with([])
     }
 
-    /// Starts `redis-server` with more options, such as `--cluster-enabled yes`.
+    /// Starts the program with more options, such as `--cluster-enabled yes`.
     ///
     /// # Errors
-    /// Returns an error if `redis-server` is not installed or does not start.
+    /// Returns an error if the program is not installed or does not start.
     pub fn start_with<const N: usize>(options: [&str; N]) -> Result<Self> {
         let options = options.map(String::from).to_vec();
         let folder = tempfile::Builder::new().prefix("tidegate-redis-").tempdir()?;
@@ -47,7 +53,7 @@ impl RedisServer {
     /// Stops the server and starts an empty one at the same address.
     ///
     /// # Errors
-    /// Returns an error if `redis-server` does not start.
+    /// Returns an error if the program does not start.
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
         self.server = spawn(&self.folder, &self.options)?;
@@ -72,7 +78,9 @@ fn socket(folder: &TempDir) -> PathBuf {
 }
 
 fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
-    let started = Command::new("redis-server")
+    let program = env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("redis-server"));
+    let shown = program.display();
+    let started = Command::new(&program)
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--loglevel", "warning"])
         .arg("--unixsocket")
         .arg(socket(folder))
@@ -84,15 +92,15 @@ fn spawn(folder: &TempDir, options: &[String]) -> Result<Child> {
         .spawn();
     let mut server = match started {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "redis-server is not installed: run `apt-get install redis-server`, \
+            "{shown} is not installed: run `apt-get install redis-server`, name another program with {PROGRAM}, \
              or name a running Redis with --redis URL"
         ),
-        started => started.context("redis-server")?,
+        started => started.with_context(|| shown.to_string())?,
     };
     if let Err(error) = wait_for(&socket(folder), &mut server) {
         let _ = server.kill(); // the error says why Redis did not start
         let _ = server.wait();
-        return Err(error);
+        return Err(error.context(shown.to_string()));
     }
     Ok(server)
 }
@@ -102,10 +110,10 @@ fn wait_for(socket: &Path, server: &mut Child) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while UnixStream::connect(socket).is_err() {
         if let Some(status) = server.try_wait()? {
-            bail!("redis-server ended at once: {status}");
+            bail!("the server ended at once: {status}");
         }
         if Instant::now() > deadline {
-            bail!("redis-server did not start within 10 s");
+            bail!("the server did not start within 10 s");
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -41,12 +41,19 @@ local function undo(i)
   if expected == '' then call('DEL', KEYS[i]) else call('SET', KEYS[i], expected, 'KEEPTTL') end
 end
 
+-- An error as Redis 7 says it. Redis 6 begins with its place, as in "@user_script: 33: -READONLY …", so the
+-- host would not know the error by its first word.
+local function plain(failure)
+  local said = string.gsub(failure.err, '^@%S+ %d+: %-?', '')
+  return { err = said }
+end
+
 -- The bytes of a home whose slices are not all written.
 local function found(first, failure)
-  local bytes = { type(failure) == 'table' and failure or nil }
+  local bytes = { type(failure) == 'table' and plain(failure) or nil }
   for i = first, last do
     local value = call('GET', KEYS[i]) or ''
-    if type(value) == 'table' then return { value } end
+    if type(value) == 'table' then return { plain(value) } end
     bytes[#bytes + 1] = value
   end
   return bytes
