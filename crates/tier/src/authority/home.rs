@@ -9,8 +9,8 @@ use core::mem;
 
 use compact_str::CompactString;
 use tidegate_gate::{
-    Answered, Micros, Operation, Policy, Resolved, Seat, Session, SessionError, Timestamp, Used,
-    Verdict,
+    Answered, Due, Micros, Operation, Policy, Resolved, Seat, Session, SessionError, Timestamp,
+    Used, Verdict, Write,
 };
 
 use super::{Answer, Asked, Failure};
@@ -212,7 +212,9 @@ impl<T> Home<T> {
     /// Whether an answer or a write waits for a swap.
     pub(super) fn needs_swap(&mut self) -> bool {
         let waits = self.busy.as_ref().is_some_and(|busy| !busy.decided.is_empty());
-        waits || self.session.writes().next().is_some()
+        // the newest time of a refusal is for other writers: an authority that starts again has a later clock
+        let is_due = |write: Write<'_>| !self.is_only_writer || write.due == Due::BeforeAnswer;
+        waits || self.session.writes().any(is_due)
     }
 
     /// The writes are stored: answers what was decided.

@@ -132,10 +132,13 @@ fn a_home_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_
     assert!(authority.remembered() < 2_048 * 1_000, "{}", authority.remembered());
 }
 
-/// Asks one after another, and returns how many swaps that took.
+/// Asks one after another, a µs apart, and returns how many swaps that took.
 fn one_by_one(authority: &mut Tested, policy: &Arc<Policy>, asks: usize) -> usize {
     let ask_one = |token| {
-        ask(authority, policy, "k", 0, token);
+        let (resolved, now) =
+            (Resolved::new(policy, "k").unwrap(), 7 + u64::try_from(token).unwrap());
+        let (at, operation) = (Micros(0), 1.into());
+        authority.ask(Asked { resolved, now: Timestamp(now), at, operation, token });
         let swaps = send_all(authority);
         assert_eq!(answers(authority).len(), 1);
         swaps
