@@ -1,6 +1,8 @@
 //! FNV-1a with 64 bits (RFC 9923): a hash for stored data, the same on every platform and in every version.
 
-pub(crate) fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+/// The hash of some bytes. It is the same on every platform and in every version, so that it can be stored and sent.
+#[must_use]
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

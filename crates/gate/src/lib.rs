@@ -43,6 +43,7 @@ mod wording;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::{Effect, Verdict};
+pub use fnv::fnv1a;
 pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit};
 pub use limits::{Limits, NamedLimit, Slice};
