@@ -18,6 +18,7 @@ extern crate std;
 
 pub mod authority;
 pub mod local;
+pub mod wire;
 
 pub use authority::Authority;
 pub use local::Local;

@@ -1,0 +1,204 @@
+//! What a node and a far authority say to each other: questions and replies, in bytes.
+//!
+//! [`Flights`] is the node's side. It puts operations into questions, and answers each of them once. [`Replies`] is the
+//! authority's side. It gives the operations of a question to an [`Authority`](crate::Authority) once, even if the
+//! question comes more than once, and returns the reply. Neither does I/O. `message.rs` describes
+//! the bytes.
+//!
+//! **The driver of a node** takes these steps, at any time. All times called `at` are those of one clock that never
+//! goes back:
+//!
+//! 1. It calls [`Local::ask`](crate::Local::ask). At [`Next::Forward`](crate::local::Next::Forward) it calls
+//!    [`Flights::ask`] with the same `at`; if there is a budget, once more for that.
+//! 2. It sends each question of [`Flights::poll_transmit`] to the authority of its home.
+//! 3. It calls [`Flights::handle_reply`] with the bytes of each reply, [`Flights::handle_lost`] if it learns that none
+//!    will come, and [`Flights::handle_timeout`] at the time of [`Flights::poll_timeout`].
+//! 4. It takes each answer of [`Flights::poll_answer`] and tells [`Local::heard`](crate::Local::heard) what
+//!    [`Answer::heard`] says. Then it goes on with step 2, because a question that ends makes room for the next one.
+//!
+//! **The driver of an authority** takes these steps:
+//!
+//! 1. It calls [`Replies::handle_question`] with the bytes of each question.
+//! 2. It drives the [`Authority`](crate::authority), of which no caller is ever gone.
+//! 3. It sends each reply of [`Replies::poll_reply`].
+//!
+//! # What is guaranteed
+//!
+//! - Each operation gets one answer, at the latest two [deadlines](NodeOptions::deadline) after it was asked. It is in
+//!   one question at most, and a question is returned for sending once: a node never asks twice for a grant.
+//!   Replies that are late, repeated, foreign or corrupt change nothing.
+//! - The operations of a node on one key are decided in the order in which they were asked. A question that a later
+//!   one on its home has overtaken is not begun.
+//! - All copies of a question get the same reply, and its operations are taken once, under two assumptions: the
+//!   [`Replies`] live all the while, and the copies come within [`AuthorityOptions::time`] of the first reply. An
+//!   authority that starts again has forgotten all questions.
+//! - A reply that is forgotten sooner, for want of memory, closes its number: of each node, `Replies` keep the lowest
+//!   number that may still be taken. A question below it gets [`Failure::Unknown`], also if it never came before. A
+//!   node whose numbers find no room gets [`Failure::Overloaded`]. Only such a question may be taken if it comes again;
+//!   its node has then had the failure as the answer, and the units of a grant are lost.
+//! - A corrupt message is noticed by its checksum, with certainty if only one byte has changed.
+//!
+//! ```
+//! use std::collections::HashMap;
+//! use std::sync::Arc;
+//! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
+//! use tidegate_tier::authority::{self, Authority, Outcome};
+//! use tidegate_tier::local::{self, Local, Next};
+//! use tidegate_tier::wire::{
+//!     Asked, AuthorityOptions, Flights, NodeOptions, Place, Replies, WireError,
+//! };
+//!
+//! /// An authority with a store of its own.
+//! struct Object {
+//!     policies: Policies,
+//!     replies: Replies<()>,
+//!     authority: Authority<Place, &'static str>,
+//!     store: HashMap<String, Vec<u8>>,
+//! }
+//!
+//! impl Object {
+//!     /// A remote call.
+//!     fn call(&mut self, question: &[u8], at: Micros) -> Result<Arc<[u8]>, WireError> {
+//!         let Self { policies, replies, authority, store } = self;
+//!         let now = Timestamp(1_700_000_000_000_000 + at.0);
+//!         let taken = replies.handle_question(((), question), policies, (now, at), authority);
+//!         taken.map_err(|((), error)| error)?;
+//!         while let Some(swap) = authority.poll_swap((Some(now), at), |_| false) {
+//!             for home in 0..swap.len() {
+//!                 for slice in authority.slices(&swap, home) {
+//!                     if let Some(bytes) = slice.becomes {
+//!                         store.insert(slice.name.into(), bytes.into());
+//!                     }
+//!                 }
+//!             }
+//!             let outcomes = vec![Outcome::Swapped; swap.len()]; // nobody else writes
+//!             authority.handle(swap, outcomes, (Some(now), at));
+//!         }
+//!         let ((), reply) = replies.poll_reply(at, authority).expect("the question has its answers");
+//!         Ok(reply)
+//!     }
+//! }
+//!
+//! /// A node. A budget has no caller who waits for it.
+//! struct Node {
+//!     local: Local,
+//!     flights: Flights<Option<u32>>,
+//!     answers: Vec<(u32, bool)>,
+//! }
+//!
+//! impl Node {
+//!     fn ask(&mut self, resolved: &Resolved, caller: u32, at: Micros) {
+//!         let (operation, now) = (Operation::from(1), Timestamp(0));
+//!         let budget = match self.local.ask(resolved, &operation, now, at) {
+//!             Next::Answer(answer) => {
+//!                 return self.answers.push((caller, answer.decision().is_allowed()));
+//!             }
+//!             Next::Forward { budget } => budget,
+//!         };
+//!         let asks = [(Some(operation), Some(caller)), (budget, None)];
+//!         for (operation, token) in asks {
+//!             if let Some(operation) = operation {
+//!                 let resolved = resolved.clone();
+//!                 self.flights.ask(Asked { resolved, operation, now: None, at, token });
+//!             }
+//!         }
+//!     }
+//!
+//!     /// Sends what waits.
+//!     fn send(&mut self, object: &mut Object, at: Micros) -> usize {
+//!         let mut calls = 0;
+//!         while let Some(question) = self.flights.poll_transmit(at) {
+//!             calls += 1;
+//!             match object.call(&question.bytes, at) {
+//!                 Ok(reply) => self.flights.handle_reply(&reply, at).unwrap(),
+//!                 Err(_) => self.flights.handle_lost(question.number, at),
+//!             }
+//!             while let Some(answer) = self.flights.poll_answer() {
+//!                 if let Some(heard) = answer.heard() {
+//!                     self.local.heard(&heard);
+//!                 }
+//!                 let passes = answer.result.is_ok_and(|verdict| verdict.decision.is_allowed());
+//!                 self.answers.extend(answer.asked.token.map(|caller| (caller, passes)));
+//!             }
+//!         }
+//!         calls
+//!     }
+//! }
+//!
+//! let policies = "[policies.login]
+//! remember = '10s'
+//! limits = [{ algorithm = 'fixed_window', limit = 2, period = '1m' }]";
+//! let policies = Policies::parse(policies).unwrap();
+//! let user = Resolved::new(policies.get("login").unwrap(), "user:42").unwrap();
+//! let mut object = Object {
+//!     policies,
+//!     replies: Replies::new(AuthorityOptions::default()),
+//!     authority: Authority::new(authority::Options::default()),
+//!     store: HashMap::new(),
+//! };
+//! let id = Id([7, 42]); // drawn when the node starts
+//! let mut node = Node {
+//!     local: Local::new(local::Options { node: id, ..local::Options::default() }),
+//!     flights: Flights::new(NodeOptions { node: id, ..NodeOptions::default() }),
+//!     answers: Vec::new(),
+//! };
+//!
+//! (0..3).for_each(|caller| node.ask(&user, caller, Micros(0)));
+//! assert_eq!(node.send(&mut object, Micros(0)), 1, "the three operations were in one question");
+//! node.ask(&user, 3, Micros(1_000_000));
+//! assert_eq!(node.send(&mut object, Micros(1_000_000)), 0, "the node repeats the refusal");
+//! assert_eq!(node.answers, [(0, true), (1, true), (2, false), (3, false)]);
+//! ```
+
+mod bytes;
+mod flights;
+mod message;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+use alloc::string::String;
+use core::fmt;
+
+pub use bytes::WireError;
+pub use flights::{Answer, Asked, Flights, Ignored, NodeOptions, Question};
+pub use replies::{Addressed, AuthorityOptions, Place, Replies};
+
+/// Why a node has no verdict on an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The states or the limits do not allow the operation. Nothing has changed.
+    Session(String),
+    /// The authority refused the whole question. Nothing has changed.
+    Refused(String),
+    /// Too much waits on the node or at the authority, so the operation was not begun.
+    Overloaded {
+        /// The most operations that may wait, or the most bytes of questions that the authority may remember.
+        most: u64,
+    },
+    /// The operation waited too long, or a later question on its home came first, so it was not begun.
+    TooLate,
+    /// Other writers came first for longer than the authority's patience. Nothing was granted.
+    Contended,
+    /// The store failed. A grant may have been written nevertheless.
+    Store(String),
+    /// No reply came in time, or the authority has forgotten it. A grant may have been taken.
+    Unknown,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(error) => f.write_str(error),
+            Self::Refused(reason) => write!(f, "authority: {reason}"),
+            Self::Overloaded { most } => write!(f, "too much waits: expected at most {most}"),
+            Self::TooLate => f.write_str("the operation came too late and was not begun"),
+            Self::Contended => f.write_str("other writers came first for too long"),
+            Self::Store(error) => write!(f, "store: {error}"),
+            Self::Unknown => f.write_str("no reply came, so the outcome is unknown"),
+        }
+    }
+}
+
+impl core::error::Error for Failure {}

@@ -1,0 +1,103 @@
+//! The operations of a node on one home.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::mem;
+
+use compact_str::CompactString;
+use tidegate_gate::{Policy, Resolved};
+
+use super::super::message::{self, Name, QuestionWriter};
+use super::{Asked, NodeOptions, Question};
+
+/// A home under all editions of a policy: they have one authority, and order per key is kept among them.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    policy: Arc<Policy>,
+    name: CompactString,
+}
+
+impl Home {
+    pub(super) fn of(resolved: &Resolved) -> Self {
+        let name = CompactString::new(resolved.home());
+        Self { policy: Arc::clone(resolved.policy()), name }
+    }
+
+    fn parts(&self) -> (&str, &str) {
+        (self.policy.name(), &self.name)
+    }
+}
+
+impl Ord for Home {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Home {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Home {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Home {}
+
+/// The operations on a home.
+#[derive(Debug)]
+pub(super) struct Busy<T> {
+    /// The operations that are in no question yet.
+    pub(super) waiting: VecDeque<Asked<T>>,
+    /// The number of operations without an answer.
+    pub(super) operations: usize,
+    /// The number of questions under way.
+    pub(super) questions: usize,
+    /// Whether the home is in the queue of those that may send.
+    pub(super) is_ready: bool,
+}
+
+impl<T> Default for Busy<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), operations: 0, questions: 0, is_ready: false }
+    }
+}
+
+impl<T> Busy<T> {
+    /// Whether the home becomes ready. A home that is ready already does not become it again.
+    pub(super) fn may_send(&mut self, most_under_way: usize) -> bool {
+        let may = !self.waiting.is_empty() && self.questions < most_under_way.max(1);
+        may && !mem::replace(&mut self.is_ready, true)
+    }
+
+    /// Puts as many of the waiting operations into a question as may be in one. The first always may.
+    pub(super) fn question(
+        &mut self,
+        options: &NodeOptions,
+        number: u64,
+    ) -> Option<(Question, Vec<Asked<T>>)> {
+        let to = self.waiting.front()?.resolved.clone();
+        let name = Name { node: options.node, number };
+        let mut question = QuestionWriter::new(name, to.policy().name());
+        let mut count = 0_usize;
+        for asked in self.waiting.iter().take(options.most_operations.max(1)) {
+            let most = if count == 0 { usize::MAX } else { options.most_bytes };
+            let Asked { now, operation, .. } = *asked;
+            // another edition of the policy may find another rule for the canonical key
+            let key = asked.resolved.written_key();
+            if !question.add(&message::Asked { key, now, operation }, most) {
+                break;
+            }
+            count = count.saturating_add(1);
+        }
+        let bytes = question.finish();
+        let operations = self.waiting.drain(..count).collect();
+        Some((Question { number, to, bytes }, operations))
+    }
+}
