@@ -1,6 +1,7 @@
 mod flights;
 mod messages;
 mod replies;
+mod world;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
