@@ -4,6 +4,7 @@
 //! - [`Authority`] decides for the homes of a store that has other writers. It batches the operations that
 //!   wait together and remembers the states last seen.
 //! - [`Local`] is the part of a node that answers without asking an authority.
+//! - [`wire`] has the questions and replies of a node whose authority is one remote call away.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -19,7 +19,9 @@
 //! **The driver of an authority** takes these steps:
 //!
 //! 1. It calls [`Replies::handle_question`] with the bytes of each question.
-//! 2. It drives the [`Authority`](crate::authority), of which no caller is ever gone.
+//! 2. It drives the [`Authority`](crate::authority), of which no caller is ever gone. Let
+//!    [`most_wait`](crate::authority::Options::most_wait) be shorter than the deadline of the nodes, because nobody
+//!    hears of an operation that is begun later.
 //! 3. It sends each reply of [`Replies::poll_reply`].
 //!
 //! # What is guaranteed
@@ -27,11 +29,11 @@
 //! - Each operation gets one answer, at the latest two [deadlines](NodeOptions::deadline) after it was asked. It is in
 //!   one question at most, and a question is returned for sending once: a node never asks twice for a grant.
 //!   Replies that are late, repeated, foreign or corrupt change nothing.
-//! - The operations of a node on one key are decided in the order in which they were asked. A question that a later
-//!   one on its home has overtaken is not begun.
 //! - All copies of a question get the same reply, and its operations are taken once, under two assumptions: the
 //!   [`Replies`] live all the while, and the copies come within [`AuthorityOptions::time`] of the first reply. An
 //!   authority that starts again has forgotten all questions.
+//! - Under the same assumptions, the operations of a node on one key are decided in the order in which they were asked.
+//!   A question that a later one on its home has overtaken is not begun.
 //! - A reply that is forgotten sooner, for want of memory, closes its number: of each node, `Replies` keep the lowest
 //!   number that may still be taken. A question below it gets [`Failure::Unknown`], also if it never came before. A
 //!   node whose numbers find no room gets [`Failure::Overloaded`]. Only such a question may be taken if it comes again;
@@ -42,7 +44,7 @@
 //! use std::collections::HashMap;
 //! use std::sync::Arc;
 //! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
-//! use tidegate_tier::authority::{self, Authority, Outcome};
+//! use tidegate_tier::authority::{self, Authority, Outcome, Slice};
 //! use tidegate_tier::local::{self, Local, Next};
 //! use tidegate_tier::wire::{
 //!     Asked, AuthorityOptions, Flights, NodeOptions, Place, Replies, WireError,
@@ -64,14 +66,19 @@
 //!         let taken = replies.handle_question(((), question), policies, (now, at), authority);
 //!         taken.map_err(|((), error)| error)?;
 //!         while let Some(swap) = authority.poll_swap((Some(now), at), |_| false) {
+//!             let mut outcomes = Vec::new();
 //!             for home in 0..swap.len() {
-//!                 for slice in authority.slices(&swap, home) {
-//!                     if let Some(bytes) = slice.becomes {
-//!                         store.insert(slice.name.into(), bytes.into());
-//!                     }
+//!                 let slices: Vec<_> = authority.slices(&swap, home).collect();
+//!                 let found = |slice: &Slice<'_>| store.get(slice.name).cloned();
+//!                 if slices.iter().any(|slice| found(slice).as_deref() != slice.found) {
+//!                     outcomes.push(Outcome::Found(slices.iter().map(found).collect()));
+//!                     continue;
 //!                 }
+//!                 for slice in slices {
+//!                     store.extend(slice.becomes.map(|bytes| (slice.name.into(), bytes.into())));
+//!                 }
+//!                 outcomes.push(Outcome::Swapped);
 //!             }
-//!             let outcomes = vec![Outcome::Swapped; swap.len()]; // nobody else writes
 //!             authority.handle(swap, outcomes, (Some(now), at));
 //!         }
 //!         let ((), reply) = replies.poll_reply(at, authority).expect("the question has its answers");

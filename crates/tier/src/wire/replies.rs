@@ -34,7 +34,8 @@ pub struct AuthorityOptions {
     pub most_bytes: usize,
     /// The most operations of a question. Questions with more of them are refused.
     pub most_operations: usize,
-    /// How long a reply is remembered, and how long a node that asks nothing.
+    /// How long a reply is remembered, and how long a node that asks nothing. It must be longer than a copy of a
+    /// question may be under way.
     pub time: Micros,
     /// The most bytes that questions and replies take, beside the verdicts of the questions under way.
     pub bytes: usize,
