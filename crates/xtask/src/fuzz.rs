@@ -15,9 +15,10 @@ use crate::run::{command, step};
 use crate::{install, root};
 
 /// The targets, which together run for a minute.
-pub(crate) const TARGETS: [Target; 3] = [
-    Target { name: "operations", seconds: 40, seeds: &[] },
+pub(crate) const TARGETS: [Target; 4] = [
+    Target { name: "operations", seconds: 30, seeds: &[] },
     Target { name: "blob", seconds: 10, seeds: &[] },
+    Target { name: "wire", seconds: 10, seeds: &[] },
     Target {
         name: "policy",
         seconds: 10,
