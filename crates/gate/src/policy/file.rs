@@ -172,6 +172,8 @@ pub(super) struct PolicyForm {
     placement: Placement,
     remember: Option<Span>,
     local: Option<Object<LocalForm>>,
+    #[serde(default)]
+    reports: bool,
 }
 
 /// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each

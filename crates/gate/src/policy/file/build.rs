@@ -28,7 +28,7 @@ impl Policy {
                 return Err(format!("`key`: expected each source once, found {source} twice"));
             }
         }
-        let nodes = Nodes::new(form.remember, form.local)?;
+        let nodes = Nodes::new(form.remember, form.local, form.reports)?;
         let checked = |all| limits(all, &nodes, &form.cost, &form.classes);
         let mut overrides = Vec::new();
         for (pattern, Object(own)) in form.overrides {
