@@ -7,6 +7,7 @@ mod nodes;
 #[cfg(test)]
 mod tests;
 mod units;
+mod warnings;
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
