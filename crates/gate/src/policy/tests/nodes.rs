@@ -40,6 +40,20 @@ fn each_rule_gets_the_budget_that_nodes_may_take() {
 }
 
 #[test]
+fn nodes_may_report_under_a_suppression() {
+    let limit = "{ algorithm = 'suppression', rate = '100/s' }";
+    assert!(!policy(limit, "").reports() && !policy(limit, "").lets_nodes_answer());
+    let policy = policy(limit, "reports = true\noverrides = { vip = { rate = '5/s' } }");
+    assert!(policy.reports() && policy.lets_nodes_answer());
+    let words = policy.describe_nodes();
+    for part in
+        ["reports about every 2 s", "within its rate in every part of 6 s", "at most 600 units"]
+    {
+        assert!(words[0].contains(part), "{words:?}");
+    }
+}
+
+#[test]
 fn what_nodes_cannot_do_under_a_limit_is_refused() {
     let penalty = "{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' }";
     let counted = "{ algorithm = 'sliding_log', rates = ['10/m'], count_denied = true }";
@@ -70,6 +84,18 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         ("", local, "`limits`: expected 1 to 16 limits, found 0"),
         (
             LIMIT,
+            "reports = true",
+            "`reports`: expected one limit, a `suppression`, because a node decides by its factor alone; found `fixed_window`",
+        ),
+        (&*std::format!("{suppression}, {LIMIT}"), "reports = true", "found 2 limits"),
+        (suppression, "reports = true\nremember = '2s'", "found `suppression`"),
+        (
+            suppression,
+            "reports = true\n[policies.api.overrides]\na = { limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }] }",
+            "`overrides`: \"a\": `reports`: expected",
+        ),
+        (
+            LIMIT,
             "local = { most = 5, time = '1s', max_holders = 5000 }",
             "`local`: `max_holders`: expected",
         ),
@@ -88,8 +114,77 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         ("remember = 2", "policies.api.remember"),
         ("local = { most = 0, time = '1s' }", "policies.api.local.most"),
         ("local = { most = 1 }", "policies.api.local"),
+        ("reports = 'yes'", "policies.api.reports"),
     ] {
         let text = std::format!("[policies.api]\nlimits = [{LIMIT}]\n{line}");
         assert_eq!(Policies::parse(&text).unwrap_err().path, place.to_string());
+    }
+}
+
+#[test]
+fn what_makes_little_sense_is_a_warning() {
+    let bucket = "{ algorithm = 'token_bucket', capacity = 500, rate = '100/s' }"; // full after 5 s
+    let both = std::format!("{bucket}, {LIMIT}");
+    let leases =
+        std::format!("{LIMIT}, {{ algorithm = 'concurrency', capacity = 5, time_to_live = '1h' }}");
+    for (limits, rest, expected) in [
+        (bucket, "", &[][..]),
+        (bucket, "remember = '5s'\nlocal = { most = 500, time = '5s' }", &[]),
+        (
+            bucket,
+            "local = { most = 501, time = '1s' }",
+            &[
+                "`local.most`: expected at most 500, which is all that the limits grant at once; found 501. A \
+               node that takes all of it leaves nothing to the other nodes",
+            ],
+        ),
+        (
+            bucket,
+            "local = { most = 1, time = '6s' }",
+            &[
+                "`local.time`: expected at most 5 s, the period of `api`; found 6 s. In one period all nodes \
+               together may grant what the limit grants in 5 s and 6 s",
+            ],
+        ),
+        (
+            bucket,
+            "remember = '6s'",
+            &[
+                "`remember`: expected at most 5 s, the longest period of the limits; found 6 s. Units come back \
+               within a period, so a node remembers only debts and blocks for longer",
+            ],
+        ),
+        (
+            &both,
+            "remember = '2s'\nlocal = { most = 6, time = '2s' }",
+            &[
+                "`local.most`: expected at most 5",
+                "`local.time`: expected at most 1 s, the period of `limit-2`",
+            ],
+        ),
+        // the budget of the nodes and leases have periods too, which do not count
+        (
+            LIMIT,
+            "remember = '2s'\nlocal = { most = 1, time = '1s' }",
+            &["`remember`: expected at most 1 s"],
+        ),
+        (&leases, "remember = '2s'", &["`remember`: expected at most 1 s"]),
+        (
+            LIMIT,
+            "remember = '2s'\nlocal = { most = 6, time = '1s' }\noverrides = { vip = { limit = 4, period = '9s' }, low = { period = '500ms' } }",
+            &[
+                "`local.most`: expected at most 5,",
+                "`overrides`: \"low\": `local.most`: expected at most 5,",
+                "`overrides`: \"low\": `local.time`: expected at most 500 ms",
+                "`overrides`: \"vip\": `local.most`: expected at most 4,",
+            ],
+        ),
+    ] {
+        let mut warnings = policy(limits, rest).warnings();
+        warnings.sort();
+        assert_eq!(warnings.len(), expected.len(), "{rest}: {warnings:?}");
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.starts_with(expected), "{warning}");
+        }
     }
 }
