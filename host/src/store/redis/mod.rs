@@ -92,7 +92,6 @@ pub struct Redis {
     driver: Mutex<Option<mpsc::UnboundedSender<Question>>>,
     /// `None` for a store without a clock, which asks Redis for each operation.
     node: Option<Arc<Node>>,
-    overloaded: AtomicU64,
 }
 
 /// What the driver shares with the callers.
@@ -101,6 +100,8 @@ struct Shared {
     options: RedisOptions,
     /// The seed of the driver's hash table.
     seed: u64,
+    /// The number of operations that were not begun, by the count of the authorities.
+    overloaded: AtomicU64,
 }
 
 impl fmt::Debug for Redis {
@@ -121,8 +122,9 @@ impl Redis {
         let connection = Connection::new(url, options.deadline)?;
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
-        let shared = Arc::new(Shared { connection, options, seed });
-        Ok(Self { shared, driver: Mutex::new(None), node, overloaded: AtomicU64::new(0) })
+        let overloaded = AtomicU64::new(0);
+        let shared = Arc::new(Shared { connection, options, seed, overloaded });
+        Ok(Self { shared, driver: Mutex::new(None), node })
     }
 
     /// Asks Redis whether it answers.
@@ -227,7 +229,6 @@ impl Redis {
             Failure::TooLate => StoreError::Deadline(self.shared.options.deadline * MOST_DEADLINES),
             Failure::Contended => StoreError::Contended(self.shared.options.deadline),
             Failure::Overloaded { most } => {
-                self.overloaded.fetch_add(1, Ordering::Relaxed);
                 StoreError::Overloaded { key: resolved.key().to_owned(), most }
             }
             Failure::Store(error) => error,
@@ -265,7 +266,7 @@ impl Redis {
     /// The number of operations that got [`StoreError::Overloaded`].
     #[must_use]
     pub fn overloaded(&self) -> u64 {
-        self.overloaded.load(Ordering::Relaxed)
+        self.shared.overloaded.load(Ordering::Relaxed)
     }
 
     /// Waits until all earlier operations on the key's home are written, then returns the names of the
