@@ -50,6 +50,9 @@ async fn main() -> ExitCode {
             return ExitCode::from(141); // the code that a shell reports for a process that SIGPIPE ended
         }
         eprintln!("error: {error:#}");
+        if let Some(interrupted) = error.downcast_ref::<commands::Interrupted>() {
+            return ExitCode::from(interrupted.code);
+        }
         ExitCode::from(2)
     })
 }

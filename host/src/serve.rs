@@ -25,10 +25,10 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -44,7 +44,7 @@ use tidegate_gate::http::{
 };
 use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
@@ -84,6 +84,9 @@ pub struct Bounds {
     /// The longest time for a request's head, counted from when the connection opened or the last answer was
     /// written, and the longest time for its body, counted from the end of the head.
     pub read_timeout: Duration,
+    /// The longest time for the head of the first request, counted from when the connection opened, so that
+    /// silent connections give up their places. The shorter of the two times counts.
+    pub first_head_timeout: Duration,
     /// The longest time that an answer may take from the first write that has to wait until the client has
     /// taken all of it.
     pub write_timeout: Duration,
@@ -97,6 +100,7 @@ impl Default for Bounds {
             // Proxies keep idle connections for a minute. The proxy has to close first, because a
             // request on a connection that the server is closing gets no answer.
             read_timeout: Duration::from_secs(75),
+            first_head_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(30),
             max_connections: 1_000,
         }
@@ -126,7 +130,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // the client has gone
             Err(error) => {
-                server.failures.log(clock::now(), &error);
+                server.failures.line(clock::now(), &error).into_iter().for_each(warn);
                 sleep(ACCEPT_AGAIN_AFTER).await;
             }
         }
@@ -135,6 +139,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     // connections that take longer are dropped
     let _ = timeout(DRAIN_FOR, connections.shutdown()).await;
     sweeper.abort();
+    server.failures.rest().into_iter().for_each(warn);
 }
 
 /// Waits until fewer than the largest number of connections are open, then accepts the next one.
@@ -152,13 +157,17 @@ async fn sweep(server: Arc<Server>) {
     loop {
         ticks.tick().await;
         server.service.store.sweep(clock::now());
+        server.failures.rest().into_iter().for_each(warn);
     }
 }
 
 /// Answers all requests of a connection.
 async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let Bounds { read_timeout, write_timeout, .. } = server.service.bounds;
+    let Bounds { read_timeout, first_head_timeout, write_timeout, .. } = server.service.bounds;
+    let has_head = Arc::new(Notify::new());
+    let first_head = Arc::clone(&has_head);
     let answer = service_fn(move |request| {
+        has_head.notify_one();
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(response(server.answer(peer, request).await)) }
     });
@@ -167,8 +176,14 @@ async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher:
     builder.max_buf_size(READ_AHEAD_BYTES);
     let stream = TokioIo::new(Stream::new(stream, write_timeout));
     let connection = builder.serve_connection(stream, answer);
+    let mut connection = pin!(watcher.watch(connection));
     // an error is ignored: the client broke off or was too slow, so nobody is there to tell
-    let _ = watcher.watch(connection).await;
+    tokio::select! {
+        biased;
+        _ = &mut connection => {}
+        () = first_head.notified() => { let _ = connection.await; }
+        () = sleep(first_head_timeout) => {}
+    }
 }
 
 fn response(answer: http::Response) -> Response<Full<Bytes>> {
@@ -256,7 +271,7 @@ impl http::Server for Exchange<'_> {
         let outcome = |answer| match answer {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
-                failures.log(now, &error);
+                failures.line(now, &error).into_iter().for_each(warn);
                 Outcome::Unavailable(StoreError::summary(&error).to_owned())
             }
         };
@@ -274,18 +289,64 @@ pub fn warn(what: impl Display) {
     let _ = writeln!(io::stderr().lock(), "warning: {what}");
 }
 
-/// Logs errors on standard error, at most one line a second.
+/// What to log of the errors: at most one of them a second. The others are counted.
 #[derive(Debug, Default)]
-struct Failures {
+struct Failures(Mutex<Unlogged>);
+
+#[derive(Debug, Default)]
+struct Unlogged {
     /// The second of the last line.
-    logged: AtomicU64,
+    second: u64,
+    /// The number of errors since then.
+    errors: u64,
 }
 
 impl Failures {
-    fn log(&self, now: Timestamp, error: &dyn Error) {
+    /// The line for an error. `None` if the error is only counted.
+    fn line(&self, now: Timestamp, error: &dyn Error) -> Option<String> {
+        let mut unlogged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let second = now.0 / 1_000_000;
-        if self.logged.swap(second, Ordering::Relaxed) != second {
-            warn(error);
+        if unlogged.second == second {
+            unlogged.errors = unlogged.errors.saturating_add(1);
+            return None;
         }
+        unlogged.second = second;
+        Some(match mem::take(&mut unlogged.errors) {
+            0 => error.to_string(),
+            errors => format!("{error}; {}", since_the_last_line(errors)),
+        })
+    }
+
+    /// The line for the errors that were counted since the last line, if there are any.
+    fn rest(&self) -> Option<String> {
+        let mut unlogged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let errors = mem::take(&mut unlogged.errors);
+        (errors > 0).then(|| since_the_last_line(errors))
+    }
+}
+
+fn since_the_last_line(errors: u64) -> String {
+    let errors =
+        if errors == 1 { "1 more error".to_owned() } else { format!("{errors} more errors") };
+    format!("{errors} since the last line")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_are_not_logged_are_counted() {
+        let failures = Failures::default();
+        let line = |ms: u64| failures.line(Timestamp(ms * 1_000), &io::Error::other("away"));
+        let logged = |text: &str| Some(text.to_owned());
+        assert_eq!(failures.rest(), None);
+        assert_eq!(line(8_000), logged("away"));
+        assert_eq!([line(8_001), line(8_999)], [None, None]);
+        assert_eq!(line(9_000), logged("away; 2 more errors since the last line"));
+        assert_eq!(line(9_001), None);
+        assert_eq!(failures.rest(), logged("1 more error since the last line"));
+        assert_eq!(failures.rest(), None);
+        assert_eq!(line(12_000), logged("away"));
     }
 }

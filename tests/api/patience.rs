@@ -46,6 +46,28 @@ fn a_connection_without_a_whole_head_is_closed_in_time() {
 }
 
 #[test]
+fn connections_that_stay_silent_give_up_their_places_early() {
+    let first_head_timeout = Duration::from_millis(100);
+    let bounds = Bounds { first_head_timeout, max_connections: 10, ..Bounds::default() };
+    let served = bounded_memory(POLICIES, bounds);
+    let silent: Vec<TcpStream> = (0..10).map(|_| connect(&served)).collect();
+    assert!(answer(&served, LATER).starts_with("HTTP/1.1 200 OK"), "a place is free");
+    for mut stream in silent {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "");
+    }
+    // a connection that has sent a request stays open for longer
+    let mut idle = connect(&served);
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    assert_eq!(answer(&served, ""), "", "a silent one is closed meanwhile");
+    idle.write_all(LATER.as_bytes()).unwrap();
+    let mut answers = String::new();
+    idle.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
+}
+
+#[test]
 fn a_body_that_comes_too_late_is_a_problem() {
     let served = impatient();
     let head = format!(

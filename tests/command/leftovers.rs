@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use redis::Connection;
 use tidegate::local::RedisServer;
 use tidegate_tests::file;
 
-use super::Folder;
+use super::{Folder, signal};
 
 /// A folder with a trace that breaks off after so many bytes.
 fn with_broken_trace(bytes: usize) -> Folder {
@@ -93,4 +93,56 @@ fn a_replay_that_fails_ends_the_server_that_it_started_and_deletes_its_files() {
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{backend}");
         assert!(!is_used(&temporary), "{backend}: the server still runs");
     }
+}
+
+/// A replay that takes far longer than it takes to end it.
+fn long_replay(folder: &Folder, arguments: &[&str]) -> Command {
+    let line = |key: u32| format!("{{\"t_us\":1,\"policy\":\"api\",\"key\":\"{key}\"}}\n");
+    folder.write("t.jsonl", (0..1_000_000).map(line).collect::<String>());
+    let mut replay = folder.command(&["replay", "t.jsonl"]);
+    replay.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    replay
+}
+
+/// Ends the replay by a signal once this holds.
+#[track_caller]
+fn end(mut replay: Child, name: &str, code: i32, mut once: impl FnMut() -> bool) {
+    while !once() {
+        assert_eq!(replay.try_wait().unwrap(), None, "the replay goes on");
+    }
+    signal(&replay, name);
+    assert_eq!(replay.wait().unwrap().code(), Some(code));
+}
+
+#[test]
+fn a_replay_that_is_told_to_end_ends_its_server_and_deletes_its_files() {
+    for (name, code) in [("TERM", 143), ("INT", 130)] {
+        for backend in ["redis", "worker"] {
+            let folder = Folder::new();
+            let temporary = folder.path().join("temporary");
+            fs::create_dir(&temporary).unwrap();
+            let mut replay = long_replay(&folder, &["--backend", backend]);
+            let replay = replay.env("TMPDIR", &temporary).spawn().unwrap();
+            end(replay, name, code, || is_used(&temporary));
+            assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{backend}");
+            assert!(!is_used(&temporary), "{backend}: the server still runs");
+        }
+    }
+}
+
+#[test]
+fn a_replay_that_is_told_to_end_leaves_nothing_in_a_redis_that_it_did_not_start() {
+    let (folder, server) = (Folder::new(), RedisServer::start().unwrap());
+    let mut connection = connect(&server);
+    let mut replay = long_replay(&folder, &["--backend", "redis", "--redis", server.url()]);
+    end(replay.spawn().unwrap(), "TERM", 143, || keys(&mut connection) > 0);
+    assert_eq!(keys(&mut connection), 0);
+}
+
+#[test]
+fn a_replay_in_memory_ends_when_it_is_told_to() {
+    let folder = Folder::new();
+    let mut replay = long_replay(&folder, &["--decisions", "out"]);
+    let out = folder.path().join("out");
+    end(replay.spawn().unwrap(), "TERM", 143, || out.metadata().is_ok_and(|out| out.len() > 0));
 }

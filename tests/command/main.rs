@@ -3,7 +3,7 @@
 mod leftovers;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -258,6 +258,10 @@ fn errors_name_the_place_of_the_fault() {
     for option in ["--redis-deadline", "--redis-max-skew"] {
         folder.fails(&serve(option, "100"), "--redis <URL>");
     }
+    folder.fails(
+        &["serve", "--redis", down, "--max-memory", "1GiB"],
+        "'--redis <URL>' cannot be used with '--max-memory <SIZE>'",
+    );
     folder.fails(
         &["replay", "t.jsonl", "--redis", down],
         "--redis: expected --backend redis, found --backend memory",
@@ -525,6 +529,20 @@ fn a_signal_that_comes_before_the_server_listens_is_obeyed() {
         let output = server.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]), "{name}");
     }
+}
+
+#[test]
+fn a_signal_that_comes_before_the_policy_file_is_read_is_obeyed() {
+    let folder = Folder::new();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let server = folder.command(&["serve", "--listen", "127.0.0.1:0", "--policies", "pipe"]);
+    let server = { server }.stdout(Stdio::piped()).spawn().unwrap();
+    let mut file = fs::File::options().write(true).open(&pipe).unwrap(); // once the server opens it
+    signal(&server, "TERM");
+    file.write_all(POLICIES.as_bytes()).unwrap();
+    drop(file);
+    assert_eq!(server.wait_with_output().unwrap().status.code(), Some(0));
 }
 
 #[test]

@@ -16,7 +16,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::gate::{Policies, Policy, Resolved, Slice, Timestamp, blob};
+use tidegate::gate::{
+    Depth, Micros, Operation, Policies, Policy, Resolved, Slice, Timestamp, blob,
+};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
 
@@ -96,6 +98,23 @@ async fn a_peek_writes_nothing() {
     assert!(store.operate(&on(&policy, "k"), NOW, 0).await.unwrap().decision.is_allowed());
     let keys: u64 = ask(&server, &[b"DBSIZE"]).await;
     assert_eq!(keys, 0);
+}
+
+#[tokio::test]
+async fn a_reset_of_a_key_never_seen_writes_nothing() {
+    let server = RedisServer::start().unwrap();
+    let (store, policy) = (store(&server), bucket());
+    for operation in [Operation::Reset(Depth::Whole), Operation::Block(Micros::ZERO)] {
+        assert!(store.operate(&on(&policy, "k"), NOW, operation).await.is_ok());
+        let keys: u64 = ask(&server, &[b"DBSIZE"]).await;
+        assert_eq!(keys, 0, "{operation:?}");
+    }
+    // another store has charged the key meanwhile
+    let other = self::store(&server);
+    assert!(other.operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());
+    let reset = store.operate(&on(&policy, "k"), NOW, Operation::Reset(Depth::Whole)).await;
+    assert_eq!(reset.unwrap().decision.remaining(), 5);
+    assert!(other.operate(&on(&policy, "k"), NOW, 5).await.unwrap().decision.is_allowed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

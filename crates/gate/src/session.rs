@@ -144,7 +144,8 @@ impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Operation(error) => error.fmt(f),
-            Self::Blob { name, error } => write!(f, "{name}: {error}"),
+            // escaped: the name contains the key, and the error may go to a log
+            Self::Blob { name, error } => write!(f, "{name:?}: {error}"),
         }
     }
 }
@@ -242,9 +243,9 @@ impl Session {
             self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.is_used = true);
         }
         let mut state = self.gather(seat, limits)?;
-        let begins = |words: &[u64]| words.iter().all(|word| *word == 0);
+        let is_fresh = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
-            limits.split(&state.words).map(|(_, words)| begins(words)).collect();
+            limits.split(&state.words).map(|(_, words)| is_fresh(words)).collect();
         let was_blocked = state.block;
         let verdict = state
             .operate_unless_blocked(limits, now, operation, |limits, words| match operation {
@@ -278,6 +279,8 @@ impl Session {
             let due = match taken {
                 Some(taken) if !is_more && slot.covers(slice, &words, taken) => None,
                 Some(0) if !is_more => Some(Due::AfterAnswer),
+                // for instance a reset of a key that the store does not have
+                None if is_fresh(&words) && slot.has_nothing() => None,
                 _ => Some(Due::BeforeAnswer),
             };
             is_settled &= due != Some(Due::BeforeAnswer);

@@ -17,6 +17,7 @@ use tidegate::gate::Policies;
 use tidegate::replay::Backend;
 use tidegate::serve::warn;
 use tidegate::store::{Redis, RedisOptions, Store};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The option that names the policy file, the same for every command.
 #[derive(clap::Args)]
@@ -76,6 +77,38 @@ pub(crate) async fn clean_up<T>(backend: Backend, replayed: Result<T>) -> Result
             cleaned.map(|()| replayed)
         }
     }
+}
+
+/// Ends work early at Ctrl-C, or at the signal that `kill` and service managers send.
+pub(crate) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// From now on these signals no longer end the process by themselves.
+    pub(crate) fn new() -> Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Does some work, or fails with [`Interrupted`] once a signal comes. The work must yield now and then.
+    pub(crate) async fn end<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            _ = self.interrupt.recv() => Err(Interrupted { code: 130 }.into()),
+            _ = self.terminate.recv() => Err(Interrupted { code: 143 }.into()),
+            done = work => done,
+        }
+    }
+}
+
+/// A signal has ended the work.
+#[derive(Debug, thiserror::Error)]
+#[error("a signal ended the command")]
+pub(crate) struct Interrupted {
+    /// The code that a shell reports for a process that this signal ended.
+    pub(crate) code: u8,
 }
 
 /// Writes a line to standard output.

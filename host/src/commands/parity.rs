@@ -12,7 +12,7 @@ use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
 
 use super::replay::{Servers, decide};
 use super::report::Report;
-use super::{PolicyFile, say};
+use super::{Interrupts, PolicyFile, say};
 
 /// How many differences the command shows.
 const SHOWN: usize = 5;
@@ -49,10 +49,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, text) = arguments.policies.read()?;
     let lines = read(&arguments, &policies)?;
     let target = arguments.servers.target(text);
+    let mut interrupts = Interrupts::new()?; // before a server is started
     let mut all: Vec<Decisions> = Vec::new();
     for kind in BackendKind::ALL {
         let started = Instant::now();
-        let decisions = replay(kind, &policies, &target, &lines).await?;
+        let decisions = replay(kind, &policies, &target, &lines, &mut interrupts).await?;
         say(&format!("{kind:<9} {} decisions in {:.1?}", decisions.len(), started.elapsed()))?;
         all.push(decisions);
     }
@@ -64,7 +65,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let summary = report.text(std::time::Duration::ZERO);
     say(summary.lines().next().unwrap_or_default())?;
     report.something_was_decided()?;
-    let mismatches = compare(&policies, &target, &lines, memory, others).await?;
+    let mismatches = compare(&policies, &target, &lines, memory, others, &mut interrupts).await?;
     let names = BackendKind::ALL.map(|kind| kind.to_string()).join(", ");
     say(&format!("mismatches {mismatches} of {} across {names}", lines.len()))?;
     Ok(if mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -89,9 +90,10 @@ async fn replay(
     policies: &Policies,
     target: &Target,
     lines: &[Line],
+    interrupts: &mut Interrupts,
 ) -> Result<Decisions> {
     let mut backend = Backend::start(kind, policies, target).await.context(kind)?;
-    let decisions = decide_all(kind, &mut backend, lines).await;
+    let decisions = interrupts.end(decide_all(kind, &mut backend, lines)).await;
     super::clean_up(backend, decisions).await.context(kind)
 }
 
@@ -118,6 +120,7 @@ async fn compare(
     lines: &[Line],
     memory: &Decisions,
     others: &[Decisions],
+    interrupts: &mut Interrupts,
 ) -> Result<u64> {
     let mut mismatches = 0_u64;
     let mut shown = 0;
@@ -133,11 +136,14 @@ async fn compare(
             let (key, at, ask) = (&event.key, event.at.0, &event.ask);
             say(&format!("line {}: {key:?} at {at} us: {ask}", number + 1))?;
             let before = lines.get(..number).unwrap_or_default();
-            show(policies, target, before, event, BackendKind::Memory, expected.as_ref()).await?;
+            let mut show = async |kind, decision| {
+                show(policies, target, before, event, (kind, decision), interrupts).await
+            };
+            show(BackendKind::Memory, expected.as_ref()).await?;
             for (kind, decisions) in BackendKind::ALL.into_iter().skip(1).zip(others) {
                 if differs(decisions) {
                     let found = decisions.get(number).and_then(Option::as_ref);
-                    show(policies, target, before, event, kind, found).await?;
+                    show(kind, found).await?;
                 }
             }
         }
@@ -152,11 +158,11 @@ async fn show(
     target: &Target,
     before: &[Line],
     event: &Event,
-    kind: BackendKind,
-    decision: Option<&DecisionForm>,
+    (kind, decision): (BackendKind, Option<&DecisionForm>),
+    interrupts: &mut Interrupts,
 ) -> Result<()> {
     let mut backend = Backend::start(kind, policies, target).await?;
-    let shown = show_state(&mut backend, before, event, kind, decision).await;
+    let shown = interrupts.end(show_state(&mut backend, before, event, kind, decision)).await;
     super::clean_up(backend, shown).await
 }
 

@@ -12,7 +12,7 @@ use tidegate::gate::http::DecisionForm;
 use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
 
 use super::report::Report;
-use super::{PolicyFile, say};
+use super::{Interrupts, PolicyFile, say};
 
 /// How many lines are decided together: enough to fill a round trip, few enough to keep in memory.
 const CHUNK: usize = 1_000;
@@ -110,9 +110,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         None => None,
     };
     let target = arguments.servers.target(text);
+    let mut interrupts = Interrupts::new()?; // before a server is started
     let mut backend = Backend::start(arguments.backend, &policies, &target).await?;
     let started = Instant::now();
-    let replayed = replay(&arguments.file, trace, &mut backend, out).await;
+    let replayed = interrupts.end(replay(&arguments.file, trace, &mut backend, out)).await;
     bar.finish_and_clear();
     let said = replayed.and_then(|report| {
         say(report.text(started.elapsed()).trim_end())?;
@@ -164,6 +165,7 @@ pub(crate) async fn decide(
     backend: &mut Backend,
     lines: &[Line],
 ) -> Result<Vec<Option<DecisionForm>>> {
+    tokio::task::yield_now().await; // a signal may have come
     let events: Vec<Event> = lines.iter().filter_map(|line| line.as_ref().ok()).cloned().collect();
     let mut decisions = backend.decide(&events).await?.into_iter();
     Ok(lines.iter().map(|line| line.as_ref().ok().and_then(|_| decisions.next())).collect())

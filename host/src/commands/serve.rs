@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     redis_max_skew: u64,
     /// How much memory the states may take, in bytes or with a unit: KiB, MiB or GiB. The policies share
     /// it in equal parts. A full part learns no new keys: for them the policy's `on_error` decides
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size, conflicts_with = "redis")]
     max_memory: usize,
     /// How many connections may be open at a time; further ones wait
     #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
@@ -65,6 +65,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+    let mut stop = pin!(stopped()?); // before the server waits for anything
     let (policies, _) = arguments.policies.read()?;
     ensure!(
         arguments.token.as_deref() != Some(""),
@@ -89,7 +90,6 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let redis = arguments.redis.as_deref();
     let store = super::store(&policies, redis, options, arguments.max_memory)?;
-    let mut stop = pin!(stopped()?); // before the server waits for anything
     if let Store::Redis(redis) = &store {
         tokio::select! {
             () = &mut stop => return Ok(ExitCode::SUCCESS),

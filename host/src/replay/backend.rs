@@ -79,7 +79,8 @@ pub enum Backend {
 pub struct RedisReplay {
     store: Redis,
     written: HashMap<(String, String), Resolved>,
-    _server: Option<RedisServer>,
+    /// The Redis that the replay started.
+    server: Option<RedisServer>,
 }
 
 impl Backend {
@@ -174,12 +175,14 @@ impl Backend {
         Ok(format!("words {words:?}"))
     }
 
-    /// Deletes the states that the replay has stored in Redis.
+    /// Deletes the states that the replay has stored in a Redis that it did not start.
     ///
     /// # Errors
     /// Returns an error if Redis cannot be reached.
     pub async fn clean_up(self) -> Result<()> {
-        if let Self::Redis(redis) = self {
+        if let Self::Redis(redis) = self
+            && redis.server.is_none()
+        {
             for resolved in redis.written.values() {
                 redis.store.forget(resolved).await?;
             }
@@ -201,7 +204,7 @@ impl RedisReplay {
         };
         let store = Redis::new(url, options).context("--redis")?;
         store.ping().await.context("--redis")?;
-        Ok(Self { store, written: HashMap::new(), _server: server })
+        Ok(Self { store, written: HashMap::new(), server })
     }
 
     async fn decide(&mut self, events: &[Event]) -> Result<Vec<DecisionForm>> {

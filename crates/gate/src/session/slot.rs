@@ -95,6 +95,11 @@ impl Slot {
         }
     }
 
+    /// Whether nothing is stored, as far as the session knows, and nothing is to be stored.
+    pub(super) const fn has_nothing(&self) -> bool {
+        self.found.is_none() && self.due.is_none()
+    }
+
     /// The words, or why the stored bytes have none.
     pub(super) const fn words(&self) -> Result<&SliceWords, BlobError> {
         match &self.words {

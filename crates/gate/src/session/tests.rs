@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::format;
 use std::string::{String, ToString};
 use std::sync::Arc;
 use std::vec::Vec;
@@ -7,6 +8,7 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::{Answered, Due, Seat, Session, SessionError};
 use crate::blob::BlobError;
+use crate::key::Depth;
 use crate::policy::Policy;
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
@@ -134,7 +136,7 @@ fn bytes_that_are_no_state_fail_the_operations_that_need_them_alone() {
         "{error}"
     );
     let SessionError::Blob { name, error: why } = &error else { unreachable!() };
-    assert_eq!(error.to_string(), std::format!("{name}: {why}"));
+    assert_eq!(error.to_string(), format!("{name:?}: {why}"));
     assert_eq!(session.writes().count(), 2, "those of acme and a");
 }
 
@@ -201,6 +203,39 @@ fn a_block_is_stored_and_ends_by_itself() {
         let _ = at(&mut store, 5_000_009, Operation::Reset(crate::key::Depth::of_own("k")));
         assert!(at(&mut store, 5_000_010, 1.into()).0.is_allowed(), "{policy}");
     }
+}
+
+#[test]
+fn an_operation_that_leaves_a_key_never_seen_fresh_stores_nothing() {
+    for limit in [
+        "algorithm = 'fixed_window', limit = 2, period = '1m'",
+        "algorithm = 'token_bucket', capacity = 2, rate = '1/s'",
+        "algorithm = 'sliding_log', rates = ['2/m'], count_denied = true",
+    ] {
+        let key = &resolve(&format!("limits = [{{ {limit} }}]"), &["k"])[0];
+        for operation in [Operation::Reset(Depth::Whole), Operation::Block(Micros(0))] {
+            let mut store = Store::new();
+            assert!(alone(&mut store, key, operation).verdict.decision.is_allowed());
+            assert_eq!(store, Store::new(), "{limit}, {operation:?}");
+            // a session that stays open goes on expecting nothing in the store
+            let (mut session, seats) = load(&store, std::slice::from_ref(key));
+            for operation in [operation, 1.into(), operation] {
+                session.operate(&seats[0], Timestamp(7), &operation).unwrap();
+                save(&mut store, &mut session);
+            }
+            // what is stored is overwritten
+            let _ = alone(&mut store, key, 1);
+            let stored = store.clone();
+            let _ = alone(&mut store, key, operation);
+            assert_eq!(store == stored, matches!(operation, Operation::Block(_)), "{operation:?}");
+        }
+    }
+}
+
+#[test]
+fn an_error_escapes_the_name_in_it() {
+    let error = SessionError::Blob { name: "k\nerror: \u{1b}".into(), error: BlobError::Invalid };
+    assert!(error.to_string().starts_with("\"k\\nerror: \\u{1b}\": "), "{error}");
 }
 
 #[test]

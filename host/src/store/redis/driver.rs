@@ -1,6 +1,7 @@
 //! The task that drives the authority: it takes the operations, keeps some swaps under way, and answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -61,6 +62,7 @@ impl Driver {
     /// Runs until the store is dropped and all operations are answered.
     pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
+        let before = self.shared.overloaded.load(Ordering::Relaxed); // of a driver whose runtime has ended
         let mut is_open = true;
         while is_open || !self.calls.is_empty() {
             tokio::select! {
@@ -76,6 +78,8 @@ impl Driver {
                 }
             }
             self.begin();
+            let overloaded = before.saturating_add(self.authority.overloaded());
+            self.shared.overloaded.store(overloaded, Ordering::Relaxed);
             while let Some((token, answer)) = self.authority.poll_answer() {
                 let _ = token.send(answer); // the caller may be gone
             }

@@ -93,7 +93,6 @@ pub struct Redis {
     queue: Arc<Queue>,
     /// `None` for a store without a clock, which asks Redis for each operation.
     node: Option<Arc<Node>>,
-    overloaded: AtomicU64,
 }
 
 /// What the driver shares with the callers.
@@ -102,6 +101,8 @@ struct Shared {
     options: RedisOptions,
     /// The seed of the driver's hash table.
     seed: u64,
+    /// The number of operations that were not begun, by the count of the authorities.
+    overloaded: AtomicU64,
 }
 
 impl fmt::Debug for Redis {
@@ -122,9 +123,10 @@ impl Redis {
         let connection = Connection::new(url, options.deadline)?;
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
-        let shared = Arc::new(Shared { connection, options, seed });
+        let overloaded = AtomicU64::new(0);
+        let shared = Arc::new(Shared { connection, options, seed, overloaded });
         let queue = Arc::new(Queue::new(Arc::clone(&shared)));
-        Ok(Self { shared, queue, node, overloaded: AtomicU64::new(0) })
+        Ok(Self { shared, queue, node })
     }
 
     /// Asks Redis whether it answers.
@@ -200,7 +202,6 @@ impl Redis {
             Failure::TooLate => StoreError::Deadline(self.shared.options.deadline * MOST_DEADLINES),
             Failure::Contended => StoreError::Contended(self.shared.options.deadline),
             Failure::Overloaded { most } => {
-                self.overloaded.fetch_add(1, Ordering::Relaxed);
                 StoreError::Overloaded { key: resolved.key().to_owned(), most }
             }
             Failure::Store(error) => error,
@@ -238,7 +239,7 @@ impl Redis {
     /// The number of operations that got [`StoreError::Overloaded`].
     #[must_use]
     pub fn overloaded(&self) -> u64 {
-        self.overloaded.load(Ordering::Relaxed)
+        self.shared.overloaded.load(Ordering::Relaxed)
     }
 
     /// Waits until all earlier operations on the key's home are written, then returns the names of the
