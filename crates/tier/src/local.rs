@@ -125,6 +125,8 @@ pub struct Local {
     hasher: KeyHasher,
     /// Where the next search for keys to forget begins.
     hand: usize,
+    /// The last time at which units came back to a key that is forgotten. Its refusals may be under way.
+    relaxed: Option<Micros>,
 }
 
 impl Local {
@@ -132,7 +134,7 @@ impl Local {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let hasher = KeyHasher::new(options.seed);
-        Self { options, entries: HashTable::new(), hasher, hand: 0 }
+        Self { options, entries: HashTable::new(), hasher, hand: 0, relaxed: None }
     }
 
     /// Takes an operation at `at`. `now` is the time of the answer if the key is listed.
@@ -172,11 +174,12 @@ impl Local {
         let resolved = heard.resolved;
         let Some(limits) = resolved.limits() else { return };
         let (remember, local) = (resolved.policy().remember(), resolved.policy().local());
-        if relaxes(heard.operation)
-            && let Some(entry) = self.find(resolved, limits)
-        {
+        if relaxes(heard.operation) {
             // what was asked before this moment may have been decided before the operation
-            entry.relax(heard.operation, heard.at);
+            match self.find(resolved, limits) {
+                Some(entry) => entry.relax(heard.operation, heard.at),
+                None => self.relaxed = self.relaxed.max(Some(heard.at)),
+            }
         }
         match heard.operation {
             // a peek starts nothing: a bucket that starts empty fills from the first decision on
@@ -217,15 +220,15 @@ impl Local {
 
     /// The key's entry; `None` if the node may not remember any key.
     fn find_or_add(&mut self, resolved: &Resolved, limits: &Limits) -> Option<&mut Entry> {
-        let Self { entries, hasher, hand, options } = self;
+        let Self { entries, hasher, hand, options, relaxed } = self;
         let hash = hash(hasher, limits, resolved.key());
         let absent = match entries.find_entry(hash, |entry| entry.is(limits, resolved.key())) {
             Ok(found) => return Some(found.into_mut().used()),
             Err(absent) => absent,
         };
         let entries = absent.into_table();
-        make_room(entries, hand, options.most_keys)?;
-        let entry = Entry::new(resolved, limits);
+        make_room(entries, (hand, relaxed), options.most_keys)?;
+        let entry = Entry::new(resolved, limits, *relaxed);
         let rehash = |entry: &Entry| entry.hash(hasher);
         Some(entries.insert_unique(hash, entry, rehash).into_mut())
     }
@@ -241,7 +244,11 @@ fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Next<'l> {
 
 /// Forgets a key if there are already as many as there may be. A key that was used again since
 /// the last search is passed over once. `None` if there may be no keys.
-fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> Option<()> {
+fn make_room(
+    entries: &mut HashTable<Entry>,
+    (hand, relaxed): (&mut usize, &mut Option<Micros>),
+    most: usize,
+) -> Option<()> {
     let mut steps = entries.num_buckets().saturating_mul(2);
     while entries.len() >= most {
         steps = steps.checked_sub(1)?;
@@ -249,7 +256,8 @@ fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> O
         if let Ok(mut entry) = entries.get_bucket_entry(*hand)
             && !entry.get_mut().pass_over()
         {
-            entry.remove();
+            let (entry, _) = entry.remove();
+            *relaxed = (*relaxed).max(entry.relaxed());
         }
     }
     Some(())
