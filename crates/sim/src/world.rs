@@ -19,29 +19,40 @@
 //! assert_eq!(kept, history.script);
 //! ```
 
+mod act;
+mod acts;
 mod answers;
+mod asking;
+mod block;
 mod calm;
 mod clock;
 mod deliver;
 mod draw;
 mod event;
 mod generate;
+mod known;
 mod ledger;
+mod lent;
 mod machine;
 mod node;
 mod places;
+mod policies;
 mod poll;
 mod replay;
 mod script;
+mod seen;
 mod setup;
 mod shrink;
 mod storage;
 mod tally;
+mod topology;
 mod violation;
 
-pub use event::{Act, Event};
+pub use act::Act;
+pub use event::Event;
 pub use script::{History, Script};
 pub use setup::Setup;
 pub use shrink::shrink;
 pub use tally::{SITUATIONS, Tally};
+pub use topology::Topology;
 pub use violation::{Invariant, Violation};

@@ -151,6 +151,8 @@ pub struct Local {
     hasher: KeyHasher,
     /// Where the next search for keys to forget begins.
     hand: usize,
+    /// The last time at which units came back to a key that is forgotten. Its refusals may be under way.
+    relaxed: Option<Micros>,
     due: reports::Due,
 }
 
@@ -159,7 +161,8 @@ impl Local {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let hasher = KeyHasher::new(options.seed);
-        Self { options, entries: HashTable::new(), hasher, hand: 0, due: reports::Due::default() }
+        let due = reports::Due::default();
+        Self { options, entries: HashTable::new(), hasher, hand: 0, relaxed: None, due }
     }
 
     /// Takes an operation at `at`. `now` is the time of the answer if the key is listed.
@@ -205,11 +208,12 @@ impl Local {
             return self.hear_as_reporter(limits, master, heard);
         }
         let (remember, local) = (resolved.policy().remember(), resolved.policy().local());
-        if relaxes(heard.operation)
-            && let Some(entry) = self.find(resolved, limits)
-        {
+        if relaxes(heard.operation) {
             // what was asked before this moment may have been decided before the operation
-            entry.relax(heard.operation, heard.at);
+            match self.find(resolved, limits) {
+                Some(entry) => entry.relax(heard.operation, heard.at),
+                None => self.relaxed = self.relaxed.max(Some(heard.at)),
+            }
         }
         match heard.operation {
             // a peek starts nothing: a bucket that starts empty fills from the first decision on
@@ -251,7 +255,7 @@ impl Local {
 
     /// The key's entry; `None` if the node may not remember any key.
     fn find_or_add(&mut self, resolved: &Resolved, limits: &Limits) -> Option<&mut Entry> {
-        let Self { entries, hasher, hand, options, .. } = self;
+        let Self { entries, hasher, hand, options, relaxed, .. } = self;
         let part = part(resolved, limits);
         let hash = hash(hasher, limits, part);
         let absent = match entries.find_entry(hash, |entry| entry.is(limits, part)) {
@@ -259,8 +263,8 @@ impl Local {
             Err(absent) => absent,
         };
         let entries = absent.into_table();
-        make_room(entries, hand, options.most_keys)?;
-        let entry = Entry::new(resolved, limits);
+        make_room(entries, (hand, relaxed), options.most_keys)?;
+        let entry = Entry::new(resolved, limits, *relaxed);
         let rehash = |entry: &Entry| entry.hash(hasher);
         Some(entries.insert_unique(hash, entry, rehash).into_mut())
     }
@@ -277,7 +281,11 @@ fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Next<'l> {
 /// Forgets a key if there are already as many as there may be. A key that was used again since
 /// the last search is passed over once, and a key with units to report always. `None` if there may be no keys, or if
 /// the search passes over too many.
-fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> Option<()> {
+fn make_room(
+    entries: &mut HashTable<Entry>,
+    (hand, relaxed): (&mut usize, &mut Option<Micros>),
+    most: usize,
+) -> Option<()> {
     let mut steps = entries.num_buckets().saturating_mul(2);
     let mut unreported = 0_u32;
     while entries.len() >= most {
@@ -290,7 +298,8 @@ fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> O
                     return None;
                 }
             } else if !entry.get_mut().pass_over() {
-                entry.remove();
+                let (entry, _) = entry.remove();
+                *relaxed = (*relaxed).max(entry.relaxed());
             }
         }
     }

@@ -3,7 +3,8 @@
 use tidegate_gate::{SessionError, Timestamp};
 use tidegate_tier::authority::Failure;
 
-use super::machine::{Answer, World, same};
+use super::asking::{Answer, same};
+use super::machine::World;
 use super::node::{Compared, Decided, Fault, Home, Outcome, Part, Stage};
 use super::replay::{States, Undone, takes_nothing};
 use super::violation::{Checked, Invariant, check};
@@ -145,6 +146,6 @@ impl World {
 
     fn told_time_of(&self, part: &Part) -> Option<Timestamp> {
         let first = part.batch.first()?;
-        self.told_time(self.operations[first.operation].node)
+        self.told_time(self.operations[first.operation].authority)
     }
 }

@@ -1,6 +1,7 @@
 //! A time without faults, after which nothing may wait.
 
-use super::machine::{Progress, World};
+use super::asking::Progress;
+use super::machine::World;
 use super::node::Stage;
 use super::violation::{Checked, Invariant, check};
 
@@ -16,6 +17,8 @@ impl World {
     pub(super) fn calm(&mut self) -> Checked {
         self.storage.refuses = false;
         self.repair();
+        self.nodes.iter_mut().for_each(|node| node.stopped_until = self.now);
+        self.read_inboxes();
         for _ in 0..MOST_ROUNDS * self.nodes.len() {
             for node in 0..self.nodes.len() {
                 while self.poll(node)? {}

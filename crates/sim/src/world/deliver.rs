@@ -1,10 +1,12 @@
 //! Swaps on their way: what the storage does, what the authority makes of it, and whether that is true.
 
-use tidegate_gate::{SessionError, Verdict};
+use tidegate_gate::{Operation, SessionError, Verdict};
 use tidegate_tier::authority::{Failure, Outcome as Told};
 
+use super::asking::{Answer, Asking};
+use super::known::gives_back;
 use super::ledger::Done;
-use super::machine::{Answer, World};
+use super::machine::World;
 use super::node::{Decided, Fault, Outcome, Part, Stage};
 use super::replay::{States, Undone};
 use super::violation::{Checked, Invariant, Seen, check};
@@ -15,7 +17,8 @@ impl World {
         let mut found = Vec::new();
         for (call, sent) in self.calls.iter().enumerate() {
             for (place, part) in sent.parts.iter().enumerate() {
-                if part.stage == stage && (stage == Stage::Sent || sent.swap.is_some()) {
+                let is_read = sent.swap.is_some() && self.runs(sent.node);
+                if part.stage == stage && (stage == Stage::Sent || is_read) {
                     found.push((call, place));
                 }
             }
@@ -62,8 +65,9 @@ impl World {
 
     pub(super) fn deadline_nth(&mut self, index: usize) -> Checked {
         let calls = self.calls.iter().enumerate();
-        let open: Vec<usize> =
-            calls.filter(|(_, call)| call.swap.is_some()).map(|(at, _)| at).collect();
+        let open =
+            calls.filter(|(_, call)| call.swap.is_some() && self.runs(call.node)).map(|(at, _)| at);
+        let open: Vec<usize> = open.collect();
         match index.checked_rem(open.len()) {
             Some(index) => self.handle(open[index]),
             None => Ok(()),
@@ -105,6 +109,7 @@ impl World {
                 }
             }
             self.check_written(call, place, (&states, &after))?;
+            self.note_relaxed(call, place);
             Outcome::Swapped(said)
         } else {
             let found = part.slices.iter().map(|each| bytes_of(each.slice).map(<[u8]>::to_vec));
@@ -122,6 +127,17 @@ impl World {
             part.outcome = Some(outcome);
         }
         Ok(())
+    }
+
+    /// Notes the slices to which units may have come back.
+    fn note_relaxed(&mut self, call: usize, place: usize) {
+        let part = &self.calls[call].parts[place];
+        let batch = part.batch.iter().map(|decided| &self.operations[decided.operation].operation);
+        if batch.into_iter().any(gives_back) {
+            for slice in &self.places.homes[part.home] {
+                self.relaxed[*slice] = Some(self.now);
+            }
+        }
     }
 
     pub(super) fn replay(&self, states: &mut States, decided: &Decided) -> Result<Verdict, Undone> {
@@ -178,10 +194,16 @@ impl World {
         if !self.setup.is_bounded {
             return Ok(());
         }
-        for (decided, said) in self.calls[call].parts[place].batch.iter().zip(said) {
+        for (decided, said) in self.calls[call].parts[place].batch.clone().iter().zip(said) {
+            let Ok(verdict) = said else { continue };
+            self.lend(decided.operation, verdict)?;
+            let Asking { key, operation, .. } = self.operations[decided.operation];
+            self.note_done(key, &operation, verdict);
             let asking = &self.operations[decided.operation];
             let key = &self.places.keys[asking.key];
-            let (Ok(verdict), true) = (said, key.is_unedited) else { continue };
+            if !key.is_unedited {
+                continue;
+            }
             let kept = self.kept.operate(key, decided.time, &asking.operation);
             check(kept.as_ref() == Ok(verdict), Invariant::Expiry, || {
                 format!(
@@ -191,7 +213,7 @@ impl World {
             })?;
             // a swap has no number, so one that finds the same bytes again returns the same units again
             let is_again = self.calls[call].parts[place].outcome.is_some();
-            let settles = asking.settles.map(|of| if is_again { decided.operation } else { of });
+            let settles = asking.settles.map(|of| if is_again { usize::MAX } else { of });
             let done =
                 Done { number: decided.operation, settles, operation: &asking.operation, verdict };
             self.ledger.count(key, &done).map_err(|seen| {
@@ -260,9 +282,10 @@ impl World {
     }
 
     fn tally_answer(&mut self, number: usize, answer: &Result<Verdict, Failure<Fault>>) {
-        let settles = self.operations[number].settles.is_some();
         match answer {
-            Ok(_) if settles => self.tally.add("units were settled"),
+            Ok(_) if matches!(self.operations[number].operation, Operation::Settle(_)) => {
+                self.tally.add("units were settled")
+            }
             Err(Failure::Contended) => self.tally.add("a contended operation gave up"),
             Err(Failure::Session(SessionError::Blob { .. })) => {
                 self.tally.add("an operation failed on foreign bytes");

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 
+use super::act::{Act, read_act};
+
 /// An event. Some pick one of several things by an index, which counts modulo their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -50,31 +52,14 @@ pub enum Event {
     Repair,
     /// A node loses its memory.
     Crash(usize),
+    /// A node stops, and goes on after so many µs.
+    Stop(usize, u64),
     /// A caller that waits goes away.
     Leave(usize),
     /// A node's clock is set, by so many µs. The storage's clock follows the last node's.
     Set(usize, i64),
     /// Nothing fails until every operation is answered.
     Calm,
-}
-
-/// What a caller asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Units.
-    Take(u64),
-    /// Whether units would be granted.
-    Peek(u64),
-    /// A lease of this number.
-    Acquire(u64),
-    /// The renewal of a lease.
-    Heartbeat(u64),
-    /// The release of a lease.
-    Release(u64),
-    /// The settlement of an earlier grant: its index, and the units that were really needed.
-    Settle(usize, u64),
-    /// The key's limits are cleared.
-    Reset,
 }
 
 impl fmt::Display for Event {
@@ -97,6 +82,7 @@ impl fmt::Display for Event {
             Self::Corrupt(slice) => write!(f, "corrupt {slice}"),
             Self::Repair => f.write_str("repair"),
             Self::Crash(node) => write!(f, "crash {node}"),
+            Self::Stop(node, span) => write!(f, "stop {node} {span}"),
             Self::Leave(index) => write!(f, "leave {index}"),
             Self::Set(clock, by) => write!(f, "set {clock} {by}"),
             Self::Calm => f.write_str("calm"),
@@ -129,39 +115,13 @@ impl FromStr for Event {
             ["corrupt", slice] => Self::Corrupt(number(slice)?),
             ["repair"] => Self::Repair,
             ["crash", node] => Self::Crash(number(node)?),
+            ["stop", node, span] => Self::Stop(number(node)?, number(span)?),
             ["leave", index] => Self::Leave(number(index)?),
             ["set", clock, by] => Self::Set(number(clock)?, number(by)?),
             ["calm"] => Self::Calm,
             _ => bail!("expected an event such as `poll 0`, found `{line}`"),
         })
     }
-}
-
-impl fmt::Display for Act {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Take(units) => write!(f, "take {units}"),
-            Self::Peek(units) => write!(f, "peek {units}"),
-            Self::Acquire(lease) => write!(f, "acquire {lease}"),
-            Self::Heartbeat(lease) => write!(f, "heartbeat {lease}"),
-            Self::Release(lease) => write!(f, "release {lease}"),
-            Self::Settle(grant, units) => write!(f, "settle {grant} {units}"),
-            Self::Reset => f.write_str("reset"),
-        }
-    }
-}
-
-fn read_act(words: &[&str]) -> anyhow::Result<Act> {
-    Ok(match *words {
-        ["take", units] => Act::Take(number(units)?),
-        ["peek", units] => Act::Peek(number(units)?),
-        ["acquire", lease] => Act::Acquire(number(lease)?),
-        ["heartbeat", lease] => Act::Heartbeat(number(lease)?),
-        ["release", lease] => Act::Release(number(lease)?),
-        ["settle", grant, units] => Act::Settle(number(grant)?, number(units)?),
-        ["reset"] => Act::Reset,
-        _ => bail!("expected what is asked for, such as `take 1`, found `{}`", words.join(" ")),
-    })
 }
 
 pub(super) fn number<N: FromStr<Err: std::error::Error + Send + Sync + 'static>>(

@@ -1,43 +1,59 @@
 //! Events drawn at random. Each seed weighs them differently and leaves out some kinds of faults, so that
 //! some worlds fail often in one way and others in many ways.
 
+use super::acts::Acts;
 use super::draw::Draws;
-use super::event::{Act, Event};
+use super::event::Event;
 use super::machine::World;
+use super::setup::Setup;
 
 /// The weight of each kind of event.
 #[derive(Debug)]
 pub(super) struct Weights {
     kinds: [u64; KINDS],
-    acts: [u64; 7],
+    acts: Acts,
+    /// How many of a hundred questions concern the same node and key as the last one.
+    stays: u64,
+    last: (usize, usize),
     spans: [u64; 4],
     /// Whether messages overtake each other.
     reorders: bool,
 }
 
-const KINDS: usize = 20;
+const KINDS: usize = 21;
 
-/// The most that a kind of event weighs: the first five are no faults.
-const MOST: [u64; KINDS] = [40, 20, 30, 30, 10, 4, 4, 4, 4, 2, 2, 1, 2, 4, 4, 2, 1, 1, 1, 1];
+/// The first kinds of events are no faults.
+const FAULTS: usize = 5;
+
+/// The most that a kind of event weighs.
+const MOST: [u64; KINDS] = [40, 20, 30, 30, 10, 4, 4, 4, 4, 2, 2, 1, 2, 4, 4, 2, 1, 1, 1, 1, 1];
 
 impl Weights {
-    pub(super) fn draw(draws: &mut Draws) -> Self {
+    pub(super) fn draw(draws: &mut Draws, setup: &Setup) -> Self {
         let mut kinds = MOST;
         for (kind, weight) in kinds.iter_mut().enumerate() {
             // weights are in twentieths, so that a rare event is rarer than one step in a hundred
-            *weight = match kind < 5 {
+            *weight = match kind < FAULTS {
                 true => 20 * (1 + draws.below(*weight)),
                 false if draws.flip() => 1 + draws.below(20 * *weight),
                 false => 0,
             };
         }
-        let acts = [8, 2, 6, 3, 3, 4, 1].map(|weight| draws.below(weight + 1));
-        let spans = [8, 8, 4, 2].map(|weight| draws.below(weight + 1));
-        Self { kinds, acts, spans, reorders: draws.flip() }
+        let acts = Acts::draw(draws);
+        let mut stays = draws.one_of(&[0, 50]);
+        let mut spans = [8, 8, 4, 2].map(|weight| draws.below(weight + 1));
+        if setup.lets_nodes_answer() {
+            // a node takes units only if it is asked often, and keeps nothing for long
+            stays = draws.one_of(&[50, 90, 99]);
+            spans = [8, 4 + draws.below(9), draws.below(3), 0];
+            kinds[..FAULTS].copy_from_slice(&[300, 300, 400, 400, 60]);
+            kinds.iter_mut().skip(FAULTS).for_each(|weight| *weight /= 12);
+        }
+        Self { kinds, acts, stays, last: (0, 0), spans, reorders: draws.flip() }
     }
 
     /// The next event.
-    pub(super) fn event(&self, draws: &mut Draws, world: &World) -> Event {
+    pub(super) fn event(&mut self, draws: &mut Draws, world: &World) -> Event {
         let nodes = world.nodes.len();
         let index = |draws: &mut Draws| if self.reorders { draws.index(16) } else { 0 };
         match draws.weighted(&self.kinds) {
@@ -60,37 +76,19 @@ impl Weights {
             16 => Event::Repair,
             17 => Event::GiveUp(draws.index(nodes)),
             18 => Event::Reload(draws.index(nodes)),
+            19 => Event::Stop(draws.index(nodes), self.span(draws)),
             _ => Event::Calm,
         }
     }
 
-    fn ask(&self, draws: &mut Draws, world: &World) -> Event {
-        let (node, key) = (draws.index(world.nodes.len()), draws.index(world.places.of_edition));
-        let units = |draws: &mut Draws| match draws.below(40) {
-            0 => 1_000, // more than any limit grants
-            drawn => 1 + drawn % 3,
-        };
-        let lease = |draws: &mut Draws| draws.below(4);
-        let acts = &self.acts;
-        let weights = match world.places.keys[key].holds_leases {
-            true => [0, acts[1], acts[2] + 1, acts[3], acts[4], 0, acts[6]],
-            false => [acts[0] + 1, acts[1], 0, 0, 0, acts[5], acts[6]],
-        };
-        let act = match draws.weighted(&weights) {
-            0 => Act::Take(units(draws)),
-            1 => Act::Peek(units(draws) - 1),
-            2 => Act::Acquire(lease(draws)),
-            3 => Act::Heartbeat(lease(draws)),
-            4 => Act::Release(lease(draws)),
-            5 => Act::Settle(draws.index(64), draws.below(4)),
-            _ if draws.below(8) == 0 => Act::Reset,
-            _ => Act::Take(1),
-        };
-        // a lease has a name, so `take` needs none
-        let act = match act {
-            Act::Take(_) if world.places.keys[key].holds_leases => Act::Acquire(0),
-            other => other,
-        };
+    fn ask(&mut self, draws: &mut Draws, world: &World) -> Event {
+        // callers who stay with one node and one key make it ask for units in advance
+        if draws.below(100) >= self.stays {
+            self.last = (draws.index(world.nodes.len()), draws.index(world.places.of_edition));
+        }
+        let (node, key) = self.last;
+        let is_high = !(world.now / 3_000_000).is_multiple_of(4);
+        let act = self.acts.act(draws, world.places.keys[key].kinds, is_high);
         Event::Ask { node, key, act }
     }
 

@@ -1,27 +1,22 @@
 //! The world itself: it makes events happen and checks what follows.
 
-use tidegate_gate::{Depth, Micros, Operation, Request, Settlement, Timestamp, Verdict};
-use tidegate_tier::authority::{Asked, Failure};
+use tidegate_gate::{Micros, Timestamp};
 
+use super::asking::{Asking, Progress};
 use super::clock::Clock;
-use super::event::{Act, Event};
+use super::event::Event;
 use super::ledger::Ledger;
-use super::node::{Call, Fault, Node, Stage};
+use super::lent::Lending;
+use super::node::{Call, Node, Stage};
 use super::places::Places;
 use super::replay::States;
 use super::setup::Setup;
 use super::storage::Storage;
 use super::tally::Tally;
-use super::violation::{Checked, Invariant, Seen, check};
-
-/// The most grants that callers remember, to settle them.
-const MOST_GRANTS: usize = 64;
+use super::violation::{Checked, Invariant, check};
 
 /// The most swaps that are under way.
 const MOST_CALLS: usize = 64;
-
-/// An answer and the number of its operation.
-pub(super) type Answer = (usize, Result<Verdict, Failure<Fault>>);
 
 /// Nodes, a storage, the network between them, and callers.
 #[derive(Debug)]
@@ -42,39 +37,12 @@ pub(super) struct World {
     /// The states without expiry.
     pub(super) kept: States,
     pub(super) ledger: Ledger,
+    pub(super) lending: Lending,
     pub(super) tally: Tally,
     /// The last step at which each slice had bytes of another program.
     pub(super) foreign_until: Vec<Option<usize>>,
-}
-
-/// An operation that a caller asked for.
-#[derive(Debug)]
-pub(super) struct Asking {
-    pub(super) node: usize,
-    pub(super) key: usize,
-    pub(super) time: Timestamp,
-    pub(super) operation: Operation,
-    pub(super) asked_at: (usize, u64),
-    /// The operation whose grant this one settles.
-    pub(super) settles: Option<usize>,
-    pub(super) state: Progress,
-    /// The caller went away.
-    pub(super) is_gone: bool,
-    /// The authority has asked whether the caller is gone.
-    pub(super) is_seen: bool,
-    /// When and for how much the caller was granted something.
-    pub(super) granted: Option<(Timestamp, u64)>,
-}
-
-/// Whether an operation waits for its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    Waiting,
-    Answered,
-    /// The authority left it out, because its caller is gone.
-    Dropped,
-    /// Its node crashed.
-    Lost,
+    /// When units of each slice last came back in another way than with time.
+    pub(super) relaxed: Vec<Option<u64>>,
 }
 
 impl World {
@@ -96,8 +64,10 @@ impl World {
             grants: Vec::new(),
             kept: States::default(),
             ledger: Ledger::default(),
+            lending: Lending::default(),
             tally: Tally::default(),
             foreign_until: vec![None; slices],
+            relaxed: vec![None; slices],
         })
     }
 
@@ -106,7 +76,9 @@ impl World {
         match event {
             Event::Advance(span) => self.advance(span)?,
             Event::Ask { node, key, act } => self.ask(node, key, act)?,
-            Event::Poll(node) if self.calls.len() < MOST_CALLS => drop(self.poll(node)?),
+            Event::Poll(node) if self.runs(node) && self.calls.len() < MOST_CALLS => {
+                self.poll(node)?;
+            }
             Event::Poll(_) => {} // a driver has a bound too
             Event::Execute(index) => self.execute_nth(index)?,
             Event::Repeat(index) => self.repeat_nth(index)?,
@@ -114,17 +86,16 @@ impl World {
             Event::LoseCall(index) => self.lose_nth(Stage::Sent, index),
             Event::LoseReply(index) => self.lose_nth(Stage::Executed, index),
             Event::Deadline(index) => self.deadline_nth(index)?,
-            Event::GiveUp(node) => self.give_up(node)?,
+            Event::GiveUp(node) if self.runs(node) => self.give_up(node)?,
+            Event::GiveUp(_) => {}
             Event::Refuse => self.storage.refuses = true,
             Event::Accept => self.storage.refuses = false,
-            Event::Reload(node) => {
-                let node = node % self.nodes.len();
-                self.nodes[node].edition ^= 1;
-            }
+            Event::Reload(node) => self.reload(node),
             Event::Flush => self.flush(),
             Event::Corrupt(slice) => self.corrupt(slice),
             Event::Repair => self.repair(),
             Event::Crash(node) => self.crash(node),
+            Event::Stop(node, span) => self.stop(node, span)?,
             Event::Leave(index) => self.leave(index),
             Event::Set(clock, by) => match self.nodes.get_mut(clock) {
                 Some(node) => node.clock.set(by),
@@ -141,13 +112,18 @@ impl World {
         self.setup.tells_time.then(|| self.time_of(node))
     }
 
-    fn time_of(&self, node: usize) -> Timestamp {
+    pub(super) fn time_of(&self, node: usize) -> Timestamp {
         self.nodes[node].clock.at(self.setup.start, self.now)
     }
 
     /// The time by a clock that never goes back.
     pub(super) fn monotonic(&self, node: usize) -> Micros {
-        Micros(self.now.saturating_sub(self.nodes[node].born))
+        self.nodes[node].monotonic(self.now)
+    }
+
+    /// Whether a node is not stopped.
+    pub(super) fn runs(&self, node: usize) -> bool {
+        self.now >= self.nodes[node % self.nodes.len()].stopped_until
     }
 
     pub(super) fn storage_now(&self) -> u64 {
@@ -161,6 +137,7 @@ impl World {
             while self.setup.is_bounded && self.nodes[node].has_decided() && self.poll(node)? {}
         }
         self.now = self.now.saturating_add(span);
+        self.read_inboxes();
         let oldest = self.now.saturating_sub(self.setup.linger);
         for call in self.calls.iter_mut().filter(|call| call.sent < oldest) {
             for part in call.parts.iter_mut().filter(|part| part.stage == Stage::Sent) {
@@ -171,106 +148,30 @@ impl World {
         Ok(())
     }
 
-    fn ask(&mut self, node: usize, key: usize, act: Act) -> Checked {
-        let (node, key) = (node % self.nodes.len(), key % self.places.of_edition);
-        let (mut key, mut settles) = (key, None);
-        if let Act::Settle(index, _) = act {
-            let Some(index) = index.checked_rem(self.grants.len()) else { return Ok(()) };
-            let of = self.grants.remove(index);
-            (key, settles) = (self.operations[of].key % self.places.of_edition, Some(of));
-        }
-        key += self.nodes[node].edition * self.places.of_edition;
-        let resolved = self.places.keys[key].resolved.clone();
-        let lease = |number: u64| resolved.lease_id(&number.to_string());
-        let asked_for = |cost| Request { lease: Some(lease(0)), ..Request::of(cost) };
-        let operation = match act {
-            Act::Take(units) => Operation::Decide(asked_for(units)),
-            Act::Peek(units) => Operation::Peek(asked_for(units)),
-            Act::Acquire(number) => {
-                Operation::Decide(Request { lease: Some(lease(number)), ..Request::of(1) })
-            }
-            Act::Heartbeat(number) => Operation::Heartbeat(lease(number)),
-            Act::Release(number) => Operation::Release(lease(number)),
-            Act::Settle(_, actual) => {
-                let granted = settles.and_then(|of| self.operations[of].granted);
-                let (granted_at, reserved) = granted.unwrap_or_default();
-                Operation::Settle(Settlement { granted_at, reserved, actual })
-            }
-            Act::Reset => Operation::Reset(Depth::Whole),
-        };
-        let (number, now) = (self.operations.len(), self.time_of(node));
-        let home = self.places.keys[key].home;
-        self.operations.push(Asking {
-            node,
-            key,
-            time: now,
-            operation,
-            asked_at: (self.step, self.now),
-            settles,
-            state: Progress::Waiting,
-            is_gone: false,
-            is_seen: false,
-            granted: None,
-        });
-        self.waiting.push(number);
-        let at = self.monotonic(node);
-        let asked_of = &mut self.nodes[node];
-        asked_of.authority.ask(Asked { resolved, now, at, operation, token: number });
-        let is_overloaded = asked_of.waiting >= self.setup.most_waiting;
-        asked_of.waiting += 1;
-        let answers = self.take_answers(node)?;
-        if is_overloaded {
-            let most = self.setup.most_waiting;
-            self.nodes[node].overloaded += 1;
-            self.tally.add("an operation was one too many");
-            let answer = (number, Err(Failure::Overloaded { most }));
-            return check(answers == [answer], Invariant::Reason, || {
-                format!("{} operations wait of {most}; answered: {answers:?}", most + 1)
-            });
-        }
-        let waits = &mut self.nodes[node];
-        if !waits.homes[home].has_work() && !waits.homes[home].is_flying {
-            waits.ready.push_back(home);
-        }
-        waits.homes[home].waiting.push_back(number);
-        check(answers.is_empty(), Invariant::Reason, || {
-            format!("answered before anything was read: {answers:?}")
-        })
-    }
-
-    /// Takes the answers of an authority. Each must be the first to an operation that waits there.
-    pub(super) fn take_answers(&mut self, node: usize) -> Result<Vec<Answer>, Seen> {
-        let mut answers = Vec::new();
-        while let Some((number, answer)) = self.nodes[node].authority.poll_answer() {
-            let Some(asking) = self.operations.get_mut(number) else {
-                return Err(Seen(Invariant::Once, format!("nobody asked for number {number}")));
-            };
-            let waits = asking.state == Progress::Waiting && asking.node == node;
-            check(waits, Invariant::Once, || {
-                format!("number {number} was answered with {answer:?} and is {:?}", asking.state)
-            })?;
-            asking.state = Progress::Answered;
-            self.nodes[node].waiting -= 1;
-            if let (Operation::Decide(request), Ok(verdict)) = (asking.operation, &answer)
-                && verdict.decision.is_allowed()
-                && request.cost > 0
-            {
-                asking.granted = Some((verdict.at, request.cost));
-                self.grants.push(number);
-                if self.grants.len() > MOST_GRANTS {
-                    self.grants.remove(0);
-                }
-            }
-            answers.push((number, answer));
-        }
-        Ok(answers)
-    }
-
     fn flush(&mut self) {
         self.tally.add("the storage lost everything");
         self.storage.flush();
         self.kept.clear();
         self.ledger.clear();
+        self.relaxed.fill(Some(self.now));
+    }
+
+    /// A node gets the other edition of its policies. A host is restarted for that, and a Worker too; what it has
+    /// asked the authority stays asked.
+    fn reload(&mut self, node: usize) {
+        let node = node % self.nodes.len();
+        self.nodes[node].edition ^= 1;
+        self.nodes[node].restart_local(&self.setup);
+    }
+
+    /// A node stops, after it has sent what it has decided.
+    fn stop(&mut self, node: usize, span: u64) -> Checked {
+        let node = node % self.nodes.len();
+        while self.nodes[node].has_decided() && self.poll(node)? {}
+        self.tally.add("a node was stopped");
+        let until = self.now.saturating_add(span);
+        self.nodes[node].stopped_until = self.nodes[node].stopped_until.max(until);
+        Ok(())
     }
 
     fn corrupt(&mut self, slice: usize) {
@@ -293,6 +194,7 @@ impl World {
     fn lose(&mut self, slice: usize) {
         self.kept.forget(slice);
         self.ledger.forget(slice);
+        self.relaxed[slice] = Some(self.now);
     }
 
     fn crash(&mut self, node: usize) {
@@ -306,7 +208,7 @@ impl World {
         }
         for number in &self.waiting {
             let asking = &mut self.operations[*number];
-            if asking.node == node && asking.state == Progress::Waiting {
+            if asking.authority == node && asking.state == Progress::Waiting {
                 asking.state = Progress::Lost;
             }
         }
@@ -336,11 +238,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// The answers must be these, in this order.
-pub(super) fn same(answers: &[Answer], expected: &[Answer], invariant: Invariant) -> Checked {
-    check(answers == expected, invariant, || {
-        format!("answered: {answers:?}; expected: {expected:?}")
-    })
 }

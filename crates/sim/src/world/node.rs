@@ -1,12 +1,13 @@
-//! A node: a real authority, and beside it what the node's driver can know of it.
+//! A node: its real local part and authority, and beside them what the node's driver can know of them.
 
 use std::collections::VecDeque;
 
-use tidegate_gate::{Micros, Timestamp};
-use tidegate_tier::Authority;
+use tidegate_gate::{Id, Micros, Timestamp, Verdict};
 use tidegate_tier::authority::{Options, Swap};
+use tidegate_tier::{Authority, Local, local};
 
 use super::clock::Clock;
+use super::known::Known;
 use super::setup::Setup;
 
 /// Why the storage failed an operation.
@@ -22,7 +23,17 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) authority: Authority<usize, Fault>,
+    pub(super) local: Local,
+    /// What the local part may know.
+    pub(super) known: Known,
+    /// The answers that came while the node was stopped.
+    pub(super) inbox: Vec<(usize, Verdict)>,
+    /// The node goes on at this time.
+    pub(super) stopped_until: u64,
+    /// The number of the node, and how often its local part has started anew.
+    pub(super) run: (usize, u64),
     pub(super) clock: Clock,
+    ticks_ppm: i64,
     /// The edition of the policies that the node has: 0 or 1.
     pub(super) edition: usize,
     /// When the node started.
@@ -61,9 +72,16 @@ pub(super) struct Decided {
 impl Node {
     pub(super) fn new(setup: &Setup, number: usize, homes: usize, born: u64) -> Self {
         let drift = setup.drifts_ppm.get(number).copied().unwrap_or(0);
+        let run = (number, 0);
         Self {
             authority: authority(setup),
+            local: local_part(setup, run),
+            known: Known::default(),
+            inbox: Vec::new(),
+            stopped_until: 0,
+            run,
             clock: Clock::new(drift, setup.skew),
+            ticks_ppm: setup.ticks_ppm.get(number).copied().unwrap_or(0),
             edition: 0,
             born,
             homes: vec![Home::default(); homes],
@@ -78,10 +96,32 @@ impl Node {
         self.ready.iter().any(|home| !self.homes[*home].batch.is_empty())
     }
 
-    /// Forgets everything but the time.
+    /// Forgets everything but the time and the edition of its policies.
     pub(super) fn crash(&mut self, setup: &Setup, now: u64) {
-        let (clock, homes) = (self.clock, self.homes.len());
-        *self = Self { clock, ..Self::new(setup, 0, homes, now) };
+        let Self { clock, edition, run: (number, run), .. } = *self;
+        let new = Self::new(setup, number, self.homes.len(), now);
+        *self = Self { clock, edition, run: (number, run), ..new };
+        self.restart_local(setup);
+    }
+
+    /// The local part forgets everything, and takes units under another id.
+    pub(super) fn restart_local(&mut self, setup: &Setup) {
+        self.run.1 += 1;
+        self.local = local_part(setup, self.run);
+        self.known = Known::default();
+        self.inbox.clear();
+    }
+
+    /// The id under which the node takes units.
+    pub(super) fn holder(&self) -> Id {
+        holder(self.run)
+    }
+
+    /// The time by a clock that never goes back.
+    pub(super) fn monotonic(&self, now: u64) -> Micros {
+        let passed = i128::from(now.saturating_sub(self.born));
+        let shown = passed * (1_000_000 + i128::from(self.ticks_ppm)) / 1_000_000;
+        Micros(u64::try_from(shown).unwrap_or(0))
     }
 }
 
@@ -103,9 +143,19 @@ impl Home {
     }
 }
 
+fn holder((number, run): (usize, u64)) -> Id {
+    Id([u64::try_from(number).unwrap_or(u64::MAX), run])
+}
+
+fn local_part(setup: &Setup, run: (usize, u64)) -> Local {
+    let (node, most_keys) = (holder(run), setup.most_keys);
+    Local::new(local::Options { node, most_keys, seed: setup.start })
+}
+
 fn authority(setup: &Setup) -> Authority<usize, Fault> {
     Authority::new(Options {
         remembered: setup.remembered,
+        is_only_writer: false,
         most_waiting: setup.most_waiting,
         most_slices: setup.most_slices,
         keep_longer: Micros(setup.keep_longer),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use tidegate_gate::{Policy, Resolved, blob};
+use tidegate_gate::{Kind, Limit, Limits, Policy, Resolved, blob};
 
-use super::setup::{EDITED, POLICIES, Setup};
+use super::policies::{EDITED, POLICIES};
+use super::setup::Setup;
 
 #[derive(Debug)]
 pub(super) struct Places {
@@ -28,9 +29,20 @@ pub(super) struct Key {
     pub(super) home: usize,
     /// The slices of the key's limits, in their order.
     pub(super) slices: Vec<usize>,
-    pub(super) holds_leases: bool,
+    pub(super) kinds: Kinds,
     /// Both editions of the policy have the same limits.
     pub(super) is_unedited: bool,
+}
+
+/// What the limits on a key count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kinds {
+    pub(super) leases: bool,
+    pub(super) connections: bool,
+    pub(super) classes: bool,
+    pub(super) reports: bool,
+    /// Callers may take units in advance.
+    pub(super) lends: bool,
 }
 
 impl Places {
@@ -53,15 +65,14 @@ impl Places {
                 let policy = Arc::new(policy);
                 for number in 0..setup.keys {
                     let resolved = Resolved::new(&policy, &format!("k/{number}"))?;
-                    places.add(resolved, !texts.contains(EDITED))?;
+                    places.add(resolved, !texts.contains(EDITED));
                 }
             }
         }
         Ok(places)
     }
 
-    fn add(&mut self, resolved: Resolved, is_unedited: bool) -> anyhow::Result<()> {
-        let limits = resolved.limits().context("the key is listed")?;
+    fn add(&mut self, resolved: Resolved, is_unedited: bool) {
         let is_home = |key: &Key| {
             Arc::ptr_eq(key.resolved.policy(), resolved.policy())
                 && key.resolved.home() == resolved.home()
@@ -72,7 +83,8 @@ impl Places {
             self.homes.push(Vec::new());
         }
         let mut slices = Vec::new();
-        for slice in limits.slices() {
+        // a listed key has no slices
+        for slice in resolved.limits().map_or(&[][..], Limits::slices) {
             let name = blob::name(resolved.policy(), slice, resolved.key());
             let next = self.slices.len();
             let slice = *self.by_name.entry(name.clone()).or_insert(next);
@@ -84,9 +96,8 @@ impl Places {
             }
             slices.push(slice);
         }
-        let holds_leases = resolved.policy().name() == "leases";
-        self.keys.push(Key { resolved, home, slices, holds_leases, is_unedited });
-        Ok(())
+        let kinds = Kinds::of(&resolved);
+        self.keys.push(Key { resolved, home, slices, kinds, is_unedited });
     }
 
     /// The longest period of the limits on any key, in µs.
@@ -98,5 +109,22 @@ impl Places {
     /// The slice of this name.
     pub(super) fn slice_named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
+    }
+}
+
+impl Kinds {
+    fn of(resolved: &Resolved) -> Self {
+        let mut kinds = Self::default();
+        for named in resolved.limits().into_iter().flat_map(Limits::iter) {
+            kinds.leases |= named.limit.kind() == Kind::Lease;
+            match named.limit {
+                Limit::Connections(_) => kinds.connections = true,
+                Limit::Fleet(_) | Limit::Utilization(_) => kinds.classes = true,
+                Limit::Suppression(_) => (kinds.classes, kinds.reports) = (true, true),
+                Limit::Budget(_) => kinds.lends = resolved.policy().local().is_none(),
+                _ => {}
+            }
+        }
+        kinds
     }
 }

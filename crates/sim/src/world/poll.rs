@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use tidegate_gate::{Limits, Micros, Operation, SessionError, Timestamp, Verdict};
 use tidegate_tier::authority::{Failure, Swap};
 
-use super::machine::{Progress, World, same};
+use super::asking::{Progress, same};
+use super::machine::World;
 use super::node::{Call, Compared, Decided, Fault, Node, Part, Stage};
 use super::replay::{States, Undone};
 use super::violation::{Checked, Invariant, Seen, check};
@@ -81,7 +82,8 @@ impl World {
     /// The authority has asked whether the caller of an operation is gone.
     fn looked_at(&mut self, node: usize, number: usize) -> Checked {
         let Some(asking) = self.operations.get_mut(number) else { return Ok(()) };
-        let waits = asking.node == node && asking.state == Progress::Waiting && !asking.is_seen;
+        let waits =
+            asking.authority == node && asking.state == Progress::Waiting && !asking.is_seen;
         check(waits, Invariant::Once, || format!("number {number} is decided again: {asking:?}"))?;
         asking.is_seen = true;
         if asking.is_gone {
@@ -156,7 +158,7 @@ impl World {
 
     fn is_too_late(&self, number: usize) -> bool {
         let asking = &self.operations[number];
-        let waited = self.now.saturating_sub(asking.asked_at.1);
+        let waited = self.monotonic(asking.authority).0.saturating_sub(asking.at.0);
         waited > self.setup.most_wait
     }
 
@@ -198,7 +200,7 @@ impl World {
                 alone == Err(Undone::Operation(*error))
             }
             Err(Failure::Session(SessionError::Blob { .. })) => key.slices.iter().any(|slice| {
-                self.foreign_until[*slice].is_some_and(|until| until >= asking.asked_at.0)
+                self.foreign_until[*slice].is_some_and(|until| until >= asking.asked_in)
             }),
             _ => false,
         };

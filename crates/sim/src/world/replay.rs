@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use tidegate_gate::blob::{self, BlobError};
-use tidegate_gate::{Limits, Micros, Operation, OperationError, Timestamp, Verdict};
+use tidegate_gate::{Limits, Micros, Operation, OperationError, Slice, Timestamp, Verdict};
 
+use super::block::{self, Block, keeps_block};
 use super::places::Key;
 
 /// The stored bytes of some slices. A slice that is missing was never written.
@@ -13,6 +14,8 @@ pub(super) struct States {
     bytes: BTreeMap<usize, Vec<u8>>,
     /// How long each slice that was written must be kept.
     time_to_live: BTreeMap<usize, Micros>,
+    /// Whether the limits of each slice that was written differ from fresh ones.
+    lasts: BTreeMap<usize, bool>,
 }
 
 /// Why an operation was not done.
@@ -27,7 +30,7 @@ impl States {
     /// The states in these bytes.
     pub(super) fn read<'a>(found: impl Iterator<Item = (usize, Option<&'a [u8]>)>) -> Self {
         let bytes = found.filter_map(|(slice, bytes)| Some((slice, bytes?.to_vec())));
-        Self { bytes: bytes.collect(), time_to_live: BTreeMap::new() }
+        Self { bytes: bytes.collect(), ..Self::default() }
     }
 
     /// Does an operation.
@@ -39,34 +42,58 @@ impl States {
     ) -> Result<Verdict, Undone> {
         let limits =
             key.resolved.limits().ok_or(Undone::Operation(OperationError::InvalidState))?;
-        let policy = key.resolved.policy();
-        let mut words = Vec::new();
+        let (mut words, mut block) = (Vec::new(), None);
         for (slice, place) in limits.slices().iter().zip(&key.slices) {
-            match self.bytes.get(place).map(|bytes| blob::decode(policy, slice, bytes)) {
-                None => words.resize(words.len() + slice.words(), 0),
-                Some(Ok(own)) => words.extend(own),
-                Some(Err(error)) => return Err(Undone::Blob(*place, error)),
-            }
+            let (own, blocked) = self.words(key, slice, *place)?;
+            words.extend(own);
+            block = block.or(blocked);
         }
-        let verdict = limits.operate(&mut words, now, operation).map_err(Undone::Operation)?;
+        let verdict = block::operate(limits, &mut words, &mut block, now, operation)
+            .map_err(Undone::Operation)?;
         if !operation.is_peek() {
+            let policy = key.resolved.policy();
             for ((slice, own), place) in limits.split(&words).zip(&key.slices) {
-                self.bytes.insert(*place, blob::encode(policy, slice, own));
-                self.time_to_live.insert(*place, slice.time_to_live(own, now));
+                let mut all = own.to_vec();
+                let block = block.filter(|_| keeps_block(slice));
+                all.extend(block.into_iter().flat_map(Block::words));
+                self.bytes.insert(*place, blob::encode(policy, slice, &all));
+                self.time_to_live.insert(*place, slice.time_to_live(&all, now));
+                let lasts = slice.time_to_live(own, now) > Micros::ZERO;
+                self.lasts.insert(*place, lasts);
             }
         }
         Ok(verdict)
     }
 
+    /// The words of a slice, and the block that follows them.
+    fn words(
+        &self,
+        key: &Key,
+        slice: &Slice,
+        place: usize,
+    ) -> Result<(Vec<u64>, Option<Block>), Undone> {
+        let Some(bytes) = self.bytes.get(&place) else {
+            return Ok((vec![0; slice.words()], None));
+        };
+        let words = blob::decode(key.resolved.policy(), slice, bytes);
+        let mut words = words.map_err(|error| Undone::Blob(place, error))?;
+        let block = words.split_off(slice.words());
+        Ok((words, Block::of_words(&block)))
+    }
+
     /// Whether a refusal has changed more of the states of a key than their newest time: a limit counts it, it
-    /// is the first of a bucket that fills from then on, or the states were carried over from other limits.
+    /// is the first of a bucket that fills from then on, a block is over, or the states were carried over from
+    /// other limits.
     pub(super) fn remembers(&self, after: &Self, key: &Key) -> bool {
         let slices = key.resolved.limits().into_iter().flat_map(Limits::slices);
-        let is_new_or_counts = slices.zip(&key.slices).any(|(slice, place)| {
-            let lasts = after.time_to_live.get(place).is_some_and(|time| *time > Micros::ZERO);
-            slice.remembers_refusals() || !self.bytes.contains_key(place) && lasts
+        let is_more = slices.zip(&key.slices).any(|(slice, place)| {
+            let before = self.words(key, slice, *place).unwrap_or_default();
+            let begins = before.0.iter().all(|word| *word == 0)
+                && after.lasts.get(place).is_some_and(|lasts| *lasts);
+            let ends = after.words(key, slice, *place).is_ok_and(|after| after.1 != before.1);
+            slice.remembers_refusals() || begins || ends
         });
-        is_new_or_counts || self.is_carried(key)
+        is_more || self.is_carried(key)
     }
 
     /// Whether other limits than those of the key wrote its states.

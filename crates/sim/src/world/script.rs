@@ -42,7 +42,7 @@ impl History {
     pub fn of_seed(seed: u64) -> anyhow::Result<Self> {
         let mut draws = Draws::new(seed);
         let setup = Setup::draw(&mut draws)?;
-        let weights = Weights::draw(&mut draws);
+        let mut weights = Weights::draw(&mut draws, &setup);
         let steps = STEPS.0 + draws.below(STEPS.1 - STEPS.0);
         let mut world = World::new(&setup)?;
         let mut events = Vec::new();

@@ -8,57 +8,14 @@ use anyhow::{Context, bail};
 use super::draw::Draws;
 use super::event::number;
 use super::places::Places;
+use super::policies::POLICIES;
+use super::topology::Topology;
 
-/// Comes between two editions of a policy. Other policies are replaced by the same text.
-pub(super) const EDITED: &str = "\n# edited\n";
+/// The most by which a monotonic clock is too fast or too slow, in millionths.
+const MOST_TICKS_PPM: i64 = 500;
 
-/// The policies that a world may have, by name.
-pub(super) const POLICIES: [(&str, &str); 12] = [
-    ("bucket", "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '5/s' }]"),
-    ("window", "limits = [{ algorithm = 'fixed_window', limit = 6, period = '2s' }]"),
-    ("sliding", "limits = [{ algorithm = 'sliding_window', limit = 8, period = '3s', segments = 3 }]"),
-    ("log", "limits = [{ algorithm = 'sliding_log', rates = ['4/2s', '2/200ms'] }]"),
-    (
-        "three",
-        "limits = [{ algorithm = 'token_bucket', capacity = 4, rate = '4/s' },
-                   { algorithm = 'fixed_window', limit = 9, period = '3s' },
-                   { algorithm = 'sliding_log', rates = ['5/1s'] }]",
-    ),
-    (
-        "depth",
-        "limits = [{ algorithm = 'fixed_window', limit = 3, period = '1s' },
-                   { algorithm = 'token_bucket', capacity = 6, rate = '3/s', depth = 1 }]",
-    ),
-    ("leases", "limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '2s' }]"),
-    (
-        "penalty",
-        "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s', depth = 1 },
-                   { algorithm = 'penalty', refusals = 3, within = '2s', duration = '1s', max = '4s' }]",
-    ),
-    (
-        "kept",
-        "on_change = 'keep'
-        limits = [{ algorithm = 'fixed_window', limit = 2, period = '1s' }]
-# edited
-        on_change = 'keep'
-        limits = [{ algorithm = 'fixed_window', limit = 3, period = '3s' }]",
-    ),
-    (
-        "scaled",
-        "on_change = 'proportional'
-        limits = [{ algorithm = 'token_bucket', capacity = 4, rate = '2/s' },
-                  { algorithm = 'sliding_log', rates = ['5/1s'], depth = 1 }]
-# edited
-        on_change = 'proportional'
-        limits = [{ algorithm = 'token_bucket', capacity = 8, rate = '1/s' },
-                  { algorithm = 'sliding_log', rates = ['9/2s'], depth = 1 }]",
-    ),
-    ("empty", "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty' }]"),
-    (
-        "denied",
-        "limits = [{ algorithm = 'sliding_log', rates = ['3/1s'], count_denied = true }]",
-    ),
-];
+/// The longest block, in µs.
+pub(super) const LONGEST_BLOCK: u64 = 4_000_000;
 
 /// The parameters of a world. Spans are in µs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +28,14 @@ pub struct Setup {
     pub start: u64,
     /// By how many millionths each node's clock is too fast. The last clock is the storage's.
     pub drifts_ppm: Vec<i64>,
+    /// By how many millionths each node's monotonic clock is too fast; 0 for those that are left out.
+    pub ticks_ppm: Vec<i64>,
+    /// Who asks whom.
+    pub topology: Topology,
+    /// Whether each node asks its [`Local`](tidegate_tier::Local) first.
+    pub has_locals: bool,
+    /// [`Options::most_keys`](tidegate_tier::local::Options::most_keys)
+    pub most_keys: usize,
     /// How far a clock may be off.
     pub skew: u64,
     /// [`Options::keep_longer`](tidegate_tier::authority::Options::keep_longer)
@@ -106,9 +71,14 @@ impl Setup {
         let linger = draws.one_of(&[10_000, 100_000, 3_000_000]);
         let nodes = 1 + draws.below(3);
         let drift = |draws: &mut Draws| draws.one_of(&[0, 0, 200, -300, 20_000, -20_000]);
+        // half of the worlds are those in which nodes answer by themselves
+        let lets_nodes_answer = draws.flip();
+        let known = POLICIES.iter().map(|(name, _)| *name);
+        let known: Vec<&str> =
+            known.filter(|name| !lets_nodes_answer || lets_answer(name)).collect();
         let mut policies: Vec<String> = Vec::new();
-        for _ in 0..=draws.below(3) {
-            let (name, _) = draws.one_of(&POLICIES);
+        for _ in 0..=draws.below(if lets_nodes_answer { 2 } else { 4 }) {
+            let name = draws.one_of(&known);
             if !policies.iter().any(|other| other == name) {
                 policies.push(name.into());
             }
@@ -118,24 +88,41 @@ impl Setup {
             keys: 1 + draws.index(3),
             start: 1_700_000_000_000_000 + draws.below(10_000_000),
             drifts_ppm: (0..=nodes).map(|_| drift(draws)).collect(),
+            ticks_ppm: (0..nodes)
+                .map(|_| draws.one_of(&[0, 0, MOST_TICKS_PPM, -500, 100]))
+                .collect(),
+            topology: draws.one_of(&[Topology::Own, Topology::Own, Topology::First]),
+            has_locals: lets_nodes_answer || draws.flip(),
+            most_keys: draws.one_of(&[0, 1, 2, 64, 64, 64]),
             skew,
             keep_longer: 0,
             linger,
             patience: draws.one_of(&[0, 5_000, 200_000, 1_000_000_000]),
             most_wait: draws.one_of(&[1_000_000, 1_000_000_000]),
-            most_waiting: draws.one_of(&[3, 16, 1_000_000]),
+            most_waiting: draws.one_of(&[4, 32, 1_000_000, 1_000_000]),
             most_slices: draws.one_of(&[0, 1, 3, 64]),
             remembered: draws.one_of(&[0, 700, 1_500, 1 << 20]),
             tells_time,
             is_bounded,
         };
+        if lets_nodes_answer {
+            (setup.patience, setup.most_waiting) = (setup.patience.max(200_000), 1_000);
+        }
         if is_bounded {
             // an operation is decided at a time that is up to half a period old, by a clock that is off, and
             // its swap is under way; the storage's clock is off too, by so much more or less than before
-            let longest_wait = Places::new(&setup)?.longest_period() / 2;
-            setup.keep_longer = 4 * skew + longest_wait + linger + 1_000;
+            let period = Places::new(&setup)?.longest_period();
+            setup.keep_longer = 4 * skew + period / 2 + linger + 1_000;
+            // how long a slice is kept counts by a node's monotonic clock and by the storage's
+            setup.keep_longer +=
+                setup.ticks_late(4 * (LONGEST_BLOCK + 2 * period + setup.keep_longer));
         }
         Ok(setup)
+    }
+
+    /// Whether nodes may answer by themselves under every policy of this world.
+    pub(super) fn lets_nodes_answer(&self) -> bool {
+        self.has_locals && self.policies.iter().all(|name| lets_answer(name))
     }
 
     /// The number of nodes.
@@ -143,14 +130,21 @@ impl Setup {
         self.drifts_ppm.len().saturating_sub(1)
     }
 
+    /// By how much two monotonic clocks may differ after a span.
+    pub(super) const fn ticks_late(&self, span: u64) -> u64 {
+        span / 1_000_000 * 2 * MOST_TICKS_PPM.unsigned_abs() + 2 * MOST_TICKS_PPM.unsigned_abs()
+    }
+
     fn get(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
         match name {
             "policies" => self.policies = value.split_whitespace().map(String::from).collect(),
             "keys" => self.keys = number(value)?,
             "start" => self.start = number(value)?,
-            "drifts-ppm" => {
-                self.drifts_ppm = value.split_whitespace().map(number).collect::<Result<_, _>>()?;
-            }
+            "drifts-ppm" => self.drifts_ppm = numbers(value)?,
+            "ticks-ppm" => self.ticks_ppm = numbers(value)?,
+            "topology" => self.topology = value.parse()?,
+            "has-locals" => self.has_locals = value.parse().context("expected true or false")?,
+            "most-keys" => self.most_keys = number(value)?,
             "skew" => self.skew = number(value)?,
             "keep-longer" => self.keep_longer = number(value)?,
             "linger" => self.linger = number(value)?,
@@ -169,11 +163,15 @@ impl Setup {
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let drifts: Vec<String> = self.drifts_ppm.iter().map(i64::to_string).collect();
+        let written = |all: &[i64]| all.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
         writeln!(f, "policies: {}", self.policies.join(" "))?;
         writeln!(f, "keys: {}", self.keys)?;
         writeln!(f, "start: {}", self.start)?;
-        writeln!(f, "drifts-ppm: {}", drifts.join(" "))?;
+        writeln!(f, "drifts-ppm: {}", written(&self.drifts_ppm))?;
+        writeln!(f, "ticks-ppm: {}", written(&self.ticks_ppm))?;
+        writeln!(f, "topology: {}", self.topology)?;
+        writeln!(f, "has-locals: {}", self.has_locals)?;
+        writeln!(f, "most-keys: {}", self.most_keys)?;
         writeln!(f, "skew: {}", self.skew)?;
         writeln!(f, "keep-longer: {}", self.keep_longer)?;
         writeln!(f, "linger: {}", self.linger)?;
@@ -197,6 +195,10 @@ impl FromStr for Setup {
             keys: 1,
             start: 1_700_000_000_000_000,
             drifts_ppm: vec![0, 0],
+            ticks_ppm: vec![],
+            topology: Topology::Own,
+            has_locals: true,
+            most_keys: 64,
             skew: 0,
             keep_longer: 10_000_000,
             linger: 100_000,
@@ -213,4 +215,12 @@ impl FromStr for Setup {
         }
         Ok(setup)
     }
+}
+
+fn numbers(text: &str) -> anyhow::Result<Vec<i64>> {
+    text.split_whitespace().map(number).collect()
+}
+
+fn lets_answer(policy: &str) -> bool {
+    policy.starts_with("lent") || policy.starts_with("remembered")
 }

@@ -1,6 +1,9 @@
 //! Makes a script shorter that breaks an invariant.
 
-use super::event::{Act, Event};
+use tidegate_gate::Depth;
+
+use super::act::Act;
+use super::event::Event;
 use super::script::Script;
 use super::violation::{Invariant, Violation};
 
@@ -96,6 +99,10 @@ fn simpler(event: Event) -> Vec<Event> {
                 Act::Take(_) => Act::Take(1),
                 Act::Peek(_) => Act::Peek(0),
                 Act::Settle(..) => Act::Settle(0, 0),
+                Act::Ranked { .. } => Act::Take(1),
+                Act::Borrow { .. } => Act::Borrow { holder: 0, wants: 1, left: 0 },
+                Act::Report { .. } => Act::Report { admitted: 1, suppressed: 0, age: 0 },
+                Act::Reset(_) => Act::Reset(Depth::Whole),
                 other => other,
             };
             vec![asks(0, 0, one), asks(node, 0, one), asks(node, key, one), asks(node, 0, act)]

@@ -18,6 +18,11 @@ pub enum Invariant {
     Expiry,
     /// Nothing is granted beyond the limits, and the used units are those that were granted and not returned.
     Bound,
+    /// Units that a holder takes in advance are spent once, in time, given back, or lost.
+    Conserved,
+    /// A refusal that a node repeats is one that it has heard lately, and that the authority would give at this
+    /// moment unless units have come back.
+    Remembered,
     /// An operation is answered at most once, and only if somebody waits for it.
     Once,
     /// The operations of a home are decided in the order in which they came. Only callers that are gone are

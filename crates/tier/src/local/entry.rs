@@ -67,7 +67,7 @@ fn hash_at(hasher: &KeyHasher, limits: usize, key: &str) -> u64 {
 }
 
 impl Entry {
-    pub(super) fn new(resolved: &Resolved, limits: &Limits) -> Self {
+    pub(super) fn new(resolved: &Resolved, limits: &Limits, relaxed: Option<Micros>) -> Self {
         let policy = Arc::clone(resolved.policy());
         let units = policy.local().map(|_| Box::default());
         let master = reports::master(resolved, limits);
@@ -79,7 +79,7 @@ impl Entry {
             most: limits.most_at_once(),
             needs_lease: limits.iter().any(|limit| limit.limit.kind() == Kind::Lease),
             was_used: false,
-            relaxed: None,
+            relaxed,
             refusals: Refusals::default(),
             units,
             reporter,
@@ -100,6 +100,11 @@ impl Entry {
     pub(super) const fn used(&mut self) -> &mut Self {
         self.was_used = true;
         self
+    }
+
+    /// The last time at which units may have come back.
+    pub(super) const fn relaxed(&self) -> Option<Micros> {
+        self.relaxed
     }
 
     /// Whether a search for keys to forget passes over this one.

@@ -176,6 +176,31 @@ fn whatever_gives_units_back_forgets_the_refusals_of_its_key() {
 }
 
 #[test]
+fn units_that_came_back_count_even_if_the_node_has_forgotten_the_key() {
+    let heard_before = |world: &mut World| world.pass(Micros(1));
+    let heard_after = |world: &mut World| {
+        let answer = world.decide(Operation::Refund(5));
+        world.pass(Micros(1));
+        world.hear(Operation::Refund(5), &answer, Micros(78));
+    };
+    for answers in [heard_before as fn(&mut World), heard_after] {
+        let mut world = refused(BUCKET);
+        world.local = Local::new(Options { most_keys: 1, ..Options::default() });
+        let (key, sent) = (world.resolved.clone(), world.at);
+        let late = world.decide(1);
+        world.pass(Micros(1));
+        assert!(world.local(Operation::Refund(5)).is_err());
+        world.pass(Micros(1));
+        world.resolved = Resolved::new(key.policy(), "another").unwrap();
+        assert!(world.local(Operation::Refund(1)).is_err());
+        world.resolved = key;
+        answers(&mut world);
+        world.hear(1, &late, sent); // it was decided before the units came back
+        assert!(world.local(1).is_err());
+    }
+}
+
+#[test]
 fn a_block_is_repeated_until_it_ends_or_is_lifted_by_this_node() {
     let mut world = World::new(BUCKET);
     world.ask(Operation::Block(s(5)));

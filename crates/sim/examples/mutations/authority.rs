@@ -1,32 +1,14 @@
-//! Breaks `tier` and `gate` in one place after another, and says whether the world notices:
-//!
-//! ```sh
-//! cargo run -p tidegate-sim --example mutations            # all, some minutes
-//! cargo run -p tidegate-sim --example mutations -- found   # those with this word in their name
-//! ```
-//!
-//! Each mutation is written into the source, `cargo test -p tidegate-sim --test world` runs, and the source is
-//! restored, also after an error, but not if the command is killed: see `git diff`. The text of a mutation must be
-//! in its file exactly once: edit the list with the code. The command needs `timeout` of GNU coreutils.
+//! Mutations of the authority, and of the session inside.
 
-#![expect(clippy::print_stdout, reason = "it is a command")]
-
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::{env, fs};
-
-use anyhow::{Context, Result, ensure};
+use super::Mutation;
 
 const HOME: &str = "crates/tier/src/authority/home.rs";
 const HOMES: &str = "crates/tier/src/authority/homes.rs";
 const AUTHORITY: &str = "crates/tier/src/authority.rs";
 const SESSION: &str = "crates/gate/src/session.rs";
 
-/// A name, a file, a text in it, and what to write instead.
-type Mutation = (&'static str, &'static str, &'static str, &'static str);
-
 #[rustfmt::skip]
-const MUTATIONS: [Mutation; 44] = [
+pub(super) const MUTATIONS: [Mutation; 44] = [
     ("a settled answer is sent before the swap", HOME,
         "                Ok(answered) => decided.push((asked, answered.verdict)),",
         "                Ok(answered) if answered.is_settled => answers.push_back((of_each_key.remove(asked), Ok(answered.verdict))),
@@ -142,74 +124,3 @@ const MUTATIONS: [Mutation; 44] = [
     ("a refusal makes an earlier write less urgent", SESSION,
         "slot.due = slot.due.max(Some(due));", "slot.due = Some(due);"),
 ];
-
-/// How long the tests may take. A mutation that makes them hang is noticed too.
-const DEADLINE_SECONDS: &str = "240";
-
-/// The exit code of `timeout`.
-const TIMED_OUT: i32 = 124;
-
-fn main() -> Result<ExitCode> {
-    let word = env::args().nth(1).unwrap_or_default();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut missed = 0;
-    ensure!(noticed(&root)?.is_none(), "the tests fail without a mutation");
-    for (name, file, from, to) in MUTATIONS.iter().filter(|(name, ..)| name.contains(&word)) {
-        let source = Source::read(root.join(file))?;
-        ensure!(
-            source.text.matches(from).count() == 1,
-            "{file}: expected once, for {name}: {from}"
-        );
-        fs::write(&source.path, source.text.replace(from, to))?;
-        let noticed = noticed(&root)?;
-        missed += u32::from(noticed.is_none());
-        println!("{name}: {}", noticed.as_deref().unwrap_or("MISSED"));
-    }
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// By what the tests fail; `None` if they pass. It is an error if the mutation does not compile.
-fn noticed(root: &Path) -> Result<Option<String>> {
-    let tests = |arguments: &[&str], output: Stdio| {
-        let cargo = ["cargo", "test", "-q", "-p", "tidegate-sim", "--test", "world"];
-        let mut command = Command::new("timeout");
-        command.arg(DEADLINE_SECONDS).args(cargo).args(arguments).current_dir(root);
-        command.stdout(output).stderr(Stdio::null()).status()
-    };
-    ensure!(tests(&["--no-run"], Stdio::null())?.success(), "the mutation does not compile");
-    let log = root.join("target/mutations.log");
-    let status = tests(&["every_invariant"], fs::File::create(&log)?.into())?;
-    Ok(match status.code() {
-        Some(0) => None,
-        Some(TIMED_OUT) => Some("the tests hang".into()),
-        _ => Some(first_seen(&log)),
-    })
-}
-
-/// The first violation in the output of the tests, shortened.
-fn first_seen(log: &Path) -> String {
-    let output = fs::read_to_string(log).unwrap_or_default();
-    let violation = output.lines().find(|line| line.starts_with("seed ") || line.contains(".txt"));
-    violation.unwrap_or("the tests fail").chars().take(100).collect()
-}
-
-/// A source file, which is restored in the end.
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
-impl Source {
-    fn read(path: PathBuf) -> Result<Self> {
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(Self { path, text })
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        if let Err(error) = fs::write(&self.path, &self.text) {
-            println!("{}: not restored: {error}", self.path.display());
-        }
-    }
-}

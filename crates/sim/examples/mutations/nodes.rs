@@ -1,0 +1,59 @@
+//! Mutations of what nodes do by themselves, and of the operations on a key.
+
+use super::Mutation;
+
+const LOCAL: &str = "crates/tier/src/local.rs";
+const ENTRY: &str = "crates/tier/src/local/entry.rs";
+const HELD: &str = "crates/tier/src/local/held.rs";
+const REFUSALS: &str = "crates/tier/src/local/refusals.rs";
+const BLOCK: &str = "crates/gate/src/block.rs";
+const DECIDE: &str = "crates/gate/src/decide.rs";
+const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
+
+#[rustfmt::skip]
+pub(super) const MUTATIONS: [Mutation; 22] = [
+    ("a unit is spent twice", HELD,
+        "        self.allowance.left = left;\n", ""),
+    ("a budget does not expire at the node", HELD,
+        "if at < self.sent || at >= self.until {", "if at < self.sent {"),
+    ("the time of a budget counts from its arrival", HELD,
+        "Micros(sent.0.saturating_add(time.0))", "Micros(arrived.0.saturating_add(time.0))"),
+    ("units go back and are spent nevertheless", HELD,
+        "let last = self.lease.take();", "let last = self.lease.as_ref();"),
+    ("units outlive a block by this node", ENTRY,
+        "            units.forget(at);", "            let _ = units;"),
+    ("units that are under way at a block are taken", HELD,
+        "(self.lease, self.sent) = (None, None);", "self.lease = None;"),
+    ("a refusal outlives whatever gives units back", ENTRY,
+        "        self.refusals.clear();\n", ""),
+    ("a refusal outlives a refund by this node", ENTRY,
+        "            | Operation::Report(_)\n", "            | Operation::Report(_)\n            | Operation::Refund(_)\n"),
+    ("a refusal that is older than a refund is remembered", ENTRY,
+        "if self.relaxed.is_none_or(|relaxed| relaxed < refusal.sent()) {", "if true || self.relaxed.is_none_or(|relaxed| relaxed < refusal.sent()) {"),
+    ("a key that is forgotten leaves no time of its refunds", LOCAL,
+        "            *relaxed = (*relaxed).max(entry.relaxed());\n", "            let _ = (&relaxed, entry.relaxed());\n"),
+    ("the time of a refusal counts from its arrival", REFUSALS,
+        "Micros(sent.0.saturating_add(span.0))", "Micros(heard.at.0.saturating_add(span.0))"),
+    ("a refusal is remembered for as long as it lasts", REFUSALS,
+        "let until = passes.min(after(remember));", "let until = passes.max(after(Micros::ZERO.min(remember)));"),
+    ("a refusal for want of places is remembered", REFUSALS,
+        "said.is_allowed() || named.limit.kind() == Kind::Rate", "said.is_allowed() || matches!(named.limit.kind(), Kind::Rate | Kind::Lease)"),
+    ("a refusal holds for lower costs", REFUSALS,
+        "refusal.cost <= cost && at < refusal.until", "(refusal.cost <= cost || true) && at < refusal.until"),
+    ("a block is forgotten", BLOCK,
+        "*block = (*span > Micros::ZERO).then(|| Block::new(now, *span));", "*block = block.filter(|_| *span > Micros::ZERO);"),
+    ("a reset leaves the key blocked", BLOCK,
+        "Operation::Reset(_) => *block = None,", "Operation::Reset(_) => {}"),
+    ("the holder of a blocked key gets units", BLOCK,
+        "Budget { wants: 0, ..*budget }", "Budget { wants: budget.wants, ..*budget }"),
+    ("a report counts twice", DECIDE,
+        "                    limit.report(words, now, report);\n", "                    limit.report(words, now, report);\n                    limit.report(words, now, report);\n"),
+    ("units that a holder returns come back twice", DECIDE,
+        "                    limit.refund(words, now, refundable);\n", "                    limit.refund(words, now, refundable);\n                    limit.refund(words, now, refundable);\n"),
+    ("the units of a holder are taken out of no limit", DECIDE,
+        "            if limit.kind() == Kind::Rate {\n                let _ = limit.decide", "            if limit.kind() == Kind::Lease {\n                let _ = limit.decide"),
+    ("a reset leaves the limits of its own depth", DECIDE,
+        "if slice.depth() >= depth {", "if slice.depth() > depth {"),
+    ("a connection that closes stays open", CONNECTIONS,
+        "self.close(state, now, owner, 1)", "self.close(state, now, owner, 0)"),
+];

@@ -1,0 +1,88 @@
+//! What callers ask for, drawn at random.
+
+use tidegate_gate::Depth;
+
+use super::act::Act;
+use super::draw::Draws;
+use super::places::Kinds;
+use super::setup::LONGEST_BLOCK;
+
+/// The weight of each kind of act.
+#[derive(Debug)]
+pub(super) struct Acts([u64; KINDS]);
+
+const KINDS: usize = 12;
+
+/// The most that a kind of act weighs, in tenths of a request.
+const MOST: [u64; KINDS] = [80, 20, 60, 30, 30, 40, 6, 30, 30, 20, 2, 2];
+
+impl Acts {
+    pub(super) fn draw(draws: &mut Draws) -> Self {
+        Self(MOST.map(|weight| draws.below(weight + 1)))
+    }
+
+    /// What a caller asks for on a key of these kinds, while the signal is high or low.
+    pub(super) fn act(&self, draws: &mut Draws, kinds: Kinds, is_high: bool) -> Act {
+        let units = |draws: &mut Draws| match draws.below(40) {
+            0 => 1_000, // more than any limit grants
+            drawn => 1 + drawn % 3,
+        };
+        let few = |draws: &mut Draws| draws.below(4);
+        match draws.weighted(&self.weights(kinds)) {
+            0 if kinds.classes => Act::Ranked {
+                units: units(draws),
+                class: draws.index(2),
+                signal_ppm: match is_high {
+                    true => draws.one_of(&[900_000, 1_000_000]),
+                    false => draws.one_of(&[0, 600_000, 750_000]),
+                },
+                draw: draws.one_of(&[0, 1 << 31, u32::MAX]),
+            },
+            0 if kinds.leases => Act::Acquire(0), // a lease has a name
+            0 => Act::Take(units(draws)),
+            1 => Act::Peek(units(draws) - 1),
+            2 => Act::Acquire(few(draws)),
+            3 => Act::Heartbeat(few(draws)),
+            4 => Act::Release(few(draws)),
+            5 => Act::Settle(draws.index(64), few(draws)),
+            6 => Act::Refund(few(draws)),
+            7 => Act::Count(few(draws), few(draws)),
+            8 => Act::Borrow { holder: few(draws), wants: 1 + draws.below(8), left: few(draws) },
+            9 => Act::Report {
+                admitted: draws.below(6),
+                suppressed: few(draws),
+                age: draws.one_of(&[0, 0, 100_000, 7_000_000, 30_000_000]),
+            },
+            10 => Act::Reset(draws.one_of(&[
+                Depth::Whole,
+                Depth::Whole,
+                Depth::Parts(1),
+                Depth::Parts(0),
+            ])),
+            _ => Act::Block(draws.one_of(&[0, 1, 300_000, 1_000_000, LONGEST_BLOCK])),
+        }
+    }
+
+    fn weights(&self, kinds: Kinds) -> [u64; KINDS] {
+        let applies = [
+            true,
+            true,
+            kinds.leases,
+            kinds.leases,
+            kinds.leases,
+            !kinds.leases,
+            !kinds.leases,
+            kinds.connections,
+            kinds.lends,
+            kinds.reports,
+            true,
+            true,
+        ];
+        let mut weights = self.0;
+        for (weight, applies) in weights.iter_mut().zip(applies) {
+            *weight *= u64::from(applies);
+        }
+        weights[0] += 10;
+        weights
+    }
+}

@@ -1,0 +1,167 @@
+//! The units that a limit on units over time has granted.
+
+use std::collections::VecDeque;
+
+use tidegate_gate::{Budget, Effect, Limit, Limiter, Operation, RateLimiter, Settlement, Unspent};
+
+use super::Done;
+
+/// How many grants of a limit are remembered: more than a period can have.
+const REMEMBERED: usize = 128;
+
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    /// Units came back twice, or were granted before the storage lost the account. So the bound is unknown.
+    is_lost: bool,
+    /// The last grants.
+    grants: VecDeque<Grant>,
+    /// For a fixed window: its number, and the units that count as used in it.
+    window: (u64, u64),
+}
+
+#[derive(Debug)]
+struct Grant {
+    operation: usize,
+    at: u64,
+    units: u64,
+}
+
+impl Done<'_> {
+    /// The units that the operation took.
+    fn taken(&self) -> u64 {
+        match (self.operation, self.verdict.effect) {
+            (Operation::Decide(request), _) if self.verdict.decision.is_allowed() => request.cost,
+            (Operation::Budget(_), Effect::Budget { allowance, .. }) => allowance.left,
+            (Operation::Settle(Settlement { reserved, actual, .. }), _) => {
+                actual.saturating_sub(*reserved)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The units that the operation returned, and the time at which they were granted.
+    fn returned(&self) -> (u64, u64) {
+        match (self.operation, self.verdict.effect) {
+            (Operation::Settle(settlement), _) => {
+                let units = settlement.reserved.saturating_sub(settlement.actual);
+                (units, settlement.granted_at.0)
+            }
+            (Operation::Refund(units), _) => (*units, self.now()),
+            (
+                Operation::Budget(Budget { unspent: Some(Unspent { granted_at, left }), .. }),
+                Effect::Budget { returned: Some(true), .. },
+            ) => (*left, granted_at.0),
+            _ => (0, self.now()),
+        }
+    }
+}
+
+impl Rates {
+    pub(super) fn count(
+        &mut self,
+        limit: &Limit,
+        done: &Done<'_>,
+        remaining: u64,
+    ) -> Result<(), String> {
+        self.take_back(limit, done);
+        if self.is_lost {
+            return Ok(());
+        }
+        let units = done.taken();
+        let is_charge = matches!(done.operation, Operation::Settle(_));
+        if units > 0 && is_charge && matches!(limit, Limit::SlidingLog(_)) {
+            self.is_lost = true; // the log forgets older units if it has no room for these
+            return Ok(());
+        }
+        if units > 0 && !is_charge {
+            self.grants.push_back(Grant { operation: done.number, at: done.now(), units });
+            if self.grants.len() > REMEMBERED {
+                self.grants.pop_front();
+            }
+        }
+        match limit {
+            Limit::FixedWindow(window) => {
+                self.count_window(window.limit(), window.period().0, done, remaining)
+            }
+            Limit::TokenBucket(bucket) if !bucket.starts_empty() => {
+                let (units, period) = bucket.rate();
+                let capacity = u128::from(bucket.capacity()) * u128::from(period.0);
+                let most = |span: u64| capacity + u128::from(units) * u128::from(span);
+                self.check_spans(|granted, span| {
+                    u128::from(granted) * u128::from(period.0) <= most(span)
+                })
+            }
+            Limit::SlidingLog(log) => {
+                let windows = log.windows();
+                self.check_spans(|granted, span| {
+                    windows.iter().all(|window| span >= window.period.0 || granted <= window.limit)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Units that come back count as never granted. Units that nobody names are those granted last; a log that
+    /// counts grants alone takes back only those of this same microsecond.
+    fn take_back(&mut self, limit: &Limit, done: &Done<'_>) {
+        let (mut units, granted_at) = done.returned();
+        if let Operation::Refund(_) = done.operation {
+            let is_log = matches!(limit, Limit::SlidingLog(_)) && !limit.remembers_refusals();
+            for grant in self.grants.iter_mut().rev() {
+                if !is_log || grant.at == granted_at {
+                    let back = grant.units.min(units);
+                    (grant.units, units) = (grant.units - back, units - back);
+                }
+            }
+        } else if units > 0 || matches!(done.operation, Operation::Settle(_)) {
+            let granted = |grant: &&mut Grant| Some(grant.operation) == done.settles;
+            match self.grants.iter_mut().find(granted) {
+                Some(grant) if grant.units >= units => grant.units -= units,
+                _ => self.is_lost = true,
+            }
+        }
+    }
+
+    /// The units that are used must be those that were granted and not returned.
+    fn count_window(
+        &mut self,
+        limit: u64,
+        period: u64,
+        done: &Done<'_>,
+        remaining: u64,
+    ) -> Result<(), String> {
+        let window_of = |at: u64| at.checked_div(period).unwrap_or(0);
+        let now = window_of(done.now());
+        let (window, used) = &mut self.window;
+        if *window != now {
+            (*window, *used) = (now, 0);
+        }
+        let (back, granted_at) = done.returned();
+        if window_of(granted_at) == now {
+            *used = used.saturating_sub(back);
+        }
+        let taken = done.taken();
+        *used += taken;
+        if taken > 0 && *used > limit && !matches!(done.operation, Operation::Settle(_)) {
+            return Err(format!("{used} units granted in a window of {limit}"));
+        }
+        match limit.saturating_sub(*used) == remaining {
+            true => Ok(()),
+            false => Err(format!("{used} of {limit} units are used, and {remaining} remain")),
+        }
+    }
+
+    /// Checks the units of every span that ends with the last grant.
+    fn check_spans(&self, is_within: impl Fn(u64, u64) -> bool) -> Result<(), String> {
+        let Some(last) = self.grants.back() else { return Ok(()) };
+        let mut granted = 0;
+        for grant in self.grants.iter().rev() {
+            granted += grant.units;
+            let span = last.at.saturating_sub(grant.at);
+            if grant.units > 0 && !is_within(granted, span) {
+                return Err(format!("{granted} units granted in {span} µs"));
+            }
+        }
+        Ok(())
+    }
+}
