@@ -56,6 +56,10 @@ impl States {
                 let mut all = own.to_vec();
                 let block = block.filter(|_| keeps_block(slice));
                 all.extend(block.into_iter().flat_map(Block::words));
+                let asks = matches!(operation, Operation::Decide(_));
+                if !asks && !self.bytes.contains_key(place) && all.iter().all(|word| *word == 0) {
+                    continue; // nothing is stored of a key that is fresh
+                }
                 self.bytes.insert(*place, blob::encode(policy, slice, &all));
                 self.time_to_live.insert(*place, slice.time_to_live(&all, now));
                 let lasts = slice.time_to_live(own, now) > Micros::ZERO;
@@ -107,6 +111,11 @@ impl States {
             let words = blob::decode(policy, slice, bytes);
             words.is_ok_and(|words| blob::encode(policy, slice, &words) != *bytes)
         })
+    }
+
+    /// Whether nothing is stored of a key.
+    pub(super) fn have_nothing(&self, key: &Key) -> bool {
+        key.slices.iter().all(|slice| !self.bytes.contains_key(slice))
     }
 
     /// The bytes of a slice that was written, and how long they must be kept.
