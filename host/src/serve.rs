@@ -1,7 +1,7 @@
 //! The decision API over HTTP: [`serve`] reads requests, asks the store and writes responses.
 //!
 //! ```no_run
-//! use tidegate::gate::{Policies, http::Access};
+//! use tidegate::gate::{Policies, http::{Access, Tokens}};
 //! use tidegate::serve::{Bounds, Service, serve};
 //! use tidegate::store::Store;
 //! use tokio::net::TcpListener;
@@ -10,7 +10,8 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let policies = Policies::parse(&std::fs::read_to_string("policies.toml")?)?;
 //! let store = Store::memory(&policies, 256 << 20)?;
-//! let access = Access::Token("secret".to_owned());
+//! let tokens = Tokens { decisions: Some("secret".to_owned()), ..Tokens::default() };
+//! let access = Access::new(&policies, tokens)?;
 //! let service = Service { policies, store, access, bounds: Bounds::default() };
 //! let listener = TcpListener::bind("127.0.0.1:8080").await?;
 //! serve(service, listener, std::future::pending()).await; // until the process ends

@@ -98,7 +98,7 @@ fn a_replay_that_fails_ends_the_server_that_it_started_and_deletes_its_files() {
 /// A replay that takes far longer than it takes to end it.
 fn long_replay(folder: &Folder, arguments: &[&str]) -> Command {
     let line = |key: u32| format!("{{\"t_us\":1,\"policy\":\"api\",\"key\":\"{key}\"}}\n");
-    folder.write("t.jsonl", (0..1_000_000).map(line).collect::<String>());
+    folder.write("t.jsonl", (0..300_000).map(line).collect::<String>());
     let mut replay = folder.command(&["replay", "t.jsonl"]);
     replay.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
     replay

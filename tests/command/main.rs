@@ -40,7 +40,11 @@ impl Folder {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(command());
-        command.args(arguments).current_dir(self.path()).env_remove("TIDEGATE_TOKEN");
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env_remove("TIDEGATE_TOKEN")
+            .env_remove("TIDEGATE_ADMIN_TOKEN");
         command
     }
 
@@ -490,6 +494,30 @@ fn a_full_store_says_so_and_still_decides_on_known_keys() {
 fn signal(server: &Child, name: &str) {
     let kill = format!("kill -s {name} {}", server.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn only_the_token_for_administration_resets_and_blocks() {
+    let folder = Folder::new();
+    let (mut one, only) = folder.serve(&["--token", "a"]);
+    let (mut both, all) = folder.serve(&["--token", "a", "--admin-token", "b"]);
+    let statuses = |api: &Api, token: Option<&str>| {
+        let api = api.with(token);
+        let check = api.check("api", "k", 1, None).status;
+        let block = api.post("/v1/keys/api/k/block", "{\"for_us\":0}").status;
+        [check, block, api.delete("/v1/keys/api/k").status]
+    };
+    let found = [
+        statuses(&only, Some("a")),
+        statuses(&all, Some("a")),
+        statuses(&all, Some("b")),
+        statuses(&all, None),
+    ];
+    for server in [&mut one, &mut both] {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    assert_eq!(found, [[200, 401, 401], [200, 401, 401], [200, 200, 200], [401, 401, 401]]);
 }
 
 #[test]

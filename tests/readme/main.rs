@@ -228,7 +228,11 @@ impl Folder {
             .replace("http://127.0.0.1:8080", &server.url);
         assert!(!script.contains("cargo"), "a test must not run cargo: {script}");
         let mut shell = Command::new("sh");
-        shell.args(["-e", "-c", &script]).current_dir(&self.0).env_remove("TIDEGATE_TOKEN");
+        shell
+            .args(["-e", "-c", &script])
+            .current_dir(&self.0)
+            .env_remove("TIDEGATE_TOKEN")
+            .env_remove("TIDEGATE_ADMIN_TOKEN");
         shell.output().unwrap()
     }
 }
@@ -245,6 +249,7 @@ impl Server {
             .args(["serve", "--listen", "127.0.0.1:0"])
             .current_dir(&folder.0)
             .env_remove("TIDEGATE_TOKEN")
+            .env_remove("TIDEGATE_ADMIN_TOKEN")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

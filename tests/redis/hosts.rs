@@ -102,7 +102,10 @@ impl World {
     fn start(&self, number: usize) {
         let mut serve = Command::new(tidegate_tests::command());
         serve.args(["serve", "--listen", "127.0.0.1:0", "--redis", self.redis.url()]);
-        serve.current_dir(self.folder.path()).env_remove("TIDEGATE_TOKEN");
+        serve
+            .current_dir(self.folder.path())
+            .env_remove("TIDEGATE_TOKEN")
+            .env_remove("TIDEGATE_ADMIN_TOKEN");
         let mut process = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();

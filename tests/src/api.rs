@@ -46,6 +46,11 @@ impl Api {
         Self { agent, url: url.to_owned(), token: token.map(str::to_owned) }
     }
 
+    /// The same server with another token.
+    pub fn with(&self, token: Option<&str>) -> Self {
+        Self::new(&self.url, token)
+    }
+
     pub fn get(&self, target: &str, headers: &[(&str, &str)]) -> Reply {
         let mut request = self.agent.get(format!("{}{target}", self.url));
         for (name, value) in self.authorized(headers) {

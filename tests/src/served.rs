@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::gate::Policies;
-use tidegate::gate::http::Access;
+use tidegate::gate::http::{Access, Tokens};
 use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
 use tidegate::serve::{Bounds, Service, serve};
 use tidegate::store::{self, RedisOptions, Store};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::Api;
 
-/// The token that callers must send.
+/// The token that callers must send, for decisions and for administration.
 pub const TOKEN: &str = "token of the tests";
 
 /// A served API, and the servers that must live as long.
@@ -38,7 +38,9 @@ fn host(policies: &str, store: impl FnOnce(&Policies) -> Store, bounds: Bounds) 
     let policies = Policies::parse(policies).expect("valid policies");
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, listening) = std::sync::mpsc::channel();
-    let (store, access) = (store(&policies), Access::Token(TOKEN.to_owned()));
+    let (store, token) = (store(&policies), Some(TOKEN.to_owned()));
+    let tokens = Tokens { decisions: token.clone(), administration: token };
+    let access = Access::new(&policies, tokens).expect("a valid token");
     let service = Service { store, policies, access, bounds };
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

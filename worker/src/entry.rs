@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use tidegate_gate::Policies;
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome,
+    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, Tokens,
 };
 use worker::{Context, Env, Request, Response, ResponseBuilder, Result, event};
 
@@ -20,8 +20,12 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
 }
 
 async fn respond(policies: &Policies, request: Request, env: &Env) -> Result<http::Response> {
-    let token = env.var("TIDEGATE_TOKEN").ok().map(|token| token.to_string());
-    let access = match Access::new(policies, token) {
+    let token = |name: &str| env.var(name).ok().map(|token| token.to_string());
+    let tokens = Tokens {
+        decisions: token("TIDEGATE_TOKEN"),
+        administration: token("TIDEGATE_ADMIN_TOKEN"),
+    };
+    let access = match Access::new(policies, tokens) {
         Ok(access) => access,
         Err(error) => return Ok(http::internal_error(error.to_string())),
     };

@@ -59,7 +59,7 @@ pub(crate) struct Servers {
     /// Use this Worker instead of starting one; it must run with TIDEGATE_TRUST_CALLER_TIME=true
     #[arg(long, value_name = "URL")]
     worker: Option<String>,
-    /// The Worker's bearer token
+    /// The Worker's bearer token; for a trace that resets or blocks keys, the one for administration
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     token: Option<String>,
 }

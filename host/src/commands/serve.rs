@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::Micros;
-use tidegate::gate::http::Access;
+use tidegate::gate::http::{Access, Tokens};
 use tidegate::serve::{Bounds, Service, serve, warn};
 use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
@@ -27,8 +27,8 @@ Calls:
   DELETE /v1/leases/{lease}?policy=…&key=…   release a lease
   POST   /v1/settle                          correct the cost of a request, or refund units
   GET    /v1/keys/{policy}/{key}             show whether a request would pass, and when
-  DELETE /v1/keys/{policy}/{key}             reset a key
-  POST   /v1/keys/{policy}/{key}/block       block a key for a time
+  DELETE /v1/keys/{policy}/{key}             reset a key; needs the token for administration
+  POST   /v1/keys/{policy}/{key}/block       block a key for a time; needs it too
   POST   /v1/budget                          get units to spend without asking
   POST   /v1/report                          report load, and learn which fraction to refuse
   GET    /healthz                            show that the server runs; needs no token
@@ -59,23 +59,33 @@ pub(crate) struct Arguments {
     /// How many connections may be open at a time; further ones wait
     #[arg(long, value_name = "N", default_value_t = Bounds::default().max_connections, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     max_connections: usize,
-    /// The bearer token that callers must send
+    /// The bearer token of callers that ask for decisions
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// The bearer token of callers that also reset and block keys; without it nobody may, once there is a
+    /// token for decisions
+    #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true)]
+    admin_token: Option<String>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut stop = pin!(stopped()?); // before the server waits for anything
     let (policies, _) = arguments.policies.read()?;
-    ensure!(
-        arguments.token.as_deref() != Some(""),
-        "TIDEGATE_TOKEN or --token: expected printable ASCII without spaces around it, found an empty text; \
-         leave it out to configure no token"
-    );
-    let access = match Access::new(&policies, arguments.token)? {
+    for (name, token) in [
+        ("TIDEGATE_TOKEN or --token", &arguments.token),
+        ("TIDEGATE_ADMIN_TOKEN or --admin-token", &arguments.admin_token),
+    ] {
+        ensure!(
+            token.as_deref() != Some(""),
+            "{name}: expected printable ASCII without spaces around it, found an empty text; leave it out to \
+             configure no token"
+        );
+    }
+    let tokens = Tokens { decisions: arguments.token, administration: arguments.admin_token };
+    let access = match Access::new(&policies, tokens)? {
         // only this machine can reach the address
-        Access::Shut if arguments.listen.ip().is_loopback() => Access::Open,
-        Access::Shut => bail!(
+        access if access.is_shut() && arguments.listen.ip().is_loopback() => Access::OPEN,
+        access if access.is_shut() => bail!(
             "--listen {}: other machines can reach this address, and no token is configured: set \
              TIDEGATE_TOKEN, or auth = \"none\" in the policy file",
             arguments.listen

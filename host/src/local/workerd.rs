@@ -19,7 +19,7 @@ const OBJECT_CLASS: &str = "Keys";
 pub struct WorkerdOptions {
     /// The text of the policy file.
     pub policies: String,
-    /// The bearer token that callers must send.
+    /// The bearer token that callers must send, for decisions and for administration.
     pub token: Option<String>,
     /// Whether the Worker decides at the times that callers give instead of at its own time.
     pub trust_caller_time: bool,
@@ -110,9 +110,10 @@ fn copy_worker(folder: &Path) -> Result<()> {
 
 fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
     let mut bindings = format!("(name = \"KEYS\", durableObjectNamespace = \"{OBJECT_CLASS}\")");
-    let token = options.token.as_ref().map(|token| ("TIDEGATE_TOKEN", token.as_str()));
+    let token = |name| options.token.as_ref().map(|token| (name, token.as_str()));
+    let tokens = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN"].into_iter().filter_map(token);
     let trust = options.trust_caller_time.then_some(("TIDEGATE_TRUST_CALLER_TIME", "true"));
-    for (name, value) in token.into_iter().chain(trust) {
+    for (name, value) in tokens.chain(trust) {
         let _ = write!(bindings, ", (name = {name:?}, text = {value:?})");
     }
     format!(

@@ -1,4 +1,4 @@
-//! Access to the decision API.
+//! Access to the HTTP API: who may ask for decisions, and who may administrate keys.
 
 use alloc::string::{String, ToString};
 
@@ -8,75 +8,144 @@ use super::Response;
 use super::problem::Problem;
 use crate::policy::Policies;
 
-/// The callers that may ask for decisions.
-#[derive(Clone)]
-pub enum Access {
-    /// Every caller: the policy file says `auth = "none"`, or the adapter listens only to its own machine.
-    Open,
-    /// Callers that send this bearer token.
-    Token(String),
-    /// No caller: the policy file needs a token, and no token is configured.
-    Shut,
+/// The configured bearer tokens. An empty token counts as none.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    /// The token of callers that ask for decisions.
+    pub decisions: Option<String>,
+    /// The token of callers that also reset and block keys. It may be the same as the other one.
+    pub administration: Option<String>,
 }
 
-/// The error for a configured token that no HTTP header can carry.
+/// Which callers may use the API.
+#[derive(Clone)]
+pub struct Access {
+    tokens: Tokens,
+    /// What needs no token.
+    open_to_all: Option<Scope>,
+}
+
+/// What a call needs the right to. Administration includes decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Scope {
+    /// To ask for decisions.
+    Decisions,
+    /// To reset and block keys.
+    Administration,
+}
+
+/// The error for a configured token that no HTTP header can carry: the variable that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidToken;
+pub struct InvalidToken(&'static str);
 
 impl core::fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(
-            "TIDEGATE_TOKEN: expected printable ASCII without spaces around it, found other characters",
+        let Self(variable) = self;
+        write!(
+            f,
+            "{variable}: expected printable ASCII without spaces around it, found other characters"
         )
     }
 }
 
 impl core::error::Error for InvalidToken {}
 
+impl core::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let shown = |token: &Option<String>| token.as_ref().map(|_| "…");
+        f.debug_struct("Tokens")
+            .field("decisions", &shown(&self.decisions))
+            .field("administration", &shown(&self.administration))
+            .finish()
+    }
+}
+
 impl core::fmt::Debug for Access {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Open => "Open",
-            Self::Token(_) => "Token(…)",
-            Self::Shut => "Shut",
-        })
+        let Self { tokens, open_to_all } = self;
+        f.debug_struct("Access").field("tokens", tokens).field("open_to_all", open_to_all).finish()
     }
 }
 
 impl Access {
-    /// The access that follows from the policy file and the configured token.
+    /// Every caller may use every call, for instance because only this machine can reach the server.
+    pub const OPEN: Self = Self {
+        tokens: Tokens { decisions: None, administration: None },
+        open_to_all: Some(Scope::Administration),
+    };
+
+    /// The access that follows from the policy file and the configured tokens. If one of the tokens is configured,
+    /// only that one gives rights: without a token for administration no caller may administrate. If none is, every
+    /// caller may do everything under `auth = "none"`, and nothing otherwise.
     ///
     /// # Errors
-    /// Fails with [`InvalidToken`] if no HTTP header can carry the token.
-    pub fn new(policies: &Policies, token: Option<String>) -> Result<Self, InvalidToken> {
-        let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-        match token.filter(|token| !token.is_empty()) {
-            Some(token) if token.trim() != token || !token.bytes().all(printable) => {
-                Err(InvalidToken)
-            }
-            Some(token) => Ok(Self::Token(token)),
-            None if policies.needs_token() => Ok(Self::Shut),
-            None => Ok(Self::Open),
-        }
+    /// Fails with [`InvalidToken`] if no HTTP header can carry a token.
+    pub fn new(policies: &Policies, tokens: Tokens) -> Result<Self, InvalidToken> {
+        let decisions = valid("TIDEGATE_TOKEN", tokens.decisions)?;
+        let administration = valid("TIDEGATE_ADMIN_TOKEN", tokens.administration)?;
+        let open_to_all = match (&decisions, &administration) {
+            _ if policies.needs_token() => None,
+            (Some(_), _) => None,
+            (None, Some(_)) => Some(Scope::Decisions),
+            (None, None) => Some(Scope::Administration),
+        };
+        Ok(Self { tokens: Tokens { decisions, administration }, open_to_all })
     }
 
-    pub(super) fn check(&self, authorization: Option<&str>) -> Result<(), Response> {
-        let detail = match self {
-            Self::Open => return Ok(()),
-            Self::Shut => {
+    /// Whether no caller may use any call, because the policy file needs a token and none is configured.
+    #[must_use]
+    pub const fn is_shut(&self) -> bool {
+        let Tokens { decisions, administration } = &self.tokens;
+        self.open_to_all.is_none() && decisions.is_none() && administration.is_none()
+    }
+
+    pub(super) fn check(&self, scope: Scope, authorization: Option<&str>) -> Result<(), Response> {
+        if self.open_to_all >= Some(scope) {
+            return Ok(());
+        }
+        let Tokens { decisions, administration } = &self.tokens;
+        let decisions = decisions.as_ref().filter(|_| scope == Scope::Decisions);
+        let found = authorization.and_then(bearer);
+        let is = |token: Option<&String>| {
+            let same =
+                token.zip(found).map(|(token, found)| token.as_bytes().ct_eq(found.as_bytes()));
+            same.is_some_and(bool::from)
+        };
+        if is(decisions) | is(administration.as_ref()) {
+            return Ok(());
+        }
+        let is_configured = decisions.is_some() || administration.is_some();
+        let detail = match (scope, is_configured, found) {
+            (Scope::Decisions, false, _) => {
                 "no token is configured: set TIDEGATE_TOKEN, or auth = \"none\" in the policy file"
             }
-            Self::Token(token) => match authorization.and_then(bearer) {
-                Some(found) if bool::from(found.as_bytes().ct_eq(token.as_bytes())) => {
-                    return Ok(());
-                }
-                Some(_) => "expected the configured bearer token, found another",
-                None => "expected the header `Authorization: Bearer TOKEN`, found no bearer token",
-            },
+            (Scope::Administration, false, _) => {
+                "no token for administration is configured: set TIDEGATE_ADMIN_TOKEN"
+            }
+            (_, true, None) => {
+                "expected the header `Authorization: Bearer TOKEN`, found no bearer token"
+            }
+            (Scope::Decisions, true, Some(_)) => {
+                "expected the configured bearer token, found another"
+            }
+            (Scope::Administration, true, Some(_)) => {
+                "expected the bearer token for administration, found another"
+            }
         };
         let mut response = Problem::Unauthorized.response(detail.to_string());
         response.headers.push(("www-authenticate", "Bearer".to_string()));
         Err(response)
+    }
+}
+
+/// The token of this variable, unless it is empty.
+fn valid(variable: &'static str, token: Option<String>) -> Result<Option<String>, InvalidToken> {
+    let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    match token.filter(|token| !token.is_empty()) {
+        Some(token) if token.trim() != token || !token.bytes().all(printable) => {
+            Err(InvalidToken(variable))
+        }
+        token => Ok(token),
     }
 }
 

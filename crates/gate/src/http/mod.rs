@@ -40,7 +40,7 @@
 //! };
 //! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: None };
 //! let mut check = || {
-//!     let response = std::pin::pin!(respond(&policies, &Access::Open, &head, &mut server));
+//!     let response = std::pin::pin!(respond(&policies, &Access::OPEN, &head, &mut server));
 //!     match response.poll(&mut Context::from_waker(Waker::noop())) {
 //!         Poll::Ready(response) => response,
 //!         Poll::Pending => unreachable!("this server never waits"),
@@ -78,7 +78,7 @@ use crate::policy::{OnError, Policies, Policy};
 use crate::quote::Quoted;
 use crate::request::Operation;
 use crate::resolved::Resolved;
-pub use access::{Access, InvalidToken};
+pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
 use problem::{Problem, answer_json};
 use route::{Step, step};

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
+use super::access::Scope;
 use super::call::Call;
 use super::problem::{Problem, answer_json};
 use super::{Access, Head, Plan, Response, located, query};
@@ -58,8 +59,8 @@ fn step_or_answer(
         response.headers.push(("allow", methods));
         return Err(response);
     }
-    if !matches!(route, Route::Health) {
-        access.check((head.header)("authorization").as_deref())?;
+    if let Some(scope) = route.scope(head.method) {
+        access.check(scope, (head.header)("authorization").as_deref())?;
     }
     let plan = match route {
         Route::Health => {
@@ -105,6 +106,15 @@ impl<'a> Route<'a> {
                 }
             },
         })
+    }
+
+    /// What a call needs the right to, if it needs any.
+    fn scope(&self, method: &str) -> Option<Scope> {
+        match self {
+            Self::Health => None,
+            Self::Key { .. } if matches!(method, "DELETE" | "POST") => Some(Scope::Administration),
+            _ => Some(Scope::Decisions),
+        }
     }
 
     fn methods(&self) -> &'static [&'static str] {

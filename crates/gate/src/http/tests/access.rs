@@ -1,7 +1,8 @@
 use std::string::{String, ToString};
+use std::vec::Vec;
 
-use super::{POLICIES, TOKEN, answer, header, policies, send};
-use crate::http::{Access, Step};
+use super::{POLICIES, TOKEN, answer, header, policies, send, step_of};
+use crate::http::{Access, Step, Tokens};
 use crate::policy::Policies;
 
 #[test]
@@ -28,27 +29,92 @@ fn only_health_is_open_to_everyone() {
     }
 }
 
+const ADMINISTRATION: [(&str, &str); 2] =
+    [("DELETE", "/v1/keys/api/k"), ("POST", "/v1/keys/api/k/block")];
+
+fn access(file: &str, decisions: Option<&str>, administration: Option<&str>) -> Access {
+    let policies = Policies::parse(&(file.to_string() + POLICIES)).unwrap();
+    let tokens = Tokens {
+        decisions: decisions.map(String::from),
+        administration: administration.map(String::from),
+    };
+    Access::new(&policies, tokens).unwrap()
+}
+
+/// Whether a caller with this token may check a key, and whether it may reset and block the key.
+fn rights(access: &Access, token: Option<&str>) -> (bool, bool) {
+    let authorization = token.map(|token| std::format!("Bearer {token}"));
+    let headers: Vec<_> = authorization.iter().map(|it| ("authorization", it.as_str())).collect();
+    let may = |call: &(&str, &str)| {
+        let step = step_of(&policies(), access, *call, &headers);
+        match step {
+            Step::Answer(response) => {
+                assert_eq!(response.status, 401, "{call:?}: {response:?}");
+                false
+            }
+            _ => true,
+        }
+    };
+    let administration = ADMINISTRATION.each_ref().map(may);
+    assert_eq!(administration[0], administration[1]);
+    let decisions = [("POST", "/v1/check"), ("GET", "/v1/keys/api/k")].each_ref().map(may);
+    assert_eq!(decisions[0], decisions[1]);
+    (decisions[0], administration[0])
+}
+
 #[test]
 fn a_token_that_no_header_could_bring_is_refused() {
+    let tokens = |token: &str, administration: &str| Tokens {
+        decisions: Some(token.into()),
+        administration: Some(administration.into()),
+    };
     for token in [" a", "a ", "a\n", "\ta", "a\tb", "a\u{7f}", "ä", " "] {
-        assert!(Access::new(&policies(), Some(token.into())).is_err(), "{token:?}");
+        let error = Access::new(&policies(), tokens(token, "a")).unwrap_err();
+        assert!(error.to_string().starts_with("TIDEGATE_TOKEN: expected"), "{token:?}: {error}");
+        let error = Access::new(&policies(), tokens("a", token)).unwrap_err();
+        assert!(error.to_string().starts_with("TIDEGATE_ADMIN_TOKEN: expected"), "{error}");
     }
     for token in ["a", "a b", "a=", "!~"] {
-        let access = Access::new(&policies(), Some(token.into())).unwrap();
-        let authorization = std::format!("Bearer {token}");
-        assert!(access.check(Some(&authorization)).is_ok(), "{token}");
+        assert_eq!(rights(&access("", Some(token), None), Some(token)), (true, false), "{token}");
+        assert_eq!(rights(&access("", None, Some(token)), Some(token)), (true, true), "{token}");
     }
 }
 
 #[test]
-fn without_a_token_all_is_shut_unless_the_file_says_otherwise() {
-    let shut = Access::new(&policies(), None).unwrap();
-    assert!(matches!(shut, Access::Shut));
-    assert_eq!(shut.check(Some("Bearer ")).unwrap_err().status, 401);
-    assert!(matches!(Access::new(&policies(), Some(String::new())), Ok(Access::Shut)));
-    let open = Policies::parse(&("auth = \"none\"\n".to_string() + POLICIES)).unwrap();
-    assert!(matches!(Access::new(&open, None), Ok(Access::Open)));
-    assert!(matches!(Access::new(&open, Some("t".into())), Ok(Access::Token(_))));
+fn each_token_gives_the_rights_of_its_scope() {
+    let nobody = access("", None, None);
+    assert!(nobody.is_shut());
+    let (one, both) = (access("", Some("t"), None), access("", Some("t"), Some("a")));
+    let same = access("", Some("t"), Some("t"));
+    for (access, token, expected) in [
+        (&nobody, Some(""), (false, false)),
+        (&nobody, None, (false, false)),
+        (&one, None, (false, false)),
+        (&one, Some("t"), (true, false)),
+        (&both, None, (false, false)),
+        (&both, Some("t"), (true, false)),
+        (&both, Some("a"), (true, true)),
+        (&both, Some("x"), (false, false)),
+        (&both, Some(""), (false, false)),
+        (&same, Some("t"), (true, true)),
+    ] {
+        assert_eq!(rights(access, token), expected, "{access:?} {token:?}");
+    }
+    let refusal =
+        answer(step_of(&policies(), &one, ADMINISTRATION[0], &[("authorization", "Bearer t")]));
+    assert!(refusal.body.contains("set TIDEGATE_ADMIN_TOKEN"), "{}", refusal.body);
+}
+
+#[test]
+fn the_file_opens_what_has_no_token() {
+    let file = "auth = \"none\"\n";
+    assert!(access("", Some(""), Some("")).is_shut(), "an empty token is none");
+    assert_eq!(rights(&Access::OPEN, None), (true, true));
+    assert_eq!(rights(&access(file, None, None), None), (true, true));
+    let administrated = access(file, None, Some("a"));
+    assert_eq!(rights(&administrated, None), (true, false));
+    assert_eq!(rights(&administrated, Some("a")), (true, true));
+    assert_eq!(rights(&access(file, Some("t"), None), None), (false, false));
 }
 
 #[test]

@@ -320,7 +320,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
     ] {
         let head =
             Head { method: "GET", path: "/v1/gate", query, header: &|_| None, client_ip: Some(ip) };
-        let step = step(&server.policies, &Access::Open, &head, &mut || Some(7));
+        let step = step(&server.policies, &Access::OPEN, &head, &mut || Some(7));
         let Step::Decide(plan) = step else { panic!() };
         let response = server.answer(&plan);
         assert_eq!(response.status, status, "{ip}");

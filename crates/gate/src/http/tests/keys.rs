@@ -87,7 +87,7 @@ fn head_is_answered_like_get() {
     let policies = super::policies();
     for (target, status) in [("/v1/keys/api/k?cost=1", None), ("/v1/keys/api/", Some(400))] {
         let [get, head] = ["GET", "HEAD"].map(|method| {
-            match step_of(&policies, &Access::Open, (method, target), &[]) {
+            match step_of(&policies, &Access::OPEN, (method, target), &[]) {
                 Step::Answer(response) => (Some(response), None),
                 Step::Decide(plan) => (None, Some(plan.checks)),
                 Step::ReadBody(call) => panic!("{call:?}"),
@@ -104,7 +104,7 @@ fn keys_are_found_by_their_path_with_the_token() {
     assert!(matches!(gone, Step::Answer(response) if response.status == 401));
     let policies = super::policies();
     let answer = |method: &str, target: &str| {
-        super::answer(step_of(&policies, &Access::Open, (method, target), &[]))
+        super::answer(step_of(&policies, &Access::OPEN, (method, target), &[]))
     };
     let method = answer("POST", "/v1/keys/api/k");
     assert_eq!((method.status, header(&method, "allow")), (405, Some("GET, HEAD, DELETE")));
@@ -247,7 +247,7 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
     )
     .unwrap();
     let plan = |method: &str, path: &str, body: &str| {
-        let step = step_of(&policies, &Access::Open, (method, path), &[]);
+        let step = step_of(&policies, &Access::OPEN, (method, path), &[]);
         match step {
             Step::Decide(plan) => Ok(plan),
             Step::ReadBody(call) => call.read(&policies, body.as_bytes(), &mut || Some(7)),

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tidegate_core::Timestamp;
 
 use super::call::Call;
-use super::{Access, BodyError, Check, Head, Outcome, Plan, Response, Step, respond, step};
+use super::{Access, BodyError, Check, Head, Outcome, Plan, Response, Step, Tokens, respond, step};
 use crate::policy::Policies;
 use crate::table::{KeyHasher, Table};
 
@@ -49,7 +49,9 @@ fn read_check(policies: &Policies, body: &[u8]) -> Result<Plan, Response> {
 }
 
 fn send(method: &str, target: &str, headers: &[(&str, &str)]) -> Step {
-    step_of(&policies(), &Access::Token("secret".into()), (method, target), headers)
+    let tokens = Tokens { decisions: Some("secret".into()), administration: Some("admin".into()) };
+    let access = Access::new(&policies(), tokens).unwrap();
+    step_of(&policies(), &access, (method, target), headers)
 }
 
 fn step_of(
@@ -115,7 +117,7 @@ impl Server {
         let head = Head { method, path, query, header: &header, client_ip: Some("192.0.2.7") };
         let policies = self.policies.clone();
         let mut exchange = Exchange { body, server: self };
-        let response = pin!(respond(&policies, &Access::Open, &head, &mut exchange));
+        let response = pin!(respond(&policies, &Access::OPEN, &head, &mut exchange));
         match response.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => response,
             Poll::Pending => panic!("this server never waits"),
