@@ -6,7 +6,7 @@ use std::path::Path;
 use tidegate_sim::world::{Event, History, SITUATIONS, Script, Tally, shrink};
 
 /// How many histories run. They take some seconds.
-const HISTORIES: u64 = 1_000;
+const HISTORIES: u64 = 800;
 
 #[test]
 fn every_invariant_holds_in_the_histories_of_fixed_seeds() {

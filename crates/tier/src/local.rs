@@ -15,6 +15,7 @@
 //!
 //! Times called `at` and `sent` are those of one clock that never goes back and runs as fast as the authority's. Its
 //! zero does not matter. Time counts from `sent`, because the authority has decided later than that.
+//! A clock that is slower than the authority's by some share makes every time below longer by this share.
 //!
 //! **Refusals.** A refusal that the node repeats is one that the authority would give at this moment, as long as units
 //! come back with time alone and one clock decides on the key. Otherwise it may last longer than the authority's by at

@@ -36,7 +36,7 @@ impl Acts {
                     true => draws.one_of(&[900_000, 1_000_000]),
                     false => draws.one_of(&[0, 600_000, 750_000]),
                 },
-                draw: draws.one_of(&[0, 1 << 31, u32::MAX]),
+                draw: draws.one_of(&[0, 0, 1, 1 << 31, u32::MAX]),
             },
             0 if kinds.leases => Act::Acquire(0), // a lease has a name
             0 => Act::Take(units(draws)),
