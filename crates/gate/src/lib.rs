@@ -44,7 +44,7 @@ mod wording;
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::{Effect, Verdict};
 pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
-pub use limit::{Kind, Limit};
+pub use limit::{Kind, Limit, suppression};
 pub use limits::{Limits, NamedLimit, Slice};
 pub use policy::{
     Cost, OnChange, OnError, PersistAhead, Placement, Policies, Policy, PolicyError, Rule, Whole,
@@ -56,6 +56,7 @@ pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
 pub use table::{Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};
+pub use tidegate_core::shed::reporter;
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;
 pub use tidegate_core::shed::{Draw, Probability, Share};

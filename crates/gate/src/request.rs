@@ -94,8 +94,8 @@ pub struct Unspent {
 /// The load that a reporter was offered in one part of 6 s since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// Any time in the part; by default the part in progress. A time ahead of the key's clock by up to a part
-    /// moves that clock.
+    /// Any time in the part; by default the part in progress. A time ahead of the key's clock counts as the time of
+    /// that clock.
     pub at: Option<Timestamp>,
     /// The units that passed.
     pub admitted: u64,

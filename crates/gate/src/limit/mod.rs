@@ -12,7 +12,7 @@ mod penalty;
 mod shared;
 mod sliding_log;
 mod sliding_window;
-mod suppression;
+pub mod suppression;
 #[cfg(test)]
 mod tests;
 mod token_bucket;

@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Estimator;
-use tidegate_core::shed::suppression::{Config, PART, Report, State};
+pub use tidegate_core::shed::suppression::{Config, PART, REPORT_EVERY, Report, State};
 use tidegate_core::{ConfigError, Rate};
-use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
+use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words, WordsMut};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
@@ -122,6 +122,11 @@ fn decide(
     request: &Request,
 ) -> Decision {
     let passes = config.decide(state, now, request.cost, request.draw);
+    said(config, state, passes)
+}
+
+/// What the limit says of a request that was counted last in this state, and that passed or not.
+pub fn said(config: &Config, state: &State<impl Words>, passes: bool) -> Decision {
     let limit = config.units_per_part();
     let remaining = limit.saturating_sub(state.offered_in_part());
     let reset_after = config.reset_after(state);

@@ -174,6 +174,8 @@ pub(super) struct PolicyForm {
     remember: Option<Span>,
     local: Option<Object<LocalForm>>,
     persist_ahead: Option<Object<PersistAheadForm>>,
+    #[serde(default)]
+    reports: bool,
 }
 
 /// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::Deserialize;
 use tidegate_core::lease::budget;
+use tidegate_core::shed::suppression::{PART, REPORT_EVERY};
 use tidegate_core::{Limiter, Micros};
 
 use super::Policy;
@@ -24,6 +25,8 @@ pub(super) struct Nodes {
     remember: Option<Micros>,
     /// A `budget`, which every rule of the policy has.
     local: Option<budget::Config>,
+    /// Nodes are reporters of the one `suppression` that every rule of the policy has.
+    reports: bool,
 }
 
 #[derive(Deserialize)]
@@ -50,11 +53,19 @@ impl Policy {
         self.nodes.local.as_ref()
     }
 
+    /// Whether a node decides by the factor that it heard last, and reports what it was offered. Every rule of the
+    /// policy then has one limit, a `suppression`.
+    #[must_use]
+    #[inline]
+    pub const fn reports(&self) -> bool {
+        self.nodes.reports
+    }
+
     /// Whether a node may answer some requests without asking.
     #[must_use]
     #[inline]
     pub const fn lets_nodes_answer(&self) -> bool {
-        self.nodes.remember.is_some() || self.nodes.local.is_some()
+        self.nodes.remember.is_some() || self.nodes.local.is_some() || self.nodes.reports
     }
 
     /// What nodes may do without asking, and what that costs: a line of words for each such option.
@@ -85,7 +96,20 @@ impl Policy {
                  span and {time}; a block or an edit stops other nodes after at most {time}"
             )
         });
-        remember.into_iter().chain(local).collect()
+        let reports = self.nodes.reports.then(|| self.limits().iter().next()).flatten();
+        let reports = reports.and_then(|named| match named.limit {
+            Limit::Suppression(master) => Some(format!(
+                "a node decides by the factor that it heard last, and reports about every {} what it was \
+                 offered; a key that stays within its rate in every part of {} is never refused; until the \
+                 reports of a higher load have arrived, each node lets at most {} units of a key pass in a \
+                 part; a block or a reset reaches other nodes with the answer to their next report",
+                span(REPORT_EVERY),
+                span(PART),
+                master.units_per_part()
+            )),
+            _ => None,
+        });
+        remember.into_iter().chain(local).chain(reports).collect()
     }
 }
 
@@ -93,13 +117,14 @@ impl Nodes {
     pub(super) fn new(
         remember: Option<Span>,
         local: Option<Object<LocalForm>>,
+        reports: bool,
     ) -> Result<Self, String> {
         let local = local.map(|Object(form)| {
             let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Whole::get);
             budget::Config::new(form.most.get(), form.time.0, holders).map_err(text)
         });
         let local = local.transpose().map_err(|error| format!("`local`: {error}"))?;
-        Ok(Self { remember: remember.map(|span| span.0), local })
+        Ok(Self { remember: remember.map(|span| span.0), local, reports })
     }
 
     /// Checks that nodes may do this under limits, and adds the budget to them.
@@ -112,6 +137,9 @@ impl Nodes {
                  the refusals that it remembers; found `{}`",
                 counts.limit.algorithm()
             ));
+        }
+        if self.reports {
+            only_suppression(limits)?;
         }
         let Some(local) = self.local else { return Ok(()) };
         for NamedLimit { limit, .. } in &*limits {
@@ -141,6 +169,16 @@ impl Nodes {
         let (name, tag) = (LOCAL.to_owned(), fnv1a(LOCAL.bytes()));
         limits.push(NamedLimit { name, depth: Depth::Whole, limit: Limit::Budget(local), tag });
         Ok(())
+    }
+}
+
+/// Checks that nodes can decide under these limits by a factor alone.
+fn only_suppression(limits: &[NamedLimit]) -> Result<(), String> {
+    let expected = "`reports`: expected one limit, a `suppression`, because a node decides by its factor alone";
+    match limits {
+        [NamedLimit { limit: Limit::Suppression(_), .. }] => Ok(()),
+        [other] => Err(format!("{expected}; found `{}`", other.limit.algorithm())),
+        _ => Err(format!("{expected}; found {} limits", limits.len())),
     }
 }
 

@@ -28,7 +28,7 @@ impl Policy {
                 return Err(format!("`key`: expected each source once, found {source} twice"));
             }
         }
-        let nodes = Nodes::new(form.remember, form.local)?;
+        let nodes = Nodes::new(form.remember, form.local, form.reports)?;
         let ahead = form.persist_ahead.as_ref();
         let persist_ahead = ahead.and_then(|Object(form)| PersistAhead::new(form));
         let checked = |all| {

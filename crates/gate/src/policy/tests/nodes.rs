@@ -40,6 +40,20 @@ fn each_rule_gets_the_budget_that_nodes_may_take() {
 }
 
 #[test]
+fn nodes_may_report_under_a_suppression() {
+    let limit = "{ algorithm = 'suppression', rate = '100/s' }";
+    assert!(!policy(limit, "").reports() && !policy(limit, "").lets_nodes_answer());
+    let policy = policy(limit, "reports = true\noverrides = { vip = { rate = '5/s' } }");
+    assert!(policy.reports() && policy.lets_nodes_answer());
+    let words = policy.describe_nodes();
+    for part in
+        ["reports about every 2 s", "within its rate in every part of 6 s", "at most 600 units"]
+    {
+        assert!(words[0].contains(part), "{words:?}");
+    }
+}
+
+#[test]
 fn what_nodes_cannot_do_under_a_limit_is_refused() {
     let penalty = "{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' }";
     let counted = "{ algorithm = 'sliding_log', rates = ['10/m'], count_denied = true }";
@@ -70,6 +84,18 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         ("", local, "`limits`: expected 1 to 16 limits, found 0"),
         (
             LIMIT,
+            "reports = true",
+            "`reports`: expected one limit, a `suppression`, because a node decides by its factor alone; found `fixed_window`",
+        ),
+        (&*std::format!("{suppression}, {LIMIT}"), "reports = true", "found 2 limits"),
+        (suppression, "reports = true\nremember = '2s'", "found `suppression`"),
+        (
+            suppression,
+            "reports = true\n[policies.api.overrides]\na = { limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }] }",
+            "`overrides`: \"a\": `reports`: expected",
+        ),
+        (
+            LIMIT,
             "local = { most = 5, time = '1s', max_holders = 5000 }",
             "`local`: `max_holders`: expected",
         ),
@@ -88,6 +114,7 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         ("remember = 2", "policies.api.remember"),
         ("local = { most = 0, time = '1s' }", "policies.api.local.most"),
         ("local = { most = 1 }", "policies.api.local"),
+        ("reports = 'yes'", "policies.api.reports"),
     ] {
         let text = std::format!("[policies.api]\nlimits = [{LIMIT}]\n{line}");
         assert_eq!(Policies::parse(&text).unwrap_err().path, place.to_string());
