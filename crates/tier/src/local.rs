@@ -1,13 +1,16 @@
 //! The part of a node that answers without asking the authority, as far as the policy allows it.
 //!
-//! A node repeats refusals that it has heard ([`Policy::remember`](tidegate_gate::Policy::remember)), and spends
-//! units that it took in advance ([`Policy::local`](tidegate_gate::Policy::local)). Both are off by default. Listed
-//! keys are always answered.
+//! A node repeats refusals that it has heard ([`Policy::remember`](tidegate_gate::Policy::remember)), spends
+//! units that it took in advance ([`Policy::local`](tidegate_gate::Policy::local)), and suppresses by the factor that
+//! it heard last ([`Policy::reports`](tidegate_gate::Policy::reports)). All three are off by default. Listed keys are
+//! always answered.
 //!
 //! A `Local` does no I/O. Its driver takes these steps:
 //!
 //! 1. [`Local::ask`] takes an operation, and answers it or says what to ask the authority.
-//! 2. [`Local::heard`] takes each verdict of the authority, with the time at which the driver sent the question. A
+//! 2. [`Local::poll_transmit`] says what the node itself has to ask the authority. The driver calls it after each
+//!    `ask`. A driver with a timer also calls it at [`Local::poll_timeout`].
+//! 3. [`Local::heard`] takes each verdict of the authority, with the time at which the driver sent the question. A
 //!    question that failed needs no call.
 //!
 //! Times called `at` and `sent` are those of one clock that never goes back and runs as fast as the authority's. Its
@@ -27,6 +30,26 @@
 //! together grant at most what the limits grant in L and this time. Units that are forgotten are lost. A grant out of
 //! them has the time of their grant as [`Verdict::at`](tidegate_gate::Verdict::at), so that a settlement returns units
 //! to the window that counted them. Its `remaining` includes the units that this node holds.
+//!
+//! **Reports.** A node asks for a request if it has not heard a factor in an answer to a question of the last 24 s, or
+//! if the cost is more than the limit of a part of 6 s. It decides on all other requests as
+//! [`reporter`](tidegate_gate::reporter) does, with the cap: it admits at most the limit of a part in each part, and
+//! refuses the rest by the factor. It reports at most every 2 s what it was offered.
+//!
+//! - The parts are those of the key's clock. The node knows this clock from the answers, to within the time that an
+//!   answer took; within that its own wall clock decides. So a wall clock that is wrong neither moves units into
+//!   another part nor makes reports too old to count. If all clocks are right, an account that stays within its limit
+//!   in every part is never suppressed.
+//! - Units are reported at most once. A report whose fate is unknown is not repeated: the authority then sees less.
+//!   A repeated or late answer replaces no newer one.
+//! - A key is not forgotten before its units are reported. While all keys have such units, the node asks for each
+//!   request on a further key. Without a timer, the units before a pause of all requests to the node are reported after
+//!   it, and count for nothing if the pause lasts more than three parts.
+//! - A refund goes to the authority at once, perhaps before the units that it gives back; it then may come to nothing.
+//!   A reset makes the node forget the units that it has not reported, and a reset or a block makes it ask again.
+//! - An answer has the numbers of a decision of the authority, as far as this node knows the load: it does not know
+//!   what other nodes were offered since the last answer. Of a blocked key it does not know the end of the block:
+//!   `retry_after` is the end of the part.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -58,6 +81,8 @@ mod answer;
 mod entry;
 mod held;
 mod refusals;
+mod reporter;
+mod reports;
 #[cfg(test)]
 mod tests;
 
@@ -65,8 +90,9 @@ use hashbrown::HashTable;
 use tidegate_gate::{Id, KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp, Verdict};
 
 pub use answer::Answer;
-use entry::{Entry, hash, relaxes};
+use entry::{Entry, hash, part, relaxes};
 pub use held::OFTEN;
+pub use reports::Transmit;
 
 /// Who a node is, and how much it remembers.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +100,7 @@ pub struct Options {
     /// The id under which the node takes units. It must differ from the ids of all other nodes, and from that
     /// of an earlier run of this node.
     pub node: Id,
-    /// The most keys that the node remembers. A key takes some 400 bytes, and never more than 4 KiB with its
+    /// The most keys that the node remembers. A key takes some 400 bytes, or 700 if the node reports, and never more than 4 KiB with its
     /// name. Beyond this number the node forgets keys that it was not asked about lately.
     pub most_keys: usize,
     /// The seed of the hash table of the keys. It should differ from node to node, so that callers cannot
@@ -125,6 +151,7 @@ pub struct Local {
     hasher: KeyHasher,
     /// Where the next search for keys to forget begins.
     hand: usize,
+    due: reports::Due,
 }
 
 impl Local {
@@ -132,7 +159,7 @@ impl Local {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let hasher = KeyHasher::new(options.seed);
-        Self { options, entries: HashTable::new(), hasher, hand: 0 }
+        Self { options, entries: HashTable::new(), hasher, hand: 0, due: reports::Due::default() }
     }
 
     /// Takes an operation at `at`. `now` is the time of the answer if the key is listed.
@@ -146,6 +173,9 @@ impl Local {
     ) -> Next<'_> {
         let Some(limits) = resolved.limits() else { return listed(resolved, now) };
         let (policy, node) = (resolved.policy(), self.options.node);
+        if let Some(master) = reports::master(resolved, limits) {
+            return self.ask_as_reporter(resolved, limits, master, (operation, now, at));
+        }
         let asks_often = policy.local().is_some();
         if policy.remember().is_none() && !asks_often {
             return Next::Forward { budget: None };
@@ -171,6 +201,9 @@ impl Local {
     pub fn heard(&mut self, heard: &Heard<'_>) {
         let resolved = heard.resolved;
         let Some(limits) = resolved.limits() else { return };
+        if let Some(master) = reports::master(resolved, limits) {
+            return self.hear_as_reporter(limits, master, heard);
+        }
         let (remember, local) = (resolved.policy().remember(), resolved.policy().local());
         if relaxes(heard.operation)
             && let Some(entry) = self.find(resolved, limits)
@@ -211,15 +244,17 @@ impl Local {
 
     #[inline]
     fn find(&mut self, resolved: &Resolved, limits: &Limits) -> Option<&mut Entry> {
-        let hash = hash(&self.hasher, limits, resolved.key());
-        self.entries.find_mut(hash, |entry| entry.is(limits, resolved.key())).map(Entry::used)
+        let part = part(resolved, limits);
+        let hash = hash(&self.hasher, limits, part);
+        self.entries.find_mut(hash, |entry| entry.is(limits, part)).map(Entry::used)
     }
 
     /// The key's entry; `None` if the node may not remember any key.
     fn find_or_add(&mut self, resolved: &Resolved, limits: &Limits) -> Option<&mut Entry> {
-        let Self { entries, hasher, hand, options } = self;
-        let hash = hash(hasher, limits, resolved.key());
-        let absent = match entries.find_entry(hash, |entry| entry.is(limits, resolved.key())) {
+        let Self { entries, hasher, hand, options, .. } = self;
+        let part = part(resolved, limits);
+        let hash = hash(hasher, limits, part);
+        let absent = match entries.find_entry(hash, |entry| entry.is(limits, part)) {
             Ok(found) => return Some(found.into_mut().used()),
             Err(absent) => absent,
         };
@@ -240,17 +275,27 @@ fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Next<'l> {
 }
 
 /// Forgets a key if there are already as many as there may be. A key that was used again since
-/// the last search is passed over once. `None` if there may be no keys.
+/// the last search is passed over once, and a key with units to report always. `None` if there may be no keys, or if
+/// the search passes over too many.
 fn make_room(entries: &mut HashTable<Entry>, hand: &mut usize, most: usize) -> Option<()> {
     let mut steps = entries.num_buckets().saturating_mul(2);
+    let mut unreported = 0_u32;
     while entries.len() >= most {
         steps = steps.checked_sub(1)?;
         *hand = hand.saturating_add(1).checked_rem(entries.num_buckets()).unwrap_or(0);
-        if let Ok(mut entry) = entries.get_bucket_entry(*hand)
-            && !entry.get_mut().pass_over()
-        {
-            entry.remove();
+        if let Ok(mut entry) = entries.get_bucket_entry(*hand) {
+            if entry.get().has_unreported() {
+                unreported = unreported.saturating_add(1);
+                if unreported > MOST_UNREPORTED {
+                    return None;
+                }
+            } else if !entry.get_mut().pass_over() {
+                entry.remove();
+            }
         }
     }
     Some(())
 }
+
+/// A search for a key to forget ends after this many keys with units to report.
+const MOST_UNREPORTED: u32 = 64;

@@ -1,6 +1,8 @@
 //! The answer of a node, derived from a verdict of the authority.
 
-use tidegate_gate::{Decision, Micros, Timestamp, Verdict};
+use alloc::vec;
+
+use tidegate_gate::{Decision, Effect, Micros, Probability, Timestamp, Verdict};
 
 /// An answer without the authority. It borrows the verdict from which it follows, so that a caller who needs the
 /// decision alone allocates nothing.
@@ -14,6 +16,8 @@ enum Source<'l> {
     Refused(&'l Verdict, Micros),
     /// A grant out of units that the node holds.
     Spent(&'l Verdict, Held),
+    /// A decision by this factor.
+    Reported(Timestamp, Decision, Probability),
 }
 
 /// The units out of which a node has granted a request.
@@ -41,11 +45,16 @@ impl<'l> Answer<'l> {
         Self(Source::Spent(verdict, held))
     }
 
+    #[inline]
+    pub(super) const fn reported(at: Timestamp, decision: Decision, factor: Probability) -> Self {
+        Self(Source::Reported(at, decision, factor))
+    }
+
     /// The decision.
     #[inline]
     pub fn decision(&self) -> Decision {
         match self.0 {
-            Source::Listed(_, decision) => decision,
+            Source::Listed(_, decision) | Source::Reported(_, decision, _) => decision,
             Source::Refused(verdict, elapsed) => later(verdict.decision, elapsed),
             Source::Spent(verdict, held) => after_spending(verdict.decision, held),
         }
@@ -56,20 +65,24 @@ impl<'l> Answer<'l> {
     pub fn verdict(&self) -> Verdict {
         let (verdict, at) = match self.0 {
             Source::Listed(now, decision) => return Verdict::listed(now, decision),
+            Source::Reported(at, decision, factor) => {
+                let (limits, factor) = (vec![decision], Some(factor));
+                return Verdict { at, decision, limits, factor, effect: Effect::Decision };
+            }
             Source::Refused(verdict, elapsed) => (verdict, verdict.at.saturating_add(elapsed)),
             Source::Spent(verdict, held) => (verdict, held.granted_at),
         };
         let each = |said: &Decision| match self.0 {
             Source::Spent(_, held) => after_spending(*said, held),
             Source::Refused(_, elapsed) => later(*said, elapsed),
-            Source::Listed(..) => *said,
+            Source::Listed(..) | Source::Reported(..) => *said,
         };
         Verdict {
             at,
             decision: self.decision(),
             limits: verdict.limits.iter().map(each).collect(),
             factor: verdict.factor,
-            effect: tidegate_gate::Effect::Decision,
+            effect: Effect::Decision,
         }
     }
 }

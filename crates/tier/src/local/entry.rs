@@ -11,7 +11,8 @@ use tidegate_gate::{
 
 use super::held::Units;
 use super::refusals::{Refusal, Refusals};
-use super::{Heard, Next};
+use super::reporter::Reporter;
+use super::{Heard, Next, reports};
 
 /// A key under one rule of one edition of a policy.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub(super) struct Entry {
     relaxed: Option<Micros>,
     refusals: Refusals,
     units: Option<Box<Units>>,
+    reporter: Option<Box<Reporter>>,
 }
 
 /// Whether the operation gives back or clears anything, so that the key may grant more than before.
@@ -42,6 +44,16 @@ pub(super) const fn relaxes(operation: &Operation) -> bool {
             | Operation::Heartbeat(_)
             | Operation::Budget(Budget { unspent: None, .. })
     )
+}
+
+/// The part of the key under which the node remembers anything: a reporter reports for an account, everything
+/// else is about a key.
+#[inline]
+pub(super) fn part<'r>(resolved: &'r Resolved, limits: &Limits) -> &'r str {
+    match limits.slices() {
+        [slice] if resolved.policy().reports() => slice.depth().of(resolved.key()),
+        _ => resolved.key(),
+    }
 }
 
 #[inline]
@@ -58,16 +70,19 @@ impl Entry {
     pub(super) fn new(resolved: &Resolved, limits: &Limits) -> Self {
         let policy = Arc::clone(resolved.policy());
         let units = policy.local().map(|_| Box::default());
+        let master = reports::master(resolved, limits);
+        let reporter = master.map(|master| Box::new(Reporter::new(master)));
         Self {
             policy,
             limits: ptr::from_ref(limits).addr(),
-            key: CompactString::new(resolved.key()),
+            key: CompactString::new(part(resolved, limits)),
             most: limits.most_at_once(),
             needs_lease: limits.iter().any(|limit| limit.limit.kind() == Kind::Lease),
             was_used: false,
             relaxed: None,
             refusals: Refusals::default(),
             units,
+            reporter,
         }
     }
 
@@ -90,6 +105,16 @@ impl Entry {
     /// Whether a search for keys to forget passes over this one.
     pub(super) const fn pass_over(&mut self) -> bool {
         core::mem::replace(&mut self.was_used, false)
+    }
+
+    /// Whether the node has units of this key to report, so that it must not forget the key.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.reporter.as_ref().is_some_and(|reporter| reporter.is_queued())
+    }
+
+    #[inline]
+    pub(super) fn reporter(&mut self) -> Option<&mut Reporter> {
+        self.reporter.as_deref_mut()
     }
 
     #[inline]

@@ -1,4 +1,5 @@
 mod refusals;
+mod reports;
 mod units;
 mod world;
 
@@ -10,7 +11,7 @@ use tidegate_gate::{
     Id, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp, Verdict,
 };
 
-use super::{Answer, Heard, Local, Next, Options};
+use super::{Answer, Heard, Local, Next, Options, Transmit};
 
 /// A node and the authority. Their clocks run alike, and the authority's is ahead by [`AHEAD`].
 struct World {
@@ -89,6 +90,25 @@ impl World {
             self.hear(budget, &granted, sent);
         }
         (false, verdict)
+    }
+
+    /// Asks for what the node itself wants to ask now.
+    fn transmit(&mut self) -> Vec<Operation> {
+        let (now, at) = (self.now(), self.at);
+        let mut all = Vec::new();
+        while let Some(Transmit { resolved, operation }) = self.local.poll_transmit(now, at) {
+            let verdict = self.authority.ask(&resolved, now, &operation).unwrap();
+            let heard = Heard {
+                resolved: &resolved,
+                operation: &operation,
+                verdict: &verdict,
+                sent: at,
+                at,
+            };
+            self.local.heard(&heard);
+            all.push(operation);
+        }
+        all
     }
 }
 
@@ -175,6 +195,9 @@ fn a_key_takes_as_much_memory_as_stated() {
     let units = |limits| size_of::<super::held::Units>() + said(limits);
     let key = size_of::<super::entry::Entry>() * 2; // half of the table may be empty
     assert!(key + refusal(1) <= 500, "{}", key + refusal(1));
+    let due = 2 * size_of::<((Micros, u64), Resolved)>(); // half of a node of the tree may be empty
+    let reports = key + size_of::<super::reporter::Reporter>() + due;
+    assert!(reports <= 700, "{reports}");
     let most = key + tidegate_gate::MAX_KEY_BYTES + 3 * refusal(16) + units(16);
     assert!(most <= 4_096, "{most}");
 }

@@ -3,6 +3,7 @@
 
 mod mixed;
 mod refusals;
+mod reports;
 mod units;
 
 use alloc::collections::BTreeMap;
@@ -10,7 +11,7 @@ use alloc::vec;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use tidegate_gate::{Budget, Effect};
+use tidegate_gate::{Budget, Effect, Offered};
 
 use super::*;
 
@@ -32,10 +33,12 @@ struct Step {
 }
 
 /// How long a question and its answer take, in µs. `None` if they are lost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     there: Option<u64>,
     back: Option<u64>,
+    /// The answer arrives a second time after that.
+    again: Option<u64>,
 }
 
 impl Step {
@@ -69,7 +72,11 @@ fn steps(
             1 => Just(None),
         ]
     };
-    let fate = move || (travel(), travel()).prop_map(|(there, back)| Fate { there, back });
+    let again = || prop_oneof![8 => Just(None), 1 => (0..3_000_000_u64).prop_map(Some)];
+    let fate = move || {
+        let fate = (travel(), travel(), again());
+        fate.prop_map(|(there, back, again)| Fate { there, back, again })
+    };
     let gap = prop_oneof![3 => 0..most_gap, 1 => Just(0)];
     let key = prop_oneof![4 => Just(0), 1 => Just(1_usize)];
     let step = ((gap, 0..NODES, key, operations), fate(), fate(), prop::bool::weighted(0.01));
@@ -88,7 +95,7 @@ fn steps(
 /// What is under way.
 #[derive(Clone, Debug)]
 enum Message {
-    Question { node: Node, key: usize, operation: Operation, sent: Micros, back: Option<u64> },
+    Question { node: Node, key: usize, operation: Operation, sent: Micros, fate: Fate },
     Reply { node: Node, key: usize, operation: Operation, sent: Micros, verdict: Verdict },
 }
 
@@ -103,6 +110,10 @@ trait Watch {
     fn done(&mut self, world: &Histories, key: usize, operation: &Operation, said: &Verdict);
     /// A node has been asked for an operation that it forwards, or gets the answer.
     fn passed(&mut self, _: &Histories, _: Node, _key: usize, _: &Operation) {}
+    /// A node forwards an operation.
+    fn forwarded(&mut self, _: &Histories, _: Node, _key: usize, _: &Operation) {}
+    /// A node reports what it was offered.
+    fn reported(&mut self, _: &Histories, _: Node, _key: usize, _: &Offered) {}
 }
 
 /// Nodes, the authority, and the messages between them.
@@ -112,6 +123,12 @@ struct Histories {
     runs: Vec<u64>,
     /// What each node's clock shows at the true time 0.
     offsets: Vec<u64>,
+    /// How far the wall clock of each node is ahead of the authority's.
+    walls: [i64; NODES],
+    /// The nodes report when it is due, and not only when they are asked.
+    timers: bool,
+    /// The fates of the reports, one after another.
+    fates: Vec<Fate>,
     authority: Table,
     /// The true time.
     time: u64,
@@ -129,6 +146,9 @@ impl Histories {
             locals: (0..NODES).map(|node| local(id((node, 0)))).collect(),
             runs: vec![0; NODES],
             offsets,
+            walls: [0; NODES],
+            timers: false,
+            fates: vec![Fate { there: Some(0), back: Some(0), again: None }],
             authority: Table::new(1 << 20, KeyHasher::new(0)),
             time: 0,
             epoch,
@@ -147,6 +167,11 @@ impl Histories {
         Micros(self.offsets[node] + self.time)
     }
 
+    /// The time of a node's wall clock.
+    fn wall(&self, node: usize) -> Timestamp {
+        Timestamp(self.now().0.saturating_add_signed(self.walls[node]))
+    }
+
     /// What the authority would say at this moment.
     fn would_say(&self, key: usize, operation: Operation) -> Verdict {
         self.authority.clone().ask(&self.keys[key], self.now(), &operation).unwrap()
@@ -154,12 +179,20 @@ impl Histories {
 
     fn run(&mut self, steps: &[Step], watch: &mut impl Watch) {
         for step in steps {
-            let time = self.time + step.gap;
-            self.deliver(time, watch);
-            self.time = time;
-            self.ask(step, watch);
+            self.step(step, watch);
         }
         self.deliver(u64::MAX, watch);
+    }
+
+    fn step(&mut self, step: &Step, watch: &mut impl Watch) {
+        let time = self.time + step.gap;
+        self.deliver(time, watch);
+        self.time = time;
+        self.fates.push(step.budget);
+        self.ask(step, watch);
+        self.transmit((step.node, self.runs[step.node]), watch);
+        let local = &self.locals[step.node];
+        assert!(local.due.accounts.len() <= local.entries.len());
     }
 
     fn ask(&mut self, step: &Step, watch: &mut impl Watch) {
@@ -168,7 +201,7 @@ impl Histories {
             self.locals[step.node] = local(id((step.node, self.runs[step.node])));
         }
         let node = (step.node, self.runs[step.node]);
-        let (sent, now) = (self.at(step.node), self.now());
+        let (sent, now) = (self.at(step.node), self.wall(step.node));
         let operation = step.operation;
         let resolved = &self.keys[step.key];
         let budget = match self.locals[step.node].ask(resolved, &operation, now, sent) {
@@ -179,6 +212,7 @@ impl Histories {
             Next::Forward { budget } => budget,
         };
         watch.passed(self, node, step.key, &operation);
+        watch.forwarded(self, node, step.key, &operation);
         self.send(node, step.key, operation, sent, step.request);
         if let Some(budget) = budget {
             watch.passed(self, node, step.key, &budget);
@@ -186,9 +220,30 @@ impl Histories {
         }
     }
 
+    /// Sends what a node has to report.
+    fn transmit(&mut self, node: Node, watch: &mut impl Watch) {
+        let (now, at) = (self.wall(node.0), self.at(node.0));
+        while let Some(next) = self.locals[node.0].poll_transmit(now, at) {
+            let Operation::Report(offered) = next.operation else { panic!("{next:?}") };
+            let key = self.keys.iter().position(|key| *key == next.resolved).unwrap();
+            watch.reported(self, node, key, &offered);
+            let fate = self.fates[self.sent % self.fates.len()];
+            self.send(node, key, next.operation, at, fate);
+        }
+    }
+
+    /// The true time of the next report, and its node.
+    fn next_report(&self) -> Option<(u64, usize)> {
+        let due = |node: usize| {
+            let due = self.locals[node].poll_timeout()?.0;
+            Some((due.saturating_sub(self.offsets[node]).max(self.time), node))
+        };
+        (0..NODES).filter_map(due).min().filter(|_| self.timers)
+    }
+
     fn send(&mut self, node: Node, key: usize, operation: Operation, sent: Micros, fate: Fate) {
         if let Some(there) = fate.there {
-            let question = Message::Question { node, key, operation, sent, back: fate.back };
+            let question = Message::Question { node, key, operation, sent, fate };
             self.travel(there, question);
         }
     }
@@ -200,25 +255,40 @@ impl Histories {
 
     /// Delivers what arrives up to a time.
     fn deliver(&mut self, until: u64, watch: &mut impl Watch) {
-        while let Some(first) = self.messages.first_entry().filter(|next| next.key().0 <= until) {
-            self.time = first.key().0;
-            match first.remove() {
-                Message::Question { node, key, operation, sent, back } => {
-                    let now = self.now();
-                    let verdict = self.authority.ask(&self.keys[key], now, &operation).unwrap();
-                    watch.done(self, key, &operation, &verdict);
-                    if let Some(back) = back {
-                        self.travel(back, Message::Reply { node, key, operation, sent, verdict });
-                    }
+        loop {
+            let arrives = self.messages.first_key_value().map(|((time, _), _)| *time);
+            match self.next_report() {
+                Some((due, node)) if due <= until && arrives.is_none_or(|time| due <= time) => {
+                    self.time = due;
+                    self.transmit((node, self.runs[node]), watch);
                 }
-                Message::Reply { node: (node, run), key, operation, sent, verdict } => {
-                    if run == self.runs[node] {
-                        let (operation, verdict) = (&operation, &verdict);
-                        let (resolved, at) = (&self.keys[key], self.at(node));
-                        let heard = Heard { resolved, operation, verdict, sent, at };
-                        self.locals[node].heard(&heard);
-                        watch.passed(self, (node, run), key, operation);
-                    }
+                _ if arrives.is_some_and(|time| time <= until) => self.deliver_first(watch),
+                _ => return,
+            }
+        }
+    }
+
+    fn deliver_first(&mut self, watch: &mut impl Watch) {
+        let Some(((time, _), message)) = self.messages.pop_first() else { return };
+        self.time = time;
+        match message {
+            Message::Question { node, key, operation, sent, fate } => {
+                let now = self.now();
+                let verdict = self.authority.ask(&self.keys[key], now, &operation).unwrap();
+                watch.done(self, key, &operation, &verdict);
+                let again = fate.back.and_then(|back| Some(back + fate.again?));
+                for back in fate.back.into_iter().chain(again) {
+                    let verdict = verdict.clone();
+                    self.travel(back, Message::Reply { node, key, operation, sent, verdict });
+                }
+            }
+            Message::Reply { node: (node, run), key, operation, sent, verdict } => {
+                if run == self.runs[node] {
+                    let (operation, verdict) = (&operation, &verdict);
+                    let (resolved, at) = (&self.keys[key], self.at(node));
+                    let heard = Heard { resolved, operation, verdict, sent, at };
+                    self.locals[node].heard(&heard);
+                    watch.passed(self, (node, run), key, operation);
                 }
             }
         }
