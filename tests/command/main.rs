@@ -132,6 +132,23 @@ limits = [
 }
 
 #[test]
+fn check_warns_of_what_nodes_may_do_to_little_use() {
+    let folder = Folder::new();
+    folder.write(
+        "nodes.toml",
+        "
+[policies.p]
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]
+local = { most = 9, time = '1s' }",
+    );
+    let (code, text, warnings) = folder.run(&["check", "--policies", "nodes.toml"]);
+    assert_eq!(code, 0);
+    assert!(text.starts_with("p: "), "{text}");
+    let expected = "warning: policies.p: `local.most`: expected at most 5, which";
+    assert!(warnings.starts_with(expected) && warnings.lines().count() == 1, "{warnings}");
+}
+
+#[test]
 fn a_command_ends_quietly_when_its_output_is_closed() {
     let folder = Folder::new();
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");

@@ -9,6 +9,7 @@ use tidegate::clock;
 use tidegate::gate::{
     Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole, http,
 };
+use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
 use super::describe::describe;
@@ -50,6 +51,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let Some(key) = &arguments.key else {
         for policy in policies.all() {
             say(describe(policy).trim_end())?;
+            for warning in policy.warnings() {
+                warn(format!("policies.{}: {warning}", policy.name()));
+            }
         }
         return Ok(ExitCode::SUCCESS);
     };

@@ -8,6 +8,7 @@ mod persist;
 #[cfg(test)]
 mod tests;
 mod units;
+mod warnings;
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;

@@ -120,3 +120,71 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         assert_eq!(Policies::parse(&text).unwrap_err().path, place.to_string());
     }
 }
+
+#[test]
+fn what_makes_little_sense_is_a_warning() {
+    let bucket = "{ algorithm = 'token_bucket', capacity = 500, rate = '100/s' }"; // full after 5 s
+    let both = std::format!("{bucket}, {LIMIT}");
+    let leases =
+        std::format!("{LIMIT}, {{ algorithm = 'concurrency', capacity = 5, time_to_live = '1h' }}");
+    for (limits, rest, expected) in [
+        (bucket, "", &[][..]),
+        (bucket, "remember = '5s'\nlocal = { most = 500, time = '5s' }", &[]),
+        (
+            bucket,
+            "local = { most = 501, time = '1s' }",
+            &[
+                "`local.most`: expected at most 500, which is all that the limits grant at once; found 501. A \
+               node that takes all of it leaves nothing to the other nodes",
+            ],
+        ),
+        (
+            bucket,
+            "local = { most = 1, time = '6s' }",
+            &[
+                "`local.time`: expected at most 5 s, the period of `api`; found 6 s. In one period all nodes \
+               together may grant what the limit grants in 5 s and 6 s",
+            ],
+        ),
+        (
+            bucket,
+            "remember = '6s'",
+            &[
+                "`remember`: expected at most 5 s, the longest period of the limits; found 6 s. Units come back \
+               within a period, so a node remembers only debts and blocks for longer",
+            ],
+        ),
+        (
+            &both,
+            "remember = '2s'\nlocal = { most = 6, time = '2s' }",
+            &[
+                "`local.most`: expected at most 5",
+                "`local.time`: expected at most 1 s, the period of `limit-2`",
+            ],
+        ),
+        // the budget of the nodes and leases have periods too, which do not count
+        (
+            LIMIT,
+            "remember = '2s'\nlocal = { most = 1, time = '1s' }",
+            &["`remember`: expected at most 1 s"],
+        ),
+        (&leases, "remember = '2s'", &["`remember`: expected at most 1 s"]),
+        (
+            LIMIT,
+            "remember = '2s'\nlocal = { most = 6, time = '1s' }\noverrides = { vip = { limit = 4, period = '9s' }, low = { period = '500ms' } }",
+            &[
+                "`local.most`: expected at most 5,",
+                "`overrides`: \"low\": `local.most`: expected at most 5,",
+                "`overrides`: \"low\": `local.time`: expected at most 500 ms",
+                "`overrides`: \"vip\": `local.most`: expected at most 4,",
+            ],
+        ),
+    ] {
+        let mut warnings = policy(limits, rest).warnings();
+        warnings.sort();
+        assert_eq!(warnings.len(), expected.len(), "{rest}: {warnings:?}");
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.starts_with(expected), "{warning}");
+        }
+    }
+}

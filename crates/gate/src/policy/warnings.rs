@@ -1,0 +1,81 @@
+//! What a policy lets nodes do that makes little sense.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::iter;
+
+use tidegate_core::Limiter;
+
+use super::Policy;
+use crate::limit::{Kind, span};
+use crate::limits::{Limits, NamedLimit};
+
+impl Policy {
+    /// What the policy lets nodes do that makes little sense: a line of words for each such field of each rule. The
+    /// policy works as it says.
+    ///
+    /// ```
+    /// use tidegate_gate::Policy;
+    /// let policy = Policy::parse("api", r#"
+    ///     limits = [{ algorithm = "token_bucket", capacity = 500, rate = "100/s" }]
+    ///     local = { most = 1_000, time = "1s" }
+    /// "#).unwrap();
+    /// assert!(policy.warnings()[0].starts_with("`local.most`: expected at most 500"));
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let overrides = self.overrides().iter();
+        let overrides =
+            overrides.map(|(pattern, limits)| (format!("`overrides`: {pattern}: "), limits));
+        let rules = iter::once((String::new(), self.limits())).chain(overrides);
+        let of_rule = |(place, limits): (String, &Limits)| {
+            let warnings = [self.most(limits), self.time(limits)].into_iter().flatten();
+            warnings.map(|warning| format!("{place}{warning}")).collect::<Vec<_>>()
+        };
+        self.remembered().into_iter().chain(rules.flat_map(of_rule)).collect()
+    }
+
+    fn most(&self, limits: &Limits) -> Option<String> {
+        let (most, granted) = (self.local()?.most(), limits.most_at_once());
+        (most > granted).then(|| {
+            format!(
+                "`local.most`: expected at most {granted}, which is all that the limits grant at once; found \
+                 {most}. A node that takes all of it leaves nothing to the other nodes"
+            )
+        })
+    }
+
+    fn time(&self, limits: &Limits) -> Option<String> {
+        let time = self.local()?.period();
+        let shortest = rates(limits).min_by_key(|named| named.limit.period())?;
+        let period = shortest.limit.period();
+        (time > period).then(|| {
+            let (time, period) = (span(time), span(period));
+            format!(
+                "`local.time`: expected at most {period}, the period of `{}`; found {time}. In one period all \
+                 nodes together may grant what the limit grants in {period} and {time}",
+                shortest.name
+            )
+        })
+    }
+
+    /// The longest period of all rules counts: the field is for all of them.
+    fn remembered(&self) -> Option<String> {
+        let remember = self.remember()?;
+        let all = iter::once(self.limits()).chain(self.overrides().iter().map(|(_, own)| own));
+        let longest = all.flat_map(rates).map(|named| named.limit.period()).max()?;
+        (remember > longest).then(|| {
+            let (remember, longest) = (span(remember), span(longest));
+            format!(
+                "`remember`: expected at most {longest}, the longest period of the limits; found {remember}. \
+                 Units come back within a period, so a node remembers only debts and blocks for longer"
+            )
+        })
+    }
+}
+
+/// The limits on units over time.
+fn rates(limits: &Limits) -> impl Iterator<Item = &NamedLimit> {
+    limits.iter().filter(|named| named.limit.kind() == Kind::Rate)
+}
