@@ -1,14 +1,14 @@
 //! What a host answers without asking Redis, where the policy allows it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tidegate::gate::{Operation, Policy};
+use tidegate::gate::{Operation, Policy, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 use tidegate::{clock, gate::Depth};
 
-use super::{ask, on};
+use super::{ask, on, slice};
 
 /// A store with a clock, which may answer by itself.
 fn node(server: &RedisServer) -> Redis {
@@ -120,4 +120,72 @@ async fn held_units_and_a_redis_that_loses_everything_grant_the_limit_once_more(
     let _: () = ask(&server, &[b"FLUSHALL"]).await;
     granted += grants(&one, &policy, 600).await + grants(&other, &policy, 600).await;
     assert!((501..=1_000).contains(&granted), "{granted}");
+}
+
+fn reports(rate: &str) -> Arc<Policy> {
+    let limits = format!("limits = [{{ algorithm = 'suppression', rate = '{rate}' }}]");
+    Arc::new(Policy::parse("p", &format!("reports = true\n{limits}")).unwrap())
+}
+
+/// However slow this runs, each host asks once and then reports at most every 2 s, in two parts.
+#[tokio::test]
+async fn hosts_that_report_suppress_an_account_with_few_commands() {
+    const PART: u64 = 600;
+    let server = RedisServer::start().unwrap();
+    let (policy, hosts) = (reports("100/s"), [node(&server), node(&server)]);
+    let key = on(&policy, "hot");
+    let (began, mut granted, mut early) = (Instant::now(), 0, 0);
+    for request in 0..8_000_u64 {
+        let host = &hosts[usize::from(request % 2 == 1)];
+        let verdict = host.operate(&key, clock::now(), 1).await.unwrap();
+        let decision = verdict.decision;
+        assert_eq!((decision.limit(), verdict.limits), (PART, vec![decision]));
+        assert!(decision.is_allowed() || (1..=6_000_000).contains(&decision.retry_after().0));
+        granted += u64::from(decision.is_allowed());
+        early += u64::from(request < PART && decision.is_allowed());
+        tokio::task::yield_now().await; // a report is on its way
+    }
+    let seconds = began.elapsed().as_secs();
+    assert_eq!(early, PART, "nothing is refused before the account exceeds its limit");
+    let parts = seconds / 6 + 2;
+    assert!(granted <= 2 * (PART + 1) * parts, "{granted} grants in {seconds} s");
+    let asked = 2 * (1 + 2 * (seconds / 2 + 2));
+    let calls = calls(&server).await;
+    // a question of one host may make one of the other host find another state, and a new Redis has no script
+    assert!(calls <= 2 * asked + 4, "{calls} calls for at most {asked} questions");
+}
+
+#[tokio::test]
+async fn what_a_host_was_offered_is_reported_after_the_last_request() {
+    let server = RedisServer::start().unwrap();
+    let (policy, host, began) = (reports("1000/s"), node(&server), Instant::now());
+    let key = on(&policy, "k");
+    for _ in 0..50 {
+        assert!(host.operate(&key, clock::now(), 1).await.unwrap().decision.is_allowed());
+    }
+    // the parts of 6 s in which all this happened are still counted
+    while began.elapsed() < Duration::from_secs(15) {
+        let bytes = host.blobs(&key).await.unwrap()[0].clone().unwrap();
+        let [_, counts @ ..] = &*blob::decode(&policy, slice(&policy), &bytes).unwrap() else {
+            panic!()
+        };
+        if counts.iter().sum::<u64>() == 50 {
+            return;
+        }
+    }
+    panic!("not all units were reported");
+}
+
+#[tokio::test]
+async fn a_host_that_reports_decides_while_redis_is_away() {
+    let mut server = RedisServer::start().unwrap();
+    let (policy, host, began) = (reports("100/s"), node(&server), Instant::now());
+    let key = on(&policy, "k");
+    assert!(host.operate(&key, clock::now(), 1).await.unwrap().decision.is_allowed());
+    server.stop();
+    match host.operate(&key, clock::now(), 1).await {
+        Ok(verdict) => assert!(verdict.decision.is_allowed()),
+        Err(_) => assert!(began.elapsed() > Duration::from_secs(24), "the factor holds for 24 s"),
+    }
+    assert!(host.operate(&on(&policy, "other"), clock::now(), 1).await.is_err());
 }

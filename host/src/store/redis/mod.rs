@@ -12,22 +12,24 @@
 mod connection;
 mod driver;
 mod node;
+mod queue;
 mod swap;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::{AsyncCommands, ToSingleRedisArg};
 use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
 use tidegate_tier::authority::Failure;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use self::connection::Connection;
-use self::driver::{Answer, Driver, Question};
+use self::driver::Answer;
 use self::node::{Node, Step};
+use self::queue::Queue;
 use super::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
@@ -88,8 +90,7 @@ impl Default for RedisOptions {
 /// ```
 pub struct Redis {
     shared: Arc<Shared>,
-    /// Where the driver takes operations from; `None` until the first one.
-    driver: Mutex<Option<mpsc::UnboundedSender<Question>>>,
+    queue: Arc<Queue>,
     /// `None` for a store without a clock, which asks Redis for each operation.
     node: Option<Arc<Node>>,
     overloaded: AtomicU64,
@@ -122,7 +123,8 @@ impl Redis {
         let seed = RandomState::new().hash_one(url); // random keys of the standard library
         let node = options.clock.map(|_| Arc::new(Node::new()));
         let shared = Arc::new(Shared { connection, options, seed });
-        Ok(Self { shared, driver: Mutex::new(None), node, overloaded: AtomicU64::new(0) })
+        let queue = Arc::new(Queue::new(Arc::clone(&shared)));
+        Ok(Self { shared, queue, node, overloaded: AtomicU64::new(0) })
     }
 
     /// Asks Redis whether it answers.
@@ -152,7 +154,7 @@ impl Redis {
             Some(node) if resolved.policy().lets_nodes_answer() => {
                 self.operate_as_node(node, resolved, now, operation).await
             }
-            _ => self.answer(self.begin(resolved, now, operation), resolved).await,
+            _ => self.answer(self.queue.begin(resolved, now, operation), resolved).await,
         }
     }
 
@@ -164,35 +166,22 @@ impl Redis {
         now: Timestamp,
         operation: Operation,
     ) -> Result<Verdict, StoreError> {
-        let (budget, sent) = match node.ask(resolved, now, &operation) {
-            Step::Answer(verdict) => return Ok(*verdict),
-            Step::Ask { budget, sent } => (budget, sent),
+        let Step { answer, own, sent, starts_reporter } = node.ask(resolved, now, &operation);
+        let asked = match answer {
+            Some(verdict) => Err(verdict),
+            None => Ok(self.queue.begin(resolved, now, operation)),
         };
-        let asked = self.begin(resolved, now, operation);
-        if let Some(budget) = budget {
-            let (granted, node) = (self.begin(resolved, now, budget), Arc::clone(node));
-            let resolved = resolved.clone();
-            // the caller does not wait for the units of later requests
-            tokio::spawn(async move {
-                if let Ok(Ok(verdict)) = granted.await {
-                    node.heard(&resolved, &budget, &verdict, sent);
-                }
-            });
+        node.transmit(&self.queue, own, now, sent);
+        if starts_reporter && let Some(clock) = self.shared.options.clock {
+            node.report_later(&self.queue, clock);
         }
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(verdict) => return Ok(*verdict),
+        };
         let verdict = self.answer(asked, resolved).await?;
         node.heard(resolved, &operation, &verdict, sent);
         Ok(verdict)
-    }
-
-    fn begin(
-        &self,
-        resolved: &Resolved,
-        now: Timestamp,
-        operation: Operation,
-    ) -> oneshot::Receiver<Answer> {
-        let (token, answer) = oneshot::channel();
-        self.send(Question { resolved: resolved.clone(), now, operation, token });
-        answer
     }
 
     async fn answer(
@@ -203,22 +192,6 @@ impl Redis {
         // the driver answers every question in time; it goes away only with its runtime
         let answer = answer.await.map_err(|_| StoreError::Abandoned)?;
         answer.map_err(|failure| self.error(failure, resolved))
-    }
-
-    /// Gives an operation to the driver. Starts the driver if it does not run, or if its runtime has ended.
-    fn send(&self, question: Question) {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsent = match &*driver {
-            Some(sender) => match sender.send(question) {
-                Ok(()) => return,
-                Err(unsent) => unsent.0,
-            },
-            None => question,
-        };
-        let (sender, taken) = mpsc::unbounded_channel();
-        let _ = sender.send(unsent); // the receiver is here
-        *driver = Some(sender);
-        tokio::spawn(Driver::new(Arc::clone(&self.shared)).run(taken));
     }
 
     fn error(&self, failure: Failure<StoreError>, resolved: &Resolved) -> StoreError {
@@ -271,10 +244,16 @@ impl Redis {
     /// Waits until all earlier operations on the key's home are written, then returns the names of the
     /// key's slices.
     async fn names_when_written(&self, resolved: &Resolved) -> Vec<String> {
-        let _ = self.operate(resolved, Timestamp::EPOCH, 0).await; // a look waits for the writes before it
         let mut session = Session::default();
         session.join(resolved);
-        session.names().map(|name| self.shared.options.prefix.clone() + name).collect()
+        let names: Vec<_> =
+            session.names().map(|name| self.shared.options.prefix.clone() + name).collect();
+        if !names.is_empty() {
+            // a look waits for the writes before it; its time would mislead the node
+            let looked = self.queue.begin(resolved, Timestamp::EPOCH, Operation::from(0));
+            let _ = self.answer(looked, resolved).await;
+        }
+        names
     }
 }
 
