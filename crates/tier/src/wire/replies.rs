@@ -73,8 +73,8 @@ impl<T> Replies<T> {
     }
 
     /// Takes the bytes of a question: gives its operations to the authority, or finds its reply. `to` comes back with
-    /// the reply. `now` is the time of the operations that have none of their own; `at` is the time by the clock that
-    /// the authority goes by.
+    /// the reply. `now` is the time of the operations that have none of their own, so only trusted nodes may ask. `at` is
+    /// the time by the clock that the authority goes by.
     ///
     /// # Errors
     /// Fails with [`WireError`] and gives back `to` if the bytes are not a question. Nothing is taken. The node should
