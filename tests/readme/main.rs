@@ -45,7 +45,7 @@ fn the_commands_of_docs_http_print_what_it_says() {
 
 #[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
-    assert_eq!(run_blocks("docs/policies.md"), 6);
+    assert_eq!(run_blocks("docs/policies.md"), 8);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
     assert_eq!(rows.len(), 30);
