@@ -9,7 +9,8 @@
 //! goes back:
 //!
 //! 1. It calls [`Local::ask`](crate::Local::ask). At [`Next::Forward`](crate::local::Next::Forward) it calls
-//!    [`Flights::ask`] with the same `at`; if there is a budget, once more for that.
+//!    [`Flights::ask`] with the same `at`; if there is a budget, once more for that. Then it does so for each operation
+//!    of [`Local::poll_transmit`](crate::Local::poll_transmit).
 //! 2. It sends each question of [`Flights::poll_transmit`] to the authority of its home.
 //! 3. It calls [`Flights::handle_reply`] with the bytes of each reply, [`Flights::handle_lost`] if it learns that none
 //!    will come, and [`Flights::handle_timeout`] at the time of [`Flights::poll_timeout`].
@@ -45,7 +46,7 @@
 //! use std::sync::Arc;
 //! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
 //! use tidegate_tier::authority::{self, Authority, Outcome, Slice};
-//! use tidegate_tier::local::{self, Local, Next};
+//! use tidegate_tier::local::{self, Local, Next, Transmit};
 //! use tidegate_tier::wire::{
 //!     Asked, AuthorityOptions, Flights, NodeOptions, Place, Replies, WireError,
 //! };
@@ -86,7 +87,7 @@
 //!     }
 //! }
 //!
-//! /// A node. A budget has no caller who waits for it.
+//! /// A node. Its own operations, such as a budget, have no caller who waits for them.
 //! struct Node {
 //!     local: Local,
 //!     flights: Flights<Option<u32>>,
@@ -95,19 +96,21 @@
 //!
 //! impl Node {
 //!     fn ask(&mut self, resolved: &Resolved, caller: u32, at: Micros) {
-//!         let (operation, now) = (Operation::from(1), Timestamp(0));
-//!         let budget = match self.local.ask(resolved, &operation, now, at) {
-//!             Next::Answer(answer) => {
-//!                 return self.answers.push((caller, answer.decision().is_allowed()));
-//!             }
-//!             Next::Forward { budget } => budget,
+//!         let Self { local, flights, answers } = self;
+//!         let now = Timestamp(1_700_000_000_000_000 + at.0);
+//!         let mut forward = |resolved: &Resolved, operation, token| {
+//!             flights.ask(Asked { resolved: resolved.clone(), operation, now: None, at, token });
 //!         };
-//!         let asks = [(Some(operation), Some(caller)), (budget, None)];
-//!         for (operation, token) in asks {
-//!             if let Some(operation) = operation {
-//!                 let resolved = resolved.clone();
-//!                 self.flights.ask(Asked { resolved, operation, now: None, at, token });
+//!         let operation = Operation::from(1);
+//!         match local.ask(resolved, &operation, now, at) {
+//!             Next::Answer(answer) => answers.push((caller, answer.decision().is_allowed())),
+//!             Next::Forward { budget } => {
+//!                 forward(resolved, operation, Some(caller));
+//!                 budget.into_iter().for_each(|budget| forward(resolved, budget, None));
 //!             }
+//!         }
+//!         while let Some(Transmit { resolved, operation }) = local.poll_transmit(now, at) {
+//!             forward(&resolved, operation, None);
 //!         }
 //!     }
 //!

@@ -59,7 +59,8 @@ pub struct Asked<T> {
     pub operation: Operation,
     /// The time to decide at, for tests. Without it, the authority decides at its own time.
     pub now: Option<Timestamp>,
-    /// When [`Local::ask`](crate::Local::ask) was called for the operation, by a clock that never goes back.
+    /// When [`Local::ask`](crate::Local::ask) or [`Local::poll_transmit`](crate::Local::poll_transmit) was called for
+    /// the operation, by a clock that never goes back.
     pub at: Micros,
     /// What the answer carries back.
     pub token: T,
