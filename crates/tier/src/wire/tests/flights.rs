@@ -304,3 +304,15 @@ fn the_local_part_hears_of_a_verdict_with_the_time_of_its_question() {
     assert_eq!((heard.resolved.key(), heard.operation), ("a", &Operation::from(1)));
     assert!(flights.poll_answer().unwrap().heard().is_none());
 }
+
+#[test]
+fn homes_take_turns_and_a_question_has_an_operation_at_least() {
+    let most_operations = 0;
+    let mut flights = flights(NodeOptions { most_operations, most_under_way: 2, ..options() });
+    for (token, key) in ["a", "a", "b"].into_iter().enumerate() {
+        flights.ask(asked(key, 0, token));
+    }
+    let sent = iter::from_fn(|| flights.poll_transmit(Micros(0)));
+    let homes: Vec<String> = sent.map(|question| question.to.home().into()).collect();
+    assert_eq!(homes, ["a", "b", "a"]);
+}
