@@ -6,13 +6,13 @@ const HOME: &str = "crates/tier/src/authority/home.rs";
 const HOMES: &str = "crates/tier/src/authority/homes.rs";
 const AUTHORITY: &str = "crates/tier/src/authority.rs";
 const SESSION: &str = "crates/gate/src/session.rs";
+const SLOT: &str = "crates/gate/src/session/slot.rs";
 
 #[rustfmt::skip]
 pub(super) const MUTATIONS: [Mutation; 44] = [
     ("a settled answer is sent before the swap", HOME,
-        "                Ok(answered) => decided.push((asked, answered.verdict)),",
-        "                Ok(answered) if answered.is_settled => answers.push_back((of_each_key.remove(asked), Ok(answered.verdict))),
-                Ok(answered) => decided.push((asked, answered.verdict)),"),
+        "is_settled && *is_only_writer => {", "is_settled => {
+                    let _ = &is_only_writer;"),
     ("found bytes are not taken", HOME,
         "        self.session.found(found);", "        drop(found);"),
     ("operations are done again in another order", HOME,
@@ -85,7 +85,7 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "self.homes.capacity().saturating_add(1).saturating_mul(2)", "self.homes.capacity().saturating_mul(2)"),
     ("a home is forgotten while operations wait", HOMES,
         "Some(home) if home.is_idle() && !home.was_used => self.remove(id),", "Some(home) if !home.was_used => self.remove(id),"),
-    ("the session does not take the bytes that it stored", SESSION,
+    ("the session does not take the bytes that it stored", SLOT,
         "            let before = self.found.replace(mem::take(&mut self.becomes));
             self.becomes = before.unwrap_or_default();
 ", ""),
@@ -95,20 +95,24 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "self.slots.iter_mut().filter(|slot| slot.is_used).map(Slot::used)", "self.slots.iter_mut().skip(1).filter(|slot| slot.is_used).map(Slot::used)"),
     ("a slice is not compared once others are", SESSION,
         "self.slots.iter_mut().filter(|slot| slot.is_used).map(Slot::used)", "self.slots.iter_mut().filter(|slot| slot.is_used).take(1).map(Slot::used)"),
-    ("loaded bytes leave a write due", SESSION,
-        "(self.is_used, self.is_carried, self.due) = (false, false, None);", "(self.is_used, self.is_carried) = (false, false);"),
-    ("a slice expires early", SESSION,
-        "let time_to_live = slice.time_to_live(&words, now);", "let time_to_live = Micros(slice.time_to_live(&words, now).0.div_euclid(2));"),
+    ("loaded bytes leave a write due", SLOT,
+        "(self.is_used, self.is_carried, self.due, self.is_known) = (false, false, None, true);", "(self.is_used, self.is_carried, self.is_known) = (false, false, true);"),
+    ("a slice expires early", SLOT,
+        "self.time_to_live = slice.time_to_live(words, self.now);", "self.time_to_live = Micros(slice.time_to_live(words, self.now).0.div_euclid(2));"),
     ("an answer is settled although an earlier one is not", SESSION,
-        "let mut is_settled = self.slots_of(seat).all(|slot| slot.due != Some(Due::BeforeAnswer));", "let mut is_settled = true;"),
+        "slot.is_known && slot.due != Some(Due::BeforeAnswer);", "slot.is_known;"),
     ("a refusal that a limit remembers is settled", SESSION,
         "let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;", "let is_more = begins || unblocked || slot.is_carried;"),
     ("the first refusal of a bucket that starts empty is settled", SESSION,
         "let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;", "let is_more = slice.remembers_refusals() || unblocked || slot.is_carried || (begins && false);"),
-    ("the bytes of an earlier write are written again", SESSION,
-        "            slot.is_encoded = false;\n", ""),
-    ("the storage keeps other bytes for as long as the last ones", SESSION,
-        "        self.kept_until = Micros::ZERO;\n", ""),
+    ("the bytes of an earlier write are written again", SLOT,
+        "        self.due = self.due.max(due);
+        self.is_encoded = false;
+", "        self.due = self.due.max(due);
+"),
+    ("the storage keeps other bytes for as long as the last ones", SLOT,
+        "        self.kept_until = Micros::ZERO;
+", ""),
     ("the storage is never told how long to keep a slice", AUTHORITY,
         "    (!is_kept).then(|| Micros(needed.saturating_mul(2)))", "    (!is_kept && used.found.is_none()).then(|| Micros(needed.saturating_mul(2)))"),
     ("the clocks of the nodes count as equal", AUTHORITY,
@@ -121,6 +125,6 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "let too_late = Micros(at.0.saturating_sub(self.options.most_wait.0));", "let too_late = at;"),
     ("a refusal on a state that was carried over is settled", SESSION,
         "let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;", "let is_more = slice.remembers_refusals() || begins || unblocked;"),
-    ("a refusal makes an earlier write less urgent", SESSION,
-        "slot.due = slot.due.max(Some(due));", "slot.due = Some(due);"),
+    ("a refusal makes an earlier write less urgent", SLOT,
+        "self.due = self.due.max(due);", "self.due = due;"),
 ];
