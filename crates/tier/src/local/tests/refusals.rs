@@ -177,13 +177,13 @@ fn whatever_gives_units_back_forgets_the_refusals_of_its_key() {
 
 #[test]
 fn units_that_came_back_count_even_if_the_node_has_forgotten_the_key() {
-    let heard_before = |world: &mut World| world.pass(Micros(1));
-    let heard_after = |world: &mut World| {
+    let heard_before: fn(&mut World) = |world| world.pass(Micros(1));
+    let heard_after: fn(&mut World) = |world| {
         let answer = world.decide(Operation::Refund(5));
         world.pass(Micros(1));
         world.hear(Operation::Refund(5), &answer, Micros(78));
     };
-    for answers in [heard_before as fn(&mut World), heard_after] {
+    for answers in [heard_before, heard_after] {
         let mut world = refused(BUCKET);
         world.local = Local::new(Options { most_keys: 1, ..Options::default() });
         let (key, sent) = (world.resolved.clone(), world.at);
