@@ -1,8 +1,223 @@
-// The entry of the Worker. The policy file is a text module beside the compiled Worker, so editing it needs
-// no build of Rust code. The Worker reads it at its first request.
+// The entry of the Worker. It awaits and moves bytes; WebAssembly reads the requests, decides, and words the answers.
+import { DurableObject } from "cloudflare:workers";
+import { Isolate, Owner, __wbg_reset_state, initSync } from "./build/index.js";
+import module from "./build/index_bg.wasm";
+// a text module beside the compiled Worker, so editing it needs no build of Rust code
 import policies from "../policies.toml";
 
 globalThis.TIDEGATE_POLICIES = policies;
+initSync({ module });
 
-export * from "./build/index.js";
-export { default } from "./build/index.js";
+/** The longest body of a call, and the most of a longer one that is read before it is refused. */
+const MAX_BODY = 262_144;
+const MAX_DRAINED = 16_777_216;
+
+/** `undefined` before the first request, because `env` comes with it. */
+let failure;
+
+const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
+
+export default {
+  async fetch(request, env, context) {
+    try {
+      return await answer(request, env, context);
+    } catch (error) {
+      recover(error);
+      console.error(error);
+      return new Response('{"type":"about:blank","title":"Internal Server Error","status":500}', {
+        status: 500,
+        headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
+      });
+    }
+  },
+};
+
+/** After a panic WebAssembly begins anew: what it remembered is gone, and what was stored is not. */
+function recover(error) {
+  if (!(error instanceof WebAssembly.RuntimeError)) return;
+  __wbg_reset_state();
+  failure = undefined;
+}
+
+async function answer(request, env, context) {
+  if (failure === undefined) {
+    const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
+    failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env)) ?? null;
+  }
+  if (failure !== null) return response(failure);
+  let exchange = Isolate.begin(request.method, request.url, request.headers, Date.now());
+  if (exchange < 0) {
+    exchange = -exchange - 1;
+    await readBody(request, exchange);
+  }
+  const calls = [];
+  for (let next = Isolate.transmit(Date.now()); next; next = Isolate.transmit(Date.now())) {
+    calls.push(ask(env, next));
+  }
+  if (Isolate.waits(exchange, Date.now())) await (calls.length === 1 ? calls[0] : Promise.all(calls));
+  else for (const call of calls) context.waitUntil(call);
+  return response(Isolate.finish(exchange, Date.now()));
+}
+
+/** Sends a question to its object. */
+async function ask(env, question) {
+  const { object, number } = question;
+  const bytes = question.take();
+  question.free();
+  try {
+    Isolate.reply(await env.KEYS.getByName(object).ask(bytes), Date.now());
+  } catch (error) {
+    recover(error);
+    console.error("durable object:", error);
+  }
+  Isolate.lost(number, Date.now()); // nothing, if the reply came
+}
+
+async function readBody(request, exchange) {
+  let body;
+  try {
+    body = await bytesOf(request);
+  } catch {
+    return Isolate.incomplete(exchange, Date.now());
+  }
+  if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
+  else Isolate.body(exchange, body, Date.now());
+}
+
+/** The bytes of a body, or how many were read of a body that is too long. */
+async function bytesOf(request) {
+  if (request.body === null) return new Uint8Array(0);
+  const length = request.headers.get("content-length");
+  if (length !== null && Number(length) <= MAX_BODY) return request.bytes();
+  const chunks = [];
+  let bytes = 0;
+  for await (const chunk of request.body) {
+    bytes += chunk.length;
+    if (bytes <= MAX_BODY) chunks.push(chunk);
+    if (bytes > MAX_DRAINED) break;
+  }
+  return bytes > MAX_BODY ? bytes : new Blob(chunks).bytes();
+}
+
+/** A response out of its text: the status, names and values of headers each on a line, an empty line, the body. */
+function response(text) {
+  const end = text.indexOf("\n\n");
+  const [status, ...lines] = text.slice(0, end).split("\n");
+  const headers = {};
+  for (let line = 0; line < lines.length; line += 2) headers[lines[line]] = lines[line + 1];
+  return new Response(text.slice(end + 2) || null, { status: Number(status), headers });
+}
+
+/**
+ * How long after a write an object looks for states that have expired. Each alarm costs a write, and deleting a
+ * database that is soon made anew costs more, so this is much longer than most states last.
+ */
+const ALARM_AFTER_MS = 300_000;
+
+/** The states of the keys that belong to one object. */
+export class Keys extends DurableObject {
+  constructor(state, env) {
+    super(state, env);
+    this.rows = new Rows(state.storage.sql);
+    this.trusts = trustsCallerTime(env);
+    this.alarmAfter = Number(env.TIDEGATE_ALARM_AFTER_MS ?? ALARM_AFTER_MS); // tests wait less
+    this.hasAlarm = false;
+    this.owner = undefined;
+  }
+
+  /** Answers a question of an isolate. Both are bytes, which only WebAssembly reads. */
+  ask(question) {
+    try {
+      this.owner ??= new Owner(this.rows, this.trusts);
+      return this.owner.ask(question, Date.now());
+    } catch (error) {
+      recover(error);
+      this.owner = undefined; // what is not stored is unknown
+      throw error;
+    } finally {
+      if (this.rows.wrote && !this.hasAlarm) {
+        this.hasAlarm = true;
+        this.ctx.waitUntil(this.setAlarm());
+      }
+    }
+  }
+
+  /** After the response has left, so that no answer waits for it. */
+  async setAlarm() {
+    await scheduler.wait(1);
+    try {
+      if ((await this.ctx.storage.getAlarm()) === null) {
+        await this.ctx.storage.setAlarm(Date.now() + this.alarmAfter);
+      }
+    } catch (error) {
+      this.hasAlarm = false; // the next write tries again
+      console.error("the alarm could not be set, so expired states stay for now:", error);
+    }
+  }
+
+  /** Deletes expired states. */
+  async alarm() {
+    this.hasAlarm = false;
+    this.owner = undefined; // it remembers rows that may be gone
+    const next = this.rows.expire(Date.now());
+    if (next === null) {
+      this.rows = new Rows(this.ctx.storage.sql);
+      await this.ctx.storage.deleteAll(); // even an empty database is billed
+    } else {
+      this.hasAlarm = true;
+      await this.ctx.storage.setAlarm(Math.max(next, Date.now() + this.alarmAfter));
+    }
+  }
+}
+
+/** The rows of an object: names, bytes, and when they are of no more use. */
+class Rows {
+  constructor(sql) {
+    this.sql = sql;
+    this.made = false;
+    this.wrote = false;
+    this.values = [];
+  }
+
+  /** An object that is only looked at stores nothing, not even an empty table. */
+  exists() {
+    this.made ||= this.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'states'").toArray().length > 0;
+    return this.made;
+  }
+
+  read(name) {
+    if (!this.exists()) return undefined;
+    const [row] = this.sql.exec("SELECT blob FROM states WHERE name = ?", name).toArray();
+    return row && new Uint8Array(row.blob);
+  }
+
+  /** Without a time, a row keeps its time. */
+  add(name, bytes, expires) {
+    this.values.push(name, bytes, expires ?? 0);
+  }
+
+  /** In one statement, so either all rows are stored or none. */
+  write() {
+    const values = this.values;
+    this.values = [];
+    this.wrote = true;
+    if (!this.exists()) {
+      this.sql.exec(
+        "CREATE TABLE states (name TEXT PRIMARY KEY, blob BLOB NOT NULL, expires_ms INTEGER NOT NULL) WITHOUT ROWID",
+      );
+      this.made = true;
+    }
+    this.sql.exec(
+      `INSERT INTO states (name, blob, expires_ms) VALUES ${Array(values.length / 3).fill("(?, ?, ?)")} ` +
+        "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, expires_ms = max(expires_ms, excluded.expires_ms)",
+      ...values,
+    );
+  }
+
+  /** Deletes what has expired. Returns when the next row does; `null` if there is none. */
+  expire(now) {
+    if (!this.exists()) return null;
+    this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now);
+    return this.sql.exec("SELECT MIN(expires_ms) AS next FROM states").one().next;
+  }
+}

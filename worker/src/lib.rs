@@ -1,13 +1,16 @@
 //! The Cloudflare Worker: the decision API, with the state of each key in a Durable Object.
 //!
-//! This crate is an adapter. `tidegate_gate::http` reads the requests and words the answers, and the object
-//! that a key belongs to decides ([`keys`]).
+//! This crate is an adapter. `tidegate_gate::http` reads the requests and words the answers. In an isolate a
+//! node ([`node`]) answers what it may, and asks the objects ([`keys`]) for the rest, by `tidegate_tier`. JavaScript
+//! (`index.js`) carries the bytes between them and awaits.
 
 #[cfg(target_arch = "wasm32")]
-mod decide;
+mod clock;
 #[cfg(target_arch = "wasm32")]
-mod entry;
+mod exchange;
 #[cfg(target_arch = "wasm32")]
 mod keys;
+#[cfg(target_arch = "wasm32")]
+mod node;
 #[cfg(target_arch = "wasm32")]
 mod policies;

@@ -60,14 +60,17 @@ pub(crate) fn build(artifact: Artifact) -> Result<()> {
 
 fn worker() -> Result<()> {
     let root = root();
-    let mut build = command(&install::worker_build()?.to_string_lossy(), &["--profile", "wasm"]);
-    build
-        .current_dir(root.join("worker"))
-        .env("WASM_BINDGEN_BIN", install::wasm_bindgen()?)
-        .env("WASM_OPT_BIN", root.join("node_modules/.bin/wasm-opt"))
-        .env("ESBUILD_BIN", root.join("node_modules/.bin/esbuild"));
-    step("build the Worker", &mut build)?;
-    let module = root.join("worker/build/index_bg.wasm");
+    let module = wasm("tidegate-worker")?;
+    let build = root.join("worker/build");
+    let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
+    bindgen
+        .arg(&module)
+        .args(["--target", "web", "--no-typescript", "--out-name", "index", "--out-dir"])
+        .arg(&build)
+        // the Worker begins anew after a panic
+        .args(["--experimental-reset-state-function", "--force-enable-abort-handler"]);
+    step("bind the Worker", &mut bindgen)?;
+    let module = build.join("index_bg.wasm");
     optimize(&module, &module, &["--all-features"])?; // workerd has all features and catches exceptions
     let compressed = ["worker/index.js", "worker/build/index.js", "worker/build/index_bg.wasm"]
         .iter()

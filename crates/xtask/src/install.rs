@@ -12,7 +12,6 @@ use crate::run::{cargo, command, output, step};
 
 /// This must be the version of `wasm-bindgen` in Cargo.lock, because the two share a private format.
 const WASM_BINDGEN: &str = "0.2.129";
-const WORKER_BUILD: &str = "0.8.7";
 const CARGO_FUZZ: &str = "0.13.2";
 /// The oldest Node that can run npm. Tools that need a newer Node get it from npm.
 const OLDEST_NODE: u32 = 20;
@@ -77,10 +76,6 @@ pub(crate) fn node_packages() -> Result<()> {
 /// The command wasm-bindgen of exactly this version, from the PATH or built once for all checkouts.
 pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
     tool("wasm-bindgen", "wasm-bindgen-cli", WASM_BINDGEN, &[])
-}
-
-pub(crate) fn worker_build() -> Result<PathBuf> {
-    tool("worker-build", "worker-build", WORKER_BUILD, &["--locked"])
 }
 
 pub(crate) fn cargo_fuzz() -> Result<PathBuf> {

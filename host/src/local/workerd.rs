@@ -23,6 +23,8 @@ pub struct WorkerdOptions {
     pub token: Option<String>,
     /// Whether the Worker decides at the times that callers give instead of at its own time.
     pub trust_caller_time: bool,
+    /// How many milliseconds after a write an object deletes states that have expired; `None` for minutes.
+    pub alarm_after_ms: Option<u64>,
     /// The folder in which the objects keep their states; `None` for a temporary folder.
     pub storage: Option<PathBuf>,
 }
@@ -113,7 +115,9 @@ fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
     let token = |name| options.token.as_ref().map(|token| (name, token.as_str()));
     let tokens = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN"].into_iter().filter_map(token);
     let trust = options.trust_caller_time.then_some(("TIDEGATE_TRUST_CALLER_TIME", "true"));
-    for (name, value) in tokens.chain(trust) {
+    let alarm = options.alarm_after_ms.map(|span| span.to_string());
+    let alarm = alarm.as_deref().map(|span| ("TIDEGATE_ALARM_AFTER_MS", span));
+    for (name, value) in tokens.chain(trust).chain(alarm) {
         let _ = write!(bindings, ", (name = {name:?}, text = {value:?})");
     }
     format!(

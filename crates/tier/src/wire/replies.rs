@@ -39,6 +39,9 @@ pub struct AuthorityOptions {
     pub time: Micros,
     /// The most bytes that questions and replies take, beside the verdicts of the questions under way.
     pub bytes: usize,
+    /// Whether a question is refused if a later one of its node on the same home came first. Nodes need that if one
+    /// caller asks twice without waiting.
+    pub keeps_order: bool,
 }
 
 impl Default for AuthorityOptions {
@@ -48,6 +51,7 @@ impl Default for AuthorityOptions {
             most_operations: 4_096,
             time: Micros(60_000_000),
             bytes: 4 << 20,
+            keeps_order: true,
         }
     }
 }
@@ -172,7 +176,11 @@ impl<T> Replies<T> {
         let name = question.name;
         let whole = resolve(&question.content()?, self.options.most_operations, policies);
         Ok(match whole {
-            Ok(whole) if self.memory.is_overtaken(name, whole.home) => Err(Failure::TooLate),
+            Ok(whole)
+                if self.options.keeps_order && self.memory.is_overtaken(name, whole.home) =>
+            {
+                Err(Failure::TooLate)
+            }
             Ok(whole) => Ok(whole),
             Err(text) => Err(Failure::Refused(text)),
         })

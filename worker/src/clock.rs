@@ -1,0 +1,34 @@
+//! The clocks of an isolate and of an object.
+
+use tidegate_gate::{Micros, Timestamp};
+
+/// A clock that never goes back, out of one that may be set. It stands still while that one is behind.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    last: Timestamp,
+    at: Micros,
+}
+
+impl Clock {
+    pub(crate) fn at(&mut self, now: Timestamp) -> Micros {
+        let passed = match self.last {
+            Timestamp::EPOCH => Micros::ZERO,
+            last => now.saturating_since(last),
+        };
+        self.last = now;
+        self.at = Micros(self.at.0.saturating_add(passed.0));
+        self.at
+    }
+}
+
+/// The time that `Date.now()` returned.
+#[expect(clippy::as_conversions, reason = "no `try_from` for floats; a cast saturates")]
+pub(crate) const fn timestamp(now_ms: f64) -> Timestamp {
+    Timestamp((now_ms as u64).saturating_mul(1_000))
+}
+
+/// Milliseconds for JavaScript.
+#[expect(clippy::as_conversions, reason = "no `from` for floats; exact up to 2^53")]
+pub(crate) const fn from_millis(millis: u64) -> f64 {
+    millis as f64
+}

@@ -1,0 +1,351 @@
+//! An isolate as a node: it answers what its policies let it answer, and asks the objects for the rest.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use tidegate_gate::http::{self, Access, BodyError, Check, Outcome, Response, Tokens};
+use tidegate_gate::{Id, Micros, Policies, Timestamp};
+use tidegate_tier::Local;
+use tidegate_tier::local::{self, Next, Transmit};
+use tidegate_tier::wire::{Asked, Flights, NodeOptions};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsValue, throw_str};
+
+use crate::clock::{Clock, timestamp};
+use crate::exchange::{Exchange, OwnHead, Step};
+use crate::policies::policies;
+
+/// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
+/// called again.
+const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
+
+/// How many questions about one home may be under way: as many as there are. Each request sends its own questions,
+/// because no request can wait in the name of another one.
+const MOST_UNDER_WAY: usize = 1 << 20;
+
+thread_local! {
+    static NODE: RefCell<Option<Node>> = const { RefCell::new(None) };
+}
+
+/// The exchange and the place of a check in it; `None` for an operation of the node itself.
+type Token = Option<(u32, usize)>;
+
+struct Node {
+    policies: &'static Policies,
+    access: &'static Access,
+    /// Whether checks are decided at the times that callers give. Only a test environment may do that.
+    trusts_caller_time: bool,
+    local: Local,
+    flights: Flights<Token>,
+    exchanges: BTreeMap<u32, Running>,
+    next: u32,
+    clock: Clock,
+}
+
+/// An exchange under way.
+struct Running {
+    exchange: Exchange,
+    began: Micros,
+    /// The outcomes of its checks, and how many are missing.
+    outcomes: Vec<Option<Outcome>>,
+    missing: usize,
+    response: Option<Response>,
+}
+
+impl Node {
+    fn new(tokens: Tokens, trusts_caller_time: bool) -> Result<Self, String> {
+        let policies = policies()?;
+        let access = Access::new(policies, tokens).map_err(|error| error.to_string())?;
+        let random = || getrandom::u64().map_err(|error| error.to_string());
+        let (node, seed) = (Id([random()?, random()?]), random()?);
+        let local = local::Options { node, seed, ..local::Options::default() };
+        let flights =
+            NodeOptions { node, most_under_way: MOST_UNDER_WAY, ..NodeOptions::default() };
+        Ok(Self {
+            policies,
+            access: Box::leak(Box::new(access)), // once in the life of an isolate
+            trusts_caller_time,
+            local: Local::new(local),
+            flights: Flights::new(flights),
+            exchanges: BTreeMap::new(),
+            next: 0,
+            clock: Clock::default(),
+        })
+    }
+
+    fn begin(&mut self, head: OwnHead<impl Fn(&str) -> Option<String> + 'static>, at: Micros) -> u32 {
+        self.forget(at);
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        let exchange = Exchange::new(self.policies, self.access, head);
+        let (outcomes, missing, response) = (Vec::new(), 0, None);
+        self.exchanges.insert(id, Running { exchange, began: at, outcomes, missing, response });
+        id
+    }
+
+    /// Gives up exchanges whose clients have gone, and their questions.
+    fn forget(&mut self, at: Micros) {
+        if self.flights.poll_timeout().is_some_and(|due| due <= at) {
+            self.flights.handle_timeout(at);
+            self.settle();
+        }
+        while let Some(oldest) = self.exchanges.first_entry()
+            && at.0.saturating_sub(oldest.get().began.0) > LONGEST_EXCHANGE.0
+        {
+            oldest.remove();
+        }
+    }
+
+    /// Goes on with an exchange. Returns whether it waits for its body.
+    fn step(&mut self, id: u32, now: Timestamp, at: Micros) -> bool {
+        let Some(running) = self.exchanges.get_mut(&id) else { return false };
+        match running.exchange.step() {
+            Step::Body => return true,
+            Step::Respond(response) => running.response = Some(response),
+            Step::Decide(checks) => {
+                running.outcomes = vec![None; checks.len()];
+                running.missing = checks.len();
+                for (place, check) in checks.iter().enumerate() {
+                    self.ask((id, place), check, now, at);
+                }
+                self.report(now, at);
+                self.settle();
+            }
+        }
+        false
+    }
+
+    fn ask(&mut self, token: (u32, usize), check: &Check, now: Timestamp, at: Micros) {
+        let resolved = check.resolved();
+        let (operation, now_given) = match self.trusts_caller_time {
+            true => (check.operation_with_draw(), check.caller_time()),
+            false => (check.operation(), None),
+        };
+        let budget = match now_given {
+            Some(_) => None,
+            None => match self.local.ask(resolved, &operation, now, at) {
+                Next::Answer(answer) => {
+                    let verdict = answer.verdict();
+                    return self.decided(token, Outcome::Decided(verdict));
+                }
+                Next::Forward { budget } => budget,
+            },
+        };
+        let resolved = resolved.clone();
+        let asked = Asked { resolved, operation, now: now_given, at, token: Some(token) };
+        let budget = budget.map(|operation| Asked { operation, token: None, ..asked.clone() });
+        self.flights.ask(asked);
+        budget.into_iter().for_each(|budget| self.flights.ask(budget));
+    }
+
+    /// Adds the reports that are due.
+    fn report(&mut self, now: Timestamp, at: Micros) {
+        while let Some(Transmit { resolved, operation }) = self.local.poll_transmit(now, at) {
+            self.flights.ask(Asked { resolved, operation, now: None, at, token: None });
+        }
+    }
+
+    /// Takes the answers that have come.
+    fn settle(&mut self) {
+        while let Some(answer) = self.flights.poll_answer() {
+            if let Some(heard) = answer.heard() {
+                self.local.heard(&heard);
+            }
+            let Some(token) = answer.asked.token else { continue };
+            let outcome = match answer.result {
+                Ok(verdict) => Outcome::Decided(verdict),
+                Err(failure) => Outcome::Unavailable(format!("durable object: {failure}")),
+            };
+            self.decided(token, outcome);
+        }
+    }
+
+    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome) {
+        let Some(running) = self.exchanges.get_mut(&id) else { return };
+        let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
+        *empty = Some(outcome);
+        running.missing = running.missing.saturating_sub(1);
+        if running.missing == 0 {
+            running.exchange.decided(running.outcomes.drain(..).flatten().collect());
+            if let Step::Respond(response) = running.exchange.step() {
+                running.response = Some(response);
+            }
+        }
+    }
+}
+
+/// What JavaScript calls in an isolate. An exchange is one request, under a number.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Isolate;
+
+#[wasm_bindgen]
+extern "C" {
+    /// The headers of a request.
+    pub type Headers;
+
+    #[wasm_bindgen(method, catch)]
+    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+}
+
+/// A question for an object.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Question {
+    object: String,
+    bytes: Vec<u8>,
+    number: u32,
+}
+
+#[wasm_bindgen]
+impl Question {
+    /// The name of the object.
+    #[wasm_bindgen(getter)]
+    #[must_use]
+    pub fn object(&self) -> String {
+        self.object.clone()
+    }
+
+    /// The bytes to send. Can be taken once.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// The number of the question.
+    #[wasm_bindgen(getter)]
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+#[wasm_bindgen]
+impl Isolate {
+    /// Reads the policy file. Returns a response if the Worker cannot work, which must be sent to every request.
+    #[must_use]
+    pub fn start(
+        token: Option<String>,
+        admin_token: Option<String>,
+        trusts_caller_time: bool,
+    ) -> Option<String> {
+        let tokens = Tokens { decisions: token, administration: admin_token };
+        match Node::new(tokens, trusts_caller_time) {
+            Ok(node) => {
+                NODE.set(Some(node));
+                None
+            }
+            Err(reason) => Some(text(&http::internal_error(reason))),
+        }
+    }
+
+    /// Begins an exchange and returns its number. A negative number, less one, waits for its body.
+    #[must_use]
+    pub fn begin(method: String, url: String, headers: Headers, now_ms: f64) -> i32 {
+        // an unreadable header counts as missing, so a request that depends on it is refused
+        let header = move |name: &str| headers.get(name).ok().flatten();
+        with(now_ms, |node, now, at| {
+            let id = node.begin(OwnHead { method, url, header }, at);
+            let wants_body = node.step(id, now, at);
+            let id = i32::try_from(id & 0x3fff_ffff).unwrap_or(0);
+            if wants_body { -id - 1 } else { id }
+        })
+    }
+
+    /// Goes on with the body of an exchange.
+    pub fn body(exchange: u32, body: Vec<u8>, now_ms: f64) {
+        go_on(exchange, Ok(body), now_ms);
+    }
+
+    /// Goes on with a body that is longer than any call takes. This many bytes were read.
+    pub fn too_large(exchange: u32, bytes: u32, now_ms: f64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        go_on(exchange, Err(BodyError::TooLarge(bytes)), now_ms);
+    }
+
+    /// Goes on without a body, because it did not arrive whole.
+    pub fn incomplete(exchange: u32, now_ms: f64) {
+        go_on(exchange, Err(BodyError::Incomplete), now_ms);
+    }
+
+    /// Whether an exchange waits for the replies to its questions. The node itself may ask something too, and no
+    /// request waits for that.
+    #[must_use]
+    pub fn waits(exchange: u32, now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| {
+            node.exchanges.get(&exchange).is_some_and(|running| running.response.is_none())
+        })
+    }
+
+    /// The next question to send.
+    #[must_use]
+    pub fn transmit(now_ms: f64) -> Option<Question> {
+        with(now_ms, |node, _, at| {
+            let question = node.flights.poll_transmit(at)?;
+            let object = question.to.object_name();
+            let number = u32::try_from(question.number & 0xffff_ffff).unwrap_or(0);
+            Some(Question { object, bytes: question.bytes, number })
+        })
+    }
+
+    /// Takes the reply to a question. Bytes that are no reply change nothing.
+    pub fn reply(bytes: &[u8], now_ms: f64) {
+        with(now_ms, |node, _, at| {
+            let _ = node.flights.handle_reply(bytes, at); // the question then gets its answer by `lost`
+            node.settle();
+        });
+    }
+
+    /// Takes note that a question has no reply, or none that could be read.
+    pub fn lost(number: u32, now_ms: f64) {
+        with(now_ms, |node, _, at| {
+            node.flights.handle_lost(number.into(), at);
+            node.settle();
+        });
+    }
+
+    /// The response of an exchange: the status, the names and values of its headers each on a line, an empty line, the
+    /// body.
+    #[must_use]
+    pub fn finish(exchange: u32, now_ms: f64) -> String {
+        let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
+        let response = running.and_then(|running| running.response);
+        let lost = || http::internal_error("the request has no response".into());
+        text(&response.unwrap_or_else(lost))
+    }
+}
+
+fn go_on(exchange: u32, body: Result<Vec<u8>, BodyError>, now_ms: f64) {
+    with(now_ms, |node, now, at| {
+        if let Some(running) = node.exchanges.get_mut(&exchange) {
+            running.exchange.body(body);
+            node.step(exchange, now, at);
+        }
+    });
+}
+
+fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) -> R {
+    NODE.with_borrow_mut(|node| match node {
+        Some(node) => {
+            let now = timestamp(now_ms);
+            let at = node.clock.at(now);
+            change(node, now, at)
+        }
+        None => throw_str("`start` was not called"),
+    })
+}
+
+fn text(response: &Response) -> String {
+    let headers = response.headers.iter().map(|(name, value)| name.len() + value.len() + 2);
+    let length = headers.fold(response.body.len() + 5, usize::saturating_add);
+    let mut text = String::with_capacity(length);
+    text.push_str(&response.status.to_string());
+    for (name, value) in &response.headers {
+        for part in ["\n", name, "\n", value] {
+            text.push_str(part);
+        }
+    }
+    text.push_str("\n\n");
+    text.push_str(&response.body);
+    text
+}
