@@ -86,7 +86,8 @@ struct Mailbox(Rc<RefCell<Mail>>);
 impl Server for Mailbox {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
         self.0.borrow_mut().wants_body = true;
-        let arrived = poll_fn(|_| self.0.borrow_mut().body.take().map_or(Poll::Pending, Poll::Ready));
+        let arrived =
+            poll_fn(|_| self.0.borrow_mut().body.take().map_or(Poll::Pending, Poll::Ready));
         let body = arrived.await;
         self.0.borrow_mut().wants_body = false;
         body

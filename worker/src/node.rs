@@ -73,7 +73,11 @@ impl Node {
         })
     }
 
-    fn begin(&mut self, head: OwnHead<impl Fn(&str) -> Option<String> + 'static>, at: Micros) -> u32 {
+    fn begin(
+        &mut self,
+        head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
+        at: Micros,
+    ) -> u32 {
         self.forget(at);
         let id = self.next;
         self.next = self.next.wrapping_add(1);

@@ -192,3 +192,40 @@ fn an_only_writer_whose_write_failed_asks_what_is_stored() {
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
     assert_eq!(authority.slices(&swap, 0).next().unwrap().found, None, "nothing is known");
 }
+
+#[test]
+fn a_swap_takes_homes_until_it_has_its_slices() {
+    for (most_slices, sizes) in [(2, &[2, 2, 1][..]), (0, &[1, 1, 1, 1, 1]), (64, &[5])] {
+        let options = Options { most_slices, ..Options::default() };
+        let (mut authority, policy) = (Tested::new(options), policy(WINDOW));
+        for token in 0..5 {
+            ask(&mut authority, &policy, &format!("k{token}"), 0, token);
+        }
+        let mut found = Vec::new();
+        while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
+            found.push(swap.len());
+            let outcomes = vec![Outcome::Swapped; swap.len()];
+            authority.handle(swap, outcomes, (None, Micros(0)));
+        }
+        assert_eq!(found, sizes, "{most_slices}");
+    }
+}
+
+#[test]
+fn what_is_written_is_kept_twice_as_long_as_needed_and_so_the_next_writes_set_no_time() {
+    let options = Options { keep_longer: Micros(5), ..Options::default() };
+    let (mut authority, policy) = (Tested::new(options), policy(WINDOW));
+    let needed = 60_000_000 - 7 + 5; // until the window ends, and longer
+    let mut keep_at = |at| {
+        ask(&mut authority, &policy, "k", at, 0);
+        let swap = authority.poll_swap((None, Micros(at)), |_| false).unwrap();
+        let keep = authority.slices(&swap, 0).next().unwrap().keep;
+        authority.handle(swap, [Outcome::Swapped], (None, Micros(at)));
+        keep
+    };
+    assert_eq!(keep_at(0), Some(Micros(2 * needed)));
+    assert_eq!(keep_at(1), None);
+    assert_eq!(keep_at(needed), None);
+    assert_eq!(keep_at(needed + 1), Some(Micros(2 * needed)));
+    assert_eq!(keep_at(2 * needed + 1), None);
+}

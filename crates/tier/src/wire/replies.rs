@@ -176,9 +176,7 @@ impl<T> Replies<T> {
         let name = question.name;
         let whole = resolve(&question.content()?, self.options.most_operations, policies);
         Ok(match whole {
-            Ok(whole)
-                if self.options.keeps_order && self.memory.is_overtaken(name, whole.home) =>
-            {
+            Ok(whole) if self.options.keeps_order && self.memory.is_overtaken(name, whole.home) => {
                 Err(Failure::TooLate)
             }
             Ok(whole) => Ok(whole),
