@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: runs the benchmarks and compares them with their baselines. The benchmark of the
-//! Redis store prints a table of its own; criterion measures the others.
+//! Redis store and that of the Worker print tables of their own; criterion measures the others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::root;
 use crate::run::{cargo, step};
+use crate::{build, root};
 
 /// The benchmark of a group that is compared with the others.
 const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only the benchmark of this name (decide, shed, lease, memory or redis), or only rows whose
+    /// Run only the benchmark of this name (decide, shed, lease, memory, redis or worker), or only rows whose
     /// names contain this text
     name: Option<String>,
-    /// Measure each section of redis for this long
+    /// Measure each section of redis and worker for this long
     #[arg(long, value_name = "SECONDS", default_value = "2")]
     seconds: String,
     /// Also write the figures to this file
@@ -31,16 +31,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = root().join("target/criterion");
     let _ = fs::remove_dir_all(&folder); // no figures of an earlier run
     fs::create_dir_all(&folder)?;
-    let of_redis = folder.join("redis.json");
+    let own_table = |target: &str| folder.join(format!("{target}.json"));
     for target in targets(arguments.name.as_deref()) {
         let mut bench = cargo(&["bench", "--package", "tidegate-bench", "--bench", target]);
         bench.arg("--no-default-features"); // only two benchmarks need the host
-        if [MEMORY, REDIS].contains(&target) {
+        if target == WORKER {
+            build::build(build::Artifact::Worker)?;
+        }
+        if [MEMORY, REDIS, WORKER].contains(&target) {
             bench.args(["--features", target]);
         }
         bench.arg("--");
-        if target == REDIS {
-            bench.args(["--seconds", &arguments.seconds, "--json"]).arg(&of_redis);
+        if [REDIS, WORKER].contains(&target) {
+            bench.args(["--seconds", &arguments.seconds, "--json"]).arg(own_table(target));
         } else {
             bench.args(arguments.name.iter().filter(|name| name.as_str() != target));
         }
@@ -51,8 +54,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         println!("{}", line(&name, &row));
         rows.push(row);
     }
-    if let Ok(text) = fs::read_to_string(&of_redis) {
-        rows.extend(serde_json::from_str::<Vec<Value>>(&text)?); // the benchmark has printed them
+    for target in [REDIS, WORKER] {
+        if let Ok(text) = fs::read_to_string(own_table(target)) {
+            rows.extend(serde_json::from_str::<Vec<Value>>(&text)?); // the benchmark has printed them
+        }
     }
     if rows.is_empty() {
         bail!("no benchmark is named {:?}", arguments.name.as_deref().unwrap_or(""));
@@ -65,15 +70,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.
-const BENCHES: [(&str, &[&str]); 5] = [
+const BENCHES: [(&str, &[&str]); 6] = [
     ("decide", &["token_bucket", "fixed_window", "sliding_window"]),
     ("shed", &["sliding_log", "utilization", "suppression", "reporter", "penalty"]),
     ("lease", &["concurrency", "connections", "fleet", "budget"]),
     (MEMORY, &["memory"]),
     (REDIS, &[]), // its sections need each other, so it runs as a whole
+    (WORKER, &[]),
 ];
 const MEMORY: &str = "memory";
 const REDIS: &str = "redis";
+const WORKER: &str = "worker";
 
 /// The benchmarks that have rows of this name. Only these are built.
 fn targets(name: Option<&str>) -> Vec<&'static str> {

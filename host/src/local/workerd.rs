@@ -48,8 +48,17 @@ impl Workerd {
         fs::create_dir_all(&storage)?;
         fs::write(folder.path().join("policies.toml"), &options.policies)?;
         copy_worker(folder.path())?;
+        let configuration = configuration(options, &storage);
+        Self::serve(folder, &configuration)
+    }
+
+    /// Starts workerd in a folder with this configuration, which announces its port.
+    ///
+    /// # Errors
+    /// Returns an error if workerd is missing or does not start.
+    pub fn serve(folder: TempDir, configuration: &str) -> Result<Self> {
         let config = folder.path().join("config.capnp");
-        fs::write(&config, configuration(options, &storage))?;
+        fs::write(&config, configuration)?;
         let mut server = Command::new(binary()?)
             .arg("serve")
             .arg(&config)

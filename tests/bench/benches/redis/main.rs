@@ -7,6 +7,7 @@
 mod baseline;
 mod server;
 mod store;
+#[path = "../common/table.rs"]
 mod table;
 
 use std::path::PathBuf;
@@ -134,7 +135,7 @@ fn compare(baselines: &Baselines, sections: &Sections) -> Table {
     let Sections { alone_and_get, known, .. } = sections;
     let (alone_in_turns, get) = (Figure::Time(alone_and_get.0), Figure::Time(alone_and_get.1));
     let baseline = |name| Figure::PerSecond(baselines.per_second(name));
-    let mut table = Table::default();
+    let mut table = Table::of("redis");
     for (name, rate) in baselines.rates() {
         let connections = Row::new("connections", Figure::Number(rate.connections as f64));
         let commands = Row::new("commands", Figure::PerSecond(rate.per_second));

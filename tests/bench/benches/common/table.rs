@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-#[derive(Default)]
 pub(crate) struct Table {
+    /// The name of the benchmark, with which the names of its rows begin.
+    bench: &'static str,
     groups: Vec<(String, Vec<Row>)>,
 }
 
@@ -42,14 +43,21 @@ pub(crate) enum Goal {
 }
 
 impl Table {
+    pub(crate) const fn of(bench: &'static str) -> Self {
+        Self { bench, groups: Vec::new() }
+    }
+
     pub(crate) fn group(&mut self, work: &str, rows: Vec<Row>) {
         self.groups.push((work.to_owned(), rows));
     }
 
     /// Writes the rows in the form that `cargo xtask bench --json` has for all benchmarks.
     pub(crate) fn write_json(&self, file: &Path) -> Result<()> {
-        let rows =
-            self.groups.iter().flat_map(|(work, rows)| rows.iter().map(|row| row.json(work)));
+        let json = |(work, rows): &(String, Vec<Row>)| {
+            let work = format!("{}/{work}", self.bench);
+            rows.iter().map(|row| row.json(&work)).collect::<Vec<_>>()
+        };
+        let rows = self.groups.iter().flat_map(json);
         let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
         fs::write(file, text).with_context(|| file.display().to_string())
     }
@@ -77,7 +85,7 @@ impl Row {
             json!({ "baseline": beside.baseline, "thousandths": thousandths })
         });
         let ratios: Vec<Value> = ratios.collect();
-        json!({ "name": format!("redis/{work}/{}", self.what), unit: value, "ratios": ratios })
+        json!({ "name": format!("{work}/{}", self.what), unit: value, "ratios": ratios })
     }
 }
 

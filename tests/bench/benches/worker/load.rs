@@ -1,0 +1,101 @@
+//! Callers over HTTP who ask as fast as they get answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// How many connections ask at the same time.
+const CONNECTIONS: u64 = 32;
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) path: &'static str,
+    /// The policy of a check; empty for a GET.
+    pub(crate) policy: &'static str,
+    pub(crate) keys: u64,
+    /// What each answer must contain.
+    pub(crate) expected: &'static str,
+}
+
+impl Load {
+    /// The answers a second, of a server at this URL.
+    pub(crate) async fn measure(self, url: &str, section: Duration) -> Result<f64> {
+        let address: Arc<str> = url.strip_prefix("http://").context("http")?.into();
+        let count = Arc::new(AtomicU64::new(0));
+        let began = Instant::now();
+        let end = began + section;
+        let mut callers = JoinSet::new();
+        for caller in 0..CONNECTIONS {
+            let (address, count) = (Arc::clone(&address), Arc::clone(&count));
+            callers.spawn(async move {
+                let mut connection = Connection::open(&address).await?;
+                let mut key = caller;
+                while Instant::now() < end {
+                    key = (key + CONNECTIONS) % self.keys.max(1);
+                    let answer = connection.ask(&self.request(&address, key)).await?;
+                    if !answer.contains(self.expected) {
+                        bail!("{}: expected {:?}, found {answer:?}", self.path, self.expected);
+                    }
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            });
+        }
+        while let Some(ended) = callers.join_next().await {
+            ended??;
+        }
+        Ok(count.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
+    }
+
+    fn request(self, address: &str, key: u64) -> String {
+        let Self { path, policy, .. } = self;
+        if policy.is_empty() {
+            return format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        }
+        let body = format!(r#"{{"policy":"{policy}","key":"user:{key}"}}"#);
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, read: Vec::with_capacity(4_096) })
+    }
+
+    /// Sends a request and returns the response. The server gives its length.
+    async fn ask(&mut self, request: &str) -> Result<String> {
+        self.stream.write_all(request.as_bytes()).await?;
+        self.read.clear();
+        loop {
+            if self.stream.read_buf(&mut self.read).await? == 0 {
+                bail!("the server closed the connection");
+            }
+            let text = std::str::from_utf8(&self.read)?;
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().ok())?
+            });
+            if body.len() >= length.context("expected a content-length")? {
+                return Ok(text.to_owned());
+            }
+        }
+    }
+}

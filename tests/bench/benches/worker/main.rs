@@ -1,0 +1,117 @@
+//! The built Worker beside a peer in JavaScript, each in a workerd of its own, storage in memory.
+//!
+//! Worker and peer are measured in turns, twice. The better figure of two counts, because the machine may be shared.
+
+mod load;
+mod servers;
+#[path = "../common/table.rs"]
+#[expect(dead_code, reason = "the table of the Redis store has figures of more kinds")]
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::runtime::Builder;
+
+use crate::load::Load;
+use crate::table::{Figure, Goal, Row, Table};
+
+fn main() -> Result<()> {
+    let (section, json) = arguments(std::env::args().skip(1))?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let table = runtime.block_on(measure(section))?;
+    print!("{table}");
+    json.map_or(Ok(()), |file| table.write_json(&file))
+}
+
+/// How long each section is measured, and the file for the figures.
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Duration, Option<PathBuf>)> {
+    let (mut section, mut json) = (Duration::from_secs(2), None);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("`{word}`: expected a value"));
+        match word.as_str() {
+            "--bench" => {} // cargo adds it
+            "--seconds" => section = Duration::try_from_secs_f64(value()?.parse()?)?,
+            "--json" => json = Some(value()?.into()),
+            _ => bail!("expected --seconds or --json, found {word:?}"),
+        }
+    }
+    Ok((section, json))
+}
+
+/// A row: what the Worker is asked, and what the peer.
+struct Comparison {
+    work: &'static str,
+    worker: Load,
+    baseline: &'static str,
+    peer: Load,
+    goal: Goal,
+}
+
+const fn check(policy: &'static str, keys: u64) -> Load {
+    Load { path: "/v1/check", policy, keys, expected: "\"allowed\":true" }
+}
+
+const fn peer(path: &'static str, keys: u64) -> Load {
+    Load { path, policy: "strict", keys, expected: "\"allowed\":true" }
+}
+
+const REFUSED: Load = Load { expected: "\"allowed\":false", ..check("full", 1) };
+const HEALTH: Load = Load { path: "/healthz", policy: "", keys: 1, expected: "ok" };
+const PUT: &str = "the peer with a put a grant";
+const EMPTY: &str = "a peer that asks no object";
+
+fn comparisons() -> Vec<Comparison> {
+    let row = |work, worker, baseline, peer, goal| Comparison {
+        work,
+        worker,
+        baseline,
+        peer,
+        goal: Goal::AtLeast(goal),
+    };
+    vec![
+        row("strict, 1 key", check("strict", 1), PUT, peer("/put", 1), 1.0),
+        row("strict, 100 keys", check("strict", 100), PUT, peer("/put", 100), 1.0),
+        row("strict, 5,000 keys", check("strict", 5_000), PUT, peer("/put", 5_000), 2.0),
+        row(
+            "strict, 5,000 keys, 16 shards",
+            check("sharded", 5_000),
+            PUT,
+            peer("/put", 5_000),
+            2.0,
+        ),
+        row("persisted ahead, 1 key", check("ahead", 1), PUT, peer("/put", 1), 1.2),
+        row("persisted ahead, 100 keys", check("ahead", 100), PUT, peer("/put", 100), 1.2),
+        row(
+            "persisted ahead, 1 key",
+            check("ahead", 1),
+            "the peer in memory",
+            peer("/memory", 1),
+            1.0,
+        ),
+        row("a refusal that the isolate knows", REFUSED, EMPTY, peer("/empty", 1), 0.85),
+        row("units that the isolate holds", check("lent", 1), EMPTY, peer("/empty", 1), 0.85),
+        row("/healthz", HEALTH, "the peer", HEALTH, 0.9),
+    ]
+}
+
+async fn measure(section: Duration) -> Result<Table> {
+    let mut table = Table::of("worker");
+    for Comparison { work, worker, baseline, peer, goal } in comparisons() {
+        // each row has new servers, so no row measures the objects of another one
+        let (tidegate, _storage) = servers::worker()?;
+        let other = servers::peer()?;
+        if std::ptr::eq(worker.expected, REFUSED.expected) {
+            Load { expected: "allowed", ..worker }.measure(tidegate.url(), section / 20).await?;
+        }
+        let (mut ours, mut theirs) = (0.0_f64, 0.0_f64);
+        for _ in 0..2 {
+            ours = ours.max(worker.measure(tidegate.url(), section).await?);
+            theirs = theirs.max(peer.measure(other.url(), section).await?);
+        }
+        let row = Row::new("answers", Figure::PerSecond(ours));
+        table.group(work, vec![row.beside(baseline, Figure::PerSecond(theirs), goal)]);
+    }
+    Ok(table)
+}

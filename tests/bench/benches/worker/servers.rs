@@ -1,0 +1,74 @@
+//! The built Worker and its peer, each in a workerd of its own.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+use tidegate::local::{Workerd, WorkerdOptions};
+
+const PEER: &str = include_str!("peer.js");
+
+/// Without a limit that is ever reached, so that every request is granted, but for `full`.
+const POLICIES: &str = r#"auth = "none"
+[policies.strict]
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
+[policies.sharded]
+placement = "shard:16"
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
+[policies.ahead]
+persist_ahead = { most = 100, time = "1s" }
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
+[policies.full]
+remember = "1h"
+limits = [{ algorithm = "fixed_window", limit = 1, period = "30d" }]
+
+[policies.lent]
+local = { most = 1_000, time = "1s" }
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "1000000/s" }]
+"#;
+
+/// A folder in memory if the machine has one: the disk is not what is measured.
+fn folder() -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    Ok(tempfile::Builder::new().prefix("tidegate-bench-").tempdir_in(parent)?)
+}
+
+/// The Worker, and the folder of its storage.
+pub(crate) fn worker() -> Result<(Workerd, TempDir)> {
+    let storage = folder()?;
+    let options = WorkerdOptions {
+        policies: POLICIES.to_owned(),
+        storage: Some(storage.path().to_owned()),
+        ..WorkerdOptions::default()
+    };
+    Ok((Workerd::start(&options)?, storage))
+}
+
+pub(crate) fn peer() -> Result<Workerd> {
+    let folder = folder()?;
+    let storage = folder.path().join("storage");
+    fs::create_dir_all(&storage)?;
+    fs::write(folder.path().join("peer.js"), PEER).context("peer.js")?;
+    let configuration = format!(
+        r#"using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .peer),
+    (name = "disk", disk = (path = {storage:?}, writable = true)) ],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
+const peer :Workerd.Worker = (
+  modules = [(name = "peer.js", esModule = embed "peer.js")],
+  compatibilityDate = "2026-11-01",
+  bindings = [(name = "BUCKETS", durableObjectNamespace = "Bucket")],
+  durableObjectNamespaces =
+    [(className = "Bucket", uniqueKey = "tidegate-peer", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk") );
+"#
+    );
+    Workerd::serve(folder, &configuration)
+}
