@@ -65,12 +65,22 @@ async function ask(env, question) {
   const bytes = question.take();
   question.free();
   try {
-    Isolate.reply(await env.KEYS.getByName(object).ask(bytes), Date.now());
+    Isolate.reply(unpack(await env.KEYS.getByName(object).ask(pack(bytes))), Date.now());
   } catch (error) {
     recover(error);
     console.error("durable object:", error);
   }
   Isolate.lost(number, Date.now()); // nothing, if the reply came
+}
+
+/** Short bytes travel as a string of a character each, which costs a third of what an array costs. */
+const pack = (bytes) => (bytes.length > 4_096 ? bytes : String.fromCharCode.apply(null, bytes));
+
+function unpack(packed) {
+  if (typeof packed !== "string") return packed;
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
+  return bytes;
 }
 
 async function readBody(request, exchange) {
@@ -129,7 +139,7 @@ export class Keys extends DurableObject {
   ask(question) {
     try {
       this.owner ??= new Owner(this.rows, this.trusts);
-      return this.owner.ask(question, Date.now());
+      return pack(this.owner.ask(unpack(question), Date.now()));
     } catch (error) {
       recover(error);
       this.owner = undefined; // what is not stored is unknown
