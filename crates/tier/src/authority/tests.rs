@@ -229,3 +229,39 @@ fn what_is_written_is_kept_twice_as_long_as_needed_and_so_the_next_writes_set_no
     assert_eq!(keep_at(needed + 1), Some(Micros(2 * needed)));
     assert_eq!(keep_at(2 * needed + 1), None);
 }
+
+#[test]
+fn what_is_remembered_is_counted_and_bounded() {
+    let (mut authority, strict) = (Tested::new(Options::default()), policy(WINDOW));
+    let mut remembered = vec![authority.remembered()];
+    for token in 0..3 {
+        ask(&mut authority, &strict, &format!("k{token}"), 0, token);
+        send_all(&mut authority);
+        remembered.push(authority.remembered());
+    }
+    assert_eq!(remembered[0], 0);
+    let of_a_key = remembered[1];
+    assert!(of_a_key > 100, "at least the name and the states: {of_a_key}");
+    assert_eq!(remembered, [0, of_a_key, 2 * of_a_key, 3 * of_a_key]);
+
+    let options = Options { remembered: of_a_key, ..Options::default() };
+    let mut small = Tested::new(options);
+    for token in 0..3 {
+        ask(&mut small, &strict, &format!("k{token}"), 0, token);
+        send_all(&mut small);
+    }
+    assert_eq!(small.remembered(), of_a_key, "room for one home");
+}
+
+#[test]
+fn an_operation_is_decided_at_its_own_time_while_that_is_at_most_half_a_period_old() {
+    let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 9, period = '10us' }]");
+    for (now, decided) in [(7, 7), (12, 7), (13, 13)] {
+        let mut authority = Tested::new(Options::default());
+        ask(&mut authority, &policy, "k", 0, 0); // at 7
+        let swap = authority.poll_swap((Some(Timestamp(now)), Micros(0)), |_| false).unwrap();
+        authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+        let (_, answer) = authority.poll_answer().unwrap();
+        assert_eq!(answer.unwrap().at, Timestamp(decided), "at {now}");
+    }
+}
