@@ -23,6 +23,10 @@ const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
 /// because no request can wait in the name of another one.
 const MOST_UNDER_WAY: usize = 1 << 20;
 
+/// How long a question waits for its reply. An object that was idle has to start first. Nothing ends the wait
+/// before: an object that cannot answer fails at once.
+const DEADLINE: Micros = Micros(30_000_000);
+
 thread_local! {
     static NODE: RefCell<Option<Node>> = const { RefCell::new(None) };
 }
@@ -59,8 +63,12 @@ impl Node {
         let random = || getrandom::u64().map_err(|error| error.to_string());
         let (node, seed) = (Id([random()?, random()?]), random()?);
         let local = local::Options { node, seed, ..local::Options::default() };
-        let flights =
-            NodeOptions { node, most_under_way: MOST_UNDER_WAY, ..NodeOptions::default() };
+        let flights = NodeOptions {
+            node,
+            most_under_way: MOST_UNDER_WAY,
+            deadline: DEADLINE,
+            ..NodeOptions::default()
+        };
         Ok(Self {
             policies,
             access: Box::leak(Box::new(access)), // once in the life of an isolate
