@@ -62,8 +62,9 @@ impl Gathered {
         let asks = matches!(operation, Operation::Peek(request) if request.cost > 0);
         let mut verdict = match operation {
             Operation::Decide(request) if request.cost > 0 => limits.refuse(words, now, request)?,
-            // nothing would be taken
+            // nothing would be taken, but a cost that can never be granted is an error as ever
             Operation::Peek(request) => {
+                limits.operate(words, now, operation)?;
                 limits.operate(words, now, &Operation::Peek(request.peek()))?
             }
             Operation::Block(_) => limits.operate(words, now, &Operation::from(0))?,

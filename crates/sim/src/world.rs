@@ -48,6 +48,7 @@ mod ledger;
 mod lent;
 mod machine;
 mod node;
+pub mod objects;
 mod places;
 mod policies;
 mod poll;

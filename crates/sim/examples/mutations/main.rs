@@ -5,12 +5,13 @@
 //! cargo run -p tidegate-sim --example mutations -- found   # those with this word in their name
 //! ```
 //!
-//! Each mutation is written into the source, `cargo test -p tidegate-sim --test world` runs, and the source is
+//! Each mutation is written into the source, `cargo test -p tidegate-sim --test world --test objects` runs, and the source is
 //! restored, also after an error, but not if the command is killed: see `git diff`. The text of a mutation must be
 //! in its file exactly once: edit the list with the code. The command needs `timeout` of GNU coreutils.
 
 #![expect(clippy::print_stdout, reason = "it is a command")]
 
+mod ahead;
 mod authority;
 mod nodes;
 
@@ -34,7 +35,7 @@ fn main() -> Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut missed = 0;
     ensure!(noticed(&root)?.is_none(), "the tests fail without a mutation");
-    let all = nodes::MUTATIONS.iter().chain(&authority::MUTATIONS);
+    let all = nodes::MUTATIONS.iter().chain(&authority::MUTATIONS).chain(&ahead::MUTATIONS);
     for (name, file, from, to) in all.filter(|(name, ..)| name.contains(&word)) {
         let source = Source::read(root.join(file))?;
         ensure!(
@@ -52,7 +53,7 @@ fn main() -> Result<ExitCode> {
 /// By what the tests fail; `None` if they pass. It is an error if the mutation does not compile.
 fn noticed(root: &Path) -> Result<Option<String>> {
     let tests = |arguments: &[&str], output: Stdio| {
-        let cargo = ["cargo", "test", "-q", "-p", "tidegate-sim", "--test", "world"];
+        let cargo = ["cargo", "test", "-q", "-p", "tidegate-sim", "--test", "world", "--test", "objects"];
         let mut command = Command::new("timeout");
         command.arg(DEADLINE_SECONDS).args(cargo).args(arguments).current_dir(root);
         command.stdout(output).stderr(Stdio::null()).status()

@@ -282,7 +282,7 @@ impl World {
 }
 
 /// The operation of an act that concerns no earlier one.
-fn operation(act: Act, resolved: &Resolved, now: Timestamp) -> Operation {
+pub(super) fn operation(act: Act, resolved: &Resolved, now: Timestamp) -> Operation {
     let lease = |number: u64| resolved.lease_id(&number.to_string());
     let asked_for = |cost| Request { lease: Some(lease(0)), ..Request::of(cost) };
     match act {

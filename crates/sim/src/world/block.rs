@@ -70,6 +70,7 @@ pub(super) fn operate(
     let verdict = match *operation {
         Operation::Decide(request) if request.cost > 0 => refuse(limits, words, now, &request)?,
         Operation::Peek(request) => {
+            limits.operate(words, now, operation)?;
             limits.operate(words, now, &Operation::Peek(Request { cost: 0, ..request }))?
         }
         Operation::Block(_) => limits.operate(words, now, &look)?,

@@ -9,6 +9,9 @@ use tidegate_gate::{Kind, Limit, Limits, Policy, Resolved, blob};
 use super::policies::{EDITED, POLICIES};
 use super::setup::Setup;
 
+/// The names and the texts of policies.
+pub(super) type Texts = [(&'static str, &'static str)];
+
 #[derive(Debug)]
 pub(super) struct Places {
     /// The keys under the first edition of their policies, and then under the second.
@@ -47,6 +50,11 @@ pub(super) struct Kinds {
 
 impl Places {
     pub(super) fn new(setup: &Setup) -> anyhow::Result<Self> {
+        Self::of(&setup.policies, setup.keys, &POLICIES)
+    }
+
+    /// The first keys of these policies.
+    pub(super) fn of(policies: &[String], keys: usize, all: &Texts) -> anyhow::Result<Self> {
         let mut places = Self {
             keys: vec![],
             of_edition: 0,
@@ -56,14 +64,14 @@ impl Places {
         };
         for edition in [0, 1] {
             places.of_edition = places.keys.len();
-            for name in &setup.policies {
-                let found = POLICIES.iter().find(|(known, _)| known == name);
+            for name in policies {
+                let found = all.iter().find(|(known, _)| known == name);
                 let (_, texts) = found.with_context(|| format!("policies: `{name}` is unknown"))?;
                 let text = texts.split(EDITED).nth(edition).unwrap_or(texts);
                 let policy =
                     Policy::parse(name, text).map_err(|error| anyhow!("{name}: {error}"))?;
                 let policy = Arc::new(policy);
-                for number in 0..setup.keys {
+                for number in 0..keys {
                     let resolved = Resolved::new(&policy, &format!("k/{number}"))?;
                     places.add(resolved, !texts.contains(EDITED));
                 }

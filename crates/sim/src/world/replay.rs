@@ -123,6 +123,24 @@ impl States {
         Some((self.bytes.get(&slice)?, *self.time_to_live.get(&slice)?))
     }
 
+    /// The bytes of a slice.
+    pub(super) fn get(&self, slice: usize) -> Option<&[u8]> {
+        self.bytes.get(&slice).map(Vec::as_slice)
+    }
+
+    /// The states of these slices alone.
+    pub(super) fn part(&self, slices: &[usize]) -> Self {
+        Self::read(slices.iter().map(|slice| (*slice, self.get(*slice))))
+    }
+
+    /// Replaces the bytes of a slice.
+    pub(super) fn put(&mut self, slice: usize, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => drop(self.bytes.insert(slice, bytes.to_vec())),
+            None => drop(self.bytes.remove(&slice)),
+        }
+    }
+
     pub(super) fn forget(&mut self, slice: usize) {
         self.bytes.remove(&slice);
     }

@@ -5,7 +5,7 @@ use tidegate_gate::Depth;
 use super::act::Act;
 use super::event::Event;
 use super::script::Script;
-use super::violation::{Invariant, Violation};
+use super::violation::Violation;
 
 /// Removes and simplifies events as long as the same invariant breaks. Returns the shortest script that was
 /// found, and its violation. Returns `None` if the script breaks nothing.
@@ -13,36 +13,47 @@ use super::violation::{Invariant, Violation};
 /// # Errors
 /// Fails if the setup names an unknown policy.
 pub fn shrink(script: &Script) -> anyhow::Result<Option<(Script, Violation)>> {
-    let Some(violation) = script.run()? else { return Ok(None) };
-    let mut shrinking = Shrinking { best: script.clone(), violation };
-    shrinking.best.events.truncate(shrinking.violation.step + 1);
+    let with = |events| Script { setup: script.setup.clone(), events };
+    let run = |events: &[Event]| with(events.to_vec()).run();
+    let shortest = shrink_events(&script.events, run, |event| simpler(*event))?;
+    Ok(shortest.map(|(events, violation)| (with(events), violation)))
+}
+
+/// The shortest list of events that was found, and its violation.
+pub(super) type Shortest<E> = Option<(Vec<E>, Violation)>;
+
+/// Shortens any list of events. `run` lets them happen, and `simpler` lists simpler events, the simplest first.
+pub(super) fn shrink_events<E: Clone + PartialEq>(
+    events: &[E],
+    run: impl Fn(&[E]) -> anyhow::Result<Option<Violation>>,
+    simpler: impl Fn(&E) -> Vec<E>,
+) -> anyhow::Result<Shortest<E>> {
+    let Some(violation) = run(events)? else { return Ok(None) };
+    let mut shrinking = Shrinking { best: events.to_vec(), violation, run };
+    shrinking.best.truncate(shrinking.violation.step + 1);
     loop {
         let before = shrinking.best.clone();
         shrinking.remove()?;
-        shrinking.simplify()?;
+        shrinking.simplify(&simpler)?;
         if shrinking.best == before {
             return Ok(Some((shrinking.best, shrinking.violation)));
         }
     }
 }
 
-struct Shrinking {
-    best: Script,
+struct Shrinking<E, R> {
+    best: Vec<E>,
     violation: Violation,
+    run: R,
 }
 
-impl Shrinking {
-    fn invariant(&self) -> Invariant {
-        self.violation.invariant
-    }
-
+impl<E: Clone + PartialEq, R: Fn(&[E]) -> anyhow::Result<Option<Violation>>> Shrinking<E, R> {
     /// Keeps these events if they break the same invariant.
-    fn try_events(&mut self, events: Vec<Event>) -> anyhow::Result<bool> {
-        let mut script = Script { setup: self.best.setup.clone(), events };
-        match script.run()? {
-            Some(violation) if violation.invariant == self.invariant() => {
-                script.events.truncate(violation.step + 1);
-                (self.best, self.violation) = (script, violation);
+    fn try_events(&mut self, mut events: Vec<E>) -> anyhow::Result<bool> {
+        match (self.run)(&events)? {
+            Some(violation) if violation.invariant == self.violation.invariant => {
+                events.truncate(violation.step + 1);
+                (self.best, self.violation) = (events, violation);
                 Ok(true)
             }
             _ => Ok(false),
@@ -51,11 +62,11 @@ impl Shrinking {
 
     /// Removes runs of events, long ones first.
     fn remove(&mut self) -> anyhow::Result<()> {
-        let mut length = self.best.events.len() / 2;
+        let mut length = self.best.len() / 2;
         while length > 0 {
             let mut from = 0;
-            while from < self.best.events.len() {
-                let mut events = self.best.events.clone();
+            while from < self.best.len() {
+                let mut events = self.best.clone();
                 events.drain(from..(from + length).min(events.len()));
                 if !self.try_events(events)? {
                     from += length;
@@ -67,26 +78,23 @@ impl Shrinking {
     }
 
     /// Replaces events by simpler ones.
-    fn simplify(&mut self) -> anyhow::Result<()> {
-        for at in 0..self.best.events.len() {
-            let Some(event) = self.best.events.get(at) else { break };
-            for simpler in simpler(*event) {
-                let mut events = self.best.events.clone();
-                events[at] = simpler;
-                if simpler != *event_at(&self.best, at) && self.try_events(events)? {
+    fn simplify(&mut self, simpler: &impl Fn(&E) -> Vec<E>) -> anyhow::Result<()> {
+        let mut at = 0;
+        while let Some(event) = self.best.get(at).cloned() {
+            for simpler in simpler(&event) {
+                let mut events = self.best.clone();
+                let Some(place) = events.get_mut(at).filter(|place| **place != simpler) else {
+                    continue;
+                };
+                *place = simpler;
+                if self.try_events(events)? {
                     break;
                 }
             }
-            if self.best.events.len() <= at {
-                break;
-            }
+            at += 1;
         }
         Ok(())
     }
-}
-
-fn event_at(script: &Script, at: usize) -> &Event {
-    script.events.get(at).unwrap_or(&Event::Calm)
 }
 
 /// Simpler events, the simplest first.

@@ -18,6 +18,11 @@ pub enum Invariant {
     Expiry,
     /// Nothing is granted beyond the limits, and the used units are those that were granted and not returned.
     Bound,
+    /// A key beside each key never crashes. It grants whatever an object grants, and what is stored leaves no
+    /// more than this key has.
+    Dominant,
+    /// A crash costs no more than the policy says.
+    Cost,
     /// Units that a holder takes in advance are spent once, in time, given back, or lost.
     Conserved,
     /// A refusal that a node repeats is one that it has heard lately, and that the authority would give at this

@@ -177,7 +177,10 @@ impl<T> Home<T> {
         }
         let Busy { waiting, decided, of_each_key, .. } = &mut **busy;
         let mut gone = 0_usize;
-        while session.len() < MOST_SLICES
+        // operations on keys that the only writer does not know would make it read once more, again and again
+        let is_again = *is_only_writer && !decided.is_empty();
+        while !is_again
+            && session.len() < MOST_SLICES
             && let Some(asked) = waiting.pop_front()
         {
             if is_droppable(&asked.operation) && is_gone(&asked.token) {
@@ -261,6 +264,9 @@ impl<T> Home<T> {
                 Err(error) => Err(Failure::Session(error)),
             };
             answers.push_back((of_each_key.remove(asked), answer));
+        }
+        if decided.is_empty() {
+            busy.lost_since = None; // nobody came first before what is decided next
         }
         session.forget_unreadable(); // somebody may mend them
     }

@@ -1,0 +1,38 @@
+//! A world of objects, as in the Cloudflare Worker: each is the only owner of some homes.
+//!
+//! Nodes ask by [`Local`](tidegate_tier::Local) and [`Flights`](tidegate_tier::wire::Flights). Objects answer by
+//! [`Replies`](tidegate_tier::wire::Replies) and an [`Authority`](tidegate_tier::Authority) that is the only writer of its
+//! storage. The network delays, loses, repeats, reorders and corrupts. Objects lose their memory at any moment,
+//! storage refuses to write and deletes what has expired, nodes start again, and clocks drift and are set.
+//!
+//! The world reads every question and every reply, and does the operations once more on plain words, in the order
+//! and at the times at which the object decides them. Two states are beside each key: that which the object must
+//! have in memory, and that of a key that never crashes. The answers must be those of the first. What is granted,
+//! and what is stored, must be within the second.
+//!
+//! ```
+//! use tidegate_sim::world::objects::{History, Script};
+//!
+//! let history = History::of_seed(1).unwrap();
+//! assert_eq!(history.violation, None);
+//! let kept: Script = history.script.to_string().parse().unwrap();
+//! assert_eq!(kept, history.script);
+//! ```
+
+mod deliver;
+mod event;
+mod generate;
+mod machine;
+mod node;
+mod object;
+mod policies;
+mod script;
+mod setup;
+mod store;
+mod truth;
+mod wiretap;
+
+pub use event::Event;
+pub use machine::SITUATIONS;
+pub use script::{History, Script};
+pub use setup::Setup;
