@@ -101,8 +101,8 @@ impl Policy {
             Limit::Suppression(master) => Some(format!(
                 "a node decides by the factor that it heard last, and reports about every {} what it was \
                  offered; a key that stays within its rate in every part of {} is never refused; until the \
-                 reports of a higher load have arrived, each node lets at most {} units of a key pass in a \
-                 part; a block or a reset reaches other nodes with the answer to their next report",
+                 reports of a higher load have arrived, each node by itself lets at most {} units of a key \
+                 pass in a part; a block or a reset reaches other nodes with the answer to their next report",
                 span(REPORT_EVERY),
                 span(PART),
                 master.units_per_part()
@@ -160,10 +160,15 @@ impl Nodes {
                 ));
             }
         }
-        if limits.len() >= MAX_LIMITS || limits.iter().any(|limit| limit.name == LOCAL) {
-            let most = MAX_LIMITS.saturating_sub(1);
+        if limits.len() >= MAX_LIMITS {
+            let (most, found) = (MAX_LIMITS.saturating_sub(1), limits.len());
             return Err(format!(
-                "`local`: expected at most {most} limits beside the budget `{LOCAL}`, and none of this name"
+                "`local`: expected at most {most} limits beside its budget, found {found}"
+            ));
+        }
+        if limits.iter().any(|limit| limit.name == LOCAL) {
+            return Err(format!(
+                "`local`: expected no other limit of the name of its budget, found one named `{LOCAL}`"
             ));
         }
         let (name, tag) = (LOCAL.to_owned(), fnv1a(LOCAL.bytes()));

@@ -46,9 +46,11 @@ fn nodes_may_report_under_a_suppression() {
     let policy = policy(limit, "reports = true\noverrides = { vip = { rate = '5/s' } }");
     assert!(policy.reports() && policy.lets_nodes_answer());
     let words = policy.describe_nodes();
-    for part in
-        ["reports about every 2 s", "within its rate in every part of 6 s", "at most 600 units"]
-    {
+    for part in [
+        "reports about every 2 s",
+        "within its rate in every part of 6 s",
+        "by itself lets at most 600 units",
+    ] {
         assert!(words[0].contains(part), "{words:?}");
     }
 }
@@ -78,9 +80,9 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         (
             named,
             local,
-            "`local`: expected at most 15 limits beside the budget `local`, and none of",
+            "`local`: expected no other limit of the name of its budget, found one named `local`",
         ),
-        (&*many, local, "`local`: expected at most 15 limits"),
+        (&*many, local, "`local`: expected at most 15 limits beside its budget, found 16"),
         ("", local, "`limits`: expected 1 to 16 limits, found 0"),
         (
             LIMIT,
