@@ -251,7 +251,7 @@ impl<T> Home<T> {
         answers: &mut VecDeque<Answer<T, E>>,
     ) {
         self.session.found(found);
-        let Self { session, seat, busy, .. } = self;
+        let Self { session, seat, busy, is_only_writer, .. } = self;
         let Some(busy) = busy else { return };
         let Busy { decided, of_each_key, .. } = &mut **busy;
         for (asked, _) in mem::take(decided) {
@@ -265,8 +265,8 @@ impl<T> Home<T> {
             };
             answers.push_back((of_each_key.remove(asked), answer));
         }
-        if decided.is_empty() {
-            busy.lost_since = None; // nobody came first before what is decided next
+        if *is_only_writer && decided.is_empty() {
+            busy.lost_since = None; // it has only read what it did not know
         }
         session.forget_unreadable(); // somebody may mend them
     }
