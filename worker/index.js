@@ -20,7 +20,9 @@ const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "tr
 export default {
   async fetch(request, env, context) {
     try {
-      return await answer(request, env, context);
+      const answered = answer(request, env, context);
+      context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+      return await answered;
     } catch (error) {
       recover(error);
       console.error(error);
@@ -32,11 +34,25 @@ export default {
   },
 };
 
-/** After a panic WebAssembly begins anew: what it remembered is gone, and what was stored is not. */
+/** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
+let instance = 0;
+
+/**
+ * After a panic WebAssembly begins anew: what it remembered is gone, and what was stored is not. The first error after a
+ * panic may be another one than the panic's own.
+ */
 function recover(error) {
-  if (!(error instanceof WebAssembly.RuntimeError)) return;
+  const ended =
+    error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.message === "Module terminated";
+  if (!ended) return;
   __wbg_reset_state();
+  instance += 1;
   failure = undefined;
+}
+
+/** Throws if WebAssembly began anew while the request waited. */
+function checkInstance(began) {
+  if (began !== instance) throw new Error("WebAssembly ended while the request was under way");
 }
 
 async function answer(request, env, context) {
@@ -45,32 +61,49 @@ async function answer(request, env, context) {
     failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env)) ?? null;
   }
   if (failure !== null) return response(failure);
+  const began = instance;
   let exchange = Isolate.begin(request.method, request.url, request.headers, Date.now());
   if (exchange < 0) {
     exchange = -exchange - 1;
     await readBody(request, exchange);
   }
   const calls = [];
-  for (let next = Isolate.transmit(Date.now()); next; next = Isolate.transmit(Date.now())) {
-    calls.push(ask(env, next));
-  }
+  for (const [object, questions] of transmit()) calls.push(ask(env, object, questions));
   if (Isolate.waits(exchange, Date.now())) await (calls.length === 1 ? calls[0] : Promise.all(calls));
-  else for (const call of calls) context.waitUntil(call);
+  else for (const call of calls) context.waitUntil(call.catch(recover));
+  checkInstance(began);
   return response(Isolate.finish(exchange, Date.now()));
 }
 
-/** Sends a question to its object. */
-async function ask(env, question) {
-  const { object, number } = question;
-  const bytes = question.take();
-  question.free();
+/** The questions to send, by their objects. */
+function transmit() {
+  const now = Date.now();
+  const all = new Map();
+  for (let next = Isolate.transmit(now); next; next = Isolate.transmit(now)) {
+    const { object, number } = next;
+    const question = { number, bytes: next.take() };
+    next.free();
+    if (all.has(object)) all.get(object).push(question);
+    else all.set(object, [question]);
+  }
+  return all;
+}
+
+/** Sends the questions of an object in one call. */
+async function ask(env, object, questions) {
+  const began = instance;
+  let replies = [];
   try {
-    Isolate.reply(unpack(await env.KEYS.getByName(object).ask(pack(bytes))), Date.now());
+    const stub = env.KEYS.getByName(object);
+    const packed = questions.map(({ bytes }) => pack(bytes));
+    replies = packed.length === 1 ? [await stub.ask(packed[0])] : await stub.askAll(packed);
   } catch (error) {
-    recover(error);
     console.error("durable object:", error);
   }
-  Isolate.lost(number, Date.now()); // nothing, if the reply came
+  if (began !== instance) return;
+  const now = Date.now();
+  for (const reply of replies) if (reply !== null) Isolate.reply(unpack(reply), now);
+  for (const { number } of questions) Isolate.lost(number, now); // nothing, if its reply came
 }
 
 /** Short bytes travel as a string of a character each, which costs a third of what an array costs. */
@@ -84,13 +117,16 @@ function unpack(packed) {
 }
 
 async function readBody(request, exchange) {
+  const began = instance;
   let body;
   try {
     body = await bytesOf(request);
   } catch {
-    return Isolate.incomplete(exchange, Date.now());
+    body = null;
   }
-  if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
+  checkInstance(began);
+  if (body === null) Isolate.incomplete(exchange, Date.now());
+  else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
   else Isolate.body(exchange, body, Date.now());
 }
 
@@ -133,16 +169,31 @@ export class Keys extends DurableObject {
     this.alarmAfter = Number(env.TIDEGATE_ALARM_AFTER_MS ?? ALARM_AFTER_MS); // tests wait less
     this.hasAlarm = false;
     this.owner = undefined;
+    this.instance = instance;
+  }
+
+  /** Answers several questions; `null` in place of an answer that failed. */
+  askAll(questions) {
+    return questions.map((question) => {
+      try {
+        return this.ask(question);
+      } catch (error) {
+        console.error(error);
+        return null;
+      }
+    });
   }
 
   /** Answers a question of an isolate. Both are bytes, which only WebAssembly reads. */
   ask(question) {
+    if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
     try {
       this.owner ??= new Owner(this.rows, this.trusts);
       return pack(this.owner.ask(unpack(question), Date.now()));
     } catch (error) {
       recover(error);
       this.owner = undefined; // what is not stored is unknown
+      this.rows.values = [];
       throw error;
     } finally {
       if (this.rows.wrote && !this.hasAlarm) {
@@ -168,8 +219,8 @@ export class Keys extends DurableObject {
   /** Deletes expired states. */
   async alarm() {
     this.hasAlarm = false;
-    this.owner = undefined; // it remembers rows that may be gone
-    const next = this.rows.expire(Date.now());
+    const { deleted, next } = this.rows.expire(Date.now());
+    if (deleted > 0 || next === null) this.owner = undefined; // it remembers rows that are gone
     if (next === null) {
       this.rows = new Rows(this.ctx.storage.sql);
       await this.ctx.storage.deleteAll(); // even an empty database is billed
@@ -224,10 +275,10 @@ class Rows {
     );
   }
 
-  /** Deletes what has expired. Returns when the next row does; `null` if there is none. */
+  /** Deletes what has expired. Returns how many rows that were, and when the next one does; `null` if there is none. */
   expire(now) {
-    if (!this.exists()) return null;
-    this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now);
-    return this.sql.exec("SELECT MIN(expires_ms) AS next FROM states").one().next;
+    if (!this.exists()) return { deleted: 0, next: null };
+    const deleted = this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now).rowsWritten;
+    return { deleted, next: this.sql.exec("SELECT MIN(expires_ms) AS next FROM states").one().next };
   }
 }

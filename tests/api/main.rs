@@ -1,8 +1,10 @@
 //! The decision API over real sockets. The same suite runs on `tidegate serve` in memory and on Redis, and on
 //! the built Worker in workerd.
 
+mod faults;
 mod heads;
 mod leases;
+mod modes;
 mod object;
 mod patience;
 mod policies;

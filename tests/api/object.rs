@@ -296,17 +296,17 @@ fn the_alarm_deletes_expired_states() {
 }
 
 /// The number of states that all objects have stored.
-fn count(storage: &Path) -> i64 {
+pub(crate) fn count(storage: &Path) -> i64 {
     sql(storage, "SELECT COUNT(*) FROM states")
 }
 
 /// Runs a statement on the database of each object. Returns the sum of the rows changed or numbers selected.
-fn sql(storage: &Path, statement: &str) -> i64 {
+pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
     let script = "
         const { DatabaseSync } = require('node:sqlite');
         let sum = 0;
         for (const file of process.argv.slice(2)) {
-          const database = new DatabaseSync(file);
+          const database = new DatabaseSync(file, { timeout: 20000 });
           const tables = database.prepare(\"SELECT 1 FROM sqlite_master WHERE name = 'states'\").all();
           if (tables.length === 0) continue;
           const statement = database.prepare(process.argv[1]);

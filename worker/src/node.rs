@@ -19,13 +19,16 @@ use crate::policies::policies;
 /// called again.
 const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
 
+/// How long a question waits for its reply once its client has gone. Nothing else ends the wait of a client but the
+/// runtime, which tells when a call has failed.
+const LONGEST_QUESTION: Micros = Micros(30_000_000);
+
+/// The numbers of exchanges are below this one, so that JavaScript can negate them.
+const EXCHANGES: u32 = 1 << 30;
+
 /// How many questions about one home may be under way: as many as there are. Each request sends its own questions,
 /// because no request can wait in the name of another one.
 const MOST_UNDER_WAY: usize = 1 << 20;
-
-/// How long a question waits for its reply. An object that was idle has to start first. Nothing ends the wait
-/// before: an object that cannot answer fails at once.
-const DEADLINE: Micros = Micros(30_000_000);
 
 thread_local! {
     static NODE: RefCell<Option<Node>> = const { RefCell::new(None) };
@@ -66,7 +69,7 @@ impl Node {
         let flights = NodeOptions {
             node,
             most_under_way: MOST_UNDER_WAY,
-            deadline: DEADLINE,
+            deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
         };
         Ok(Self {
@@ -88,7 +91,7 @@ impl Node {
     ) -> u32 {
         self.forget(at);
         let id = self.next;
-        self.next = self.next.wrapping_add(1);
+        self.next = id.wrapping_add(1) % EXCHANGES;
         let exchange = Exchange::new(self.policies, self.access, head);
         let (outcomes, missing, response) = (Vec::new(), 0, None);
         self.exchanges.insert(id, Running { exchange, began: at, outcomes, missing, response });
@@ -206,7 +209,7 @@ extern "C" {
 pub struct Question {
     object: String,
     bytes: Vec<u8>,
-    number: u32,
+    number: u64,
 }
 
 #[wasm_bindgen]
@@ -227,7 +230,7 @@ impl Question {
     /// The number of the question.
     #[wasm_bindgen(getter)]
     #[must_use]
-    pub fn number(&self) -> u32 {
+    pub fn number(&self) -> u64 {
         self.number
     }
 }
@@ -259,7 +262,7 @@ impl Isolate {
         with(now_ms, |node, now, at| {
             let id = node.begin(OwnHead { method, url, header }, at);
             let wants_body = node.step(id, now, at);
-            let id = i32::try_from(id & 0x3fff_ffff).unwrap_or(0);
+            let id = i32::try_from(id).unwrap_or(0);
             if wants_body { -id - 1 } else { id }
         })
     }
@@ -295,8 +298,7 @@ impl Isolate {
         with(now_ms, |node, _, at| {
             let question = node.flights.poll_transmit(at)?;
             let object = question.to.object_name();
-            let number = u32::try_from(question.number & 0xffff_ffff).unwrap_or(0);
-            Some(Question { object, bytes: question.bytes, number })
+            Some(Question { object, bytes: question.bytes, number: question.number })
         })
     }
 
@@ -309,9 +311,9 @@ impl Isolate {
     }
 
     /// Takes note that a question has no reply, or none that could be read.
-    pub fn lost(number: u32, now_ms: f64) {
+    pub fn lost(number: u64, now_ms: f64) {
         with(now_ms, |node, _, at| {
-            node.flights.handle_lost(number.into(), at);
+            node.flights.handle_lost(number, at);
             node.settle();
         });
     }

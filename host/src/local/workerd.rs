@@ -27,6 +27,9 @@ pub struct WorkerdOptions {
     pub alarm_after_ms: Option<u64>,
     /// The folder in which the objects keep their states; `None` for a temporary folder.
     pub storage: Option<PathBuf>,
+    /// The text of a module that takes the place of the Worker's, which it may import as `./worker/index.js`. A test
+    /// makes faults with it.
+    pub entry: Option<String>,
 }
 
 /// A running workerd.
@@ -48,6 +51,9 @@ impl Workerd {
         fs::create_dir_all(&storage)?;
         fs::write(folder.path().join("policies.toml"), &options.policies)?;
         copy_worker(folder.path())?;
+        if let Some(entry) = &options.entry {
+            fs::write(folder.path().join("entry.js"), entry)?;
+        }
         let configuration = configuration(options, &storage);
         Self::serve(folder, &configuration)
     }
@@ -129,6 +135,10 @@ fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
     for (name, value) in tokens.chain(trust).chain(alarm) {
         let _ = write!(bindings, ", (name = {name:?}, text = {value:?})");
     }
+    let entry = match options.entry {
+        Some(_) => "\n    (name = \"entry.js\", esModule = embed \"entry.js\"),",
+        None => "",
+    };
     format!(
         r#"using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
@@ -137,7 +147,7 @@ const config :Workerd.Config = (
     (name = "disk", disk = (path = {storage:?}, writable = true)) ],
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
 const worker :Workerd.Worker = (
-  modules = [
+  modules = [{entry}
     (name = "worker/index.js", esModule = embed "worker/index.js"),
     (name = "worker/build/index.js", esModule = embed "worker/build/index.js"),
     (name = "worker/build/index_bg.wasm", wasm = embed "worker/build/index_bg.wasm"),

@@ -108,8 +108,7 @@ impl Backend {
                         policies: target.policies.clone(),
                         token: Some(token.clone()),
                         trust_caller_time: true,
-                        alarm_after_ms: None,
-                        storage: None,
+                        ..WorkerdOptions::default()
                     })?;
                     let url = server.url().to_owned();
                     Worker::at(policies, url, Some(token), Some(server))?

@@ -1,0 +1,111 @@
+// The Worker with faults:
+// - `/fault/arm?NAME` makes the next call of something fail.
+// - `/fault/call?METHOD` calls a method of the object that was asked last.
+// - `/fault/release` lets the object go on that was held first.
+// - `/fault/later?MS` moves the clock.
+// - `/fault/count` counts the exchanges that were begun and not finished, the calls of objects, and the objects that are
+//   held.
+import worker, { Keys as Real } from "./worker/index.js";
+import { Isolate, Owner, Question } from "./worker/build/index.js";
+
+const armed = new Set();
+let last;
+let underWay = 0;
+let calls = 0;
+const held = [];
+let later = 0;
+const realNow = Date.now;
+Date.now = () => realNow() + later;
+
+const happens = (fault) => armed.delete(fault);
+
+// Memory that does not exist: WebAssembly traps as it does after a panic.
+const NOWHERE = { __wbg_ptr: 0x7ffffff0 };
+const traps = {
+  // the text that the call returns hides the trap behind another error
+  text: () => Object.getOwnPropertyDescriptor(Question.prototype, "object").get.call(NOWHERE),
+  bytes: () => Owner.prototype.take.call(NOWHERE, new Uint8Array(1), 0),
+};
+Owner.prototype.take = Owner.prototype.ask;
+const { begin, finish, reply } = Isolate;
+Isolate.begin = (...head) => {
+  if (happens("trap in text")) traps.text();
+  if (happens("trap in begin")) traps.bytes();
+  const exchange = begin(...head);
+  underWay += 1;
+  return exchange;
+};
+Isolate.finish = (...exchange) => {
+  underWay -= 1;
+  return finish(...exchange);
+};
+Isolate.reply = (...bytes) => {
+  if (happens("trap in reply")) traps.bytes();
+  return reply(...bytes);
+};
+Owner.prototype.ask = function (...question) {
+  if (happens("trap in object")) traps.bytes();
+  return this.take(...question);
+};
+
+export class Keys extends Real {
+  async ask(question) {
+    calls += 1;
+    if (happens("throw before")) throw new Error("the object fails");
+    if (happens("hold")) {
+      held.push(this.ctx.id.name);
+      await new Promise((release) => (this.release = release));
+    }
+    const first = super.ask(question);
+    if (happens("throw after")) throw new Error("the reply is lost");
+    if (!happens("repeat")) return first;
+    const second = super.ask(question);
+    if (String(first) !== String(second)) throw new Error("the second reply differs");
+    return second;
+  }
+
+  askAll(questions) {
+    calls += 1;
+    return questions.map((question) => super.ask(question));
+  }
+
+  go() {
+    this.release();
+  }
+
+  ring() {
+    return super.alarm();
+  }
+
+  evict() {
+    this.ctx.abort("evicted");
+  }
+}
+
+export default {
+  async fetch(request, env, context) {
+    const { pathname, search } = new URL(request.url);
+    const name = decodeURIComponent(search.slice(1));
+    switch (pathname) {
+      case "/fault/arm":
+        armed.add(name);
+        return new Response("armed");
+      case "/fault/count":
+        return Response.json({ underWay, calls, held: held.length });
+      case "/fault/release":
+        await env.KEYS.getByName(held.shift()).go();
+        return new Response("released");
+      case "/fault/later":
+        later += Number(name);
+        return new Response("later");
+      case "/fault/call":
+        try {
+          return new Response(await env.KEYS.getByName(last)[name]());
+        } catch (error) {
+          return new Response(error);
+        }
+    }
+    const getByName = (object) => env.KEYS.getByName((last = object));
+    return worker.fetch(request, { ...env, KEYS: { getByName } }, context);
+  },
+};

@@ -1,0 +1,260 @@
+//! The Worker while its parts fail: WebAssembly traps, objects throw or are evicted, storage refuses to write, replies
+//! are lost or asked for twice, clients hang up.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::tempdir;
+use tidegate::local::WorkerdOptions;
+use tidegate_tests::{Reply, Served, worker};
+
+use crate::object::{count, sql};
+
+/// A unit comes back after a year.
+const POLICIES: &str = "auth = 'none'\n\
+    [policies.open]\non_error = 'open'\n\
+    limits = [{ algorithm = 'fixed_window', limit = 100, period = '365d' }]\n\
+    [policies.closed]\n\
+    limits = [{ algorithm = 'fixed_window', limit = 100, period = '365d' }]\n\
+    [policies.second]\n\
+    limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]\n";
+
+pub(crate) fn options() -> WorkerdOptions {
+    let entry = Some(include_str!("faults.js").to_owned());
+    WorkerdOptions { policies: POLICIES.to_owned(), entry, ..WorkerdOptions::default() }
+}
+
+fn stored(storage: &Path) -> WorkerdOptions {
+    WorkerdOptions { storage: Some(storage.to_owned()), ..options() }
+}
+
+pub(crate) fn arm(served: &Served, fault: &str) {
+    let fault = fault.replace(' ', "%20");
+    assert_eq!(served.api.get(&format!("/fault/arm?{fault}"), &[]).text, "armed");
+}
+
+/// Moves the clock of the Worker.
+pub(crate) fn later(served: &Served, millis: i64) {
+    served.api.get(&format!("/fault/later?{millis}"), &[]);
+}
+
+/// Calls a method of the object that was asked last.
+fn call(served: &Served, method: &str) -> String {
+    served.api.get(&format!("/fault/call?{method}"), &[]).text
+}
+
+pub(crate) fn counted(served: &Served, what: &str) -> serde_json::Value {
+    served.api.get("/fault/count", &[]).get(what)
+}
+
+/// Waits until something has been counted so often.
+fn wait_for(served: &Served, what: &str, expected: u64) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while counted(served, what) != expected {
+        assert!(Instant::now() < deadline, "{what}: {} are left", counted(served, what));
+        thread::yield_now();
+    }
+}
+
+fn remaining(served: &Served) -> serde_json::Value {
+    served.api.check("closed", "k", 0, None).get("remaining")
+}
+
+fn degraded(reply: &Reply) -> bool {
+    reply.status == 200 && !reply.get("degraded").is_null()
+}
+
+#[test]
+fn after_a_trap_the_next_request_works() {
+    for fault in ["trap in begin", "trap in text", "trap in reply", "trap in object"] {
+        let served = worker(options());
+        for round in 1..4 {
+            assert_eq!(served.api.check("closed", "k", 1, None).get("allowed"), true, "{fault}");
+            assert_eq!(served.api.check("closed", "other", 0, None).get("remaining"), 100);
+            arm(&served, fault);
+            let failed = served.api.check("closed", "lost", 1, None);
+            assert!(failed.status == 500 || degraded(&failed), "{fault}: {failed:?}");
+            let next = served.api.check("closed", "k", 0, None);
+            assert_eq!(next.get("remaining"), 100 - round, "{fault}: {next:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trap_never_gives_a_request_the_answer_to_another() {
+    let served = worker(options());
+    thread::scope(|scope| {
+        arm(&served, "hold");
+        let lost = scope.spawn(|| served.api.check("closed", "first", 1, None));
+        wait_for(&served, "held", 1);
+        arm(&served, "trap in begin");
+        assert_eq!(served.api.check("closed", "k", 1, None).status, 500);
+        // the new instance gives the same number to this request
+        arm(&served, "hold");
+        let next = scope.spawn(|| served.api.check("closed", "second", 1, None));
+        wait_for(&served, "held", 2);
+        served.api.get("/fault/release", &[]);
+        let lost = lost.join().unwrap();
+        assert_eq!(lost.status, 500, "nothing is known of what it asked: {lost:?}");
+        served.api.get("/fault/release", &[]);
+        let next = next.join().unwrap();
+        assert_eq!(next.get("allowed"), true, "{next:?}");
+    });
+}
+
+#[test]
+fn a_batch_asks_each_object_once() {
+    let policies = POLICIES.replace("limits", "placement = 'shard:2'\nlimits");
+    let served = worker(WorkerdOptions { policies, ..options() });
+    let checks = (0..40).map(|key| json!({ "policy": "closed", "key": format!("{key}") }));
+    let body = json!({ "checks": checks.collect::<Vec<_>>() }).to_string();
+    for left in [99, 98] {
+        let decisions = served.api.post("/v1/check", &body).get("decisions");
+        let all = decisions.as_array().unwrap();
+        assert!(all.len() == 40 && all.iter().all(|one| one["remaining"] == left), "{decisions}");
+    }
+    assert_eq!(counted(&served, "calls"), 4);
+}
+
+#[test]
+fn an_object_that_throws_answers_the_next_request() {
+    let served = worker(options());
+    assert_eq!(served.api.check("closed", "k", 1, None).get("allowed"), true);
+    for (fault, left) in [("throw before", 99), ("throw after", 98)] {
+        arm(&served, fault);
+        let failed = served.api.check("closed", "k", 1, None);
+        assert_eq!(failed.get("allowed"), false);
+        let reason = "durable object: no reply came, so the outcome is unknown";
+        assert_eq!(failed.get("degraded"), reason);
+        assert_eq!(remaining(&served), left, "{fault}");
+    }
+    arm(&served, "throw before");
+    assert_eq!(served.api.check("open", "k", 1, None).get("allowed"), true);
+}
+
+#[test]
+fn an_object_may_take_seconds() {
+    let served = worker(options());
+    thread::scope(|scope| {
+        arm(&served, "hold");
+        let slow = scope.spawn(|| served.api.check("closed", "slow", 1, None));
+        wait_for(&served, "held", 1);
+        later(&served, 5_000);
+        assert_eq!(served.api.check("closed", "other", 1, None).get("allowed"), true);
+        served.api.get("/fault/release", &[]);
+        let slow = slow.join().unwrap();
+        assert_eq!(slow.get("allowed"), true, "the object has granted it: {slow:?}");
+    });
+}
+
+#[test]
+fn an_evicted_object_grants_nothing_twice() {
+    let served = worker(options());
+    for granted in 1..6 {
+        assert_eq!(served.api.check("closed", "k", 1, None).get("remaining"), 100 - granted);
+        assert!(call(&served, "evict").contains("evicted"));
+    }
+    assert_eq!(remaining(&served), 95);
+}
+
+#[test]
+fn a_question_that_comes_twice_is_taken_once() {
+    let served = worker(options());
+    for granted in 1..4 {
+        arm(&served, "repeat");
+        let reply = served.api.check("closed", "k", 1, None);
+        assert_eq!(reply.get("remaining"), 100 - granted, "{reply:?}");
+    }
+    assert_eq!(remaining(&served), 97);
+}
+
+#[test]
+fn an_object_recovers_as_soon_as_its_storage_does() {
+    let storage = tempdir().unwrap();
+    let served = worker(stored(storage.path()));
+    let check = |cost| served.api.check("closed", "k", cost, None);
+    assert_eq!(check(1).get("remaining"), 99);
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON states
+        BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    for left in [99, 98, 97] {
+        sql(storage.path(), broken);
+        let failed = check(1);
+        let reason = "durable object: store: its storage failed";
+        assert_eq!((failed.get("allowed"), failed.get("degraded")), (json!(false), json!(reason)));
+        assert_eq!(check(0).get("remaining"), left, "a peek needs no write");
+        assert_eq!(check(200).status, 400);
+        sql(storage.path(), "DROP TRIGGER broken");
+        assert_eq!(check(1).get("remaining"), left - 1, "the same object writes again");
+    }
+}
+
+#[test]
+fn an_alarm_that_is_late_or_comes_twice_changes_no_decision() {
+    let storage = tempdir().unwrap();
+    let served = worker(stored(storage.path()));
+    let check = || served.api.check("closed", "k", 1, None).get("remaining");
+    for left in [99, 98, 97] {
+        assert_eq!(check(), left);
+        call(&served, "ring");
+        call(&served, "ring");
+    }
+    assert_eq!(count(storage.path()), 1, "the state is kept for its year");
+    let short = || served.api.check("second", "k", 1, None).get("allowed") == true;
+    // until the window has ended the alarm finds nothing to delete
+    while !short() {}
+    while count(storage.path()) > 1 {
+        call(&served, "ring");
+    }
+    call(&served, "ring");
+    while !short() {}
+    assert_eq!(check(), 96);
+}
+
+#[test]
+fn the_alarms_of_a_thousand_keys_leave_nothing() {
+    let policies = "auth = 'none'\n[policies.short]\nplacement = 'shard:64'\n\
+        limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/ms' }]";
+    let storage = tempdir().unwrap();
+    let served = worker(WorkerdOptions {
+        policies: policies.to_owned(),
+        alarm_after_ms: Some(1),
+        ..stored(storage.path())
+    });
+    for batch in 0..10 {
+        let checks = (0..100).map(|n| json!({ "policy": "short", "key": format!("{batch}-{n}") }));
+        let body = json!({ "checks": checks.collect::<Vec<_>>() });
+        let reply = served.api.post("/v1/check", body.to_string());
+        assert!(!reply.text.contains("degraded"), "batch {batch}");
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while count(storage.path()) > 0 {
+        assert!(Instant::now() < deadline, "states are left");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_client_that_hangs_up_leaves_nothing_behind() {
+    let served = worker(options());
+    served.api.check("closed", "k", 1, None);
+    for _ in 0..5 {
+        arm(&served, "hold");
+        let mut client = TcpStream::connect(served.url.strip_prefix("http://").unwrap()).unwrap();
+        let body = r#"{"policy":"closed","key":"k"}"#;
+        // the end of a connection with an unread answer is a reset, which the runtime sees at once
+        let first = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+        let head = "POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length:";
+        write!(client, "{first}{head} {}\r\n\r\n{body}", body.len()).unwrap();
+        wait_for(&served, "held", 1);
+        assert_eq!(counted(&served, "underWay"), 1);
+        drop(client);
+        // a later request shows that the runtime has seen the end of the connection
+        assert_eq!(served.api.check("open", "k", 1, None).get("allowed"), true);
+        served.api.get("/fault/release", &[]);
+        wait_for(&served, "underWay", 0);
+    }
+}
