@@ -91,6 +91,15 @@ impl Resolved {
         self.limits().map(|limits| (self.found, limits))
     }
 
+    /// The bytes of memory that the key takes beside this, without the policy.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.key, &self.written]
+            .into_iter()
+            .filter(|text| text.is_heap_allocated())
+            .map(|text| text.capacity())
+            .fold(0, usize::saturating_add)
+    }
+
     /// Whether both are the same key by the same edition of one policy.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policy, &other.policy)

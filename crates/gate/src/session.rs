@@ -164,6 +164,11 @@ impl Session {
     pub fn join(&mut self, resolved: &Resolved) -> Seat {
         let mut slots = SmallVec::new();
         if let Some((rule, limits)) = resolved.limited() {
+            if self.slots.is_empty() {
+                // most sessions are of one key, and there are many of them
+                self.slots.reserve_exact(limits.slices().len());
+                self.by_name.reserve_exact(limits.slices().len());
+            }
             for place in 0..limits.slices().len() {
                 slots.extend(self.slot(resolved, limits, (rule, place)));
             }
@@ -338,7 +343,10 @@ impl Session {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let slots = self.slots.iter().map(Slot::bytes).fold(0, usize::saturating_add);
-        slots.saturating_add(self.by_name.capacity().saturating_mul(size_of::<usize>()))
+        let free = self.slots.capacity().saturating_sub(self.slots.len());
+        slots
+            .saturating_add(free.saturating_mul(size_of::<Slot>()))
+            .saturating_add(self.by_name.capacity().saturating_mul(size_of::<usize>()))
     }
 
     /// The state of an operation's key.
@@ -366,5 +374,12 @@ impl Seat {
     #[must_use]
     pub fn is_of(&self, resolved: &Resolved) -> bool {
         self.resolved.is_same(resolved)
+    }
+
+    /// The bytes of memory that the seat takes beside itself, without the policy.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let slots = if self.slots.spilled() { self.slots.capacity() } else { 0 };
+        self.resolved.bytes().saturating_add(slots.saturating_mul(size_of::<usize>()))
     }
 }

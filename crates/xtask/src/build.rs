@@ -70,6 +70,10 @@ fn worker() -> Result<()> {
         // the Worker begins anew after a panic
         .args(["--experimental-reset-state-function", "--force-enable-abort-handler"]);
     step("bind the Worker", &mut bindgen)?;
+    let glue = build.join("index.js");
+    let mut minify = command("node_modules/.bin/esbuild", &["--minify", "--allow-overwrite"]);
+    minify.arg(&glue).arg(format!("--outfile={}", glue.display()));
+    step("minify what binds the Worker", &mut minify)?;
     let module = build.join("index_bg.wasm");
     optimize(&module, &module, &["--all-features"])?; // workerd has all features and catches exceptions
     let compressed = ["worker/index.js", "worker/build/index.js", "worker/build/index_bg.wasm"]

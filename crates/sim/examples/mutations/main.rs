@@ -53,7 +53,8 @@ fn main() -> Result<ExitCode> {
 /// By what the tests fail; `None` if they pass. It is an error if the mutation does not compile.
 fn noticed(root: &Path) -> Result<Option<String>> {
     let tests = |arguments: &[&str], output: Stdio| {
-        let cargo = ["cargo", "test", "-q", "-p", "tidegate-sim", "--test", "world", "--test", "objects"];
+        let cargo =
+            ["cargo", "test", "-q", "-p", "tidegate-sim", "--test", "world", "--test", "objects"];
         let mut command = Command::new("timeout");
         command.arg(DEADLINE_SECONDS).args(cargo).args(arguments).current_dir(root);
         command.stdout(output).stderr(Stdio::null()).status()

@@ -125,7 +125,11 @@ impl<T> Home<T> {
 
     /// The bytes of memory that the home takes while it is idle.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>().saturating_add(self.session.bytes())
+        let name = if self.name.is_heap_allocated() { self.name.capacity() } else { 0 };
+        let seat = self.seat.as_ref().map_or(0, Seat::bytes);
+        [name, seat, self.session.bytes()]
+            .into_iter()
+            .fold(size_of::<Self>(), usize::saturating_add)
     }
 
     /// Begins to wait.

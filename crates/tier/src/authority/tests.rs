@@ -118,6 +118,18 @@ fn what_nobody_waits_for_is_left_out_unless_it_reports() {
 }
 
 #[test]
+fn what_is_remembered_counts_each_copy_of_a_name() {
+    let remembered = |length: usize| {
+        let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
+        ask(&mut authority, &policy, &"k".repeat(length), 0, 0);
+        send_all(&mut authority);
+        authority.remembered()
+    };
+    // the home and its slice have names, and the seat has the key as it was written and as it counts
+    assert!(remembered(512) >= remembered(1) + 4 * 500, "{}", remembered(512) - remembered(1));
+}
+
+#[test]
 fn a_home_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_large() {
     let text = "limits = [
       { algorithm = 'fixed_window', limit = 1_000_000, period = '1m', depth = 0 },
