@@ -305,12 +305,23 @@ pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
     let script = "
         const { DatabaseSync } = require('node:sqlite');
         let sum = 0;
-        for (const file of process.argv.slice(2)) {
+        const visit = (file) => {
           const database = new DatabaseSync(file, { timeout: 20000 });
           const tables = database.prepare(\"SELECT 1 FROM sqlite_master WHERE name = 'states'\").all();
-          if (tables.length === 0) continue;
+          if (tables.length === 0) return 0;
           const statement = database.prepare(process.argv[1]);
-          sum += statement.columns().length ? Object.values(statement.get())[0] : Number(statement.run().changes);
+          return statement.columns().length ? Object.values(statement.get())[0] : Number(statement.run().changes);
+        };
+        for (const file of process.argv.slice(2)) {
+          for (let tries = 9; ; tries -= 1) {
+            try {
+              sum += visit(file);
+              break;
+            } catch (error) {
+              // an object may delete its storage meanwhile
+              if (tries === 0 || !/I\\/O/.test(error.message)) throw error;
+            }
+          }
         }
         console.log(sum);";
     let databases = fs::read_dir(storage.join("tidegate-keys")).unwrap().flatten();
