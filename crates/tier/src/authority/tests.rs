@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+use std::string::String;
 use std::sync::Arc;
 use std::vec::Vec;
 use std::{format, vec};
@@ -276,4 +278,79 @@ fn an_operation_is_decided_at_its_own_time_while_that_is_at_most_half_a_period_o
         let (_, answer) = authority.poll_answer().unwrap();
         assert_eq!(answer.unwrap().at, Timestamp(decided), "at {now}");
     }
+}
+
+#[test]
+fn a_peek_is_answered_once_the_store_has_confirmed_what_it_read() {
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
+    let resolved = Resolved::new(&policy, "k").unwrap();
+    let operation = Operation::Peek(Request::of(1));
+    authority.ask(Asked { resolved, now: Timestamp(7), at: Micros(0), operation, token: 0 });
+    assert_eq!(send_all(&mut authority), 1);
+    assert_eq!(answers(&mut authority), [(0, Ok(true))]);
+}
+
+#[test]
+fn what_is_refused_stays_refused_if_the_store_refuses_to_write() {
+    let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
+    let (mut first, mut next) = (Tested::new(Options::default()), Tested::new(Options::default()));
+    ask(&mut first, &policy, "k", 0, 0);
+    let swap = first.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let stored = first.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    let resolved = Resolved::new(&policy, "k").unwrap();
+    for (token, operation) in [1.into(), Operation::Refund(1), 0.into()].into_iter().enumerate() {
+        let (resolved, now) = (resolved.clone(), Timestamp(7));
+        next.ask(Asked { resolved, now, at: Micros(0), operation, token });
+    }
+    let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
+    next.handle(swap, [Outcome::Refused(vec![Some(stored)], "full")], (None, Micros(0)));
+    let failed = Err(Failure::Store("full"));
+    assert_eq!(answers(&mut next), [(0, Ok(false)), (1, failed), (2, Ok(true))]);
+}
+
+#[test]
+fn an_only_writer_that_reads_one_key_after_another_is_not_contended() {
+    let policy = policy(
+        "limits = [
+          { algorithm = 'fixed_window', limit = 1_000_000, period = '1m', depth = 0 },
+          { algorithm = 'fixed_window', limit = 9, period = '1m' },
+        ]",
+    );
+    let mut store: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    // one swap, while a further key is asked about
+    let mut swap = |authority: &mut Tested, at: u64, then: Option<&str>| {
+        let Some(swap) = authority.poll_swap((None, Micros(at)), |_| false) else { return false };
+        if let Some(key) = then {
+            ask(authority, &policy, key, at, 1);
+        }
+        let slices: Vec<_> = authority.slices(&swap, 0).collect();
+        let found: Vec<_> = slices.iter().map(|slice| store.get(slice.name).cloned()).collect();
+        let is_expected =
+            |(slice, found): (&super::Slice<'_>, &Option<Vec<u8>>)| slice.found == found.as_deref();
+        let outcome = match slices.iter().zip(&found).all(is_expected) {
+            true => {
+                let writes = slices.iter().filter_map(|slice| Some((slice.name, slice.becomes?)));
+                store.extend(writes.map(|(name, bytes)| (name.into(), bytes.to_vec())));
+                Outcome::Swapped
+            }
+            false => Outcome::Found(found),
+        };
+        authority.handle(swap, [outcome], (None, Micros(at)));
+        true
+    };
+    let options = Options { is_only_writer: true, patience: Micros(0), ..Options::default() };
+    let mut first = Tested::new(options);
+    for key in ["a", "b"] {
+        ask(&mut first, &policy, key, 0, 0);
+        while swap(&mut first, 0, None) {}
+    }
+    let mut next = Tested::new(options);
+    ask(&mut next, &policy, "a", 1, 0);
+    let mut then = Some("b");
+    for at in 1.. {
+        if !swap(&mut next, at, then.take()) {
+            break;
+        }
+    }
+    assert_eq!(answers(&mut next), [(0, Ok(true)), (1, Ok(true))]);
 }
