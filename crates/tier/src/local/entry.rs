@@ -69,7 +69,7 @@ fn hash_at(hasher: &KeyHasher, limits: usize, key: &str) -> u64 {
 impl Entry {
     pub(super) fn new(resolved: &Resolved, limits: &Limits, relaxed: Option<Micros>) -> Self {
         let policy = Arc::clone(resolved.policy());
-        let units = policy.local().map(|_| Box::default());
+        let units = policy.local().map(|_| Box::new(Units::sent_for_after(relaxed)));
         let master = reports::master(resolved, limits);
         let reporter = master.map(|master| Box::new(Reporter::new(master)));
         Self {

@@ -40,6 +40,12 @@ struct Lease {
 }
 
 impl Units {
+    /// No units of a key that may have been forgotten up to this time. Units that were sent for until then are not
+    /// taken: the key may have been blocked or reset.
+    pub(super) fn sent_for_after(forgot: Option<Micros>) -> Self {
+        Self { forgot, ..Self::default() }
+    }
+
     /// Counts a request, and grants it if the node holds enough units.
     pub(super) fn spend(&mut self, cost: u64, at: Micros, time: Micros) -> bool {
         if at.0.saturating_sub(self.since.0) >= time.0 {
