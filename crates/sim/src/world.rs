@@ -37,6 +37,7 @@ mod acts;
 mod answers;
 mod asking;
 mod block;
+mod callers;
 mod calm;
 mod clock;
 mod deliver;

@@ -37,7 +37,7 @@ pub enum Act {
     Settle(usize, u64),
     /// Units come back that nobody settles.
     Refund(u64),
-    /// Units for a holder, which gives back so many of its last ones at most.
+    /// Units for a holder. The holder gives back some of its last units.
     Borrow {
         /// The holder.
         holder: u64,

@@ -2,6 +2,7 @@
 //! some worlds fail often in one way and others in many ways.
 
 use super::acts::Acts;
+use super::callers::{Callers, span, step};
 use super::draw::Draws;
 use super::event::Event;
 use super::machine::World;
@@ -11,10 +12,7 @@ use super::setup::Setup;
 #[derive(Debug)]
 pub(super) struct Weights {
     kinds: [u64; KINDS],
-    acts: Acts,
-    /// How many of a hundred questions concern the same node and key as the last one.
-    stays: u64,
-    last: (usize, usize),
+    callers: Callers,
     spans: [u64; 4],
     /// Whether messages overtake each other.
     reorders: bool,
@@ -49,7 +47,8 @@ impl Weights {
             kinds[..FAULTS].copy_from_slice(&[300, 300, 400, 400, 60]);
             kinds.iter_mut().skip(FAULTS).for_each(|weight| *weight /= 12);
         }
-        Self { kinds, acts, stays, last: (0, 0), spans, reorders: draws.flip() }
+        let callers = Callers::new(acts, stays);
+        Self { kinds, callers, spans, reorders: draws.flip() }
     }
 
     /// The next event.
@@ -57,11 +56,15 @@ impl Weights {
         let nodes = world.nodes.len();
         let index = |draws: &mut Draws| if self.reorders { draws.index(16) } else { 0 };
         match draws.weighted(&self.kinds) {
-            0 => self.ask(draws, world),
+            0 => {
+                let of = (nodes, &world.places);
+                let (node, key, act) = self.callers.ask(draws, of, world.now);
+                Event::Ask { node, key, act }
+            }
             1 => Event::Poll(draws.index(nodes)),
             2 => Event::Execute(index(draws)),
             3 => Event::Reply(index(draws)),
-            4 => Event::Advance(self.span(draws)),
+            4 => Event::Advance(span(draws, self.spans)),
             5 => Event::LoseCall(draws.index(16)),
             6 => Event::LoseReply(draws.index(16)),
             7 => Event::Deadline(draws.index(16)),
@@ -71,39 +74,13 @@ impl Weights {
             11 => Event::Flush,
             12 => Event::Crash(draws.index(nodes)),
             13 => Event::Leave(draws.index(16)),
-            14 => Event::Set(draws.index(nodes + 1), self.step(draws, world)),
+            14 => Event::Set(draws.index(nodes + 1), step(draws, world.setup.skew)),
             15 => Event::Corrupt(draws.index(world.places.slices.len())),
             16 => Event::Repair,
             17 => Event::GiveUp(draws.index(nodes)),
             18 => Event::Reload(draws.index(nodes)),
-            19 => Event::Stop(draws.index(nodes), self.span(draws)),
+            19 => Event::Stop(draws.index(nodes), span(draws, self.spans)),
             _ => Event::Calm,
         }
-    }
-
-    fn ask(&mut self, draws: &mut Draws, world: &World) -> Event {
-        // callers who stay with one node and one key make it ask for units in advance
-        if draws.below(100) >= self.stays {
-            self.last = (draws.index(world.nodes.len()), draws.index(world.places.of_edition));
-        }
-        let (node, key) = self.last;
-        let is_high = !(world.now / 3_000_000).is_multiple_of(4);
-        let act = self.acts.act(draws, world.places.keys[key].kinds, is_high);
-        Event::Ask { node, key, act }
-    }
-
-    fn span(&self, draws: &mut Draws) -> u64 {
-        let weights = [self.spans[0] + 1, self.spans[1], self.spans[2], self.spans[3]];
-        match draws.weighted(&weights) {
-            0 => draws.below(2_000),
-            1 => draws.below(100_000),
-            2 => draws.one_of(&[200_000, 500_000, 1_000_000, 2_000_000, 3_000_000]),
-            _ => draws.below(40_000_000),
-        }
-    }
-
-    fn step(&self, draws: &mut Draws, world: &World) -> i64 {
-        let by = i64::try_from(draws.below(2 * world.setup.skew + 1)).unwrap_or(0);
-        if draws.flip() { by } else { -by }
     }
 }

@@ -156,15 +156,15 @@ impl World {
         self.relaxed.fill(Some(self.now));
     }
 
-    /// A node gets the other edition of its policies. A host is restarted for that, and a Worker too; what it has
-    /// asked the authority stays asked.
+    /// Gives a node the other edition of its policies. Its local part starts anew, as that of a host or a Worker does.
+    /// Its questions to the authority go on.
     fn reload(&mut self, node: usize) {
         let node = node % self.nodes.len();
         self.nodes[node].edition ^= 1;
         self.nodes[node].restart_local(&self.setup);
     }
 
-    /// A node stops, after it has sent what it has decided.
+    /// Stops a node for a while. Before that, the node sends its decided operations.
     fn stop(&mut self, node: usize, span: u64) -> Checked {
         let node = node % self.nodes.len();
         while self.nodes[node].has_decided() && self.poll(node)? {}

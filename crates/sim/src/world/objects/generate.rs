@@ -1,6 +1,7 @@
 //! Events drawn at random. Each seed weighs them differently and leaves out some kinds of faults.
 
 use super::super::acts::Acts;
+use super::super::callers::{Callers, span, step};
 use super::super::draw::Draws;
 use super::event::Event;
 use super::machine::World;
@@ -9,10 +10,7 @@ use super::machine::World;
 #[derive(Debug)]
 pub(super) struct Weights {
     kinds: [u64; KINDS],
-    acts: Acts,
-    /// How many of a hundred questions concern the same node and key as the last one.
-    stays: u64,
-    last: (usize, usize),
+    callers: Callers,
     spans: [u64; 4],
     /// Whether messages and swaps overtake each other.
     reorders: bool,
@@ -42,7 +40,7 @@ impl Weights {
             _ => [8, 8, 4, 2].map(|weight| draws.below(weight + 1)),
         };
         let (acts, stays, reorders) = (Acts::draw(draws), draws.one_of(&[0, 50, 95]), draws.flip());
-        Self { kinds, acts, stays, last: (0, 0), spans, reorders }
+        Self { kinds, callers: Callers::new(acts, stays), spans, reorders }
     }
 
     /// The next event.
@@ -50,13 +48,17 @@ impl Weights {
         let (nodes, objects) = (world.nodes.len(), world.objects.len());
         let index = |draws: &mut Draws| if self.reorders { draws.index(16) } else { 0 };
         match draws.weighted(&self.kinds) {
-            0 => self.ask(draws, world),
+            0 => {
+                let of = (nodes, &world.places);
+                let (node, key, act) = self.callers.ask(draws, of, world.now);
+                Event::Ask { node, key, act }
+            }
             1 => Event::Send(draws.index(nodes)),
             2 => Event::Deliver(index(draws)),
             3 => Event::Poll(draws.index(objects)),
             4 => Event::Execute(index(draws)),
             5 => Event::Finish(index(draws)),
-            6 => Event::Advance(self.span(draws)),
+            6 => Event::Advance(span(draws, self.spans)),
             7 => Event::Repeat(draws.index(16)),
             8 => Event::Lose(draws.index(16)),
             9 => Event::Break(draws.index(16)),
@@ -69,34 +71,9 @@ impl Weights {
             16 => Event::Expire(draws.index(world.places.slices.len())),
             17 => Event::Restart(draws.index(nodes)),
             18 => Event::Reload(draws.index(nodes)),
-            19 => Event::Stop(draws.index(nodes), self.span(draws)),
-            20 => Event::Set(draws.index(objects), self.step(draws, world)),
+            19 => Event::Stop(draws.index(nodes), span(draws, self.spans)),
+            20 => Event::Set(draws.index(objects), step(draws, world.setup.skew)),
             _ => Event::Calm(),
         }
-    }
-
-    fn ask(&mut self, draws: &mut Draws, world: &World) -> Event {
-        if draws.below(100) >= self.stays {
-            self.last = (draws.index(world.nodes.len()), draws.index(world.places.of_edition));
-        }
-        let (node, key) = self.last;
-        let is_high = !(world.now / 3_000_000).is_multiple_of(4);
-        let act = self.acts.act(draws, world.places.keys[key].kinds, is_high);
-        Event::Ask { node, key, act }
-    }
-
-    fn span(&self, draws: &mut Draws) -> u64 {
-        let weights = [self.spans[0] + 1, self.spans[1], self.spans[2], self.spans[3]];
-        match draws.weighted(&weights) {
-            0 => draws.below(2_000),
-            1 => draws.below(100_000),
-            2 => draws.one_of(&[200_000, 500_000, 1_000_000, 2_000_000, 3_000_000]),
-            _ => draws.below(40_000_000),
-        }
-    }
-
-    fn step(&self, draws: &mut Draws, world: &World) -> i64 {
-        let by = i64::try_from(draws.below(2 * world.setup.skew + 1)).unwrap_or(0);
-        if draws.flip() { by } else { -by }
     }
 }
