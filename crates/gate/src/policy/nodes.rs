@@ -53,8 +53,8 @@ impl Policy {
         self.nodes.local.as_ref()
     }
 
-    /// Whether a node decides by the factor that it heard last, and reports what it was offered. Every rule of the
-    /// policy then has one limit, a `suppression`.
+    /// Whether nodes decide by the factor that they heard last, and report the load that they were offered. Every rule
+    /// of the policy then has one limit, a `suppression`.
     #[must_use]
     #[inline]
     pub const fn reports(&self) -> bool {

@@ -11,7 +11,7 @@ use super::units::{Span, Whole};
 use crate::limit::span;
 use crate::limits::{Limits, Slice};
 
-/// How far the stored state of a slice may be ahead of what is granted.
+/// The most that a stored state may count before it is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistAhead {
     /// The most units that are charged before they are granted.

@@ -49,7 +49,7 @@ impl Lead {
         (self.stored, self.next) = (None, None);
     }
 
-    /// Grants `units` at this time out of what is charged. `false` if that does not cover them.
+    /// Grants `units` at this time out of the charged units. `false` if these do not cover them.
     pub(super) fn take(&mut self, at: Timestamp, units: u64) -> bool {
         let Some(Charged { from, ahead }) = &mut self.stored else { return false };
         let Some(left) = ahead.units.checked_sub(units) else { return false };

@@ -1,4 +1,4 @@
-//! One slice of a session: what is stored, what operations made of it, and what is to be stored.
+//! A slice of a session: its stored bytes, its words after the operations, and the bytes to store.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -26,7 +26,7 @@ pub(super) struct Slot {
     /// The bytes that the store holds, as far as the session knows.
     found: Option<Vec<u8>>,
     kept_until: Micros,
-    /// The store has said what it holds, or has stored what this session wrote.
+    /// The session knows the bytes in the store: it has read them or written them.
     pub(super) is_known: bool,
     words: Result<SliceWords, BlobError>,
     /// The words as bytes, once they are asked for.
@@ -95,7 +95,7 @@ impl Slot {
         }
     }
 
-    /// Whether nothing is stored, as far as the session knows, and nothing is to be stored.
+    /// Whether the store has no bytes, as far as the session knows, and gets none.
     pub(super) const fn has_nothing(&self) -> bool {
         self.found.is_none() && self.due.is_none()
     }

@@ -223,7 +223,7 @@ fn an_operation_that_leaves_a_key_never_seen_fresh_stores_nothing() {
                 session.operate(&seats[0], Timestamp(7), &operation).unwrap();
                 save(&mut store, &mut session);
             }
-            // what is stored is overwritten
+            // a stored state is overwritten
             let _ = alone(&mut store, key, 1);
             let stored = store.clone();
             let _ = alone(&mut store, key, operation);

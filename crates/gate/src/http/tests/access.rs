@@ -108,7 +108,7 @@ fn each_token_gives_the_rights_of_its_scope() {
 #[test]
 fn the_file_opens_what_has_no_token() {
     let file = "auth = \"none\"\n";
-    assert!(access("", Some(""), Some("")).is_shut(), "an empty token is none");
+    assert!(access("", Some(""), Some("")).is_shut(), "an empty token admits nobody");
     assert_eq!(rights(&Access::OPEN, None), (true, true));
     assert_eq!(rights(&access(file, None, None), None), (true, true));
     let administrated = access(file, None, Some("a"));

@@ -38,7 +38,7 @@ impl Owner {
         owner
     }
 
-    /// Only what is stored is left.
+    /// Forgets everything but the stored states.
     fn restart(&mut self) {
         self.session = Session::of_only_writer();
         self.seat = self.session.join(&self.resolved);
