@@ -9,8 +9,8 @@ globalThis.TIDEGATE_POLICIES = policies;
 initSync({ module });
 
 /** The longest body of a call, and the most of a longer one that is read before it is refused. */
-const MAX_BODY = 262_144;
-const MAX_DRAINED = 16_777_216;
+const MAX_BODY = Isolate.max_body();
+const MAX_DRAINED = Isolate.max_drained();
 
 /** `undefined` before the first request, because `env` comes with it. */
 let failure;

@@ -254,6 +254,18 @@ impl Isolate {
         }
     }
 
+    /// The longest body of a call.
+    #[must_use]
+    pub fn max_body() -> u32 {
+        size(http::MAX_BODY_BYTES)
+    }
+
+    /// The most of a longer body that is read before it is refused.
+    #[must_use]
+    pub fn max_drained() -> u32 {
+        size(http::MAX_DRAINED_BYTES)
+    }
+
     /// Begins an exchange and returns its number. A negative number, less one, waits for its body.
     #[must_use]
     pub fn begin(method: String, url: String, headers: Headers, now_ms: f64) -> i32 {
@@ -327,6 +339,10 @@ impl Isolate {
         let lost = || http::internal_error("the request has no response".into());
         text(&response.unwrap_or_else(lost))
     }
+}
+
+fn size(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 fn go_on(exchange: u32, body: Result<Vec<u8>, BodyError>, now_ms: f64) {
