@@ -278,6 +278,21 @@ fn what_is_ignored_says_why() {
 }
 
 #[test]
+fn a_failure_says_why() {
+    for (failure, text) in [
+        (Failure::Session("`cost`: found 0".into()), "`cost`: found 0"),
+        (Failure::Refused("no policy".into()), "authority: no policy"),
+        (Failure::Overloaded { most: 7 }, "too much waits: expected at most 7"),
+        (Failure::TooLate, "the operation came too late and was not begun"),
+        (Failure::Contended, "other writers came first for too long"),
+        (Failure::Store("no disk".into()), "store: no disk"),
+        (Failure::Unknown, "no reply came, so the outcome is unknown"),
+    ] {
+        assert_eq!(failure.to_string(), text);
+    }
+}
+
+#[test]
 fn a_failure_of_the_whole_question_answers_each_operation() {
     let mut flights = flights(options());
     (0..3).for_each(|token| flights.ask(asked("a", 0, token)));
