@@ -5,7 +5,7 @@
 //! evicted or restarted never grants twice.
 
 use tidegate_gate::{Micros, Timestamp};
-use tidegate_tier::authority::{Authority, Options, Outcome, Swap};
+use tidegate_tier::authority::{Authority, Options, Outcome, Slice, Swap};
 use tidegate_tier::wire::{AuthorityOptions, Place, Replies};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
@@ -113,23 +113,18 @@ impl Owner {
         }
     }
 
-    /// Reads what the authority has not read yet. Writes if that is as expected.
+    /// Reads what the authority does not know, and writes what it has decided.
     fn swap(&mut self, swap: &Swap, now: Timestamp) -> Result<Vec<Outcome<&'static str>>, JsValue> {
         let mut outcomes = Vec::with_capacity(swap.len());
         let mut writes = false;
         for home in 0..swap.len() {
-            let mut found = Vec::new();
-            let mut is_expected = true;
-            for slice in self.authority.slices(swap, home) {
-                let stored = match slice.found {
-                    Some(known) => Some(known.to_vec()),
-                    None => self.rows.read(slice.name)?,
+            if self.authority.slices(swap, home).any(|slice| !slice.is_known) {
+                let read = |slice: Slice<'_>| match slice.is_known {
+                    true => Ok(slice.found.map(<[u8]>::to_vec)),
+                    false => self.rows.read(slice.name),
                 };
-                is_expected &= stored.as_deref() == slice.found;
-                found.push(stored);
-            }
-            if !is_expected {
-                outcomes.push(Outcome::Found(found));
+                let found = self.authority.slices(swap, home).map(read);
+                outcomes.push(Outcome::Found(found.collect::<Result<_, _>>()?));
                 continue;
             }
             for slice in self.authority.slices(swap, home) {

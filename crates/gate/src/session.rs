@@ -16,6 +16,9 @@
 //! After a swap, call [`Session::stored`]: the session remembers the states for the next operations. If other
 //! bytes were found, call [`Session::found`] with them and do the operations again.
 //!
+//! The [only writer](Session::of_only_writer) never has to do operations again: it calls [`Session::touch`] and
+//! reads what it does not [know](Session::knows) before it decides.
+//!
 //! ```
 //! use std::collections::HashMap;
 //! use std::sync::Arc;
@@ -106,6 +109,9 @@ pub struct Used<'s> {
     /// The bytes that the operations expect under this name. A store with other writers must write only if
     /// they are still there.
     pub found: Option<&'s [u8]>,
+    /// Whether the session has read or written these bytes. Otherwise it guesses that nothing is stored. An only
+    /// writer need not compare what is known.
+    pub is_known: bool,
     /// What [`Session::stored`] was last told of these bytes; zero if nothing.
     pub kept_until: Micros,
     /// What to store; `None` if nothing has changed.
@@ -244,9 +250,7 @@ impl Session {
             }
             Rule::Limited(limits, _) => limits,
         };
-        for slot in &seat.slots {
-            self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.is_used = true);
-        }
+        self.touch(seat);
         let mut state = self.gather(seat, limits)?;
         let is_fresh = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
@@ -316,10 +320,28 @@ impl Session {
     }
 
     /// Takes the bytes that were found in place of the expected ones, for each of the [used](Self::used) slices
-    /// in their order. The operations on them count as not done.
+    /// in their order. The operations on them count as not done. An only writer takes only those that it does
+    /// not know.
     pub fn found(&mut self, found: impl IntoIterator<Item = Option<Vec<u8>>>) {
         let used = self.slots.iter_mut().filter(|slot| slot.is_used);
-        used.zip(found).for_each(|(slot, found)| slot.load(found));
+        for (slot, found) in used.zip(found) {
+            if !self.is_only_writer || !slot.is_known {
+                slot.load(found);
+            }
+        }
+    }
+
+    /// Whether the session knows what is stored of a key.
+    #[must_use]
+    pub fn knows(&self, seat: &Seat) -> bool {
+        self.slots_of(seat).all(|slot| slot.is_known)
+    }
+
+    /// Puts the slices of a key among the [used](Self::used) ones, so that the store says what it holds of them.
+    pub fn touch(&mut self, seat: &Seat) {
+        for slot in &seat.slots {
+            self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.is_used = true);
+        }
     }
 
     /// Forgets the bytes that are not a state, so that the next operations ask the store for them again.

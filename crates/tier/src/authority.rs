@@ -14,10 +14,10 @@
 //! decide on one key as if one after another had decided. The authority remembers the bytes last seen, so a
 //! decision takes one call to the store; it takes one more each time another writer came first.
 //!
-//! An authority that is the [only writer](Options::is_only_writer) need not compare once it has seen the bytes.
-//! It answers refusals and peeks without a swap, and grants too if the policy lets it store states ahead. Such
-//! an authority loses what it did not store if it dies: at most the units that were stored ahead, never a
-//! grant. It loses the same if it forgets a home.
+//! An authority that is the [only writer](Options::is_only_writer) first asks for the bytes that it does not know,
+//! by a swap that writes nothing for them. Then its store need not compare. It answers refusals and peeks without a
+//! swap, and grants too if the policy lets it store states ahead. Such an authority loses what it did not store
+//! if it dies: at most the units that were stored ahead, never a grant. It loses the same if it forgets a home.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -197,6 +197,8 @@ pub struct Slice<'s> {
     pub name: &'s str,
     /// The bytes that the store must hold; `None` if it must hold nothing.
     pub found: Option<&'s [u8]>,
+    /// Whether the authority has read or written these bytes. The store of an only writer need not compare them.
+    pub is_known: bool,
     /// The bytes to write; `None` for no change.
     pub becomes: Option<&'s [u8]>,
     /// How long the store must keep the slice from now on at least; `None` if it keeps the slice that long
@@ -206,9 +208,9 @@ pub struct Slice<'s> {
 
 impl<'s> Slice<'s> {
     fn of(used: Used<'s>, keep_longer: Micros, at: Micros) -> Self {
-        let Used { name, found, .. } = used;
+        let Used { name, found, is_known, .. } = used;
         let becomes = used.write.map(|write| write.bytes);
-        Self { name, found, becomes, keep: keep(&used, keep_longer, at) }
+        Self { name, found, is_known, becomes, keep: keep(&used, keep_longer, at) }
     }
 }
 
@@ -344,11 +346,10 @@ impl<T, E: Clone> Authority<T, E> {
             match outcome {
                 Outcome::Swapped => {
                     let kept_until = |used: &Used<'_>| kept_until(used, keep_longer, swap.at);
-                    home.swapped(kept_until, &mut self.answers);
+                    home.swapped(kept_until, now, &mut self.answers);
                 }
                 Outcome::Found(found) => {
-                    let lost = home.lost_for(at);
-                    if lost > self.options.patience {
+                    if home.lost_for(at) > self.options.patience {
                         home.give_up(&found, (now, &Failure::Contended), &mut self.answers);
                     } else {
                         home.found(found, now, &mut self.answers);

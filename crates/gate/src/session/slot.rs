@@ -75,7 +75,6 @@ impl Slot {
     pub(super) fn load(&mut self, found: Option<Vec<u8>>) {
         (self.is_used, self.is_carried, self.due, self.is_known) = (false, false, None, true);
         self.kept_until = Micros::ZERO;
-        self.lead.iter_mut().for_each(|lead| lead.end());
         let Some(slice) = slice(&self.policy, self.place) else { return };
         self.words = match &found {
             None => Ok(SmallVec::from_elem(0, slice.words())),
@@ -132,7 +131,7 @@ impl Slot {
         let (bytes, time_to_live) = (self.becomes.as_slice(), self.time_to_live);
         let due = self.due.filter(|_| found != Some(bytes));
         let write = due.map(|due| Write { name, bytes, time_to_live, due });
-        Used { name, found, kept_until: self.kept_until, write }
+        Used { name, found, is_known: self.is_known, kept_until: self.kept_until, write }
     }
 
     fn encode(&mut self) {

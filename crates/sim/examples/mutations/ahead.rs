@@ -4,13 +4,12 @@ use super::Mutation;
 
 const HOME: &str = "crates/tier/src/authority/home.rs";
 const AHEAD: &str = "crates/gate/src/session/ahead.rs";
-const SLOT: &str = "crates/gate/src/session/slot.rs";
 const BUCKET: &str = "crates/core/src/bucket/mod.rs";
 const SESSION: &str = "crates/gate/src/session.rs";
 const REPLIES: &str = "crates/tier/src/wire/replies.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 9] = [
+pub(super) const MUTATIONS: [Mutation; 12] = [
     ("persist ahead without its horizon", BUCKET,
         "let inflow = span.saturating_mul(self.inflow.value()); // at most p·C", "let inflow = 0;"),
     ("a charge covers one unit more", AHEAD,
@@ -19,8 +18,6 @@ pub(super) const MUTATIONS: [Mutation; 9] = [
         "let is_covered = *from <= at && at < ahead.until;", "let is_covered = *from <= at;"),
     ("cover begins before its time", AHEAD,
         "let is_covered = *from <= at && at < ahead.until;", "let is_covered = { let _ = from; at < ahead.until };"),
-    ("cover is kept after other bytes were found", SLOT,
-        "        self.lead.iter_mut().for_each(|lead| lead.end());\n", ""),
     ("cover is used before the write is stored", AHEAD,
         "let Some(Charged { from, ahead }) = &mut self.stored else", "let Some(Charged { from, ahead }) = self.next.as_mut().or(self.stored.as_mut()) else"),
     ("a refused write keeps memory", HOME,
@@ -30,6 +27,14 @@ pub(super) const MUTATIONS: [Mutation; 9] = [
         }"),
     ("an answer on the guess that nothing is stored", SESSION,
         "let is_settled = |slot: &Slot| slot.is_known && slot.due", "let is_settled = |slot: &Slot| slot.due"),
+    ("an only writer decides before it has read", HOME,
+        "let is_known = session.knows(own);", "let is_known = session.knows(own) || true;"),
+    ("an only writer takes back what it knows when it reads a further key", SESSION,
+        "if !self.is_only_writer || !slot.is_known {", "if true {"),
+    ("an only writer decides a further key before the first is written", HOME,
+        "let has_read = *is_only_writer && !decided.is_empty();", "let has_read = false;"),
+    ("a reply has the number of the next question", REPLIES,
+        "Reply::Answers(answers).write(name).into();", "Reply::Answers(answers).write(Name { number: name.number.wrapping_add(1), ..name }).into();"),
     ("a repeated question is taken twice", REPLIES,
         "            Found::Known => self.repeat(to, (name, hash)),\n            Found::Forgotten => self.refuse(to, name, Failure::Unknown),\n            Found::New => {", "            Found::Known if false => self.repeat(to, (name, hash)),\n            Found::Forgotten => self.refuse(to, name, Failure::Unknown),\n            Found::Known | Found::New => {"),
 ];

@@ -54,19 +54,19 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("a swap is not remembered", HOME,
         "        self.session.stored(kept_until);\n", ""),
     ("patience goes on after a swap", HOME,
-        "        self.session.stored(kept_until);
-        if let Some(busy) = &mut self.busy {
-            busy.lost_since = None;", "        self.session.stored(kept_until);
-        if let Some(busy) = &mut self.busy {"),
+        "            busy.lost_since = None;
+            let Busy { decided, of_each_key, .. } = &mut **busy;
+            for (asked, verdict)", "            let Busy { decided, of_each_key, .. } = &mut **busy;
+            for (asked, verdict)"),
     ("patience begins with another home's", HOME,
         "        let mut busy = self.busy.take()?;
         busy.lost_since = None;", "        let busy = self.busy.take()?;"),
-    ("an old time counts", HOME,
-        "session.operate(seat, asked.time(now), &asked.operation)", "let _ = now;\n    session.operate(seat, asked.now, &asked.operation)"),
+    ("an old time counts", AUTHORITY,
+        "        if is_old { now } else { self.now }", "        let _ = (is_old, now);\n        self.now"),
     ("the present time always counts", AUTHORITY,
         "        if is_old { now } else { self.now }", "        let _ = is_old;\n        now"),
     ("patience is too short", AUTHORITY,
-        "if lost > self.options.patience {", "if lost >= self.options.patience {"),
+        "if home.lost_for(at) > self.options.patience {", "if home.lost_for(at) >= self.options.patience {"),
     ("a refused write is tried again", AUTHORITY,
         "                Outcome::Refused(found, error) => {
                     home.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);",

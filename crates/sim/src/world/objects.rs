@@ -19,6 +19,7 @@
 //! assert_eq!(kept, history.script);
 //! ```
 
+mod decide;
 mod deliver;
 mod event;
 mod generate;

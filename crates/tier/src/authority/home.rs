@@ -9,8 +9,8 @@ use core::mem;
 
 use compact_str::CompactString;
 use tidegate_gate::{
-    Answered, Due, Micros, Operation, Policy, Resolved, Seat, Session, SessionError, Timestamp,
-    Used, Verdict, Write,
+    Answered, Due, Micros, Operation, Policy, Resolved, Seat, Session, Timestamp, Used, Verdict,
+    Write,
 };
 
 use super::{Answer, Asked, Failure};
@@ -51,8 +51,9 @@ pub(super) struct Home<T> {
 pub(super) struct Busy<T> {
     waiting: VecDeque<Asked<T>>,
     of_each_key: OfEachKey,
-    /// The operations that are decided, with the answers that wait for the swap.
-    decided: Vec<(Asked<T>, Verdict)>,
+    /// The operations of the present swap, with the answers that wait for it. `None` while an only writer reads
+    /// what it must know to decide.
+    decided: Vec<(Asked<T>, Option<Verdict>)>,
     /// When other writers first came before the present swap.
     lost_since: Option<Micros>,
 }
@@ -166,8 +167,9 @@ impl<T> Home<T> {
         Ok(())
     }
 
-    /// Decides what waits, in order, on the states last seen. What was asked before `too_late` is not decided.
-    /// Returns the number of operations that are left out because their callers are gone.
+    /// Decides what waits, in order, on the states last seen. An only writer does not guess: if it does not know the
+    /// states of the first operation, it has to read before it decides. What was asked before `too_late` is not
+    /// decided. Returns the number of operations that are left out because their callers are gone.
     pub(super) fn decide<E>(
         &mut self,
         (now, too_late): (Option<Timestamp>, Micros),
@@ -181,9 +183,10 @@ impl<T> Home<T> {
         }
         let Busy { waiting, decided, of_each_key, .. } = &mut **busy;
         let mut gone = 0_usize;
-        // operations on keys that the only writer does not know would make it read once more, again and again
-        let is_again = *is_only_writer && !decided.is_empty();
-        while !is_again
+        // an only writer that has read goes on with what it has read for
+        let has_read = *is_only_writer && !decided.is_empty();
+        let mut reads = None;
+        while !has_read
             && session.len() < MOST_SLICES
             && let Some(asked) = waiting.pop_front()
         {
@@ -196,12 +199,25 @@ impl<T> Home<T> {
                 answers.push_back((of_each_key.remove(asked), Err(Failure::TooLate)));
                 continue;
             }
-            let answer = match operate(session, seat, &asked, now) {
+            let own = seat_of(session, seat, &asked.resolved);
+            if *is_only_writer {
+                let is_known = session.knows(own);
+                if *reads.get_or_insert(!is_known) {
+                    session.touch(own);
+                    decided.push((asked, None));
+                    continue;
+                }
+                if !is_known {
+                    waiting.push_front(asked);
+                    break;
+                }
+            }
+            let answer = match session.operate(own, asked.time(now), &asked.operation) {
                 Ok(Answered { verdict, is_settled }) if is_settled && *is_only_writer => {
                     Ok(verdict)
                 }
                 Ok(Answered { verdict, .. }) => {
-                    decided.push((asked, verdict));
+                    decided.push((asked, Some(verdict)));
                     continue;
                 }
                 Err(error) => Err(Failure::Session(error)),
@@ -224,30 +240,44 @@ impl<T> Home<T> {
         waits || self.session.writes().any(is_due)
     }
 
-    /// The writes are stored: answers what was decided.
+    /// The writes are stored: answers what was decided. If nothing was, because an only writer has read that
+    /// nothing is stored, decides now.
     pub(super) fn swapped<E>(
         &mut self,
         kept_until: impl Fn(&Used<'_>) -> Micros,
+        now: Option<Timestamp>,
         answers: &mut VecDeque<Answer<T, E>>,
     ) {
         self.session.stored(kept_until);
+        if self.reads() {
+            return self.decide_on_found(now, answers);
+        }
         if let Some(busy) = &mut self.busy {
             busy.lost_since = None;
             let Busy { decided, of_each_key, .. } = &mut **busy;
             for (asked, verdict) in decided.drain(..) {
-                answers.push_back((of_each_key.remove(asked), Ok(verdict)));
+                let answer = verdict.ok_or(Failure::Contended); // never: nothing was decided, or all was
+                answers.push_back((of_each_key.remove(asked), answer));
             }
         }
     }
 
-    /// For how long other writers have come first.
+    /// Whether the present swap reads what an only writer must know to decide.
+    fn reads(&self) -> bool {
+        let first = self.busy.as_ref().and_then(|busy| busy.decided.first());
+        first.is_some_and(|(_, verdict)| verdict.is_none())
+    }
+
+    /// For how long other writers have come first. To an only writer, none may come after it has read.
     pub(super) fn lost_for(&mut self, at: Micros) -> Micros {
+        if self.is_only_writer {
+            return if self.reads() { Micros::ZERO } else { Micros(u64::MAX) };
+        }
         let since = self.busy.as_mut().map_or(at, |busy| *busy.lost_since.get_or_insert(at));
         Micros(at.0.saturating_sub(since.0))
     }
 
-    /// Other bytes were found: does the operations again on them. The bytes were read after the operations
-    /// came, so an answer that depends on no write is sent at once.
+    /// Other bytes were found: does the operations again on them.
     pub(super) fn found<E>(
         &mut self,
         found: Vec<Option<Vec<u8>>>,
@@ -255,22 +285,26 @@ impl<T> Home<T> {
         answers: &mut VecDeque<Answer<T, E>>,
     ) {
         self.session.found(found);
-        let Self { session, seat, busy, is_only_writer, .. } = self;
+        self.decide_on_found(now, answers);
+    }
+
+    /// Decides the operations of the swap on the bytes that were found. These were read after the operations
+    /// came, so an answer that depends on no write is sent at once.
+    fn decide_on_found<E>(&mut self, now: Option<Timestamp>, answers: &mut VecDeque<Answer<T, E>>) {
+        let Self { session, seat, busy, .. } = self;
         let Some(busy) = busy else { return };
         let Busy { decided, of_each_key, .. } = &mut **busy;
         for (asked, _) in mem::take(decided) {
-            let answer = match operate(session, seat, &asked, now) {
+            let own = seat_of(session, seat, &asked.resolved);
+            let answer = match session.operate(own, asked.time(now), &asked.operation) {
                 Ok(Answered { verdict, is_settled: true }) => Ok(verdict),
                 Ok(Answered { verdict, .. }) => {
-                    decided.push((asked, verdict));
+                    decided.push((asked, Some(verdict)));
                     continue;
                 }
                 Err(error) => Err(Failure::Session(error)),
             };
             answers.push_back((of_each_key.remove(asked), answer));
-        }
-        if *is_only_writer && decided.is_empty() {
-            busy.lost_since = None; // it has only read what it did not know
         }
         session.forget_unreadable(); // somebody may mend them
     }
@@ -346,17 +380,12 @@ fn new_session(is_only_writer: bool) -> Session {
     if is_only_writer { Session::of_only_writer() } else { Session::default() }
 }
 
-fn operate<T>(
-    session: &mut Session,
-    last: &mut Option<Seat>,
-    asked: &Asked<T>,
-    now: Option<Timestamp>,
-) -> Result<Answered, SessionError> {
-    let seat = match last {
-        Some(seat) if seat.is_of(&asked.resolved) => seat,
-        _ => last.insert(session.join(&asked.resolved)),
-    };
-    session.operate(seat, asked.time(now), &asked.operation)
+/// The seat of a key, which is often the key that was asked about last.
+fn seat_of<'s>(session: &mut Session, last: &'s mut Option<Seat>, resolved: &Resolved) -> &'s Seat {
+    if last.as_ref().is_none_or(|seat| !seat.is_of(resolved)) {
+        *last = None;
+    }
+    last.get_or_insert_with(|| session.join(resolved))
 }
 
 /// Whether an operation need not be done once its caller is gone. Other operations report what has

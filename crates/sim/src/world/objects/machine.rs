@@ -29,7 +29,7 @@ const MOST_REFUSALS: usize = 256;
 const MOST_ROUNDS: usize = 200;
 
 /// The situations. Every run of some hundred histories should see each.
-pub const SITUATIONS: [&str; 28] = [
+pub const SITUATIONS: [&str; 29] = [
     "a corrupt question arrived",
     "a corrupt reply arrived",
     "a crash cost units",
@@ -54,6 +54,7 @@ pub const SITUATIONS: [&str; 28] = [
     "an object crashed after its write",
     "an object crashed before its write",
     "an object got another edition of its policies",
+    "an object had forgotten a home",
     "an object read what was stored",
     "an operation waited too long",
     "an operation was one too many",
@@ -345,10 +346,12 @@ impl World {
             }
             for object in 0..self.objects.len() {
                 self.poll(object)?;
-            }
-            while !self.flights.is_empty() {
-                self.execute_nth(0)?;
-                self.finish_nth(0, false)?;
+                // what was read is decided, and then written
+                while !self.flights.is_empty() {
+                    self.execute_nth(0)?;
+                    self.finish_nth(0, false)?;
+                    self.poll(object)?;
+                }
             }
             if !self.has_work() {
                 break;

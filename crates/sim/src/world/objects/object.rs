@@ -42,12 +42,13 @@ pub(super) struct Object {
 pub(super) struct Home {
     /// The operations that are not decided.
     pub(super) waiting: VecDeque<usize>,
-    /// The operations that are decided on states that are not stored yet, and the times.
-    pub(super) batch: Vec<(usize, Timestamp)>,
+    /// The operations whose swap is not over.
+    pub(super) batch: Batch,
     pub(super) is_flying: bool,
-    /// Storage held other bytes than the home expected.
-    pub(super) was_found: bool,
 }
+
+/// Operations and the times at which they are decided.
+pub(super) type Batch = Vec<(usize, Timestamp)>;
 
 /// A swap under way to storage and back.
 #[derive(Debug)]
@@ -68,8 +69,16 @@ pub(super) struct Part {
 pub(super) struct Compared {
     pub(super) slice: usize,
     pub(super) found: Option<Vec<u8>>,
+    pub(super) is_known: bool,
     pub(super) becomes: Option<Vec<u8>>,
     pub(super) keep: Option<Micros>,
+}
+
+impl Part {
+    /// Whether the home reads what it must know before it decides.
+    pub(super) fn reads(&self) -> bool {
+        self.slices.iter().any(|slice| !slice.is_known)
+    }
 }
 
 impl Object {

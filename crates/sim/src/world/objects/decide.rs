@@ -1,0 +1,206 @@
+//! An object decides.
+
+use std::collections::BTreeSet;
+
+use tidegate_gate::{Limits, Micros, Timestamp};
+
+use super::super::replay::{States, Undone, takes_nothing};
+use super::super::violation::{Checked, Invariant, Seen, check};
+use super::machine::World;
+use super::object::{Batch, Compared, Flight, Part};
+
+impl World {
+    pub(super) fn clock(&self, object: usize) -> (Timestamp, Micros) {
+        self.objects[object].times(self.setup.start, self.now)
+    }
+
+    /// The time at which an operation is decided: that of its arrival, unless half a period has passed since.
+    pub(super) fn time_of(&self, object: usize, op: usize) -> Timestamp {
+        let (now, arrived) = (self.clock(object).0, self.ops[op].arrived);
+        let limits = self.places.keys[self.key_at(object, op)].resolved.limits();
+        let period = limits.map_or(0, |limits: &Limits| limits.period().0);
+        if now.0.saturating_sub(arrived.0) > period / 2 { now } else { arrived }
+    }
+
+    /// An object decides all that waits, and sends what it must write.
+    pub(super) fn poll(&mut self, object: usize) -> Checked {
+        let (now, at) = self.clock(object);
+        let before = self.flights.len();
+        while let Some(swap) = self.objects[object].authority.poll_swap((Some(now), at), |_| false)
+        {
+            let mut parts = Vec::new();
+            for place in 0..swap.len() {
+                let slices = self.objects[object].authority.slices(&swap, place);
+                let slices: Vec<Compared> = slices
+                    .map(|slice| Compared {
+                        slice: self.places.slice_named(slice.name).unwrap_or(usize::MAX),
+                        found: slice.found.map(<[u8]>::to_vec),
+                        is_known: slice.is_known,
+                        becomes: slice.becomes.map(<[u8]>::to_vec),
+                        keep: slice.keep,
+                    })
+                    .collect();
+                let home = self.home_with(object, &slices)?;
+                parts.push(Part { home, slices, outcome: None });
+            }
+            self.flights.push(Flight { object, swap, parts });
+        }
+        let (mut swapped, mut settled) = (Vec::new(), Vec::new());
+        for flight in before..self.flights.len() {
+            for part in 0..self.flights[flight].parts.len() {
+                swapped.push(self.flights[flight].parts[part].home);
+                settled.push(self.take_off(object, flight, part)?);
+            }
+        }
+        self.settle(object, &swapped, settled)
+    }
+
+    fn home_with(&self, object: usize, slices: &[Compared]) -> Result<usize, Seen> {
+        let of_edition = self.places.of_edition;
+        let first = of_edition * self.objects[object].edition;
+        let mut keys = self.places.keys[first..first + of_edition].iter();
+        let slice = slices.first().map(|slice| slice.slice);
+        let key = keys.find(|key| slice.is_some_and(|slice| key.slices.contains(&slice)));
+        key.map(|key| key.home)
+            .ok_or_else(|| Seen(Invariant::Reason, format!("a swap of no home: {slices:?}")))
+    }
+
+    /// The first operations that wait on a home are begun: those that are meant. Those that came too long ago are
+    /// not.
+    fn begin_waiting(
+        &mut self,
+        (object, home): (usize, usize),
+        is_meant: impl Fn(&[usize]) -> bool,
+    ) -> Batch {
+        let at = self.clock(object).1;
+        let mut waiting =
+            std::mem::take(&mut self.objects[object].homes.entry(home).or_default().waiting);
+        let mut batch = Batch::new();
+        while let Some(op) = waiting.pop_front() {
+            if self.ops[op].at.0 < at.0.saturating_sub(self.setup.most_wait) {
+                self.ops[op].is_late = true;
+                self.tally.add("an operation waited too long");
+            } else if is_meant(&self.places.keys[self.key_at(object, op)].slices) {
+                batch.push((op, self.time_of(object, op)));
+            } else {
+                waiting.push_front(op);
+                break;
+            }
+        }
+        self.objects[object].homes.entry(home).or_default().waiting = waiting;
+        batch
+    }
+
+    /// A swap was sent. Operations whose answers need no write may be answered now. Returns those before the first
+    /// one that needs to read: they have their answers.
+    fn take_off(&mut self, object: usize, flight: usize, part: usize) -> Result<Batch, Seen> {
+        let part = &self.flights[flight].parts[part];
+        let (home, reads) = (part.home, part.reads());
+        let listed: BTreeSet<usize> = part
+            .slices
+            .iter()
+            .filter(|slice| !reads || !slice.is_known)
+            .map(|slice| slice.slice)
+            .collect();
+        let mut settled = Batch::new();
+        // what is done again goes alone
+        if self.objects[object].homes.entry(home).or_default().batch.is_empty() {
+            let batch = if reads {
+                self.forget_unknown(object, home, &listed);
+                let knows = |slices: &[usize]| !slices.iter().any(|slice| listed.contains(slice));
+                settled = self.begin_waiting((object, home), knows);
+                self.begin_waiting((object, home), |_| true)
+            } else {
+                let is_listed =
+                    |slices: &[usize]| slices.iter().all(|slice| listed.contains(slice));
+                self.begin_waiting((object, home), is_listed)
+            };
+            self.objects[object].homes.entry(home).or_default().batch = batch;
+        }
+        let waits = self.objects[object].homes.entry(home).or_default();
+        check(!waits.batch.is_empty() && !waits.is_flying, Invariant::Reason, || {
+            format!("a swap of home {home}, on which nothing waits or another swap is under way")
+        })?;
+        waits.is_flying = true;
+        let batch = waits.batch.clone();
+        if batch.len() > 1 {
+            self.tally.add("a swap decided several operations");
+        }
+        let begun = if reads { &settled } else { &batch };
+        let said = self.predict(object, &mut self.remembered(object, home), begun);
+        self.accept(begun, &said);
+        Ok(settled)
+    }
+
+    /// The object asks for slices that it knew: it has forgotten the home.
+    fn forget_unknown(&mut self, object: usize, home: usize, unknown: &BTreeSet<usize>) {
+        let known = &mut self.objects[object].known;
+        if unknown.iter().any(|slice| known.contains(slice)) {
+            self.tally.add("an object had forgotten a home");
+            known.retain(|slice| !self.places.homes[home].contains(slice));
+        }
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        batch: &[(usize, Timestamp)],
+        said: &[Result<tidegate_gate::Verdict, Undone>],
+    ) {
+        for ((op, _), said) in batch.iter().zip(said) {
+            self.ops[*op].accepts.push(said.clone());
+        }
+    }
+
+    /// The states that the object must have in memory; those of slices that it has not loaded are fresh.
+    pub(super) fn remembered(&self, object: usize, home: usize) -> States {
+        let known = &self.objects[object].known;
+        let slices = self.places.homes[home].iter().copied();
+        self.own.part(&slices.filter(|slice| known.contains(slice)).collect::<Vec<_>>())
+    }
+
+    /// The homes that need no swap have answered everything, out of memory.
+    fn settle(&mut self, object: usize, swapped: &[usize], mut batches: Vec<Batch>) -> Checked {
+        let homes: Vec<usize> = self.objects[object].homes.keys().copied().collect();
+        for home in homes {
+            if swapped.contains(&home) || self.objects[object].homes[&home].is_flying {
+                continue;
+            }
+            let batch = self.begin_waiting((object, home), |_| true);
+            let said = self.predict(object, &mut self.remembered(object, home), &batch);
+            self.accept(&batch, &said);
+            batches.push(batch);
+        }
+        self.hear_replies(object)?;
+        for batch in batches {
+            for (op, time) in &batch {
+                let key = self.key_at(object, *op);
+                let is_known = |slice: &usize| self.objects[object].known.contains(slice);
+                // an operation that fails needs no state
+                let is_done = matches!(self.ops[*op].answer, Some(Ok(_)));
+                let slices = &self.places.keys[key].slices;
+                check(!is_done || slices.iter().all(is_known), Invariant::Stored, || {
+                    format!("number {op} was answered on the guess that nothing is stored")
+                })?;
+                check(self.ops[*op].answer.is_some(), Invariant::Reason, || {
+                    format!("number {op} was decided, and has no answer and no swap")
+                })?;
+                if is_done {
+                    self.tally.add("an object answered without a write");
+                    if self.grants_units(*op) {
+                        self.tally.add("units that were stored ahead were granted");
+                    }
+                    self.apply(object, (*op, *time))?;
+                    self.check_stored(key, *time)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn grants_units(&self, op: usize) -> bool {
+        let op = &self.ops[op];
+        op.answer.as_ref().is_some_and(|answer| {
+            answer.as_ref().is_ok_and(|said| !takes_nothing(&op.operation, said))
+        })
+    }
+}
