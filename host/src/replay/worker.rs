@@ -1,8 +1,10 @@
-//! A Worker, asked over HTTP: checks in batches, other operations one by one.
+//! A Worker, asked over HTTP: checks in batches, other operations one by one, several homes at a time.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,6 +17,9 @@ use crate::local::Workerd;
 
 /// The largest number of checks in one request.
 const BATCH: usize = 500;
+
+/// How many requests are under way at a time.
+const LANES: usize = 16;
 
 /// A Worker that has the policies of the replay and decides at the times given to it.
 #[derive(Debug)]
@@ -84,7 +89,33 @@ impl Worker {
         Ok(())
     }
 
+    /// Operations on one home are done in their order. No home knows of another.
     pub(super) fn decide(&self, events: &[Event]) -> Result<Vec<DecisionForm>> {
+        let mut lanes = vec![Vec::new(); LANES];
+        for (place, event) in events.iter().enumerate() {
+            lanes[lane(event)].push((place, event));
+        }
+        let decide = |lane: &[(usize, &Event)]| {
+            let events: Vec<&Event> = lane.iter().map(|(_, event)| *event).collect();
+            self.decide_in_order(&events)
+        };
+        let decided: Vec<Result<Vec<DecisionForm>>> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                lanes.iter().map(|lane| scope.spawn(move || decide(lane))).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the replay panicked")))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut all = Vec::with_capacity(events.len());
+        for (lane, decided) in lanes.iter().zip(decided) {
+            all.extend(lane.iter().map(|(place, _)| *place).zip(decided?));
+        }
+        all.sort_unstable_by_key(|(place, _)| *place);
+        Ok(all.into_iter().map(|(_, decision)| decision).collect())
+    }
+
+    fn decide_in_order(&self, events: &[&Event]) -> Result<Vec<DecisionForm>> {
         let mut decisions = Vec::with_capacity(events.len());
         let is_check = |event: &Event| event.ask.get("check").is_some();
         for run in events.chunk_by(|one, next| is_check(one) && is_check(next)) {
@@ -101,7 +132,7 @@ impl Worker {
     }
 
     /// Sends checks in one request, or in two halves if the request would be too large.
-    fn check(&self, events: &[Event], decisions: &mut Vec<DecisionForm>) -> Result<()> {
+    fn check(&self, events: &[&Event], decisions: &mut Vec<DecisionForm>) -> Result<()> {
         let checks: Vec<Value> =
             events.iter().map(|event| self.body(event, event.ask.get("check"))).collect();
         let body = json!({ "checks": checks }).to_string();
@@ -216,4 +247,12 @@ impl Worker {
 /// The decision on an event, given the Worker's answer.
 fn said(event: &Event, at: Timestamp, decision: DecisionForm) -> DecisionForm {
     event.asked.said(Verdict::listed(at, Decision::from(decision))).decision.into()
+}
+
+/// The lane of an event's home.
+fn lane(event: &Event) -> usize {
+    let resolved = event.asked.resolved();
+    let mut hasher = DefaultHasher::new();
+    (resolved.policy().name(), resolved.home()).hash(&mut hasher);
+    usize::try_from(hasher.finish()).unwrap_or_default() % LANES
 }
