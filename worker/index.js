@@ -164,7 +164,7 @@ const ALARM_AFTER_MS = 300_000;
 export class Keys extends DurableObject {
   constructor(state, env) {
     super(state, env);
-    this.rows = new Rows(state.storage.sql);
+    this.rows = new Rows(state.storage);
     this.trusts = trustsCallerTime(env);
     this.alarmAfter = Number(env.TIDEGATE_ALARM_AFTER_MS ?? ALARM_AFTER_MS); // tests wait less
     this.hasAlarm = false;
@@ -222,7 +222,7 @@ export class Keys extends DurableObject {
     const { deleted, next } = this.rows.expire(Date.now());
     if (deleted > 0 || next === null) this.owner = undefined; // it remembers rows that are gone
     if (next === null) {
-      this.rows = new Rows(this.ctx.storage.sql);
+      this.rows = new Rows(this.ctx.storage);
       await this.ctx.storage.deleteAll(); // even an empty database is billed
     } else {
       this.hasAlarm = true;
@@ -231,10 +231,14 @@ export class Keys extends DurableObject {
   }
 }
 
+/** A statement has at most 100 parameters, and a row takes three. */
+const MOST_PARAMETERS = 99;
+
 /** The rows of an object: names, bytes, and when they are of no more use. */
 class Rows {
-  constructor(sql) {
-    this.sql = sql;
+  constructor(storage) {
+    this.storage = storage;
+    this.sql = storage.sql;
     this.made = false;
     this.wrote = false;
     this.values = [];
@@ -257,7 +261,7 @@ class Rows {
     this.values.push(name, bytes, expires ?? 0);
   }
 
-  /** In one statement, so either all rows are stored or none. */
+  /** Either all rows are stored or none. */
   write() {
     const values = this.values;
     this.values = [];
@@ -268,6 +272,15 @@ class Rows {
       );
       this.made = true;
     }
+    if (values.length <= MOST_PARAMETERS) return this.insert(values);
+    this.storage.transactionSync(() => {
+      for (let at = 0; at < values.length; at += MOST_PARAMETERS) {
+        this.insert(values.slice(at, at + MOST_PARAMETERS));
+      }
+    });
+  }
+
+  insert(values) {
     this.sql.exec(
       `INSERT INTO states (name, blob, expires_ms) VALUES ${Array(values.length / 3).fill("(?, ?, ?)")} ` +
         "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, expires_ms = max(expires_ms, excluded.expires_ms)",

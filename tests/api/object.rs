@@ -35,6 +35,45 @@ fn a_restart_of_the_runtime_grants_nothing_twice() {
     assert_eq!(granted, 3 + 5);
 }
 
+/// A statement may have 100 parameters, and a row takes three.
+#[test]
+fn a_batch_on_many_keys_of_one_home_is_stored() {
+    let policies = "auth = 'none'
+        [policies.team]
+        limits = [{ algorithm = 'fixed_window', limit = 1000, period = '365d', depth = 0 },
+                  { algorithm = 'fixed_window', limit = 1, period = '365d' }]";
+    let storage = tempdir().unwrap();
+    let start = || {
+        let storage = Some(storage.path().to_owned());
+        worker(WorkerdOptions { policies: policies.to_owned(), storage, ..worker_options() })
+    };
+    let allowed = |served: &tidegate_tests::Served, keys: std::ops::Range<u32>| {
+        let checks: Vec<_> =
+            keys.map(|key| json!({ "policy": "team", "key": format!("k{key}") })).collect();
+        let reply = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
+        let decisions = reply.get("decisions");
+        let decisions = decisions.as_array().expect("decisions").clone();
+        let allowed = |decision: &&serde_json::Value| {
+            decision["allowed"] == true && decision.get("degraded").is_none()
+        };
+        decisions.iter().filter(allowed).count()
+    };
+    let served = start();
+    assert_eq!(
+        [allowed(&served, 0..33), allowed(&served, 100..133), allowed(&served, 200..500)],
+        [33, 33, 300]
+    );
+    drop(served);
+    assert_eq!(allowed(&start(), 0..500), 134, "those that were not asked about before");
+    // the last of several statements fails
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON states WHEN NEW.name LIKE '%k599%'
+        BEGIN SELECT RAISE(ABORT, 'the disk is full'); END";
+    sql(storage.path(), broken);
+    assert_eq!(allowed(&start(), 500..600), 0);
+    sql(storage.path(), "DROP TRIGGER broken");
+    assert_eq!(allowed(&start(), 500..600), 100, "nothing of the batch was stored");
+}
+
 #[test]
 fn leases_and_budgets_outlive_a_restart_of_the_runtime() {
     let storage = tempdir().unwrap();
