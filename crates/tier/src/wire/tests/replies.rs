@@ -170,6 +170,17 @@ fn a_question_that_another_one_on_its_home_has_overtaken_is_not_begun() {
 }
 
 #[test]
+fn a_question_has_at_most_its_bytes() {
+    let asked = take(0, &["a/1"]);
+    for (most_bytes, is_taken) in [(asked.len(), true), (asked.len() - 1, false)] {
+        let mut object =
+            Object::new(AuthorityOptions { most_bytes, ..AuthorityOptions::default() });
+        let reply = object.call(&asked);
+        assert_eq!(matches!(read(&reply), Reply::Answers(_)), is_taken, "{most_bytes}");
+    }
+}
+
+#[test]
 fn a_reply_is_remembered_for_its_time_and_then_closed() {
     let time = Micros(1_000);
     let options = AuthorityOptions { time, ..AuthorityOptions::default() };
