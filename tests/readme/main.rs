@@ -21,14 +21,16 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/algorithms.md",
     "docs/benchmarks.md",
+    "docs/costs.md",
     "docs/http.md",
+    "docs/modes.md",
     "docs/operations.md",
     "docs/policies.md",
 ];

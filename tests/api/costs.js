@@ -1,0 +1,48 @@
+// The Worker, which counts what Cloudflare bills: `/costs/count` returns it since the last time.
+import worker, { Keys as Real } from "./worker/index.js";
+
+const nothing = () => ({ requests: 0, calls: 0, rowsRead: 0, rowsWritten: 0, alarms: 0 });
+let counts = nothing();
+
+export class Keys extends Real {
+  constructor(state, env) {
+    super(state, env);
+    const { sql } = this.rows;
+    this.rows.sql = {
+      exec(...statement) {
+        const cursor = sql.exec(...statement);
+        const rows = cursor.toArray();
+        counts.rowsRead += cursor.rowsRead;
+        counts.rowsWritten += cursor.rowsWritten;
+        return { toArray: () => rows, one: () => rows[0], rowsWritten: cursor.rowsWritten };
+      },
+    };
+  }
+
+  ask(question) {
+    counts.calls += 1;
+    return super.ask(question);
+  }
+
+  askAll(questions) {
+    counts.calls += 1 - questions.length; // each question comes to `ask`
+    return super.askAll(questions);
+  }
+
+  setAlarm() {
+    counts.alarms += 1;
+    return super.setAlarm();
+  }
+}
+
+export default {
+  fetch(request, env, context) {
+    if (new URL(request.url).pathname === "/costs/count") {
+      const counted = counts;
+      counts = nothing();
+      return Response.json(counted);
+    }
+    counts.requests += 1;
+    return worker.fetch(request, env, context);
+  },
+};

@@ -1,0 +1,107 @@
+//! What a million checks cost at Cloudflare: what it bills is counted here and multiplied by its prices. The table in
+//! docs/costs.md must be the one that is counted.
+
+use serde_json::json;
+use tidegate::local::{WorkerdOptions, workspace};
+use tidegate_tests::{Served, worker};
+
+/// Nothing comes back while the test runs, so that every run counts the same.
+const POLICIES: &str = "auth = 'none'
+[policies.strict]
+limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+[policies.two]
+limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' },
+          { algorithm = 'fixed_window', limit = 100000, period = '365d', depth = 0 }]
+[policies.sharded]
+placement = 'shard:16'
+limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+[policies.batched]
+placement = 'shard:1'
+limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+[policies.refused]
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]
+[policies.remembered]
+remember = '1h'
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]
+[policies.ahead]
+persist_ahead = { most = 100, time = '1h' }
+limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+[policies.lent]
+local = { most = 100, time = '1h' }
+limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+";
+
+/// Dollars for a million of each, beyond what the paid plan includes.
+const REQUEST: f64 = 0.30;
+const CALL: f64 = 0.15;
+const ROW_READ: f64 = 0.001;
+const ROW_WRITTEN: f64 = 1.00;
+/// For a million ms of an object, which is billed as if it took 128 MB.
+const OBJECT_MS: f64 = 12.50 * 0.128 / 1_000.0;
+
+/// The checks of a row.
+const CHECKS: u32 = 200;
+
+/// A mode, its policy, how many keys, and how many checks come in a request.
+const ROWS: [(&str, &str, u32, u32); 11] = [
+    ("strict, one key", "strict", 1, 1),
+    ("strict, 100 keys", "strict", 100, 1),
+    ("strict, 100 keys, 16 shards", "sharded", 100, 1),
+    ("strict, a new key each time", "strict", CHECKS, 1),
+    ("strict, a new key each time, 16 shards", "sharded", CHECKS, 1),
+    ("strict, limits on two parts of the key", "two", 1, 1),
+    ("strict, batches of 100 keys, one shard", "batched", 100, 100),
+    ("strict, refused", "refused", 1, 1),
+    ("remembered, refused", "remembered", 1, 1),
+    ("persisted ahead, one key", "ahead", 1, 1),
+    ("lent, one key", "lent", 1, 1),
+];
+
+fn start() -> Served {
+    let entry = Some(include_str!("costs.js").to_owned());
+    worker(WorkerdOptions { policies: POLICIES.to_owned(), entry, ..WorkerdOptions::default() })
+}
+
+fn ask(served: &Served, policy: &str, keys: u32, batch: u32) {
+    for request in 0..CHECKS / batch {
+        let check = |place| json!({ "policy": policy, "key": format!("k{}", (request * batch + place) % keys) });
+        let body = match batch {
+            1 => check(0),
+            _ => json!({ "checks": (0..batch).map(check).collect::<Vec<_>>() }),
+        };
+        let reply = served.api.post("/v1/check", body.to_string());
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(!reply.text.contains("degraded"), "{reply:?}");
+    }
+}
+
+/// A line of the table: what a million checks take, in millions, and the dollars.
+#[expect(clippy::float_arithmetic, reason = "dollars, for people")]
+fn line((mode, policy, keys, batch): (&str, &str, u32, u32)) -> String {
+    let served = start();
+    if keys < CHECKS {
+        ask(&served, policy, keys, batch); // afterwards all keys are known
+        served.api.get("/costs/count", &[]);
+    }
+    ask(&served, policy, keys, batch);
+    let counted = served.api.get("/costs/count", &[]);
+    let count = |what| counted.get(what).as_f64().unwrap() / f64::from(CHECKS);
+    let [requests, calls, read] = ["requests", "calls", "rowsRead"].map(count);
+    let written = count("rowsWritten") + count("alarms"); // an alarm that is set counts as a row
+    let dollars =
+        requests * REQUEST + calls * (CALL + OBJECT_MS) + read * ROW_READ + written * ROW_WRITTEN;
+    format!("| {mode} | {requests} | {calls} | {read} | {written} | {dollars:.2} |")
+}
+
+#[test]
+fn the_table_of_costs_is_the_one_that_is_counted() {
+    let text = std::fs::read_to_string(workspace().join("docs/costs.md")).unwrap();
+    let mut found = Vec::new();
+    for row in ROWS {
+        let line = line(row);
+        println!("{line}");
+        found.push(line);
+    }
+    let missing: Vec<_> = found.iter().filter(|line| !text.contains(*line)).collect();
+    assert!(missing.is_empty(), "docs/costs.md: expected these lines:\n{missing:#?}");
+}
