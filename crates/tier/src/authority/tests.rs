@@ -278,6 +278,25 @@ fn an_only_writer_that_finds_other_bytes_than_it_wrote_grants_nothing() {
 }
 
 #[test]
+fn a_store_that_is_known_not_to_answer_fails_what_waits_and_not_what_is_under_way() {
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
+    ask(&mut authority, &policy, "a", 0, 0);
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    for (token, key) in [(1, "a"), (2, "b"), (3, "b")] {
+        ask(&mut authority, &policy, key, 0, token);
+    }
+    authority.fail_waiting(&"away");
+    let away = || Err(Failure::Store("away"));
+    assert_eq!(answers(&mut authority), [(2, away()), (3, away())]);
+    assert_eq!(authority.waiting(), 2, "the operations on the home that is under way");
+    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    assert_eq!(answers(&mut authority), [(0, Ok(true))]);
+    assert_eq!((send_all(&mut authority), answers(&mut authority)), (1, vec![(1, Ok(true))]));
+    ask(&mut authority, &policy, "b", 0, 4);
+    assert_eq!((send_all(&mut authority), answers(&mut authority)), (1, vec![(4, Ok(true))]));
+}
+
+#[test]
 fn a_swap_takes_homes_until_it_has_its_slices() {
     for (most_slices, sizes) in [(2, &[2, 2, 1][..]), (0, &[1, 1, 1, 1, 1]), (64, &[5])] {
         let options = Options { most_slices, ..Options::default() };
