@@ -5,10 +5,12 @@ mod error;
 #[cfg(test)]
 mod tests;
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
 use tidegate_core::shed::{Draw, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
@@ -18,11 +20,11 @@ use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::algorithm::Algorithm;
 use crate::limit::{Kind, Limit};
 use crate::limits::{Limits, Slice};
-use crate::object::{Object, known_path};
+use crate::object::Object;
 use crate::policy::{Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 use crate::resolved::Resolved;
-use crate::wording::of_json;
+use crate::tree;
 pub use check::CheckForm;
 pub(crate) use check::{DrawForm, Ppm, draw_of};
 pub use error::AskError;
@@ -348,11 +350,17 @@ fn limits(resolved: &Resolved) -> impl Iterator<Item = &Limit> {
 }
 
 /// Reads a JSON object. Anything after the object is an error.
-pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, AskError> {
-    let mut json = serde_json::Deserializer::from_slice(json);
-    let Object(form) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        AskError::Json { path: known_path(error.path()), message: of_json(error.inner()) }
+pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, AskError> {
+    const MAP: &str = "an object";
+    let text = str::from_utf8(json).map_err(|error| {
+        let message = format!("expected UTF-8, found other bytes after {}", error.valid_up_to());
+        AskError::Json { path: String::new(), message }
     })?;
-    json.end().map_err(|error| AskError::Json { path: String::new(), message: of_json(&error) })?;
-    Ok(form)
+    let tree = tree::json(text).map_err(|error| {
+        let (line, column) = error.line_and_column(text);
+        let message = format!("{} at line {line}, column {column}", error.message(MAP));
+        AskError::Json { path: error.path(), message }
+    })?;
+    let form = tree.read().map(|Object(form)| form);
+    form.map_err(|error| AskError::Json { path: error.path(), message: error.message(MAP) })
 }

@@ -39,7 +39,7 @@ mod request;
 mod resolved;
 mod session;
 mod table;
-mod wording;
+mod tree;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::{Effect, Verdict};

@@ -1,15 +1,12 @@
 //! JSON objects and TOML tables, which serde both calls maps.
 
 use alloc::string::String;
-use core::fmt::{self, Write};
+use core::fmt;
 use core::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_path_to_error::{Path, Segment};
-
-use crate::quote::without_middle;
 
 /// Deserializes only from a map; serde would also accept a sequence of the fields' values.
 #[derive(Debug)]
@@ -56,15 +53,4 @@ where
         let form = F::deserialize(MapAccessDeserializer::new(map))?;
         (self.make)(form).map_err(A::Error::custom)
     }
-}
-
-/// A path such as `policies.api.limits[0]`, up to the last field that could be read. A long path lacks its
-/// middle.
-pub(crate) fn known_path(path: &Path) -> String {
-    let mut text = String::new();
-    for segment in path.iter().take_while(|segment| !matches!(segment, Segment::Unknown)) {
-        let dot = if text.is_empty() || matches!(segment, Segment::Seq { .. }) { "" } else { "." };
-        let _ = write!(text, "{dot}{segment}"); // writing to a string cannot fail
-    }
-    without_middle(text)
 }

@@ -44,8 +44,14 @@ fn an_error_in_json_names_its_field_if_it_is_in_one() {
         (r#"{"check":{"cost":-1}}"#, "`check.cost`: expected a whole number from 0 to"),
         (r#"{"check":{"coost":1}}"#, "`check.coost`: expected"),
         ("[]", "expected an object, found an array"),
-        ("{", "EOF while parsing"),
-        (r#"{"reset":{}} {}"#, "trailing characters"),
+        ("{", "expected a name in quotes, found the end of the text at line 1, column 2"),
+        (r#"{"reset":{}} {}"#, "expected the end of the text, found `{` at line 1, column 14"),
+        (r#"{"check":[]}"#, "`check`: expected an object, found an array"),
+        (r#"{"check":null}"#, "`check`: expected an object, found null"),
+        (r#"{"reset":null}"#, "`reset`: expected an object, found null"),
+        (r#"{"reset":{"a":1}}"#, "`reset.a`: expected no field, found the field \"a\""),
+        (r#"{"reset":{},"peek":{}}"#, "`peek`: expected no other field, found the field \"peek\""),
+        ("{}", "expected one field, found an object"),
     ] {
         let error = Ask::parse(json.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{json}: {error}");

@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tidegate_core::Timestamp;
 
 use super::problem::Problem;
@@ -100,7 +101,7 @@ impl Target {
     }
 }
 
-fn read<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, Response> {
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
     parse(body).map_err(|error| error.response(""))
 }
 

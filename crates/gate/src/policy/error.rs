@@ -1,11 +1,9 @@
 //! What is wrong with a policy file, and where.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::fmt;
-use core::ops::Range;
 
-use crate::quote::without_middle;
-use crate::wording::{reworded, without_place};
+use crate::tree;
 
 /// What is wrong with a policy file: the place, what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,25 +37,9 @@ impl PolicyError {
         Self { line: 0, column: 0, path: String::new(), message }
     }
 
-    pub(super) fn from_toml(text: &str, path: String, error: &toml::de::Error) -> Self {
-        let Range { start, .. } = error.span().unwrap_or_default();
-        let before = text.get(..start).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
-        Self {
-            line: before.matches('\n').count().saturating_add(1),
-            column: before.get(line_start..).unwrap_or("").chars().count().saturating_add(1),
-            path,
-            message: worded(error.message().trim_end(), "a table"),
-        }
+    /// `map` is the format's word for a map.
+    pub(super) fn new(text: &str, error: &tree::Error, map: &str) -> Self {
+        let (line, column) = error.line_and_column(text);
+        Self { line, column, path: error.path(), message: error.message(map) }
     }
-
-    pub(super) fn from_json(path: String, error: &serde_json::Error) -> Self {
-        let (line, column) = (error.line(), error.column());
-        let message = worded(without_place(&error.to_string(), error), "an object");
-        Self { line, column, path, message }
-    }
-}
-
-fn worded(message: &str, map: &str) -> String {
-    reworded(message, map).unwrap_or_else(|| without_middle(message.to_string()))
 }

@@ -20,8 +20,9 @@ use super::persist::PersistAheadForm;
 use super::units::{Span, Whole};
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::key::{KeySource, Pattern, is_header_name};
-use crate::object::{Object, known_path, object};
+use crate::object::{Object, object};
 use crate::quote::Quoted;
+use crate::tree;
 
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
@@ -29,17 +30,11 @@ const MAX_CLASSES: usize = 16;
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, PolicyError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
-    if text.trim_start().starts_with('{') {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let parsed = serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| PolicyError::from_json(known_path(error.path()), error.inner()))?;
-        json.end().map_err(|error| PolicyError::from_json(String::new(), &error))?;
-        return Ok(parsed);
-    }
-    let toml = toml::Deserializer::parse(text)
-        .map_err(|error| PolicyError::from_toml(text, String::new(), &error))?;
-    serde_path_to_error::deserialize(toml)
-        .map_err(|error| PolicyError::from_toml(text, known_path(error.path()), error.inner()))
+    let (tree, map) = match text.trim_start().starts_with('{') {
+        true => (tree::json(text), "an object"),
+        false => (tree::toml(text), "a table"),
+    };
+    tree.and_then(|tree| tree.read()).map_err(|error| PolicyError::new(text, &error, map))
 }
 
 #[derive(Deserialize)]

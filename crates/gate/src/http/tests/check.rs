@@ -27,14 +27,14 @@ fn refused(body: impl AsRef<[u8]>, status: u16, r#type: &str, detail: &str) {
 fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     let invalid = "urn:tidegate:invalid-request";
     let body = |rest: &str| std::format!("{{\"policy\":\"api\",\"key\":\"k\"{rest}}}");
-    refused("", 400, invalid, "EOF");
-    refused("no json", 400, invalid, "expected ident at line 1 column");
-    refused([0xff, 0xfe], 400, invalid, "expected value at line 1 column");
+    refused("", 400, invalid, "expected a value, found the end of the text at line 1, column 1");
+    refused("no json", 400, invalid, "expected a value, found `n` at line 1, column 1");
+    refused([0xff, 0xfe], 400, invalid, "expected UTF-8, found other bytes after 0");
     refused(
         "{\"checks\":[{\"policy\" 1",
         400,
         invalid,
-        "`checks[0]`: expected `:` at line 1 column",
+        "`checks[0]`: expected `:`, found `1` at line 1, column 22",
     );
     refused("[]", 400, invalid, "expected an object, found an array");
     refused("7", 400, invalid, "expected an object, found the integer `7`");
@@ -42,7 +42,7 @@ fn bad_bodies_get_a_problem_that_says_what_was_found_and_what_is_allowed() {
     refused("{\"policy\":\"p\"}", 400, invalid, "missing field `key`");
     refused("{\"key\":\"k\",\"cost\":2}", 400, invalid, "missing field `policy`");
     refused(body(",\"colour\":1"), 400, invalid, "; found the field \"colour\"");
-    refused(body("} {"), 400, invalid, "trailing characters");
+    refused(body("} {"), 400, invalid, "expected the end of the text, found `{`");
     let whole = "expected a whole number from 0 to 9007199254740991";
     for cost in
         ["-1", "1.5", "1.0", "9007199254740992", "18446744073709551616", "1e99", "\"1\"", "true"]

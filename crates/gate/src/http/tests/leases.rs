@@ -172,7 +172,7 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
     let long = std::format!(",\"lease\":\"{}\"", "a".repeat(129));
     let rate = |rest: &str| std::format!("{{\"policy\":\"rate\",\"key\":\"k\"{rest}}}");
     for (body, detail) in [
-        ("", "EOF"),
+        ("", "expected a value, found the end of the text"),
         ("{}", "missing field `policy`"),
         ("{\"policy\":\"p\"}", "missing field `key`"),
         (&about(",\"ttl\":1"), "; found the field \"ttl\""),
@@ -190,7 +190,7 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         server.refuses(acquire, body, detail);
     }
     for (target, body, detail) in [
-        (A, "", "EOF"),
+        (A, "", "expected a value, found the end of the text"),
         (A, "{}", "missing field `policy`"),
         (A, &about(",\"lease\":\"a\""), "found the field \"lease\""),
         (A, &about(",\"cost\":1"), "found the field \"cost\""),

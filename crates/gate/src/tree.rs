@@ -1,0 +1,62 @@
+//! A TOML or JSON text as one tree of values, from which all forms are read.
+//!
+//! serde makes a copy of the code of a form for each format that the form is read from. These copies were a third of
+//! the Worker, so both formats become this tree first, and forms are read from the tree alone.
+
+mod error;
+mod json;
+mod read;
+#[cfg(test)]
+mod tests;
+mod toml;
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+pub(crate) use error::Error;
+pub(crate) use json::json;
+pub(crate) use toml::toml;
+
+/// A value, and the byte of the text at which it begins.
+#[derive(Debug)]
+pub(crate) struct Node<'t> {
+    at: usize,
+    value: Value<'t>,
+}
+
+#[derive(Debug)]
+enum Value<'t> {
+    Null,
+    Bool(bool),
+    Natural(u64),
+    Negative(i64),
+    /// Any other number as written. No field accepts one, so it is only ever quoted in an error.
+    Number(Cow<'t, str>),
+    /// A date, a time, or both.
+    Date,
+    Text(Cow<'t, str>),
+    List(Vec<Node<'t>>),
+    /// In the order in which the entries were read. Names may repeat; forms refuse that.
+    Map(Vec<Entry<'t>>),
+}
+
+#[derive(Debug)]
+struct Entry<'t> {
+    name_at: usize,
+    name: Cow<'t, str>,
+    node: Node<'t>,
+}
+
+impl<'t> Value<'t> {
+    /// The whole number that `digits` stand for; the number as written if it does not fit.
+    fn whole(digits: &str, radix: u32, written: impl FnOnce() -> Cow<'t, str>) -> Self {
+        if let Ok(number) = u64::from_str_radix(digits, radix) {
+            return Self::Natural(number);
+        }
+        match i64::from_str_radix(digits, radix) {
+            Ok(0) => Self::Natural(0),
+            Ok(number) => Self::Negative(number),
+            Err(_) => Self::Number(written()),
+        }
+    }
+}
