@@ -44,6 +44,11 @@ impl Lead {
         self.stored = self.next.take();
     }
 
+    /// Other bytes are stored.
+    pub(super) const fn end(&mut self) {
+        (self.stored, self.next) = (None, None);
+    }
+
     /// Grants `units` at this time out of the charged units. `false` if these do not cover them.
     pub(super) fn take(&mut self, at: Timestamp, units: u64) -> bool {
         let Some(Charged { from, ahead }) = &mut self.stored else { return false };

@@ -75,6 +75,7 @@ impl Slot {
     pub(super) fn load(&mut self, found: Option<Vec<u8>>) {
         (self.is_used, self.is_carried, self.due, self.is_known) = (false, false, None, true);
         self.kept_until = Micros::ZERO;
+        self.lead.iter_mut().for_each(|lead| lead.end());
         let Some(slice) = slice(&self.policy, self.place) else { return };
         self.words = match &found {
             None => Ok(SmallVec::from_elem(0, slice.words())),
