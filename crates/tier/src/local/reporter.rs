@@ -18,8 +18,17 @@ pub(super) struct Reporter {
     forgot: Option<Micros>,
     /// The earliest time of the next report.
     next_report: Micros,
-    /// The account has units to report, and a place among the reports that are due.
-    is_queued: bool,
+    /// Where the account is among the reports that are due, if it has units to report.
+    place: Option<Place>,
+}
+
+/// When a report is due by the node's clock, and a number that no other place has.
+pub(super) type Place = (Micros, u64);
+
+/// Another place for an account.
+pub(super) struct Moved {
+    pub(super) from: Option<Place>,
+    pub(super) to: Place,
 }
 
 /// An answer of the authority.
@@ -52,7 +61,7 @@ impl Reporter {
             said: None,
             forgot: None,
             next_report: Micros::ZERO,
-            is_queued: false,
+            place: None,
         }
     }
 
@@ -112,23 +121,27 @@ impl Reporter {
         (self.state, self.seen) = (State::default(), suppression::State::default());
     }
 
-    /// The time at which a report is due, if there are units to report and the account is not among the due
-    /// ones. It then is.
-    pub(super) fn queue(&mut self, at: Micros) -> Option<Micros> {
-        if self.is_queued || !self.has_unreported() {
+    /// The place that the account must get among the reports that are due, and the one that it has. `None` if it
+    /// has no units to report, or has the right place. If an answer has moved the key's clock ahead, the report is
+    /// due at once: the next part that begins might be the second one since the units were counted.
+    pub(super) fn queue(&mut self, at: Micros, number: u64) -> Option<Moved> {
+        let is_overdue = self.config.report_due(&self.state, self.state.newest());
+        let due = if is_overdue { at } else { self.next_report.max(at) };
+        let is_placed = self.place.is_some_and(|(placed, _)| placed <= due);
+        if is_placed || !self.has_unreported() {
             return None;
         }
-        self.is_queued = true;
-        Some(self.next_report.max(at))
+        let to = (due, number);
+        Some(Moved { from: self.place.replace(to), to })
     }
 
     pub(super) const fn is_queued(&self) -> bool {
-        self.is_queued
+        self.place.is_some()
     }
 
     /// Takes the reports. The account is not among the due ones any more.
     pub(super) fn take(&mut self, now: Timestamp, at: Micros) -> [Option<Report>; 2] {
-        self.is_queued = false;
+        self.place = None;
         let now = self.said.map_or(now, |said| said.clock(now, at));
         let reports = self.config.take_reports(&mut self.state, now);
         let span = if reports == [None; 2] { AGAIN } else { REPORT_EVERY };

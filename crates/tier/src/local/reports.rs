@@ -5,13 +5,14 @@ use alloc::collections::BTreeMap;
 use tidegate_gate::suppression::{Config, Report};
 use tidegate_gate::{Limit, Limits, Micros, Offered, Operation, Resolved, Timestamp};
 
+use super::reporter::{Moved, Place};
 use super::{Entry, Heard, Local, Next};
 
 /// The reports that are due, by their time.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    pub(super) accounts: BTreeMap<(Micros, u64), Resolved>,
-    /// How many there have ever been.
+    pub(super) accounts: BTreeMap<Place, Resolved>,
+    /// How many places were offered.
     count: u64,
     /// The second report of an account, if it has two.
     second: Option<Transmit>,
@@ -35,9 +36,15 @@ impl Transmit {
 }
 
 impl Due {
-    fn add(&mut self, due: Micros, resolved: Resolved) {
+    /// A number for a place.
+    const fn number(&mut self) -> u64 {
         self.count = self.count.wrapping_add(1);
-        self.accounts.insert((due, self.count), resolved);
+        self.count
+    }
+
+    fn put(&mut self, moved: Moved, resolved: &Resolved) {
+        let found = moved.from.and_then(|place| self.accounts.remove(&place));
+        self.accounts.insert(moved.to, found.unwrap_or_else(|| resolved.clone()));
     }
 }
 
@@ -92,6 +99,7 @@ impl Local {
         for _ in 0..self.due.accounts.len() {
             let first = self.due.accounts.first_entry().filter(|next| next.key().0 <= at)?;
             let resolved = first.remove();
+            let number = self.due.number();
             let Some(limits) = resolved.limits() else { continue };
             let Some(entry) = self.find(&resolved, limits) else { continue };
             let Some(reporter) = entry.reporter() else { continue };
@@ -99,8 +107,8 @@ impl Local {
             let mut due =
                 reports.into_iter().flatten().map(|report| Transmit::new(&resolved, report));
             let (first, second) = (due.next(), due.next());
-            if let Some(due) = reporter.queue(at) {
-                self.due.add(due, resolved);
+            if let Some(moved) = reporter.queue(at, number) {
+                self.due.put(moved, &resolved);
             }
             self.due.second = second;
             if first.is_some() {
@@ -130,17 +138,19 @@ impl Local {
             }
             return FORWARD;
         };
+        let number = self.due.number();
         let entry = self.find_or_add(resolved, limits);
         let Some(reporter) = entry.and_then(Entry::reporter) else { return FORWARD };
         let answer = reporter.decide(master, request, now, at);
-        if let Some(due) = reporter.queue(at) {
-            self.due.add(due, resolved.clone());
+        if let Some(moved) = reporter.queue(at, number) {
+            self.due.put(moved, resolved);
         }
         answer.map_or(FORWARD, Next::Answer)
     }
 
     /// Takes the factor of the authority's verdict.
     pub(super) fn hear_as_reporter(&mut self, limits: &Limits, master: &Config, heard: &Heard<'_>) {
+        let number = self.due.number();
         let Some(entry) = self.find(heard.resolved, limits) else { return };
         let Some(reporter) = entry.reporter() else { return };
         if changes_factor(limits, heard.operation) {
@@ -148,5 +158,8 @@ impl Local {
             reporter.forget_factor(heard.at);
         }
         reporter.hear(master, heard);
+        if let Some(moved) = reporter.queue(heard.at, number) {
+            self.due.put(moved, heard.resolved);
+        }
     }
 }

@@ -59,6 +59,26 @@ fn units_of_two_parts_are_two_reports() {
     assert_eq!(world.transmit(), [offered(&world, 3, 0), before]);
 }
 
+/// The node's clock was slow, and an answer corrects it. The account keeps the units of two parts, so they are reported
+/// before a third part begins.
+#[test]
+fn a_report_is_due_at_once_when_an_answer_moves_the_clock_of_the_key_by_as_much() {
+    for (ahead, is_due) in [(s(1), false), (s(2), true), (s(7), true)] {
+        let mut world = knows(ONE_A_SECOND);
+        assert!(world.ask(1).0);
+        world.transmit();
+        assert!(world.ask(2).0);
+        let (before, sent) = (offered(&world, 2, 0), world.at);
+        let mut verdict = world.decide(1);
+        verdict.at = world.now().saturating_add(ahead);
+        world.hear(1, &verdict, sent);
+        let due = if is_due { sent } else { Micros(sent.0 + 2_000_000) };
+        assert_eq!(world.local.poll_timeout(), Some(due), "{ahead:?}");
+        assert_eq!(world.transmit(), if is_due { [before].into() } else { Vec::new() }, "{ahead:?}");
+        assert_eq!(world.local.due.accounts.len(), usize::from(!is_due), "one place");
+    }
+}
+
 /// A single node knows all that the authority knows.
 #[test]
 fn an_answer_is_the_one_that_the_authority_would_give() {
