@@ -25,8 +25,8 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
         "            for (asked, _) in decided.drain(..) {
                 answers.push_back((of_each_key.remove(asked), Err(failure.clone())));",
         "            for (asked, verdict) in decided.drain(..) {
-                let _ = failure;
-                answers.push_back((of_each_key.remove(asked), Ok(verdict)));"),
+                let answer = verdict.ok_or_else(|| failure.clone());
+                answers.push_back((of_each_key.remove(asked), answer));"),
     ("the session is kept after a failure", HOME,
         "                answers.push_back((of_each_key.remove(asked), Err(failure.clone())));
             }
