@@ -99,13 +99,18 @@ impl Access {
         self.open_to_all.is_none() && decisions.is_none() && administration.is_none()
     }
 
-    pub(super) fn check(&self, scope: Scope, authorization: Option<&str>) -> Result<(), Response> {
+    pub(super) fn check(
+        &self,
+        scope: Scope,
+        authorization: impl FnOnce() -> Option<String>,
+    ) -> Result<(), Response> {
         if self.open_to_all >= Some(scope) {
             return Ok(());
         }
         let Tokens { decisions, administration } = &self.tokens;
         let decisions = decisions.as_ref().filter(|_| scope == Scope::Decisions);
-        let found = authorization.and_then(bearer);
+        let authorization = authorization();
+        let found = authorization.as_deref().and_then(bearer);
         let is = |token: Option<&String>| {
             let same =
                 token.zip(found).map(|(token, found)| token.as_bytes().ct_eq(found.as_bytes()));

@@ -60,7 +60,7 @@ fn step_or_answer(
         return Err(response);
     }
     if let Some(scope) = route.scope(head.method) {
-        access.check(scope, (head.header)("authorization").as_deref())?;
+        access.check(scope, || (head.header)("authorization"))?;
     }
     let plan = match route {
         Route::Health => {
