@@ -20,9 +20,7 @@ const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "tr
 export default {
   async fetch(request, env, context) {
     try {
-      const answered = answer(request, env, context);
-      context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
-      return await answered;
+      return await answer(request, env, context);
     } catch (error) {
       recover(error);
       console.error(error);
@@ -62,21 +60,39 @@ async function answer(request, env, context) {
   }
   if (failure !== null) return response(failure);
   const began = instance;
-  let exchange = Isolate.begin(request.method, request.url, request.headers, Date.now());
+  const begin = () => Isolate.begin(request.method, request.url, request.headers, Date.now());
+  let exchange = begin();
   if (exchange < 0) {
-    exchange = -exchange - 1;
-    await readBody(request, exchange);
+    // `waitUntil` costs as much as everything else here, so nothing is left behind if the client hangs up meanwhile
+    Isolate.give_up(-exchange - 1, Date.now());
+    const body = await bodyOf(request);
+    checkInstance(began);
+    exchange = begin();
+    if (exchange < 0) {
+      exchange = -exchange - 1;
+      if (body === null) Isolate.incomplete(exchange, Date.now());
+      else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
+      else Isolate.body(exchange, body, Date.now());
+    }
   }
-  const calls = [];
-  for (const [object, questions] of transmit()) calls.push(ask(env, object, questions));
-  if (Isolate.waits(exchange, Date.now())) await (calls.length === 1 ? calls[0] : Promise.all(calls));
-  else for (const call of calls) context.waitUntil(call.catch(recover));
+  const calls = transmit(env);
+  if (Isolate.waits(exchange, Date.now())) {
+    const answered = finish(exchange, calls, began);
+    context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+    return answered;
+  }
+  for (const call of calls) context.waitUntil(call.catch(recover));
+  return response(Isolate.finish(exchange, Date.now()));
+}
+
+async function finish(exchange, calls, began) {
+  await (calls.length === 1 ? calls[0] : Promise.all(calls));
   checkInstance(began);
   return response(Isolate.finish(exchange, Date.now()));
 }
 
-/** The questions to send, by their objects. */
-function transmit() {
+/** Sends the questions that are due, in one call for each object. */
+function transmit(env) {
   const now = Date.now();
   const all = new Map();
   for (let next = Isolate.transmit(now); next; next = Isolate.transmit(now)) {
@@ -86,7 +102,7 @@ function transmit() {
     if (all.has(object)) all.get(object).push(question);
     else all.set(object, [question]);
   }
-  return all;
+  return Array.from(all, ([object, questions]) => ask(env, object, questions));
 }
 
 /** Sends the questions of an object in one call. */
@@ -116,28 +132,21 @@ function unpack(packed) {
   return bytes;
 }
 
-async function readBody(request, exchange) {
-  const began = instance;
-  let body;
+/** The bytes of a body, or how many were read of a body that is too long; `null` if it did not arrive whole. */
+async function bodyOf(request) {
   try {
-    body = await bytesOf(request);
+    const length = request.headers.get("content-length");
+    if (length !== null && Number(length) <= MAX_BODY) return await request.bytes();
+    return request.body === null ? new Uint8Array(0) : await chunksOf(request.body);
   } catch {
-    body = null;
+    return null;
   }
-  checkInstance(began);
-  if (body === null) Isolate.incomplete(exchange, Date.now());
-  else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
-  else Isolate.body(exchange, body, Date.now());
 }
 
-/** The bytes of a body, or how many were read of a body that is too long. */
-async function bytesOf(request) {
-  if (request.body === null) return new Uint8Array(0);
-  const length = request.headers.get("content-length");
-  if (length !== null && Number(length) <= MAX_BODY) return request.bytes();
+async function chunksOf(body) {
   const chunks = [];
   let bytes = 0;
-  for await (const chunk of request.body) {
+  for await (const chunk of body) {
     bytes += chunk.length;
     if (bytes <= MAX_BODY) chunks.push(chunk);
     if (bytes > MAX_DRAINED) break;

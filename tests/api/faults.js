@@ -3,13 +3,14 @@
 // - `/fault/call?METHOD` calls a method of the object that was asked last.
 // - `/fault/release` lets the object go on that was held first.
 // - `/fault/later?MS` moves the clock.
-// - `/fault/count` counts the exchanges that were begun and not finished, the calls of objects, and the objects that are
-//   held.
+// - `/fault/count` counts the exchanges that were begun, those of them that are remembered, the calls of objects, and
+//   the objects that are held.
 import worker, { Keys as Real } from "./worker/index.js";
 import { Isolate, Owner, Question } from "./worker/build/index.js";
 
 const armed = new Set();
 let last;
+let begun = 0;
 let underWay = 0;
 let calls = 0;
 const held = [];
@@ -27,13 +28,18 @@ const traps = {
   bytes: () => Owner.prototype.take.call(NOWHERE, new Uint8Array(1), 0),
 };
 Owner.prototype.take = Owner.prototype.ask;
-const { begin, finish, reply } = Isolate;
+const { begin, finish, give_up, reply } = Isolate;
 Isolate.begin = (...head) => {
   if (happens("trap in text")) traps.text();
   if (happens("trap in begin")) traps.bytes();
   const exchange = begin(...head);
+  begun += 1;
   underWay += 1;
   return exchange;
+};
+Isolate.give_up = (...exchange) => {
+  underWay -= 1;
+  return give_up(...exchange);
 };
 Isolate.finish = (...exchange) => {
   underWay -= 1;
@@ -91,7 +97,7 @@ export default {
         armed.add(name);
         return new Response("armed");
       case "/fault/count":
-        return Response.json({ underWay, calls, held: held.length });
+        return Response.json({ begun, underWay, calls, held: held.length });
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");

@@ -238,6 +238,22 @@ fn the_alarms_of_a_thousand_keys_leave_nothing() {
 }
 
 #[test]
+fn nothing_is_remembered_of_a_request_while_its_body_arrives() {
+    let served = worker(options());
+    let mut clients = Vec::new();
+    for begun in 1..=3 {
+        let mut client = TcpStream::connect(served.url.strip_prefix("http://").unwrap()).unwrap();
+        let head = "POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{";
+        client.write_all(head.as_bytes()).unwrap();
+        clients.push(client);
+        wait_for(&served, "begun", begun);
+        assert_eq!(counted(&served, "underWay"), 0);
+    }
+    drop(clients);
+    wait_for(&served, "underWay", 0);
+}
+
+#[test]
 fn a_client_that_hangs_up_leaves_nothing_behind() {
     let served = worker(options());
     served.api.check("closed", "k", 1, None);

@@ -266,7 +266,8 @@ impl Isolate {
         size(http::MAX_DRAINED_BYTES)
     }
 
-    /// Begins an exchange and returns its number. A negative number, less one, waits for its body.
+    /// Begins an exchange and returns its number. A negative number, less one, waits for its body: it must get the body
+    /// at once, or be given up and begun again once the body has arrived.
     #[must_use]
     pub fn begin(method: String, url: String, headers: Headers, now_ms: f64) -> i32 {
         // an unreadable header counts as missing, so a request that depends on it is refused
@@ -277,6 +278,11 @@ impl Isolate {
             let id = i32::try_from(id).unwrap_or(0);
             if wants_body { -id - 1 } else { id }
         })
+    }
+
+    /// Gives up an exchange that waits for its body.
+    pub fn give_up(exchange: u32, now_ms: f64) {
+        with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
     }
 
     /// Goes on with the body of an exchange.
