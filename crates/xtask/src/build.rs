@@ -60,7 +60,7 @@ pub(crate) fn build(artifact: Artifact) -> Result<()> {
 
 fn worker() -> Result<()> {
     let root = root();
-    let module = wasm("tidegate-worker")?;
+    let module = wasm("tidegate-worker", "worker")?;
     let build = root.join("worker/build");
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
@@ -75,7 +75,8 @@ fn worker() -> Result<()> {
     minify.arg(&glue).arg(format!("--outfile={}", glue.display()));
     step("minify what binds the Worker", &mut minify)?;
     let module = build.join("index_bg.wasm");
-    optimize(&module, &module, &["--all-features"])?; // workerd has all features and catches exceptions
+    // workerd has all features and catches exceptions, but only its newest versions read compact imports
+    optimize(&module, &module, &["--all-features", "--disable-compact-imports"])?;
     let compressed = ["worker/index.js", "worker/build/index.js", "worker/build/index_bg.wasm"]
         .iter()
         .try_fold(0, |sum, file| Ok::<_, anyhow::Error>(sum + gzipped(&root.join(file))?))?;
@@ -83,7 +84,7 @@ fn worker() -> Result<()> {
 }
 
 fn guest() -> Result<()> {
-    let module = wasm("tidegate-guest")?;
+    let module = wasm("tidegate-guest", "wasm")?;
     let folder = root().join("target/guest");
     fs::create_dir_all(&folder)?;
     let optimized = folder.join("tidegate_guest.wasm");
@@ -92,7 +93,7 @@ fn guest() -> Result<()> {
 }
 
 fn npm() -> Result<()> {
-    let module = wasm("tidegate-wasm")?;
+    let module = wasm("tidegate-wasm", "wasm")?;
     let dist = root().join("crates/wasm/npm/dist");
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
@@ -116,13 +117,13 @@ pub(crate) fn pack() -> Result<()> {
     step("pack the npm package", &mut pack)
 }
 
-fn wasm(package: &str) -> Result<std::path::PathBuf> {
+fn wasm(package: &str, profile: &str) -> Result<std::path::PathBuf> {
     let target = "wasm32-unknown-unknown";
     let mut build =
-        cargo(&["build", "--profile", "wasm", "--target", target, "--package", package]);
+        cargo(&["build", "--profile", profile, "--target", target, "--package", package]);
     step(&format!("build {package} for wasm"), &mut build)?;
     let file = format!("{}.wasm", package.replace('-', "_"));
-    Ok(root().join("target").join(target).join("wasm").join(file))
+    Ok(root().join("target").join(target).join(profile).join(file))
 }
 
 /// Makes a module smaller and removes the names that only a debugger reads.
