@@ -74,7 +74,11 @@ fn a_report_is_due_at_once_when_an_answer_moves_the_clock_of_the_key_by_as_much(
         world.hear(1, &verdict, sent);
         let due = if is_due { sent } else { Micros(sent.0 + 2_000_000) };
         assert_eq!(world.local.poll_timeout(), Some(due), "{ahead:?}");
-        assert_eq!(world.transmit(), if is_due { [before].into() } else { Vec::new() }, "{ahead:?}");
+        assert_eq!(
+            world.transmit(),
+            if is_due { [before].into() } else { Vec::new() },
+            "{ahead:?}"
+        );
         assert_eq!(world.local.due.accounts.len(), usize::from(!is_due), "one place");
     }
 }
