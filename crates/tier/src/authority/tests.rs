@@ -297,6 +297,55 @@ fn a_store_that_is_known_not_to_answer_fails_what_waits_and_not_what_is_under_wa
 }
 
 #[test]
+fn the_operations_on_a_key_are_counted_until_each_is_answered() {
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(SHARED));
+    let resolved = Resolved::new(&policy, "k").unwrap();
+    let never = Operation::from(2_000_000);
+    authority.ask(Asked { resolved, now: Timestamp(7), at: Micros(0), operation: never, token: 0 });
+    (1..8_192).for_each(|token| ask(&mut authority, &policy, "k", 0, token));
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let refused = answers(&mut authority);
+    assert!(matches!(refused[..], [(0, Err(Failure::Session(_)))]), "{refused:?}");
+    (0..2).for_each(|token| ask(&mut authority, &policy, "k", 0, token));
+    let overloaded = Failure::Overloaded { most: 8_192 };
+    assert_eq!(answers(&mut authority), [(1, Err(overloaded))], "one place is free");
+    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    assert_eq!(answers(&mut authority).len(), 8_191);
+}
+
+#[test]
+fn a_home_remembers_up_to_1024_slices_and_swaps_up_to_2048() {
+    for (keys, is_remembered) in [(1_023, true), (1_024, false)] {
+        let (mut authority, policy) = (Tested::new(Options::default()), policy(TWO_DEPTHS));
+        (0..keys).for_each(|key| ask(&mut authority, &policy, &format!("k{key}"), 0, key));
+        assert_eq!(send_all(&mut authority), 1);
+        ask(&mut authority, &policy, "k0", 0, 0);
+        let (_, known, _) = next_swap(&mut authority).unwrap();
+        assert_eq!(known, if is_remembered { 2 } else { 0 }, "{keys} keys and their home");
+    }
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(TWO_DEPTHS));
+    (0..5_000).for_each(|key| ask(&mut authority, &policy, &format!("k{key}"), 0, key));
+    let (swap, _, writes) = next_swap(&mut authority).unwrap();
+    assert_eq!((authority.slices(&swap, 0).count(), writes), (2_048, 2_048));
+}
+
+#[test]
+fn the_time_of_a_refusal_is_stored_also_if_it_was_answered_before() {
+    let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
+    let (mut first, mut next) = (Tested::new(Options::default()), Tested::new(Options::default()));
+    ask(&mut first, &policy, "k", 0, 0);
+    let swap = first.poll_swap((None, Micros(0)), |_| false).unwrap();
+    let stored = first.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    let resolved = Resolved::new(&policy, "k").unwrap();
+    next.ask(Asked { resolved, now: Timestamp(9), at: Micros(0), operation: 1.into(), token: 0 });
+    let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
+    next.handle(swap, [Outcome::Found(vec![Some(stored)])], (None, Micros(0)));
+    assert_eq!(answers(&mut next), [(0, Ok(false))]);
+    let (_, known, writes) = next_swap(&mut next).expect("a swap for the newest time");
+    assert_eq!((known, writes), (1, 1));
+}
+
+#[test]
 fn a_swap_takes_homes_until_it_has_its_slices() {
     for (most_slices, sizes) in [(2, &[2, 2, 1][..]), (0, &[1, 1, 1, 1, 1]), (64, &[5])] {
         let options = Options { most_slices, ..Options::default() };
