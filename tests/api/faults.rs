@@ -192,6 +192,17 @@ fn an_object_recovers_as_soon_as_its_storage_does() {
     }
 }
 
+/// A replay takes longer than the times that it gives.
+#[test]
+fn a_state_whose_time_was_given_outlives_the_clock_of_its_object() {
+    let served = worker(WorkerdOptions { trust_caller_time: true, ..options() });
+    let check = || served.api.check("second", "k", 1, Some(1_000)).get("allowed");
+    assert_eq!((check(), check()), (true.into(), false.into()));
+    later(&served, 3_600_000);
+    call(&served, "ring");
+    assert_eq!(check(), false);
+}
+
 #[test]
 fn an_alarm_that_is_late_or_comes_twice_changes_no_decision() {
     let storage = tempdir().unwrap();

@@ -19,6 +19,9 @@ const REMEMBERED: usize = 8 << 20;
 /// How many bytes of questions and replies an object remembers.
 const REPLIES: usize = 1 << 20;
 
+/// How much longer an object keeps states if callers give the times: a replay may take this long.
+const KEEP_LONGER: Micros = Micros(86_400_000_000);
+
 #[wasm_bindgen]
 extern "C" {
     /// The rows of an object: a name, bytes, and when they are of no more use.
@@ -61,7 +64,8 @@ impl Owner {
     pub fn new(rows: Rows, trusts_caller_time: bool) -> Self {
         let options = Options {
             remembered: REMEMBERED,
-            keep_longer: Micros::ZERO, // one clock decides and lets states expire
+            // usually one clock decides and lets states expire
+            keep_longer: if trusts_caller_time { KEEP_LONGER } else { Micros::ZERO },
             // a given time may be ahead of the object's clock, so a refusal must be stored too
             is_only_writer: !trusts_caller_time,
             ..Options::default()
