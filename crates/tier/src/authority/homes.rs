@@ -140,6 +140,7 @@ impl<T> Homes<T> {
         if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == id) {
             entry.remove();
         }
+        debug_assert_eq!(self.by_name.len(), self.homes.len());
     }
 }
 
