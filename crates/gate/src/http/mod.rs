@@ -56,6 +56,7 @@ mod access;
 mod call;
 mod forms;
 mod headers;
+mod policies;
 mod problem;
 mod query;
 mod route;
@@ -80,6 +81,7 @@ use crate::request::Operation;
 use crate::resolved::Resolved;
 pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
+pub use policies::{Change, Changed, Editions, InvalidEditions, PolicyCall, Stamp};
 use problem::{Problem, answer_json};
 use route::{Step, step};
 
@@ -134,6 +136,16 @@ pub trait Server {
     /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
     /// the server has no random numbers.
     fn random(&mut self) -> Option<u64>;
+
+    /// Which edition of the policies the request is answered by.
+    fn stamp(&self) -> Stamp {
+        Stamp::default()
+    }
+
+    /// Answers a call about the editions of the policies by [`Editions::handle`]. By default there are none.
+    async fn editions(&mut self, _: PolicyCall) -> Response {
+        Problem::NotFound.response("this server has no editions of its policies".to_string())
+    }
 }
 
 /// Why the server cannot read a body.
@@ -210,23 +222,28 @@ pub enum Outcome {
 /// Answers a request: routes it, reads its body if the call has one, lets the server decide, and writes
 /// the response. The future does not borrow from `head`.
 pub fn respond<'a, S: Server>(
-    policies: &'a Policies,
+    in_force: &'a Policies,
     access: &Access,
     head: &Head<'_>,
     server: &'a mut S,
 ) -> impl Future<Output = Response> + use<'a, S> {
-    let step = step(policies, access, head, &mut || server.random());
+    let step = step(in_force, access, head, &mut || server.random());
     async move {
         let plan = match step {
             Step::Answer(response) => return response,
+            Step::Show => return policies::show(in_force, &server.stamp()),
+            Step::Editions(call) => return server.editions(call).await,
+            Step::ReadChange(want, header) => {
+                let call = read_body(server).await.and_then(|body| header.with(want, body));
+                return match call {
+                    Ok(call) => server.editions(call).await,
+                    Err(response) => response,
+                };
+            }
             Step::Decide(plan) => plan,
             Step::ReadBody(call) => {
-                let body = match server.body().await {
-                    Ok(body) if body.len() <= MAX_BODY_BYTES => body,
-                    Ok(body) => return BodyError::TooLarge(body.len()).response(),
-                    Err(error) => return error.response(),
-                };
-                match call.read(policies, &body, &mut || server.random()) {
+                let body = read_body(server).await;
+                match body.and_then(|body| call.read(in_force, &body, &mut || server.random())) {
                     Ok(plan) => plan,
                     Err(response) => return response,
                 }
@@ -234,6 +251,14 @@ pub fn respond<'a, S: Server>(
         };
         let outcomes = server.decide(&plan.checks).await;
         plan.respond(outcomes)
+    }
+}
+
+async fn read_body(server: &mut impl Server) -> Result<Vec<u8>, Response> {
+    match server.body().await {
+        Ok(body) if body.len() <= MAX_BODY_BYTES => Ok(body),
+        Ok(body) => Err(BodyError::TooLarge(body.len()).response()),
+        Err(error) => Err(error.response()),
     }
 }
 
@@ -268,6 +293,12 @@ pub fn invalid_request(detail: String) -> Response {
 #[must_use]
 pub fn unknown_transfer_coding(detail: String) -> Response {
     Problem::UnknownTransferCoding.response(detail)
+}
+
+/// The response to a policy file that is valid, but asks for something that this server does not have.
+#[must_use]
+pub fn invalid_policies(detail: String) -> Response {
+    Problem::InvalidPolicies.response(detail)
 }
 
 /// The response to a request on which the server itself failed.

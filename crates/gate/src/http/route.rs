@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 
 use super::access::Scope;
 use super::call::Call;
+use super::policies::{self, Header, PolicyCall, Want};
 use super::problem::{Problem, answer_json};
 use super::{Access, Head, Plan, Response, located, query};
 use crate::ask::Chance;
@@ -17,6 +18,12 @@ pub(super) enum Step {
     Answer(Response),
     ReadBody(Call),
     Decide(Plan),
+    /// Show the policies in force.
+    Show,
+    /// Ask for the editions of the policies.
+    Editions(PolicyCall),
+    /// Read the body of a change of the policies.
+    ReadChange(Want, Header),
 }
 
 /// What a path names.
@@ -26,10 +33,18 @@ enum Route<'a> {
     /// A call with a body.
     Post(Call),
     Lease(&'a str),
+    Policies(PolicyRoute),
     Key {
         policy: &'a str,
         key: &'a str,
     },
+}
+
+enum PolicyRoute {
+    InForce,
+    History,
+    File,
+    Restore,
 }
 
 pub(super) fn step(
@@ -42,7 +57,7 @@ pub(super) fn step(
 }
 
 fn step_or_answer(
-    policies: &Policies,
+    in_force: &Policies,
     access: &Access,
     head: &Head<'_>,
     chance: Chance<'_>,
@@ -66,15 +81,16 @@ fn step_or_answer(
         Route::Health => {
             return Ok(Step::Answer(answer_json(200, "{\"status\":\"ok\"}".to_string())));
         }
-        Route::Gate => query::gate(policies, head, chance)?,
+        Route::Gate => query::gate(in_force, head, chance)?,
         Route::Post(call) => return Ok(Step::ReadBody(call)),
         Route::Lease(lease) => {
             let lease = decoded("lease", lease)?;
             if head.method == "PUT" {
                 return Ok(Step::ReadBody(Call::Renew(lease)));
             }
-            query::release(policies, head, &lease)?
+            query::release(in_force, head, &lease)?
         }
+        Route::Policies(route) => return policies_step(route, head),
         Route::Key { policy, key } => {
             let posted = blocked(key).filter(|_| head.method == "POST");
             let policy_key = named(policy, posted.unwrap_or(key))?;
@@ -82,10 +98,20 @@ fn step_or_answer(
                 let (policy, key) = policy_key;
                 return Ok(Step::ReadBody(Call::Block(policy, key)));
             }
-            query::key(policies, head, policy_key, chance)?
+            query::key(in_force, head, policy_key, chance)?
         }
     };
     Ok(Step::Decide(plan))
+}
+
+fn policies_step(route: PolicyRoute, head: &Head<'_>) -> Result<Step, Response> {
+    Ok(match route {
+        PolicyRoute::InForce if head.method != "PUT" => Step::Show,
+        PolicyRoute::InForce => Step::ReadChange(Want::Put, Header::of(head)?),
+        PolicyRoute::Restore => Step::ReadChange(Want::Restore, Header::of(head)?),
+        PolicyRoute::History => Step::Editions(PolicyCall::History),
+        PolicyRoute::File => Step::Editions(policies::file(head)?),
+    })
 }
 
 impl<'a> Route<'a> {
@@ -98,6 +124,10 @@ impl<'a> Route<'a> {
             "/v1/settle" => Self::Post(Call::Settle),
             "/v1/budget" => Self::Post(Call::Budget),
             "/v1/report" => Self::Post(Call::Report),
+            "/v1/policies" => Self::Policies(PolicyRoute::InForce),
+            "/v1/policies/history" => Self::Policies(PolicyRoute::History),
+            "/v1/policies/file" => Self::Policies(PolicyRoute::File),
+            "/v1/policies/restore" => Self::Policies(PolicyRoute::Restore),
             path => match path.strip_prefix("/v1/leases/") {
                 Some(lease) => Self::Lease(Some(lease).filter(|lease| !lease.is_empty())?),
                 None => {
@@ -112,6 +142,8 @@ impl<'a> Route<'a> {
     fn scope(&self, method: &str) -> Option<Scope> {
         match self {
             Self::Health => None,
+            Self::Policies(PolicyRoute::InForce) if method != "PUT" => Some(Scope::Decisions),
+            Self::Policies(_) => Some(Scope::Policies),
             Self::Key { .. } if matches!(method, "DELETE" | "POST") => Some(Scope::Administration),
             _ => Some(Scope::Decisions),
         }
@@ -120,7 +152,9 @@ impl<'a> Route<'a> {
     fn methods(&self) -> &'static [&'static str] {
         match *self {
             Self::Health | Self::Gate => &["GET", "HEAD"],
-            Self::Post(_) => &["POST"],
+            Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
+            Self::Policies(PolicyRoute::History | PolicyRoute::File) => &["GET", "HEAD"],
+            Self::Post(_) | Self::Policies(PolicyRoute::Restore) => &["POST"],
             Self::Lease(_) => &["PUT", "DELETE"],
             Self::Key { key, .. } if blocked(key).is_some() => &["GET", "HEAD", "DELETE", "POST"],
             Self::Key { .. } => &["GET", "HEAD", "DELETE"],
