@@ -2,23 +2,25 @@
 //!
 //! ```no_run
 //! use tidegate::gate::{Policies, http::{Access, Tokens}};
-//! use tidegate::serve::{Bounds, Service, serve};
+//! use tidegate::serve::{Bounds, Files, Service, serve};
 //! use tidegate::store::Store;
 //! use tokio::net::TcpListener;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let policies = Policies::parse(&std::fs::read_to_string("policies.toml")?)?;
+//! let files = Files::new(std::fs::read_to_string("policies.toml")?);
+//! let policies = Policies::parse(files.in_force())?;
 //! let store = Store::memory(&policies, 256 << 20)?;
 //! let tokens = Tokens { decisions: Some("secret".to_owned()), ..Tokens::default() };
 //! let access = Access::new(&policies, tokens)?;
-//! let service = Service { policies, store, access, bounds: Bounds::default() };
+//! let service = Service { policies, files, store, access, bounds: Bounds::default() };
 //! let listener = TcpListener::bind("127.0.0.1:8080").await?;
 //! serve(service, listener, std::future::pending()).await; // until the process ends
 //! # Ok(())
 //! # }
 //! ```
 
+mod files;
 mod head;
 mod stream;
 
@@ -41,7 +43,8 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome,
+    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, PolicyCall,
+    Stamp,
 };
 use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,6 +53,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::store::{Store, StoreError};
+pub use files::Files;
+use files::{InForce, Swap};
 use head::joined;
 use stream::Stream;
 
@@ -71,6 +76,8 @@ const READ_AHEAD_BYTES: usize = 65_536;
 pub struct Service {
     /// The policies to decide by.
     pub policies: Policies,
+    /// The file of the policies, which callers with the token for administration may replace.
+    pub files: Files,
     /// The store that keeps the states.
     pub store: Store,
     /// Which callers may use the API.
@@ -112,7 +119,9 @@ impl Default for Bounds {
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
     let places =
         Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
-    let server = Arc::new(Server { service, failures: Failures::default() });
+    let Service { policies, files, store, access, bounds } = service;
+    let swap = Swap::new((policies, access, store), files);
+    let server = Arc::new(Server { swap, bounds, failures: Failures::default() });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -157,14 +166,14 @@ async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.service.store.sweep(clock::now());
+        server.swap.in_force().store.sweep(clock::now());
         server.failures.rest().into_iter().for_each(warn);
     }
 }
 
 /// Answers all requests of a connection.
 async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let Bounds { read_timeout, first_head_timeout, write_timeout, .. } = server.service.bounds;
+    let Bounds { read_timeout, first_head_timeout, write_timeout, .. } = server.bounds;
     let has_head = Arc::new(Notify::new());
     let first_head = Arc::clone(&has_head);
     let answer = service_fn(move |request| {
@@ -221,7 +230,8 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
 
 #[derive(Debug)]
 struct Server {
-    service: Service,
+    swap: Swap,
+    bounds: Bounds,
     failures: Failures,
 }
 
@@ -231,8 +241,9 @@ impl Server {
         if let Some(refusal) = head::refusal(&parts) {
             return refusal;
         }
-        let mut exchange = Exchange { server: self, body: Some(body) };
-        let Service { policies, access, .. } = &self.service;
+        let in_force = self.swap.in_force();
+        let InForce { policies, access, .. } = &*in_force;
+        let mut exchange = Exchange { server: self, in_force: &in_force, body: Some(body) };
         let responding = {
             let header = |name: &str| joined(&parts, name);
             let client_ip = peer.ip().to_canonical().to_string();
@@ -252,13 +263,14 @@ impl Server {
 /// One request to the server.
 struct Exchange<'a> {
     server: &'a Server,
+    in_force: &'a InForce,
     body: Option<Incoming>,
 }
 
 impl http::Server for Exchange<'_> {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
         let Some(body) = self.body.take() else { return Err(BodyError::Incomplete) };
-        let read_timeout = self.server.service.bounds.read_timeout;
+        let read_timeout = self.server.bounds.read_timeout;
         let read = timeout(read_timeout, read_body(body)).await;
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
@@ -267,8 +279,8 @@ impl http::Server for Exchange<'_> {
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
-        let Server { service, failures } = self.server;
-        let answers = service.store.operate_all(now, &asked).await;
+        let failures = &self.server.failures;
+        let answers = self.in_force.store.operate_all(now, &asked).await;
         let outcome = |answer| match answer {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
@@ -282,6 +294,14 @@ impl http::Server for Exchange<'_> {
     /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.in_force.stamp.clone()
+    }
+
+    async fn editions(&mut self, call: PolicyCall) -> http::Response {
+        self.server.swap.handle(call).await
     }
 }
 

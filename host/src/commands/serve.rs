@@ -1,15 +1,16 @@
 //! `tidegate serve`
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::RangedU64ValueParser;
-use tidegate::gate::Micros;
 use tidegate::gate::http::{Access, Tokens};
-use tidegate::serve::{Bounds, Service, serve, warn};
+use tidegate::gate::{Micros, Policies};
+use tidegate::serve::{Bounds, Files, Service, serve, warn};
 use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +32,11 @@ Calls:
   POST   /v1/keys/{policy}/{key}/block       block a key for a time; needs it too
   POST   /v1/budget                          get units to spend without asking
   POST   /v1/report                          report load, and learn which fraction to refuse
+  GET    /v1/policies                        show the policies in force
+  PUT    /v1/policies                        put another file in force; needs the token for administration
+  POST   /v1/policies/restore                put an earlier file in force again; needs it too
+  GET    /v1/policies/history                list the files that were put in force; needs it too
+  GET    /v1/policies/file                   show a file as it was written; needs it too
   GET    /healthz                            show that the server runs; needs no token
 
 Examples:
@@ -40,6 +46,10 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
+    /// Where the files are kept that `PUT /v1/policies` has put in force; by default beside the policy file, with
+    /// `.editions` after its name
+    #[arg(long, value_name = "FILE")]
+    editions: Option<PathBuf>,
     /// The IP address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -70,7 +80,15 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut stop = pin!(stopped()?); // before the server waits for anything
-    let (policies, _) = arguments.policies.read()?;
+    let (_, text) = arguments.policies.read()?;
+    let kept_in = arguments.editions.unwrap_or_else(|| {
+        let mut path = arguments.policies.path().clone().into_os_string();
+        path.push(".editions");
+        path.into()
+    });
+    let shown = kept_in.display().to_string();
+    let files = Files::new(text).kept_in(kept_in).with_context(|| shown.clone())?;
+    let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
     for (name, token) in [
         ("TIDEGATE_TOKEN or --token", &arguments.token),
         ("TIDEGATE_ADMIN_TOKEN or --admin-token", &arguments.admin_token),
@@ -120,7 +138,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         names.join(", ")
     ))?;
     let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
-    let service = Service { policies, store, access, bounds };
+    let service = Service { policies, files, store, access, bounds };
     serve(service, listener, stop).await;
     Ok(ExitCode::SUCCESS)
 }
