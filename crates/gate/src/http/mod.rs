@@ -233,9 +233,8 @@ pub fn respond<'a, S: Server>(
             Step::Answer(response) => return response,
             Step::Show => return policies::show(in_force, &server.stamp()),
             Step::Editions(call) => return server.editions(call).await,
-            Step::ReadChange(want, header) => {
-                let call = read_body(server).await.and_then(|body| header.with(want, body));
-                return match call {
+            Step::ReadFile(put) => {
+                return match read_body(server).await.and_then(|body| put.file(body)) {
                     Ok(call) => server.editions(call).await,
                     Err(response) => response,
                 };

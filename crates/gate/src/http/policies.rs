@@ -7,12 +7,12 @@ mod tests;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use tidegate_core::lease::budget::Config as BudgetConfig;
 
 use super::problem::{Problem, answer_json, answer_text};
 use super::{Head, Response, forms, query};
-use crate::limits::Limits;
-use crate::object::Object;
+use crate::limits::{Limits, NamedLimit};
 use crate::policy::{OnError, Placement, Policies, Policy};
 use crate::quote::Quoted;
 pub use editions::{Changed, Editions, InvalidEditions, Stamp};
@@ -24,7 +24,7 @@ const MAX_ACTOR_BYTES: usize = 128;
 const ADMINISTRATION: &str = "administration";
 
 /// A call about the editions of the policy file. [`Editions::handle`] answers it, where the editions are kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyCall {
     /// List the editions.
@@ -36,15 +36,15 @@ pub enum PolicyCall {
 }
 
 /// A change of the policy file in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    to: To,
+    by: String,
     /// The header `If-Match`.
     if_match: Option<String>,
-    by: String,
+    to: To,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum To {
     /// This file.
     File(String),
@@ -52,27 +52,54 @@ enum To {
     Version(Option<u64>),
 }
 
-/// A change whose body is not read yet.
+/// A change whose file is not read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    if_match: Option<String>,
+pub(super) struct Put {
     by: String,
+    if_match: Option<String>,
 }
 
-/// What a change wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    Put,
-    Restore,
+impl PolicyCall {
+    /// The call as text, for another process of the same server: what is wanted, the version, who wants it, and the
+    /// header `If-Match`, each on a line, and the file.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let version = |version: &Option<u64>| version.map_or(String::new(), |it| it.to_string());
+        let (what, version, change) = match self {
+            Self::History => ("history", String::new(), None),
+            Self::File(wanted) => ("file", version(wanted), None),
+            Self::Change(change) => match &change.to {
+                To::Version(wanted) => ("restore", version(wanted), Some((change, ""))),
+                To::File(file) => ("put", String::new(), Some((change, file.as_str()))),
+            },
+        };
+        let (by, if_match, file) = match change {
+            Some((Change { by, if_match, .. }, file)) => (by.as_str(), if_match.as_deref(), file),
+            None => ("", None, ""),
+        };
+        [what, &version, by, if_match.unwrap_or(""), file].join("\n")
+    }
+
+    /// Reads what [`write`](Self::write) has written; `None` if the text is something else.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut lines = text.splitn(5, '\n');
+        let mut line = || lines.next();
+        let (what, version, by, if_match, file) = (line()?, line()?, line()?, line()?, line()?);
+        let version = if version.is_empty() { None } else { Some(version.parse().ok()?) };
+        let to = match what {
+            "history" => return Some(Self::History),
+            "file" => return Some(Self::File(version)),
+            "restore" => To::Version(version),
+            "put" => To::File(file.to_string()),
+            _ => return None,
+        };
+        let if_match = Some(if_match.to_string()).filter(|if_match| !if_match.is_empty());
+        Some(Self::Change(Change { by: by.to_string(), if_match, to }))
+    }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RestoreBody {
-    version: Option<crate::policy::Whole<1>>,
-}
-
-impl Header {
+impl Put {
     pub(super) fn of(head: &Head<'_>) -> Result<Self, Response> {
         let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
         let is_printable = by.chars().all(|char| !char.is_control());
@@ -84,33 +111,37 @@ impl Header {
             );
             return Err(Problem::InvalidRequest.response(detail));
         }
-        Ok(Self { if_match: (head.header)("if-match"), by })
+        Ok(Self { by, if_match: (head.header)("if-match") })
     }
 
-    /// The call, with the body.
-    pub(super) fn with(self, want: Want, body: Vec<u8>) -> Result<PolicyCall, Response> {
-        let to = match want {
-            Want::Put => To::File(String::from_utf8(body).map_err(|_| {
-                let detail = "the body: expected a policy file in UTF-8, found other bytes";
-                Problem::InvalidRequest.response(detail.to_string())
-            })?),
-            Want::Restore if body.is_empty() => To::Version(None),
-            Want::Restore => {
-                let Object(RestoreBody { version }) =
-                    crate::ask::parse(&body).map_err(|error| error.response(""))?;
-                To::Version(version.map(|version| version.0))
-            }
-        };
-        let Self { if_match, by } = self;
-        Ok(PolicyCall::Change(Change { to, if_match, by }))
+    /// The call, with the file.
+    pub(super) fn file(self, body: Vec<u8>) -> Result<PolicyCall, Response> {
+        let file = String::from_utf8(body).map_err(|_| {
+            let detail = "the body: expected a policy file in UTF-8, found other bytes";
+            Problem::InvalidRequest.response(detail.to_string())
+        })?;
+        Ok(self.change(To::File(file)))
     }
+
+    fn change(self, to: To) -> PolicyCall {
+        let Self { by, if_match } = self;
+        PolicyCall::Change(Change { by, if_match, to })
+    }
+}
+
+/// `POST /v1/policies/restore`
+pub(super) fn restore(head: &Head<'_>) -> Result<PolicyCall, Response> {
+    Ok(Put::of(head)?.change(To::Version(version(head)?)))
 }
 
 /// `GET /v1/policies/file`
 pub(super) fn file(head: &Head<'_>) -> Result<PolicyCall, Response> {
+    version(head).map(PolicyCall::File)
+}
+
+fn version(head: &Head<'_>) -> Result<Option<u64>, Response> {
     let [version] = query::fields(head, ["version"])?;
-    let version = version.map(|version| query::whole("the query field `version`", &version, 1));
-    version.transpose().map(PolicyCall::File)
+    version.map(|version| query::whole("the query field `version`", &version, 1)).transpose()
 }
 
 #[derive(Serialize)]
@@ -130,8 +161,14 @@ struct ShownPolicy<'a> {
     shadow: bool,
     on_error: &'static str,
     placement: String,
-    /// What nodes may do without asking, and what is stored ahead; empty if every decision asks the store.
-    modes: Vec<String>,
+    /// How long a node may remember a refusal; `null` if it must ask for every request.
+    remember_us: Option<u64>,
+    /// How many units of a key a node may take in advance; `null` for none.
+    local_most: Option<u64>,
+    /// Whether nodes decide by the factor that they heard last.
+    reports: bool,
+    /// Whether states are stored ahead of what was granted.
+    persist_ahead: bool,
 }
 
 #[derive(Serialize)]
@@ -139,7 +176,6 @@ struct ShownLimit<'a> {
     name: &'a str,
     limit: u64,
     period_us: u64,
-    description: String,
 }
 
 /// `GET /v1/policies`
@@ -170,23 +206,20 @@ impl<'a> ShownPolicy<'a> {
                 Placement::Key => "key".to_string(),
                 Placement::Shard(shards) => alloc::format!("shard:{shards}"),
             },
-            modes: policy
-                .describe_nodes()
-                .into_iter()
-                .chain(policy.describe_persistence())
-                .collect(),
+            remember_us: policy.remember().map(|time| time.0),
+            local_most: policy.local().map(BudgetConfig::most),
+            reports: policy.reports(),
+            persist_ahead: policy.persist_ahead().is_some(),
         }
     }
 }
 
 fn limits(limits: &Limits) -> Vec<ShownLimit<'_>> {
-    let shown =
-        |named: &'_ crate::limits::NamedLimit| (named.limit.capacity(), named.limit.period().0);
-    let each = limits.iter().map(|named| {
-        let (limit, period_us) = shown(named);
-        ShownLimit { name: &named.name, limit, period_us, description: named.limit.describe() }
+    let limits = limits.iter().map(|NamedLimit { name, limit, .. }| {
+        let (most, period_us) = (limit.capacity(), limit.period().0);
+        ShownLimit { name, limit: most, period_us }
     });
-    each.collect()
+    limits.collect()
 }
 
 /// A policy file as it was written.

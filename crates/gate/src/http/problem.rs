@@ -43,16 +43,13 @@ struct Body<'a> {
     violated_policies: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_us: Option<u64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    place: Option<Place<'a>>,
-}
-
-/// The place of an error in a policy file.
-#[derive(Serialize)]
-struct Place<'a> {
-    line: usize,
-    column: usize,
-    path: &'a str,
+    /// The place of an error in a policy file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
 }
 
 impl Problem {
@@ -128,10 +125,13 @@ impl Problem {
 
 /// `PUT /v1/policies` with a file that is wrong.
 pub(super) fn invalid_policies(error: &PolicyError) -> Response {
-    let PolicyError { line, column, path, .. } = error;
-    let place = Place { line: *line, column: *column, path };
-    let body = Body { detail: error.to_string(), place: Some(place), ..Body::default() };
-    Problem::InvalidPolicies.with(body)
+    Problem::InvalidPolicies.with(Body {
+        detail: error.to_string(),
+        line: Some(error.line),
+        column: Some(error.column),
+        path: Some(&error.path),
+        ..Body::default()
+    })
 }
 
 /// `limits` is `None` for a listed key.

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 
 use super::access::Scope;
 use super::call::Call;
-use super::policies::{self, Header, PolicyCall, Want};
+use super::policies::{self, PolicyCall, Put};
 use super::problem::{Problem, answer_json};
 use super::{Access, Head, Plan, Response, located, query};
 use crate::ask::Chance;
@@ -22,8 +22,8 @@ pub(super) enum Step {
     Show,
     /// Ask for the editions of the policies.
     Editions(PolicyCall),
-    /// Read the body of a change of the policies.
-    ReadChange(Want, Header),
+    /// Read a file to put in force.
+    ReadFile(Put),
 }
 
 /// What a path names.
@@ -107,8 +107,8 @@ fn step_or_answer(
 fn policies_step(route: PolicyRoute, head: &Head<'_>) -> Result<Step, Response> {
     Ok(match route {
         PolicyRoute::InForce if head.method != "PUT" => Step::Show,
-        PolicyRoute::InForce => Step::ReadChange(Want::Put, Header::of(head)?),
-        PolicyRoute::Restore => Step::ReadChange(Want::Restore, Header::of(head)?),
+        PolicyRoute::InForce => Step::ReadFile(Put::of(head)?),
+        PolicyRoute::Restore => Step::Editions(policies::restore(head)?),
         PolicyRoute::History => Step::Editions(PolicyCall::History),
         PolicyRoute::File => Step::Editions(policies::file(head)?),
     })

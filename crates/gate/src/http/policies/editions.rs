@@ -6,25 +6,25 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tidegate_core::Timestamp;
 
 use super::{Change, PolicyCall, To, text};
 use crate::http::problem::{self, Problem, answer_json};
 use crate::http::{Response, forms};
-use crate::object::Object;
 use crate::policy::Policies;
+use crate::quote::Quoted;
 
 /// The most editions that are kept.
 const MOST_EDITIONS: usize = 20;
 
-/// The most bytes of all files that are kept. Escaped in JSON they take at most twice as many, which a row of a
-/// Durable Object (2 MB) has room for. The edition in force and the one before are always kept.
+/// The most bytes of all files that are kept, so that a value of a Durable Object (2 MB) has room for them. The edition
+/// in force and the one before are always kept.
 const MOST_BYTES: usize = 768 << 10;
 
-/// The version of the stored form.
-const FORMAT: u64 = 1;
+/// The first line of the stored form.
+const FORMAT: &str = "tidegate-editions 1";
 
 /// The files that were put in force one after another, in a bounded number.
 ///
@@ -35,14 +35,15 @@ const FORMAT: u64 = 1;
 /// use tidegate_gate::http::Editions;
 /// let editions = Editions::default();
 /// let deployed = "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
-/// assert_eq!(editions.stamp(deployed).version, 1);
-/// assert_eq!(editions.file(deployed), None); // the deployed file is in force
+/// let deployed = Editions::hash(deployed);
+/// assert_eq!(editions.stamp(&deployed).version, 1);
+/// assert_eq!(editions.file(&deployed), None); // the deployed file is in force
 /// assert_eq!(Editions::read(&editions.write()), Ok(editions));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Editions(VecDeque<Edition>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Edition {
     version: u64,
     at_us: u64,
@@ -50,7 +51,6 @@ struct Edition {
     /// The hash of the deployed file that the edition was put over.
     over: String,
     /// The version whose file it has again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     restores: Option<u64>,
     file: String,
 }
@@ -73,24 +73,18 @@ pub struct Changed {
     pub policies: Option<Policies>,
 }
 
-/// The stored editions cannot be read.
+/// The stored editions cannot be read: the first line that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidEditions(String);
 
 impl fmt::Display for InvalidEditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(found) = self;
-        write!(f, "expected the editions of a policy file, found {found}")
+        write!(f, "expected the editions of a policy file, found {}", Quoted(found))
     }
 }
 
 impl core::error::Error for InvalidEditions {}
-
-#[derive(Serialize, Deserialize)]
-struct Stored<E> {
-    format: u64,
-    editions: E,
-}
 
 #[derive(Serialize)]
 struct Listed<'a> {
@@ -123,53 +117,66 @@ impl Stamp {
     }
 }
 
-/// A hash of a policy file, by which editions are told apart.
-fn hash(file: &str) -> String {
-    let digest = Sha256::digest(file.as_bytes());
-    let first = digest.first_chunk().copied().unwrap_or_default();
-    alloc::format!("{:016x}", u64::from_be_bytes(first))
-}
-
 impl Editions {
+    /// A hash of a policy file, by which files are told apart.
+    #[must_use]
+    pub fn hash(file: &str) -> String {
+        let digest = Sha256::digest(file.as_bytes());
+        let first = digest.first_chunk().copied().unwrap_or_default();
+        alloc::format!("{:016x}", u64::from_be_bytes(first))
+    }
+
     /// Reads what [`write`](Self::write) has written.
     ///
     /// # Errors
     /// Fails with [`InvalidEditions`] if the text is something else.
     pub fn read(stored: &str) -> Result<Self, InvalidEditions> {
-        let read = serde_json::from_str::<Object<Stored<VecDeque<Edition>>>>(stored);
-        match read.map_err(|error| InvalidEditions(error.to_string()))? {
-            Object(Stored { format: FORMAT, editions }) => Ok(Self(editions)),
-            Object(Stored { format, .. }) => {
-                Err(InvalidEditions(alloc::format!("format {format} instead of {FORMAT}")))
-            }
+        let (first, mut rest) = stored.split_once('\n').unwrap_or((stored, ""));
+        if first != FORMAT {
+            return Err(InvalidEditions(first.to_owned()));
         }
+        let mut editions = VecDeque::new();
+        while let Some((line, after)) = rest.split_once('\n') {
+            let read = Edition::read(line, after);
+            let (edition, after) = read.ok_or_else(|| InvalidEditions(line.to_owned()))?;
+            editions.push_back(edition);
+            rest = after;
+        }
+        if rest.is_empty() { Ok(Self(editions)) } else { Err(InvalidEditions(rest.to_owned())) }
     }
 
-    /// The editions as text, to be stored.
+    /// The editions as text, to be stored: a line that names the form, and for each edition a line about it and its
+    /// file.
     #[must_use]
     pub fn write(&self) -> String {
-        forms::to_json(&Stored { format: FORMAT, editions: &self.0 })
+        let mut text = alloc::format!("{FORMAT}\n");
+        for Edition { version, at_us, by, over, restores, file } in &self.0 {
+            let (restores, bytes) = (restores.unwrap_or(0), file.len());
+            text.push_str(&alloc::format!("{version} {at_us} {over} {restores} {bytes} {by}\n"));
+            text.push_str(file);
+            text.push('\n');
+        }
+        text
     }
 
-    /// The file that was put over this deployed file, if there is one.
+    /// The file that was put over the deployed file with this hash, if there is one.
     #[must_use]
     pub fn file(&self, deployed: &str) -> Option<&str> {
-        self.over(&hash(deployed)).last().map(|edition| edition.file.as_str())
+        self.over(deployed).last().map(|edition| edition.file.as_str())
     }
 
     /// The file with this hash, if it is kept.
     #[must_use]
     pub fn file_of(&self, wanted: &str) -> Option<&str> {
-        self.0.iter().map(|edition| edition.file.as_str()).find(|file| hash(file) == wanted)
+        self.0.iter().map(|edition| edition.file.as_str()).find(|file| Self::hash(file) == wanted)
     }
 
-    /// Which edition is in force over this deployed file.
+    /// Which edition is in force over the deployed file with this hash.
     #[must_use]
     pub fn stamp(&self, deployed: &str) -> Stamp {
-        let own = hash(deployed);
-        match self.over(&own).last() {
+        match self.over(deployed).last() {
             Some(edition) => edition.stamp(),
-            None => Stamp { version: self.next(), hash: own },
+            None => Stamp { version: self.next(), hash: deployed.to_owned() },
         }
     }
 
@@ -177,7 +184,7 @@ impl Editions {
     #[must_use]
     pub fn handle(&mut self, call: PolicyCall, deployed: &str, now: Timestamp) -> Changed {
         let response = match call {
-            PolicyCall::History => self.history(deployed),
+            PolicyCall::History => self.history(&Self::hash(deployed)),
             PolicyCall::File(version) => self.show_file(version, deployed),
             PolicyCall::Change(change) => {
                 return self
@@ -198,7 +205,7 @@ impl Editions {
 
     fn history(&self, deployed: &str) -> Response {
         let in_force = self.stamp(deployed).version;
-        let listed = |edition: &'_ Edition| (edition.version == in_force, hash(&edition.file));
+        let listed = |edition: &Edition| (edition.version == in_force, Self::hash(&edition.file));
         let versions = self.0.iter().rev().map(|edition| {
             let (in_force, hash) = listed(edition);
             let Edition { version, at_us, by, restores, file, .. } = edition;
@@ -210,13 +217,14 @@ impl Editions {
     }
 
     fn show_file(&self, version: Option<u64>, deployed: &str) -> Response {
-        let in_force = self.stamp(deployed);
+        let own = Self::hash(deployed);
+        let in_force = self.stamp(&own);
         match version {
             Some(version) if version != in_force.version => match self.find(version) {
                 Ok(edition) => text(&edition.file, &edition.stamp()),
                 Err(response) => response,
             },
-            _ => text(self.file(deployed).unwrap_or(deployed), &in_force),
+            _ => text(self.file(&own).unwrap_or(deployed), &in_force),
         }
     }
 
@@ -266,11 +274,12 @@ impl Editions {
         deployed: &str,
         now: Timestamp,
     ) -> Result<Changed, Response> {
-        let (current, over) = (self.stamp(deployed), hash(deployed));
+        let over = Self::hash(deployed);
+        let current = self.stamp(&over);
         matches(if_match.as_deref(), &current)?;
         let (file, restores) = self.wanted(to, &current, &over)?;
         let policies = Policies::parse(&file).map_err(|error| problem::invalid_policies(&error))?;
-        if hash(&file) == current.hash {
+        if Self::hash(&file) == current.hash {
             return Ok(Changed { response: current.answer(current.version), policies: None });
         }
         let edition = |version, by: String, restores, file| Edition {
@@ -305,8 +314,26 @@ impl Editions {
 }
 
 impl Edition {
+    /// Reads an edition out of its line and what follows. Returns what is left.
+    fn read<'a>(line: &str, after: &'a str) -> Option<(Self, &'a str)> {
+        let mut words = line.splitn(6, ' ');
+        let mut word = || words.next();
+        let (version, at_us, over, restores) = (word()?, word()?, word()?, word()?);
+        let (bytes, by) = (word()?, word()?);
+        let (file, rest) = after.split_at_checked(bytes.parse().ok()?)?;
+        let edition = Self {
+            version: version.parse().ok()?,
+            at_us: at_us.parse().ok()?,
+            by: by.to_owned(),
+            over: over.to_owned(),
+            restores: Some(restores.parse().ok()?).filter(|restores| *restores > 0),
+            file: file.to_owned(),
+        };
+        Some((edition, rest.strip_prefix('\n')?))
+    }
+
     fn stamp(&self) -> Stamp {
-        Stamp { version: self.version, hash: hash(&self.file) }
+        Stamp { version: self.version, hash: Editions::hash(&self.file) }
     }
 }
 
