@@ -1,10 +1,15 @@
 //! Policies that are swapped while the server runs.
 
+use std::path::Path;
+use std::thread;
+
 use serde_json::json;
 use tempfile::tempdir;
-use tidegate_tests::{Reply, Served, kept_memory};
+use tidegate::local::WorkerdOptions;
+use tidegate_tests::{Reply, Served, TOKEN, kept_memory, worker};
 
 use crate::POLICIES;
+use crate::faults::{arm, later};
 
 /// The file with other limits on one policy.
 fn edited(capacity: u64) -> String {
@@ -35,7 +40,7 @@ pub fn policies_are_shown(served: &Served) {
     let open = policies.as_array().unwrap().iter().find(|policy| policy["name"] == "open").unwrap();
     assert_eq!((&open["on_error"], &open["placement"]), (&json!("open"), &json!("shard:4")));
     assert_eq!(open["limits"][0]["limit"], 5);
-    assert_eq!(open["modes"], json!([]));
+    assert_eq!((&open["remember_us"], &open["persist_ahead"]), (&json!(null), &json!(false)));
     let file = served.api.get("/v1/policies/file", &[]);
     assert_eq!((file.status, file.text.as_str()), (200, POLICIES));
     assert_eq!(tag(&file), tag(&shown));
@@ -69,8 +74,7 @@ pub fn another_file_is_put_in_force_and_the_one_before_restored(served: &Served)
     assert_eq!(by(2), (&json!(1), &json!("deployment"), &json!(false)));
     assert_eq!((&versions[0]["restores"], &versions[0]["hash"]), (&json!(1), &versions[2]["hash"]));
     assert_eq!(served.api.get("/v1/policies/file?version=2", &[]).text, edited(7));
-    let second =
-        served.api.post_with("/v1/policies/restore", &[("if-match", "*")], "{\"version\":2}");
+    let second = served.api.post_with("/v1/policies/restore?version=2", &[("if-match", "*")], "");
     assert_eq!((second.get("version"), limit(served, "k")), (json!(4), json!(7)), "{second:?}");
 }
 
@@ -100,8 +104,7 @@ pub fn a_wrong_file_is_refused_with_its_place(served: &Served) {
     assert_eq!(served.api.put_policies(&"#".repeat(262_145)).status, 413);
     let actor = [("if-match", "*"), ("x-tidegate-actor", &*"a".repeat(129))];
     assert_eq!(served.api.put_with("/v1/policies", &actor, &edited(7)).status, 400);
-    let wrong =
-        served.api.post_with("/v1/policies/restore", &[("if-match", "*")], "{\"version\":0}");
+    let wrong = served.api.post_with("/v1/policies/restore?version=0", &[("if-match", "*")], "");
     assert_eq!(wrong.status, 400);
     let none = served.api.post_with("/v1/policies/restore", &[("if-match", "*")], "");
     assert_eq!((none.status, none.get("type")), (404, json!("urn:tidegate:not-found")));
@@ -168,4 +171,102 @@ fn a_file_that_cannot_be_stored_is_not_in_force() {
     assert_eq!((failed.status, failed.get("type")), (500, json!("urn:tidegate:internal-error")));
     assert!(!failed.text.contains("gone"), "the path reaches no caller: {failed:?}");
     assert_eq!(limit(&served, "k"), 5);
+}
+
+fn worker_options(storage: Option<&Path>) -> WorkerdOptions {
+    let entry = Some(include_str!("faults.js").to_owned());
+    let storage = storage.map(Path::to_owned);
+    WorkerdOptions { entry, storage, ..tidegate_tests::worker_options(POLICIES) }
+}
+
+/// Puts a file in force, of which the isolate that the test asks does not hear.
+fn put_elsewhere(served: &Served, file: &str) {
+    let body = format!("put\n\nelsewhere\n*\n{file}");
+    let put = served.api.post(&format!("/fault/policies?{}", escaped(POLICIES)), body);
+    assert!(put.text.starts_with("200"), "{put:?}");
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+#[test]
+fn a_file_that_was_put_in_force_outlives_a_restart_of_the_worker() {
+    let storage = tempdir().unwrap();
+    let start = |policies: &str| {
+        let policies = policies.to_owned();
+        worker(WorkerdOptions { policies, ..worker_options(Some(storage.path())) })
+    };
+    assert_eq!(start(POLICIES).api.put_policies(&edited(7)).status, 200);
+    assert_eq!(limit(&start(POLICIES), "k"), 7);
+    assert_eq!(limit(&start(&edited(30)), "k"), 30, "another file was deployed");
+    assert_eq!(limit(&start(POLICIES), "k"), 7, "and the earlier one again");
+}
+
+#[test]
+fn an_isolate_hears_of_another_file_within_its_delay() {
+    let served = worker(worker_options(None));
+    assert_eq!(limit(&served, "k"), 5);
+    put_elsewhere(&served, &edited(7));
+    assert_eq!(limit(&served, "k"), 5);
+    later(&served, 5_000);
+    assert_eq!(limit(&served, "k"), 7);
+    put_elsewhere(&served, POLICIES);
+    later(&served, 5_000);
+    assert_eq!(limit(&served, "k"), 5);
+}
+
+#[test]
+fn an_object_decides_by_the_edition_of_the_isolate_that_asks() {
+    let served = worker(worker_options(None));
+    assert_eq!(served.api.put_policies(&edited(7)).status, 200);
+    for left in [6, 5] {
+        arm(&served, "forget the policies"); // as if the object was elsewhere
+        assert_eq!(served.api.check("open", "k", 1, None).get("remaining"), left);
+    }
+    let checks = ["a", "b", "c"].map(|key| json!({ "policy": "open", "key": key }));
+    arm(&served, "forget the policies");
+    let batch = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
+    assert!(!batch.text.contains("degraded"), "{batch:?}");
+}
+
+#[test]
+fn a_wrong_stored_file_never_takes_the_worker_down() {
+    let storage = tempdir().unwrap();
+    let line = |file: &str| {
+        let over = served_hash(POLICIES);
+        format!("tidegate-editions 1\n2 7 {over} 0 {} alice\n{file}\n", file.len())
+    };
+    for stored in ["".to_owned(), "x".to_owned(), line("[policies.open]\nlimits = []")] {
+        let served = worker(worker_options(Some(storage.path())));
+        served.api.post("/fault/store", &stored);
+        drop(served);
+        let served = worker(worker_options(Some(storage.path())));
+        assert_eq!(limit(&served, "k"), 5, "{stored:?}");
+        let put = served.api.put_policies(&edited(7));
+        assert_eq!((put.status, limit(&served, "k")), (200, json!(7)), "{stored:?}: {put:?}");
+    }
+}
+
+/// The hash of a deployed file.
+fn served_hash(policies: &str) -> String {
+    let served = worker(tidegate_tests::worker_options(policies));
+    served.api.get("/v1/policies", &[]).get("hash").as_str().unwrap().to_owned()
+}
+
+#[test]
+fn policies_that_are_swapped_under_load_grant_nothing_twice() {
+    for served in [worker(worker_options(None)), tidegate_tests::memory(POLICIES)] {
+        let check = || served.api.check("spread", "k", 1, None).get("allowed") == true;
+        let granted: usize = thread::scope(|scope| {
+            let callers: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| (0..50).filter(|_| check()).count())).collect();
+            for capacity in 6..16 {
+                assert_eq!(served.api.put_policies(&edited(capacity)).status, 200);
+            }
+            callers.into_iter().map(|caller| caller.join().unwrap()).sum()
+        });
+        assert_eq!(granted, 100);
+        assert_eq!(served.api.with(Some(TOKEN)).get("/v1/policies", &[]).get("version"), 11);
+    }
 }

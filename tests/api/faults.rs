@@ -77,7 +77,12 @@ fn after_a_trap_the_next_request_works() {
             assert_eq!(served.api.check("closed", "other", 0, None).get("remaining"), 100);
             arm(&served, fault);
             let failed = served.api.check("closed", "lost", 1, None);
-            assert!(failed.status == 500 || degraded(&failed), "{fault}: {failed:?}");
+            // a request whose own code traps has no answer; otherwise `on_error` decides
+            let is_own = fault == "trap in begin" || fault == "trap in text";
+            assert!(
+                if is_own { failed.status == 500 } else { degraded(&failed) },
+                "{fault}: {failed:?}"
+            );
             let next = served.api.check("closed", "k", 0, None);
             assert_eq!(next.get("remaining"), 100 - round, "{fault}: {next:?}");
         }
@@ -99,7 +104,8 @@ fn a_trap_never_gives_a_request_the_answer_to_another() {
         wait_for(&served, "held", 2);
         served.api.get("/fault/release", &[]);
         let lost = lost.join().unwrap();
-        assert_eq!(lost.status, 500, "nothing is known of what it asked: {lost:?}");
+        let reason = "the Worker began anew, so the outcome is unknown";
+        assert_eq!((lost.get("allowed"), lost.get("degraded")), (json!(false), json!(reason)));
         served.api.get("/fault/release", &[]);
         let next = next.join().unwrap();
         assert_eq!(next.get("allowed"), true, "{next:?}");

@@ -7,8 +7,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, BodyError, Check, Head, Outcome, Response, Server};
+use tidegate_gate::http::{
+    self, Access, BodyError, Check, Head, Outcome, PolicyCall, Response, Server, Stamp,
+};
+
+use crate::policies::Edition;
+
+/// What a request is answered by.
+pub(crate) struct InForce {
+    pub(crate) edition: Rc<Edition>,
+    pub(crate) access: Access,
+}
 
 /// A request that is being answered by [`http::respond`].
 pub(crate) struct Exchange {
@@ -23,6 +32,7 @@ struct Mail {
     body: Option<Result<Vec<u8>, BodyError>>,
     checks: Vec<Check>,
     outcomes: Option<Vec<Outcome>>,
+    call: Option<PolicyCall>,
 }
 
 /// What must happen next.
@@ -31,6 +41,8 @@ pub(crate) enum Step {
     Body,
     /// Decide these checks.
     Decide(Vec<Check>),
+    /// Let the object of the editions answer this call.
+    Ask(PolicyCall),
     /// Send the response.
     Respond(Response),
 }
@@ -44,18 +56,18 @@ pub(crate) struct OwnHead<H> {
 
 impl Exchange {
     pub(crate) fn new(
-        policies: &'static Policies,
-        access: &'static Access,
+        in_force: Rc<InForce>,
         OwnHead { method, url, header }: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
     ) -> Self {
         let mail = Rc::<RefCell<Mail>>::default();
-        let mut server = Mailbox(Rc::clone(&mail));
+        let mut server = Mailbox { mail: Rc::clone(&mail), in_force: Rc::clone(&in_force) };
         let responding = Box::pin(async move {
             let (path, query) = path_and_query(&url);
             let client_ip = header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
             let client_ip = client_ip.as_deref();
             let head = Head { method: &method, path, query, header: &header, client_ip };
-            http::respond(policies, access, &head, &mut server).await
+            let InForce { edition, access } = &*in_force;
+            http::respond(&edition.policies, access, &head, &mut server).await
         });
         Self { responding, mail }
     }
@@ -74,6 +86,9 @@ impl Exchange {
             return Step::Respond(response);
         }
         let mut mail = self.mail.borrow_mut();
+        if let Some(call) = mail.call.take() {
+            return Step::Ask(call);
+        }
         match mail.wants_body {
             true => Step::Body,
             false => Step::Decide(std::mem::take(&mut mail.checks)),
@@ -81,26 +96,39 @@ impl Exchange {
     }
 }
 
-struct Mailbox(Rc<RefCell<Mail>>);
+struct Mailbox {
+    mail: Rc<RefCell<Mail>>,
+    in_force: Rc<InForce>,
+}
 
 impl Server for Mailbox {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
-        self.0.borrow_mut().wants_body = true;
+        self.mail.borrow_mut().wants_body = true;
         let arrived =
-            poll_fn(|_| self.0.borrow_mut().body.take().map_or(Poll::Pending, Poll::Ready));
+            poll_fn(|_| self.mail.borrow_mut().body.take().map_or(Poll::Pending, Poll::Ready));
         let body = arrived.await;
-        self.0.borrow_mut().wants_body = false;
+        self.mail.borrow_mut().wants_body = false;
         body
     }
 
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
-        self.0.borrow_mut().checks = checks.to_vec();
-        poll_fn(|_| self.0.borrow_mut().outcomes.take().map_or(Poll::Pending, Poll::Ready)).await
+        self.mail.borrow_mut().checks = checks.to_vec();
+        poll_fn(|_| self.mail.borrow_mut().outcomes.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 
     /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.in_force.edition.stamp.clone()
+    }
+
+    /// The answer comes from the object, and JavaScript sends it.
+    async fn editions(&mut self, call: PolicyCall) -> Response {
+        self.mail.borrow_mut().call = Some(call);
+        std::future::pending().await
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use tidegate_gate::http::{self, Access, BodyError, Check, Outcome, Response, Tokens};
-use tidegate_gate::{Id, Micros, Policies, Timestamp};
+use tidegate_gate::http::{
+    self, Access, BodyError, Check, Outcome, PolicyCall, Response, Stamp, Tokens,
+};
+use tidegate_gate::{Id, Micros, Policy, Timestamp};
 use tidegate_tier::Local;
 use tidegate_tier::local::{self, Next, Transmit};
 use tidegate_tier::wire::{Asked, Flights, NodeOptions};
@@ -12,8 +16,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{Exchange, OwnHead, Step};
-use crate::policies::policies;
+use crate::exchange::{Exchange, InForce, OwnHead, Step};
+use crate::policies::{self, Edition};
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
 /// called again.
@@ -38,8 +42,7 @@ thread_local! {
 type Token = Option<(u32, usize)>;
 
 struct Node {
-    policies: &'static Policies,
-    access: &'static Access,
+    in_force: Rc<InForce>,
     /// Whether checks are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
     local: Local,
@@ -56,13 +59,20 @@ struct Running {
     /// The outcomes of its checks, and how many are missing.
     outcomes: Vec<Option<Outcome>>,
     missing: usize,
-    response: Option<Response>,
+    end: Option<End>,
+}
+
+/// The end of an exchange.
+enum End {
+    Response(Response),
+    /// The object of the editions answers this call.
+    Asks(PolicyCall),
 }
 
 impl Node {
     fn new(tokens: Tokens, trusts_caller_time: bool) -> Result<Self, String> {
-        let policies = policies()?;
-        let access = Access::new(policies, tokens).map_err(|error| error.to_string())?;
+        let edition = policies::deployed()?;
+        let access = Access::new(&edition.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
         let (node, seed) = (Id([random()?, random()?]), random()?);
         let local = local::Options { node, seed, ..local::Options::default() };
@@ -73,8 +83,7 @@ impl Node {
             ..NodeOptions::default()
         };
         Ok(Self {
-            policies,
-            access: Box::leak(Box::new(access)), // once in the life of an isolate
+            in_force: Rc::new(InForce { edition, access }),
             trusts_caller_time,
             local: Local::new(local),
             flights: Flights::new(flights),
@@ -92,9 +101,9 @@ impl Node {
         self.forget(at);
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
-        let exchange = Exchange::new(self.policies, self.access, head);
-        let (outcomes, missing, response) = (Vec::new(), 0, None);
-        self.exchanges.insert(id, Running { exchange, began: at, outcomes, missing, response });
+        let exchange = Exchange::new(Rc::clone(&self.in_force), head);
+        let (outcomes, missing, end) = (Vec::new(), 0, None);
+        self.exchanges.insert(id, Running { exchange, began: at, outcomes, missing, end });
         id
     }
 
@@ -116,7 +125,8 @@ impl Node {
         let Some(running) = self.exchanges.get_mut(&id) else { return false };
         match running.exchange.step() {
             Step::Body => return true,
-            Step::Respond(response) => running.response = Some(response),
+            Step::Respond(response) => running.end = Some(End::Response(response)),
+            Step::Ask(call) => running.end = Some(End::Asks(call)),
             Step::Decide(checks) => {
                 running.outcomes = vec![None; checks.len()];
                 running.missing = checks.len();
@@ -183,8 +193,49 @@ impl Node {
         if running.missing == 0 {
             running.exchange.decided(running.outcomes.drain(..).flatten().collect());
             if let Step::Respond(response) = running.exchange.step() {
-                running.response = Some(response);
+                running.end = Some(End::Response(response));
             }
+        }
+    }
+
+    fn put_in_force(&mut self, told: &str) -> Result<(), String> {
+        let mut lines = told.splitn(3, '\n');
+        let version = lines.next().and_then(|version| version.parse().ok());
+        let (Some(version), Some(hash)) = (version, lines.next()) else {
+            return Err("expected a version and a hash".to_owned());
+        };
+        let stamp = Stamp { version, hash: hash.to_owned() };
+        let edition = match lines.next() {
+            Some(file) => policies::learn(stamp, file)?,
+            None => {
+                let policies = policies::deployed()?.policies.clone();
+                Rc::new(Edition { policies, stamp })
+            }
+        };
+        let access = self.in_force.access.under(&edition.policies);
+        self.in_force = Rc::new(InForce { edition, access });
+        Ok(())
+    }
+}
+
+/// The whole response to a request that was under way when WebAssembly ended: what its checks asked is not known.
+fn unavailable(
+    in_force: &Rc<InForce>,
+    head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
+    body: Option<Vec<u8>>,
+) -> Response {
+    let mut exchange = Exchange::new(Rc::clone(in_force), head);
+    let mut body = body.ok_or(BodyError::Incomplete);
+    loop {
+        match exchange.step() {
+            Step::Body => exchange.body(std::mem::replace(&mut body, Err(BodyError::Incomplete))),
+            Step::Decide(checks) => {
+                let reason = "the Worker began anew, so the outcome is unknown";
+                let outcome = |_| Outcome::Unavailable(reason.to_owned());
+                exchange.decided(checks.iter().map(outcome).collect());
+            }
+            Step::Ask(_) => return http::internal_error("the Worker began anew".to_owned()),
+            Step::Respond(response) => return response,
         }
     }
 }
@@ -208,6 +259,7 @@ extern "C" {
 #[derive(Debug)]
 pub struct Question {
     object: String,
+    policy: Arc<Policy>,
     bytes: Vec<u8>,
     number: u64,
 }
@@ -219,6 +271,13 @@ impl Question {
     #[must_use]
     pub fn object(&self) -> String {
         self.object.clone()
+    }
+
+    /// The hash of the edition of the policies by which the question must be answered; `undefined` for the deployed one.
+    #[wasm_bindgen(getter)]
+    #[must_use]
+    pub fn edition(&self) -> Option<String> {
+        policies::hash_of(&self.policy)
     }
 
     /// The bytes to send. Can be taken once.
@@ -301,13 +360,77 @@ impl Isolate {
         go_on(exchange, Err(BodyError::Incomplete), now_ms);
     }
 
-    /// Whether an exchange waits for the replies to its questions. The node itself may ask something too, and no
-    /// request waits for that.
+    /// What an exchange waits for: 1 for the replies to its questions, 2 for the object of the editions, 0 for nothing.
+    /// The node itself may ask something too, and no request waits for that.
     #[must_use]
-    pub fn waits(exchange: u32, now_ms: f64) -> bool {
+    pub fn waits(exchange: u32, now_ms: f64) -> u32 {
         with(now_ms, |node, _, _| {
-            node.exchanges.get(&exchange).is_some_and(|running| running.response.is_none())
+            let running = node.exchanges.get(&exchange);
+            running.map_or(0, |running| match running.end {
+                None => 1,
+                Some(End::Asks(_)) => 2,
+                Some(End::Response(_)) => 0,
+            })
         })
+    }
+
+    /// The call that the object of the editions answers. The exchange then ends.
+    #[must_use]
+    pub fn policy_call(exchange: u32, now_ms: f64) -> Option<String> {
+        let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
+        match running.and_then(|running| running.end) {
+            Some(End::Asks(call)) => Some(call.write()),
+            _ => None,
+        }
+    }
+
+    /// Whether some caller may change the policies.
+    #[must_use]
+    pub fn policies_change(now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| node.in_force.access.lets_policies_change())
+    }
+
+    /// The version and the hash of the policies in force, each on a line.
+    #[must_use]
+    pub fn stamp(now_ms: f64) -> String {
+        with(now_ms, |node, _, _| {
+            let Stamp { version, hash } = &node.in_force.edition.stamp;
+            format!("{version}\n{hash}")
+        })
+    }
+
+    /// Puts the edition in force that `Keeper.in_force` has told. Returns what is wrong with it; the earlier one then
+    /// stays in force.
+    #[must_use]
+    pub fn put_in_force(told: &str, now_ms: f64) -> Option<String> {
+        with(now_ms, |node, _, _| node.put_in_force(told).err())
+    }
+
+    /// Whether an object in this isolate can answer questions by the edition with this hash.
+    #[must_use]
+    pub fn knows(hash: &str) -> bool {
+        policies::edition(Some(hash)).is_ok_and(|edition| edition.is_some())
+    }
+
+    /// Reads the edition with this hash, for the objects in this isolate. Returns what is wrong with it.
+    #[must_use]
+    pub fn learn(hash: String, file: &str) -> Option<String> {
+        policies::learn(Stamp { version: 0, hash }, file).err()
+    }
+
+    /// The response to a request that was under way when WebAssembly ended.
+    #[must_use]
+    pub fn unavailable(
+        method: String,
+        url: String,
+        headers: Headers,
+        body: Option<Vec<u8>>,
+        now_ms: f64,
+    ) -> String {
+        let header = move |name: &str| headers.get(name).ok().flatten();
+        let head = OwnHead { method, url, header };
+        let in_force = with(now_ms, |node, _, _| Rc::clone(&node.in_force));
+        text(&unavailable(&in_force, head, body))
     }
 
     /// The next question to send.
@@ -316,7 +439,8 @@ impl Isolate {
         with(now_ms, |node, _, at| {
             let question = node.flights.poll_transmit(at)?;
             let object = question.to.object_name();
-            Some(Question { object, bytes: question.bytes, number: question.number })
+            let policy = Arc::clone(question.to.policy());
+            Some(Question { object, policy, bytes: question.bytes, number: question.number })
         })
     }
 
@@ -341,9 +465,10 @@ impl Isolate {
     #[must_use]
     pub fn finish(exchange: u32, now_ms: f64) -> String {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
-        let response = running.and_then(|running| running.response);
-        let lost = || http::internal_error("the request has no response".into());
-        text(&response.unwrap_or_else(lost))
+        match running.and_then(|running| running.end) {
+            Some(End::Response(response)) => text(&response),
+            _ => text(&http::internal_error("the request has no response".into())),
+        }
     }
 }
 
@@ -371,7 +496,7 @@ fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) 
     })
 }
 
-fn text(response: &Response) -> String {
+pub(crate) fn text(response: &Response) -> String {
     let headers = response.headers.iter().map(|(name, value)| name.len() + value.len() + 2);
     let length = headers.fold(response.body.len() + 5, usize::saturating_add);
     let mut text = String::with_capacity(length);

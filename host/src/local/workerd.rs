@@ -113,7 +113,7 @@ fn binary() -> Result<PathBuf> {
 fn copy_worker(folder: &Path) -> Result<()> {
     let worker = workspace().join("worker");
     fs::create_dir_all(folder.join("worker/build"))?;
-    for file in ["index.js", "build/index.js", "build/index_bg.wasm"] {
+    for file in ["index.js", "policies.js", "build/index.js", "build/index_bg.wasm"] {
         let from = worker.join(file);
         fs::copy(&from, folder.join("worker").join(file)).with_context(|| {
             format!(
@@ -149,6 +149,7 @@ const config :Workerd.Config = (
 const worker :Workerd.Worker = (
   modules = [{entry}
     (name = "worker/index.js", esModule = embed "worker/index.js"),
+    (name = "worker/policies.js", esModule = embed "worker/policies.js"),
     (name = "worker/build/index.js", esModule = embed "worker/build/index.js"),
     (name = "worker/build/index_bg.wasm", wasm = embed "worker/build/index_bg.wasm"),
     (name = "policies.toml", text = embed "policies.toml") ],

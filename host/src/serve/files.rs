@@ -45,11 +45,11 @@ impl Files {
     /// The file in force.
     #[must_use]
     pub fn in_force(&self) -> &str {
-        self.editions.file(&self.started_with).unwrap_or(&self.started_with)
+        self.editions.file(&Editions::hash(&self.started_with)).unwrap_or(&self.started_with)
     }
 
     fn stamp(&self) -> Stamp {
-        self.editions.stamp(&self.started_with)
+        self.editions.stamp(&Editions::hash(&self.started_with))
     }
 }
 
