@@ -5,6 +5,7 @@ import module from "./build/index_bg.wasm";
 // a text module beside the compiled Worker, so editing it needs no build of Rust code
 import policies from "../policies.toml";
 import { InForce, Keeper, learn } from "./policies.js";
+import { logError, tell } from "./tell.js";
 
 globalThis.TIDEGATE_POLICIES = policies;
 initSync({ module });
@@ -20,6 +21,8 @@ let failure;
 let inForce;
 
 const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
+
+const tellsTime = (env) => String(env.TIDEGATE_SERVER_TIMING) === "true";
 
 export default {
   async fetch(request, env, context) {
@@ -56,7 +59,8 @@ function recover(error) {
 function start(env) {
   if (failure !== undefined) return;
   const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
-  failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env)) ?? null;
+  const tells = [env.TIDEGATE_LOG_SECRET?.toString(), env.TIDEGATE_EVENTS !== undefined, tellsTime(env)];
+  failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env), ...tells) ?? null;
   if (failure === null) inForce = new InForce(env, policies);
 }
 
@@ -68,6 +72,7 @@ async function answer(request, env, context) {
     await refreshed;
     start(env); // WebAssembly may have begun anew meanwhile
   }
+  const begun = Date.now();
   const begin = () => Isolate.begin(request.method, request.url, request.headers, Date.now());
   let exchange = begin();
   let body;
@@ -86,18 +91,23 @@ async function answer(request, env, context) {
   const calls = transmit(env);
   const waits = Isolate.waits(exchange, Date.now());
   if (waits > 0) {
-    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, { request, env, body });
+    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, { request, env, context, body, begun });
     context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
     return answered;
   }
   for (const call of calls) context.waitUntil(call);
-  return response(Isolate.finish(exchange, Date.now()));
+  return end(exchange, { env, context, begun });
 }
 
-async function finish(exchange, calls, { request, env, body }) {
+async function finish(exchange, calls, { request, env, context, body, begun }) {
   const began = instance;
   await (calls.length === 1 ? calls[0] : Promise.all(calls));
   if (began !== instance) return unavailable(request, env, body);
+  return end(exchange, { env, context, begun });
+}
+
+function end(exchange, { env, context, begun }) {
+  if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, Date.now()), begun);
   return response(Isolate.finish(exchange, Date.now()));
 }
 
@@ -138,7 +148,7 @@ async function ask(env, object, questions) {
     const editions = questions.map(({ edition }) => edition);
     replies = packed.length === 1 ? [await askOne(stub, packed[0], editions[0])] : await stub.askAll(packed, editions);
   } catch (error) {
-    console.error("durable object:", error);
+    logError("durable object:", error);
   }
   if (began !== instance) return;
   const now = Date.now();

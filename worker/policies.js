@@ -1,6 +1,7 @@
 // The policy file that callers have put over the deployed one. An object keeps its editions, and isolates ask for the
 // one in force now and then.
 import { Isolate, Keeper as Editions } from "./build/index.js";
+import { logError } from "./tell.js";
 
 /** The name of the object that keeps the editions. Names of policies are not empty, so no key belongs to it. */
 const KEEPER = ":policies";
@@ -50,7 +51,7 @@ export class InForce {
       const told = await Promise.race([keeper(env).inForce(this.deployed, this.known), late]);
       if (told !== undefined) this.put(told);
     } catch (error) {
-      console.error("the policies in force are not known, so the earlier ones stay in force:", error);
+      logError("the policies in force are not known, so the earlier ones stay in force:", error);
     }
     this.askedAt = Math.max(this.askedAt, asked);
   }

@@ -2,13 +2,16 @@
 //! brings the verdicts.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use tidegate_gate::Micros;
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Head, Outcome, PolicyCall, Response, Server, Stamp,
+    self, Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall,
+    Response, Server, Stamp,
 };
 
 use crate::policies::Edition;
@@ -17,6 +20,33 @@ use crate::policies::Edition;
 pub(crate) struct InForce {
     pub(crate) edition: Rc<Edition>,
     pub(crate) access: Access,
+    pub(crate) metrics: Metrics,
+    pub(crate) answers: Rc<LocalAnswers>,
+    pub(crate) tells: Tells,
+}
+
+/// What the Worker tells about its decisions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tells {
+    /// Whether there is a binding for events.
+    pub(crate) events: bool,
+    /// Whether answers have `Server-Timing`.
+    pub(crate) timing: bool,
+}
+
+impl InForce {
+    pub(crate) fn new(edition: Rc<Edition>, access: Access, tells: Tells) -> Rc<Self> {
+        let metrics = Metrics::new(&edition.policies, None);
+        Rc::new(Self { edition, access, metrics, answers: Rc::default(), tells })
+    }
+
+    /// The same with another edition. What was counted goes on.
+    pub(crate) fn with(&self, edition: Rc<Edition>) -> Rc<Self> {
+        let access = self.access.under(&edition.policies);
+        let metrics = Metrics::new(&edition.policies, Some(&self.metrics));
+        let (answers, tells) = (Rc::clone(&self.answers), self.tells);
+        Rc::new(Self { edition, access, metrics, answers, tells })
+    }
 }
 
 /// A request that is being answered by [`http::respond`].
@@ -33,6 +63,10 @@ struct Mail {
     checks: Vec<Check>,
     outcomes: Option<Vec<Outcome>>,
     call: Option<PolicyCall>,
+    /// How the checks were decided, for `Server-Timing`.
+    timing: Option<String>,
+    /// The checks that were counted: policy, outcome, how many, their cost.
+    events: BTreeMap<(String, &'static str), (u32, u64)>,
 }
 
 /// What must happen next.
@@ -66,7 +100,7 @@ impl Exchange {
             let client_ip = header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
             let client_ip = client_ip.as_deref();
             let head = Head { method: &method, path, query, header: &header, client_ip };
-            let InForce { edition, access } = &*in_force;
+            let InForce { edition, access, .. } = &*in_force;
             http::respond(&edition.policies, access, &head, &mut server).await
         });
         Self { responding, mail }
@@ -78,6 +112,25 @@ impl Exchange {
 
     pub(crate) fn decided(&mut self, outcomes: Vec<Outcome>) {
         self.mail.borrow_mut().outcomes = Some(outcomes);
+    }
+
+    /// Takes note of how the checks were decided. `asked` is the time that objects took.
+    pub(crate) fn timed(&mut self, asked: Option<Micros>) {
+        self.mail.borrow_mut().timing = Some(match asked {
+            None => "tidegate;desc=\"isolate\"".to_owned(),
+            Some(Micros(us)) => {
+                format!("tidegate;dur={}.{:03};desc=\"object\"", us / 1_000, us % 1_000)
+            }
+        });
+    }
+
+    /// The checks that were counted, in lines: policy, outcome, how many, their cost.
+    pub(crate) fn events(&self) -> String {
+        let mail = self.mail.borrow();
+        let events = mail.events.iter().map(|((policy, outcome), (checks, cost))| {
+            format!("{policy}\n{outcome}\n{checks}\n{cost}\n")
+        });
+        events.collect()
     }
 
     pub(crate) fn step(&mut self) -> Step {
@@ -119,6 +172,27 @@ impl Server for Mailbox {
     /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
+    }
+
+    fn decided(&mut self, check: &Check, outcome: &Outcome) {
+        self.in_force.metrics.count(check, outcome);
+        if self.in_force.tells.events
+            && let Some(Counted { policy, outcome, cost }) = Counted::of(check, outcome)
+        {
+            let mut mail = self.mail.borrow_mut();
+            let (checks, sum) = mail.events.entry((policy.to_owned(), outcome)).or_default();
+            *checks = checks.saturating_add(1);
+            *sum = sum.saturating_add(cost);
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let InForce { edition, metrics, answers, .. } = &*self.in_force;
+        metrics.text(edition.stamp.version, answers)
+    }
+
+    fn timing(&self) -> Option<String> {
+        self.mail.borrow_mut().timing.take()
     }
 
     fn stamp(&self) -> Stamp {

@@ -10,7 +10,7 @@ use crate::node::text;
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(js_namespace = console, js_name = error)]
-    fn log_error(text: &str, reason: &JsValue);
+    pub(crate) fn log_error(text: &str, reason: &JsValue);
 }
 
 /// What JavaScript calls in the object of the editions.

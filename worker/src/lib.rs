@@ -16,3 +16,5 @@ mod keys;
 mod node;
 #[cfg(target_arch = "wasm32")]
 mod policies;
+#[cfg(target_arch = "wasm32")]
+mod swap;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Outcome, PolicyCall, Response, Stamp, Tokens,
+    self, Access, BodyError, Check, Log, Outcome, PolicyCall, Response, Tokens,
 };
 use tidegate_gate::{Id, Micros, Policy, Timestamp};
 use tidegate_tier::Local;
@@ -16,8 +16,9 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{Exchange, InForce, OwnHead, Step};
-use crate::policies::{self, Edition};
+use crate::exchange::{Exchange, InForce, OwnHead, Step, Tells};
+use crate::keeper::log_error;
+use crate::policies;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
 /// called again.
@@ -41,36 +42,45 @@ thread_local! {
 /// The exchange and the place of a check in it; `None` for an operation of the node itself.
 type Token = Option<(u32, usize)>;
 
-struct Node {
-    in_force: Rc<InForce>,
+pub(crate) struct Node {
+    pub(crate) in_force: Rc<InForce>,
     /// Whether checks are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
     local: Local,
     flights: Flights<Token>,
-    exchanges: BTreeMap<u32, Running>,
+    pub(crate) exchanges: BTreeMap<u32, Running>,
     next: u32,
     clock: Clock,
+    log: Log,
+}
+
+/// What the Worker tells about its decisions, and the secret of the hashes that stand for keys in its log.
+struct Told {
+    tells: Tells,
+    log_secret: Option<String>,
 }
 
 /// An exchange under way.
-struct Running {
-    exchange: Exchange,
+pub(crate) struct Running {
+    pub(crate) exchange: Exchange,
     began: Micros,
     /// The outcomes of its checks, and how many are missing.
     outcomes: Vec<Option<Outcome>>,
     missing: usize,
-    end: Option<End>,
+    /// When its checks were asked for.
+    asked: Micros,
+    pub(crate) end: Option<End>,
 }
 
 /// The end of an exchange.
-enum End {
+pub(crate) enum End {
     Response(Response),
     /// The object of the editions answers this call.
     Asks(PolicyCall),
 }
 
 impl Node {
-    fn new(tokens: Tokens, trusts_caller_time: bool) -> Result<Self, String> {
+    fn new(tokens: Tokens, trusts_caller_time: bool, told: Told) -> Result<Self, String> {
         let edition = policies::deployed()?;
         let access = Access::new(&edition.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
@@ -83,7 +93,10 @@ impl Node {
             ..NodeOptions::default()
         };
         Ok(Self {
-            in_force: Rc::new(InForce { edition, access }),
+            in_force: InForce::new(edition, access, told.tells),
+            log: Log::new(
+                told.log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
+            ),
             trusts_caller_time,
             local: Local::new(local),
             flights: Flights::new(flights),
@@ -103,7 +116,8 @@ impl Node {
         self.next = id.wrapping_add(1) % EXCHANGES;
         let exchange = Exchange::new(Rc::clone(&self.in_force), head);
         let (outcomes, missing, end) = (Vec::new(), 0, None);
-        self.exchanges.insert(id, Running { exchange, began: at, outcomes, missing, end });
+        let running = Running { exchange, began: at, outcomes, missing, asked: at, end };
+        self.exchanges.insert(id, running);
         id
     }
 
@@ -129,6 +143,7 @@ impl Node {
             Step::Ask(call) => running.end = Some(End::Asks(call)),
             Step::Decide(checks) => {
                 running.outcomes = vec![None; checks.len()];
+                running.asked = at;
                 running.missing = checks.len();
                 for (place, check) in checks.iter().enumerate() {
                     self.ask((id, place), check, now, at);
@@ -150,8 +165,9 @@ impl Node {
             Some(_) => None,
             None => match self.local.ask(resolved, &operation, now, at) {
                 Next::Answer(answer) => {
+                    answer.kind().into_iter().for_each(|kind| self.in_force.answers.count(kind));
                     let verdict = answer.verdict();
-                    return self.decided(token, Outcome::Decided(verdict));
+                    return self.decided(token, Outcome::Decided(verdict), None);
                 }
                 Next::Forward { budget } => budget,
             },
@@ -179,63 +195,31 @@ impl Node {
             let Some(token) = answer.asked.token else { continue };
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
-                Err(failure) => Outcome::Unavailable(format!("durable object: {failure}")),
+                Err(failure) => {
+                    let line = self.log.line_of(self.clock.now(), &answer.asked.resolved, &failure);
+                    line.into_iter().for_each(|line| log_error(&line, &JsValue::UNDEFINED));
+                    Outcome::Unavailable(format!("durable object: {failure}"))
+                }
             };
-            self.decided(token, outcome);
+            self.decided(token, outcome, Some(answer.at));
         }
     }
 
-    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome) {
+    /// `answered` is the time at which an object's answer came.
+    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Option<Micros>) {
         let Some(running) = self.exchanges.get_mut(&id) else { return };
         let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
         if running.missing == 0 {
+            if self.in_force.tells.timing {
+                let asked = running.asked.0;
+                running.exchange.timed(answered.map(|at| Micros(at.0.saturating_sub(asked))));
+            }
             running.exchange.decided(running.outcomes.drain(..).flatten().collect());
             if let Step::Respond(response) = running.exchange.step() {
                 running.end = Some(End::Response(response));
             }
-        }
-    }
-
-    fn put_in_force(&mut self, told: &str) -> Result<(), String> {
-        let mut lines = told.splitn(3, '\n');
-        let version = lines.next().and_then(|version| version.parse().ok());
-        let (Some(version), Some(hash)) = (version, lines.next()) else {
-            return Err("expected a version and a hash".to_owned());
-        };
-        let stamp = Stamp { version, hash: hash.to_owned() };
-        let edition = match lines.next() {
-            Some(file) => policies::learn(stamp, file)?,
-            None => {
-                let policies = policies::deployed()?.policies.clone();
-                Rc::new(Edition { policies, stamp })
-            }
-        };
-        let access = self.in_force.access.under(&edition.policies);
-        self.in_force = Rc::new(InForce { edition, access });
-        Ok(())
-    }
-}
-
-/// The whole response to a request that was under way when WebAssembly ended: what its checks asked is not known.
-fn unavailable(
-    in_force: &Rc<InForce>,
-    head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
-    body: Option<Vec<u8>>,
-) -> Response {
-    let mut exchange = Exchange::new(Rc::clone(in_force), head);
-    let mut body = body.ok_or(BodyError::Incomplete);
-    loop {
-        match exchange.step() {
-            Step::Body => exchange.body(std::mem::replace(&mut body, Err(BodyError::Incomplete))),
-            Step::Decide(checks) => {
-                let reason = "the Worker began anew, so the outcome is unknown";
-                let outcome = |_| Outcome::Unavailable(reason.to_owned());
-                exchange.decided(checks.iter().map(outcome).collect());
-            }
-            Step::Ask(_) => return http::internal_error("the Worker began anew".to_owned()),
-            Step::Respond(response) => return response,
         }
     }
 }
@@ -251,7 +235,7 @@ extern "C" {
     pub type Headers;
 
     #[wasm_bindgen(method, catch)]
-    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+    pub(crate) fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
 }
 
 /// A question for an object.
@@ -302,9 +286,13 @@ impl Isolate {
         token: Option<String>,
         admin_token: Option<String>,
         trusts_caller_time: bool,
+        log_secret: Option<String>,
+        events: bool,
+        timing: bool,
     ) -> Option<String> {
         let tokens = Tokens { decisions: token, administration: admin_token };
-        match Node::new(tokens, trusts_caller_time) {
+        let told = Told { tells: Tells { events, timing }, log_secret };
+        match Node::new(tokens, trusts_caller_time, told) {
             Ok(node) => {
                 NODE.set(Some(node));
                 None
@@ -374,65 +362,6 @@ impl Isolate {
         })
     }
 
-    /// The call that the object of the editions answers. The exchange then ends.
-    #[must_use]
-    pub fn policy_call(exchange: u32, now_ms: f64) -> Option<String> {
-        let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
-        match running.and_then(|running| running.end) {
-            Some(End::Asks(call)) => Some(call.write()),
-            _ => None,
-        }
-    }
-
-    /// Whether some caller may change the policies.
-    #[must_use]
-    pub fn policies_change(now_ms: f64) -> bool {
-        with(now_ms, |node, _, _| node.in_force.access.lets_policies_change())
-    }
-
-    /// The version and the hash of the policies in force, each on a line.
-    #[must_use]
-    pub fn stamp(now_ms: f64) -> String {
-        with(now_ms, |node, _, _| {
-            let Stamp { version, hash } = &node.in_force.edition.stamp;
-            format!("{version}\n{hash}")
-        })
-    }
-
-    /// Puts the edition in force that `Keeper.in_force` has told. Returns what is wrong with it; the earlier one then
-    /// stays in force.
-    #[must_use]
-    pub fn put_in_force(told: &str, now_ms: f64) -> Option<String> {
-        with(now_ms, |node, _, _| node.put_in_force(told).err())
-    }
-
-    /// Whether an object in this isolate can answer questions by the edition with this hash.
-    #[must_use]
-    pub fn knows(hash: &str) -> bool {
-        policies::edition(Some(hash)).is_ok_and(|edition| edition.is_some())
-    }
-
-    /// Reads the edition with this hash, for the objects in this isolate. Returns what is wrong with it.
-    #[must_use]
-    pub fn learn(hash: String, file: &str) -> Option<String> {
-        policies::learn(Stamp { version: 0, hash }, file).err()
-    }
-
-    /// The response to a request that was under way when WebAssembly ended.
-    #[must_use]
-    pub fn unavailable(
-        method: String,
-        url: String,
-        headers: Headers,
-        body: Option<Vec<u8>>,
-        now_ms: f64,
-    ) -> String {
-        let header = move |name: &str| headers.get(name).ok().flatten();
-        let head = OwnHead { method, url, header };
-        let in_force = with(now_ms, |node, _, _| Rc::clone(&node.in_force));
-        text(&unavailable(&in_force, head, body))
-    }
-
     /// The next question to send.
     #[must_use]
     pub fn transmit(now_ms: f64) -> Option<Question> {
@@ -485,7 +414,7 @@ fn go_on(exchange: u32, body: Result<Vec<u8>, BodyError>, now_ms: f64) {
     });
 }
 
-fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) -> R {
+pub(crate) fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) -> R {
     NODE.with_borrow_mut(|node| match node {
         Some(node) => {
             let now = timestamp(now_ms);

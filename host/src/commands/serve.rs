@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::{Access, Tokens};
 use tidegate::gate::{Micros, Policies};
-use tidegate::serve::{Bounds, Files, Service, serve, warn};
+use tidegate::serve::{Bounds, Files, Service, Watch, serve, warn};
 use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +37,7 @@ Calls:
   POST   /v1/policies/restore                put an earlier file in force again; needs it too
   GET    /v1/policies/history                list the files that were put in force; needs it too
   GET    /v1/policies/file                   show a file as it was written; needs it too
+  GET    /metrics                            show what the server has counted, for Prometheus
   GET    /healthz                            show that the server runs; needs no token
 
 Examples:
@@ -76,6 +77,13 @@ pub(crate) struct Arguments {
     /// token for decisions
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true)]
     admin_token: Option<String>,
+    /// Tell in the header `Server-Timing` how long the store took for a decision
+    #[arg(long)]
+    server_timing: bool,
+    /// The secret of the hashes that stand for keys in the log, so that several servers write the same hash of a key;
+    /// random by default
+    #[arg(long, value_name = "SECRET", env = "TIDEGATE_LOG_SECRET", hide_env_values = true)]
+    log_secret: Option<String>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -138,7 +146,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         names.join(", ")
     ))?;
     let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
-    let service = Service { policies, files, store, access, bounds };
+    let mut watch = Watch { server_timing: arguments.server_timing, ..Watch::default() };
+    watch.log_secret = arguments.log_secret.unwrap_or(watch.log_secret);
+    let service = Service { policies, files, store, access, bounds, watch };
     serve(service, listener, stop).await;
     Ok(ExitCode::SUCCESS)
 }

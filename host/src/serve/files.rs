@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tempfile::NamedTempFile;
 use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, Changed, Editions, PolicyCall, Response, Stamp};
+use tidegate_gate::http::{self, Access, Changed, Editions, Metrics, PolicyCall, Response, Stamp};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -60,6 +60,7 @@ pub(super) struct InForce {
     pub(super) access: Access,
     pub(super) store: Store,
     pub(super) stamp: Stamp,
+    pub(super) metrics: Metrics,
 }
 
 /// What is in force, and its files.
@@ -71,7 +72,8 @@ pub(super) struct Swap {
 
 impl Swap {
     pub(super) fn new((policies, access, store): (Policies, Access, Store), files: Files) -> Self {
-        let in_force = InForce { policies, access, store, stamp: files.stamp() };
+        let (stamp, metrics) = (files.stamp(), Metrics::new(&policies, None));
+        let in_force = InForce { policies, access, store, stamp, metrics };
         Self { in_force: RwLock::new(Arc::new(in_force)), files: Mutex::new(files) }
     }
 
@@ -101,9 +103,9 @@ impl Swap {
         }
         store.take_over(&now.store);
         let access = now.access.under(&policies);
-        let stamp = next.stamp();
+        let (stamp, metrics) = (next.stamp(), Metrics::new(&policies, Some(&now.metrics)));
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(InForce { policies, access, store, stamp });
+            Arc::new(InForce { policies, access, store, stamp, metrics });
         *files = next;
         response
     }

@@ -140,6 +140,20 @@ impl StoreError {
         }
     }
 
+    /// The error without the key of the operation, so that a server can write it to a log.
+    #[must_use]
+    pub fn without_key(&self) -> String {
+        match self {
+            Self::Blob { error, .. } => error.to_string(),
+            Self::Unreadable { error, .. } => format!("redis: {error}"),
+            Self::Overloaded { most, .. } => {
+                format!("redis: {most} operations are already waiting for the same state")
+            }
+            Self::Session(SessionError::Blob { error, .. }) => error.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// Describes the error without names and addresses, so that a server can send it to clients.
     #[must_use]
     pub const fn summary(&self) -> &'static str {

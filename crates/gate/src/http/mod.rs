@@ -56,6 +56,8 @@ mod access;
 mod call;
 mod forms;
 mod headers;
+mod log;
+mod metrics;
 mod policies;
 mod problem;
 mod query;
@@ -81,6 +83,8 @@ use crate::request::Operation;
 use crate::resolved::Resolved;
 pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
+pub use log::Log;
+pub use metrics::{Counted, Local, LocalAnswers, Metrics};
 pub use policies::{Change, Changed, Editions, InvalidEditions, PolicyCall, Stamp};
 use problem::{Problem, answer_json};
 use route::{Step, step};
@@ -92,6 +96,9 @@ pub const MAX_BODY_BYTES: usize = 262_144;
 pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
+
+/// The media type of the text format of Prometheus.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A request without its body.
 #[derive(Clone, Copy)]
@@ -136,6 +143,19 @@ pub trait Server {
     /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
     /// the server has no random numbers.
     fn random(&mut self) -> Option<u64>;
+
+    /// Takes note of the outcome of a check, for [`Metrics::count`].
+    fn decided(&mut self, _: &Check, _: &Outcome) {}
+
+    /// The text of [`Metrics`], and what else the server counts.
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    /// The header `Server-Timing` of the decisions that were made last, if the server measures them.
+    fn timing(&self) -> Option<String> {
+        None
+    }
 
     /// Which edition of the policies the request is answered by.
     fn stamp(&self) -> Stamp {
@@ -231,6 +251,7 @@ pub fn respond<'a, S: Server>(
     async move {
         let plan = match step {
             Step::Answer(response) => return response,
+            Step::Metrics => return problem::answer_text(METRICS_TYPE, server.metrics()),
             Step::Show => return policies::show(in_force, &server.stamp()),
             Step::Editions(call) => return server.editions(call).await,
             Step::ReadFile(put) => {
@@ -249,7 +270,12 @@ pub fn respond<'a, S: Server>(
             }
         };
         let outcomes = server.decide(&plan.checks).await;
-        plan.respond(outcomes)
+        for (check, outcome) in plan.checks.iter().zip(&outcomes) {
+            server.decided(check, outcome);
+        }
+        let mut response = plan.respond(outcomes);
+        response.headers.extend(server.timing().map(|timing| ("server-timing", timing)));
+        response
     }
 }
 

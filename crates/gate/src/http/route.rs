@@ -18,6 +18,8 @@ pub(super) enum Step {
     Answer(Response),
     ReadBody(Call),
     Decide(Plan),
+    /// Show what the server has counted.
+    Metrics,
     /// Show the policies in force.
     Show,
     /// Ask for the editions of the policies.
@@ -29,6 +31,7 @@ pub(super) enum Step {
 /// What a path names.
 enum Route<'a> {
     Health,
+    Metrics,
     Gate,
     /// A call with a body.
     Post(Call),
@@ -81,6 +84,7 @@ fn step_or_answer(
         Route::Health => {
             return Ok(Step::Answer(answer_json(200, "{\"status\":\"ok\"}".to_string())));
         }
+        Route::Metrics => return Ok(Step::Metrics),
         Route::Gate => query::gate(in_force, head, chance)?,
         Route::Post(call) => return Ok(Step::ReadBody(call)),
         Route::Lease(lease) => {
@@ -118,6 +122,7 @@ impl<'a> Route<'a> {
     fn of(path: &'a str) -> Option<Self> {
         Some(match path {
             "/healthz" => Self::Health,
+            "/metrics" => Self::Metrics,
             "/v1/gate" => Self::Gate,
             "/v1/check" => Self::Post(Call::Check),
             "/v1/leases" => Self::Post(Call::Acquire),
@@ -151,7 +156,7 @@ impl<'a> Route<'a> {
 
     fn methods(&self) -> &'static [&'static str] {
         match *self {
-            Self::Health | Self::Gate => &["GET", "HEAD"],
+            Self::Health | Self::Metrics | Self::Gate => &["GET", "HEAD"],
             Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
             Self::Policies(PolicyRoute::History | PolicyRoute::File) => &["GET", "HEAD"],
             Self::Post(_) | Self::Policies(PolicyRoute::Restore) => &["POST"],
