@@ -322,7 +322,7 @@ impl http::Server for Exchange<'_> {
         let began = self.server.watch.server_timing.then(Instant::now);
         let answers = self.in_force.store.operate_all(now, &asked).await;
         self.took = began.map(|began| began.elapsed());
-        let outcome = |(check, answer)| match answer {
+        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| match answer {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
                 let line = self.server.log().line_of(

@@ -5,8 +5,9 @@
 // - `/fault/later?MS` moves the clock.
 // - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
-// - `/fault/count` counts the exchanges that were begun, those of them that are remembered, the calls of objects, and
-//   the objects that are held.
+// - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
+// - `/fault/count` tells the events, and counts the exchanges that were begun, those of them that
+//   are remembered, the calls of objects, and the objects that are held.
 import worker, { Keys as Real } from "./worker/index.js";
 import { Isolate, Owner, Question } from "./worker/build/index.js";
 
@@ -16,6 +17,8 @@ let begun = 0;
 let underWay = 0;
 let calls = 0;
 const held = [];
+const events = [];
+const standIn = { writeDataPoint: (event) => events.push(event) };
 let later = 0;
 const realNow = Date.now;
 Date.now = () => realNow() + later;
@@ -105,7 +108,7 @@ export default {
         armed.add(name);
         return new Response("armed");
       case "/fault/count":
-        return Response.json({ begun, underWay, calls, held: held.length });
+        return Response.json({ begun, underWay, calls, held: held.length, events });
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");
@@ -125,6 +128,8 @@ export default {
         }
     }
     const getByName = (object) => env.KEYS.getByName(object === ":policies" ? object : (last = object));
-    return worker.fetch(request, { ...env, KEYS: { getByName } }, context);
+    const faulty = { ...env, KEYS: { getByName } };
+    if (armed.has("write events")) faulty.TIDEGATE_EVENTS = standIn;
+    return worker.fetch(request, faulty, context);
   },
 };

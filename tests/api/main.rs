@@ -10,7 +10,9 @@ mod modes;
 mod object;
 mod patience;
 mod policies;
+mod same;
 mod surface;
+mod watch;
 
 use tidegate_tests::on_every_server;
 
@@ -116,4 +118,7 @@ on_every_server!(
         a_wrong_file_is_refused_with_its_place,
         an_edit_keeps_the_states_of_all_other_policies,
         only_the_token_for_administration_changes_policies;
+    watch:
+        decisions_are_counted_by_policy_and_outcome,
+        nobody_is_told_how_long_the_store_took;
 );

@@ -67,6 +67,23 @@ impl Api {
         self.send(self.agent.put(format!("{}{target}", self.url)), body.as_ref())
     }
 
+    /// Sends any request.
+    pub fn request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{target}", self.url));
+        for (name, value) in self.authorized(headers) {
+            request = request.header(name, value);
+        }
+        let request = request.body(body.to_owned()).expect("a request");
+        reply(self.agent.run(request).expect("a response"))
+    }
+
     /// Puts a policy file in force, whatever it replaces.
     pub fn put_policies(&self, file: &str) -> Reply {
         self.put_with("/v1/policies", &[("if-match", "*")], file)
