@@ -6,7 +6,8 @@
 // - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
-// - `/fault/count` tells the events, and counts the exchanges that were begun, those of them that
+// - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
+// - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
 //   are remembered, the calls of objects, and the objects that are held.
 import worker, { Keys as Real } from "./worker/index.js";
 import { Isolate, Owner, Question } from "./worker/build/index.js";
@@ -17,6 +18,12 @@ let begun = 0;
 let underWay = 0;
 let calls = 0;
 const held = [];
+const logged = [];
+const realError = console.error;
+console.error = (...words) => {
+  logged.push(words.join(" "));
+  realError(...words);
+};
 const events = [];
 const standIn = { writeDataPoint: (event) => events.push(event) };
 let later = 0;
@@ -108,7 +115,7 @@ export default {
         armed.add(name);
         return new Response("armed");
       case "/fault/count":
-        return Response.json({ begun, underWay, calls, held: held.length, events });
+        return Response.json({ begun, underWay, calls, held: held.length, events, logged });
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");

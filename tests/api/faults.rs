@@ -143,6 +143,26 @@ fn an_object_that_throws_answers_the_next_request() {
 }
 
 #[test]
+fn an_error_is_logged_with_its_policy_and_without_its_key() {
+    let served = worker(options());
+    for _ in 0..5 {
+        arm(&served, "throw before");
+        served.api.check("closed", "a secret key", 1, None);
+    }
+    let logged = counted(&served, "logged");
+    let lines: Vec<_> =
+        logged.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let with_policy = |line: &&&str| line.starts_with("policy \"closed\", key ");
+    let lines_of_checks = lines.iter().filter(with_policy).count();
+    assert!((1..5).contains(&lines_of_checks), "at most one line a second: {lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("secret key")), "{lines:?}");
+    let known = lines.len();
+    assert_eq!(served.api.check("second", "k", 1, None).get("allowed"), true);
+    served.api.check("second", "k", 1, None);
+    assert_eq!(counted(&served, "logged").as_array().unwrap().len(), known, "no refusals");
+}
+
+#[test]
 fn an_object_may_take_seconds() {
     let served = worker(options());
     thread::scope(|scope| {

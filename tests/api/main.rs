@@ -120,5 +120,6 @@ on_every_server!(
         only_the_token_for_administration_changes_policies;
     watch:
         decisions_are_counted_by_policy_and_outcome,
-        nobody_is_told_how_long_the_store_took;
+        nobody_is_told_how_long_the_store_took,
+        half_a_body_consumes_nothing;
 );

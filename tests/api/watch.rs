@@ -1,9 +1,12 @@
 //! What a server tells about itself: counters, times, events.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
 use serde_json::{Value, json};
 use tidegate::local::WorkerdOptions;
 use tidegate::serve::{Files, Watch};
-use tidegate_tests::{Served, watched_memory, worker, worker_options};
+use tidegate_tests::{Served, TOKEN, watched_memory, worker, worker_options};
 
 use crate::POLICIES;
 use crate::faults::{arm, counted};
@@ -40,6 +43,20 @@ pub fn decisions_are_counted_by_policy_and_outcome(served: &Served) {
 
 pub fn nobody_is_told_how_long_the_store_took(served: &Served) {
     assert_eq!(served.api.check("day", "k", 1, None).header("server-timing"), None);
+}
+
+pub fn half_a_body_consumes_nothing(served: &Served) {
+    let body = r#"{"policy":"day","key":"k","cost":3}"#;
+    let address = served.url.strip_prefix("http://").unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}");
+    write!(client, "{head}\r\ncontent-length: {}\r\n\r\n{}", body.len(), &body[..20]).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    let _ = client.read_to_string(&mut answer); // some servers reset the connection after the answer
+    let detail = "expected the whole body, found a part of it";
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains(detail), "{answer}");
+    assert_eq!(served.api.check("day", "k", 3, None).get("allowed"), true);
 }
 
 /// The number of milliseconds, if the header has one.

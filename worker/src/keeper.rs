@@ -10,7 +10,11 @@ use crate::node::text;
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(js_namespace = console, js_name = error)]
-    pub(crate) fn log_error(text: &str, reason: &JsValue);
+    fn log_error(text: &str, reason: &JsValue);
+
+    /// Writes a line to the log.
+    #[wasm_bindgen(js_namespace = console, js_name = error)]
+    pub(crate) fn log_line(text: &str);
 }
 
 /// What JavaScript calls in the object of the editions.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use tidegate_gate::http::Log;
 use tidegate_gate::{Micros, Policy, Timestamp};
 use tidegate_tier::authority::{Authority, Options, Outcome, Slice, Swap};
 use tidegate_tier::wire::{AuthorityOptions, Place, Replies};
@@ -13,9 +14,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
 use crate::clock::{Clock, from_millis, timestamp};
+use crate::memory::Share;
 use crate::policies::{self, Edition};
 
-/// How many bytes of states an object remembers. An isolate has 128 MB for all of its objects.
+/// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
 const REMEMBERED: usize = 8 << 20;
 
 /// How many bytes of questions and replies an object remembers.
@@ -67,6 +69,8 @@ pub struct Owner {
     policy: String,
     /// The policy by which it decided last.
     decided_by: Option<Arc<Policy>>,
+    share: Share,
+    log: Log,
 }
 
 #[wasm_bindgen]
@@ -88,6 +92,8 @@ impl Owner {
             trusts_caller_time,
             policy: name.split([':', '#']).next().unwrap_or("").to_owned(),
             decided_by: None,
+            share: Share::default(),
+            log: Log::new(b""), // its lines name no keys
         }
     }
 
@@ -113,7 +119,10 @@ impl Owner {
         replies
             .handle_question(((), question), policies, (now, at), authority)
             .map_err(|((), error)| JsError::new(&error.to_string()))?;
+        let most = self.share.most().saturating_sub(self.replies.bytes());
+        self.authority.remember_at_most(most.min(REMEMBERED));
         self.decide((now, at));
+        self.share.set(self.authority.remembered().saturating_add(self.replies.bytes()));
         match self.replies.poll_reply(at, &mut self.authority) {
             Some(((), reply)) => Ok(reply.to_vec()),
             None => Err(JsError::new("the question has no reply")),
@@ -139,7 +148,9 @@ impl Owner {
             let outcomes = match self.swap(&swap, now) {
                 Ok(outcomes) => outcomes,
                 Err(reason) => {
-                    error("storage", &reason);
+                    if let Some(line) = self.log.line(now, &"storage") {
+                        error(&line, &reason);
+                    }
                     vec![Outcome::Failed("its storage failed"); swap.len()]
                 }
             };

@@ -12,6 +12,8 @@ mod exchange;
 mod keeper;
 #[cfg(target_arch = "wasm32")]
 mod keys;
+#[cfg(any(target_arch = "wasm32", test))]
+mod memory;
 #[cfg(target_arch = "wasm32")]
 mod node;
 #[cfg(target_arch = "wasm32")]

@@ -17,7 +17,8 @@ use wasm_bindgen::{JsValue, throw_str};
 
 use crate::clock::{Clock, timestamp};
 use crate::exchange::{Exchange, InForce, OwnHead, Step, Tells};
-use crate::keeper::log_error;
+use crate::keeper::log_line;
+use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
@@ -85,9 +86,10 @@ impl Node {
         let access = Access::new(&edition.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
         let (node, seed) = (Id([random()?, random()?]), random()?);
-        let local = local::Options { node, seed, ..local::Options::default() };
+        let local = local::Options { node, seed, most_keys: MOST_KEYS };
         let flights = NodeOptions {
             node,
+            most: MOST_WAITING,
             most_under_way: MOST_UNDER_WAY,
             deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
@@ -197,7 +199,7 @@ impl Node {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
                     let line = self.log.line_of(self.clock.now(), &answer.asked.resolved, &failure);
-                    line.into_iter().for_each(|line| log_error(&line, &JsValue::UNDEFINED));
+                    line.into_iter().for_each(|line| log_line(&line));
                     Outcome::Unavailable(format!("durable object: {failure}"))
                 }
             };
