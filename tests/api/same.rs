@@ -5,9 +5,12 @@ use tidegate_tests::{Reply, Served, memory, redis, worker, worker_options};
 
 use crate::POLICIES;
 
-/// Requests one after another: method, target, headers, body. No answer depends on the time, because each span is a whole
+/// Method, target, headers, body.
+type Asked = (&'static str, &'static str, &'static [(&'static str, &'static str)], &'static str);
+
+/// Requests one after another. No answer depends on the time, because each span is a whole
 /// number of days that have just begun, or is blanked out.
-const REQUESTS: &[(&str, &str, &[(&str, &str)], &str)] = &[
+const REQUESTS: &[Asked] = &[
     ("GET", "/healthz", &[], ""),
     ("GET", "/nothing", &[], ""),
     ("POST", "/healthz", &[], ""),
@@ -77,7 +80,7 @@ fn every_server_answers_with_the_same_bytes() {
 /// The status, the headers that the server chooses, and the body.
 fn answer(
     served: &Served,
-    (method, target, headers, body): &(&str, &str, &[(&str, &str)], &str),
+    (method, target, headers, body): &Asked,
 ) -> (u16, Vec<(String, String)>, String) {
     let Reply { status, headers, text } = served.api.request(method, target, headers, body);
     let own = |(name, _): &(String, String)| {
