@@ -4,6 +4,8 @@ import { Isolate, Owner, __wbg_reset_state, initSync } from "./build/index.js";
 import module from "./build/index_bg.wasm";
 // a text module beside the compiled Worker, so editing it needs no build of Rust code
 import policies from "../policies.toml";
+import { InForce, Keeper, learn } from "./policies.js";
+import { logError, tell } from "./tell.js";
 
 globalThis.TIDEGATE_POLICIES = policies;
 initSync({ module });
@@ -15,7 +17,12 @@ const MAX_DRAINED = Isolate.max_drained();
 /** `undefined` before the first request, because `env` comes with it. */
 let failure;
 
+/** The policies in force; `undefined` before the first request. */
+let inForce;
+
 const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
+
+const tellsTime = (env) => String(env.TIDEGATE_SERVER_TIMING) === "true";
 
 export default {
   async fetch(request, env, context) {
@@ -48,47 +55,73 @@ function recover(error) {
   failure = undefined;
 }
 
-/** Throws if WebAssembly began anew while the request waited. */
-function checkInstance(began) {
-  if (began !== instance) throw new Error("WebAssembly ended while the request was under way");
+/** Begins, unless it has begun. */
+function start(env) {
+  if (failure !== undefined) return;
+  const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
+  const tells = [env.TIDEGATE_LOG_SECRET?.toString(), env.TIDEGATE_EVENTS !== undefined, tellsTime(env)];
+  failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env), ...tells) ?? null;
+  if (failure === null) inForce = new InForce(env, policies);
 }
 
 async function answer(request, env, context) {
-  if (failure === undefined) {
-    const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
-    failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env)) ?? null;
-  }
+  start(env);
   if (failure !== null) return response(failure);
-  const began = instance;
+  const refreshed = inForce.refresh(env, context);
+  if (refreshed !== undefined) {
+    await refreshed;
+    start(env); // WebAssembly may have begun anew meanwhile
+  }
+  const begun = Date.now();
   const begin = () => Isolate.begin(request.method, request.url, request.headers, Date.now());
   let exchange = begin();
+  let body;
   if (exchange < 0) {
     // `waitUntil` costs as much as everything else here, so nothing is left behind if the client hangs up meanwhile
     Isolate.give_up(-exchange - 1, Date.now());
-    const body = await bodyOf(request);
-    checkInstance(began);
+    body = await bodyOf(request);
+    start(env); // WebAssembly may have begun anew meanwhile
+    if (failure !== null) return response(failure);
     exchange = begin();
     if (exchange < 0) {
       exchange = -exchange - 1;
-      if (body === null) Isolate.incomplete(exchange, Date.now());
-      else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
-      else Isolate.body(exchange, body, Date.now());
+      giveBody(exchange, body);
     }
   }
   const calls = transmit(env);
-  if (Isolate.waits(exchange, Date.now())) {
-    const answered = finish(exchange, calls, began);
+  const waits = Isolate.waits(exchange, Date.now());
+  if (waits > 0) {
+    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, { request, env, context, body, begun });
     context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
     return answered;
   }
-  for (const call of calls) context.waitUntil(call.catch(recover));
+  for (const call of calls) context.waitUntil(call);
+  return end(exchange, { env, context, begun });
+}
+
+async function finish(exchange, calls, { request, env, context, body, begun }) {
+  const began = instance;
+  await (calls.length === 1 ? calls[0] : Promise.all(calls));
+  if (began !== instance) return unavailable(request, env, body);
+  return end(exchange, { env, context, begun });
+}
+
+function end(exchange, { env, context, begun }) {
+  if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, Date.now()), begun);
   return response(Isolate.finish(exchange, Date.now()));
 }
 
-async function finish(exchange, calls, began) {
-  await (calls.length === 1 ? calls[0] : Promise.all(calls));
-  checkInstance(began);
-  return response(Isolate.finish(exchange, Date.now()));
+/** Lets the object of the editions answer. */
+async function change(env, exchange) {
+  return response(await inForce.handle(env, Isolate.policy_call(exchange, Date.now())));
+}
+
+/** The response to a request that was under way when WebAssembly ended: `on_error` decides. */
+function unavailable({ method, url, headers }, env, body) {
+  start(env);
+  if (failure !== null) return response(failure);
+  const bytes = body instanceof Uint8Array ? body : undefined;
+  return response(Isolate.unavailable(method, url, headers, bytes, Date.now()));
 }
 
 /** Sends the questions that are due, in one call for each object. */
@@ -97,7 +130,7 @@ function transmit(env) {
   const all = new Map();
   for (let next = Isolate.transmit(now); next; next = Isolate.transmit(now)) {
     const { object, number } = next;
-    const question = { number, bytes: next.take() };
+    const question = { number, bytes: next.take(), edition: inForce.swapped ? next.edition : undefined };
     next.free();
     if (all.has(object)) all.get(object).push(question);
     else all.set(object, [question]);
@@ -112,15 +145,25 @@ async function ask(env, object, questions) {
   try {
     const stub = env.KEYS.getByName(object);
     const packed = questions.map(({ bytes }) => pack(bytes));
-    replies = packed.length === 1 ? [await stub.ask(packed[0])] : await stub.askAll(packed);
+    const editions = questions.map(({ edition }) => edition);
+    replies = packed.length === 1 ? [await askOne(stub, packed[0], editions[0])] : await stub.askAll(packed, editions);
   } catch (error) {
-    console.error("durable object:", error);
+    logError("durable object:", error);
   }
   if (began !== instance) return;
   const now = Date.now();
-  for (const reply of replies) if (reply !== null) Isolate.reply(unpack(reply), now);
-  for (const { number } of questions) Isolate.lost(number, now); // nothing, if its reply came
+  try {
+    for (const reply of replies) if (reply !== null) Isolate.reply(unpack(reply), now);
+    for (const { number } of questions) Isolate.lost(number, now); // nothing, if its reply came
+  } catch (error) {
+    console.error(error);
+    recover(error);
+  }
 }
+
+/** An argument costs time even if it is `undefined`. */
+const askOne = (stub, question, edition) =>
+  edition === undefined ? stub.ask(question) : stub.ask(question, edition);
 
 /** Short bytes travel as a string of a character each, which costs a third of what an array costs. */
 const pack = (bytes) => (bytes.length > 4_096 ? bytes : String.fromCharCode.apply(null, bytes));
@@ -141,6 +184,12 @@ async function bodyOf(request) {
   } catch {
     return null;
   }
+}
+
+function giveBody(exchange, body) {
+  if (body === null) Isolate.incomplete(exchange, Date.now());
+  else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
+  else Isolate.body(exchange, body, Date.now());
 }
 
 async function chunksOf(body) {
@@ -182,10 +231,12 @@ export class Keys extends DurableObject {
   }
 
   /** Answers several questions; `null` in place of an answer that failed. */
-  askAll(questions) {
-    return questions.map((question) => {
+  askAll(questions, editions) {
+    const unknown = editions?.find((edition) => edition !== undefined && !Isolate.knows(edition));
+    if (unknown !== undefined) return learn(this.env, unknown).then(() => this.askAll(questions, editions));
+    return questions.map((question, place) => {
       try {
-        return this.ask(question);
+        return this.decide(question, editions?.[place]);
       } catch (error) {
         console.error(error);
         return null;
@@ -193,12 +244,32 @@ export class Keys extends DurableObject {
     });
   }
 
-  /** Answers a question of an isolate. Both are bytes, which only WebAssembly reads. */
-  ask(question) {
+  /**
+   * Answers a question of an isolate by an edition of the policies. The question and the reply are bytes, which only
+   * WebAssembly reads.
+   */
+  ask(question, edition) {
+    if (edition === undefined || Isolate.knows(edition)) return this.decide(question, edition);
+    return learn(this.env, edition).then(() => this.decide(question, edition));
+  }
+
+  inForce(deployed, known) {
+    return new Keeper(this.ctx.storage.kv).inForce(deployed, known);
+  }
+
+  policyFile(hash) {
+    return new Keeper(this.ctx.storage.kv).file(hash);
+  }
+
+  handlePolicies(call, deployed) {
+    return new Keeper(this.ctx.storage.kv).handle(call, deployed);
+  }
+
+  decide(question, edition) {
     if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
     try {
-      this.owner ??= new Owner(this.rows, this.trusts);
-      return pack(this.owner.ask(unpack(question), Date.now()));
+      this.owner ??= new Owner(this.rows, this.trusts, this.ctx.id.name ?? "");
+      return pack(this.owner.ask(unpack(question), Date.now(), edition));
     } catch (error) {
       recover(error);
       this.owner = undefined; // what is not stored is unknown

@@ -2,35 +2,38 @@
 //!
 //! ```no_run
 //! use tidegate::gate::{Policies, http::{Access, Tokens}};
-//! use tidegate::serve::{Bounds, Service, serve};
+//! use tidegate::serve::{Bounds, Files, Service, Watch, serve};
 //! use tidegate::store::Store;
 //! use tokio::net::TcpListener;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let policies = Policies::parse(&std::fs::read_to_string("policies.toml")?)?;
+//! let files = Files::new(std::fs::read_to_string("policies.toml")?);
+//! let policies = Policies::parse(files.in_force())?;
 //! let store = Store::memory(&policies, 256 << 20)?;
 //! let tokens = Tokens { decisions: Some("secret".to_owned()), ..Tokens::default() };
 //! let access = Access::new(&policies, tokens)?;
-//! let service = Service { policies, store, access, bounds: Bounds::default() };
+//! let (bounds, watch) = (Bounds::default(), Watch::default());
+//! let service = Service { policies, files, store, access, bounds, watch };
 //! let listener = TcpListener::bind("127.0.0.1:8080").await?;
 //! serve(service, listener, std::future::pending()).await; // until the process ends
 //! # Ok(())
 //! # }
 //! ```
 
+mod durations;
+mod files;
 mod head;
 mod stream;
 
 use std::convert::Infallible;
-use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -40,16 +43,20 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tidegate_gate::Policies;
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome,
+    self, Access, BodyError, Check, Head, LocalAnswers, Log, MAX_BODY_BYTES, MAX_DRAINED_BYTES,
+    Outcome, PolicyCall, Stamp,
 };
-use tidegate_gate::{Policies, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::store::{Store, StoreError};
+use durations::Durations;
+pub use files::Files;
+use files::{InForce, Swap};
 use head::joined;
 use stream::Stream;
 
@@ -71,12 +78,39 @@ const READ_AHEAD_BYTES: usize = 65_536;
 pub struct Service {
     /// The policies to decide by.
     pub policies: Policies,
+    /// The file of the policies, which callers with the token for administration may replace.
+    pub files: Files,
     /// The store that keeps the states.
     pub store: Store,
     /// Which callers may use the API.
     pub access: Access,
     /// How much of the server clients may use.
     pub bounds: Bounds,
+    /// What the server tells about itself.
+    pub watch: Watch,
+}
+
+/// What the server tells about itself.
+#[derive(Clone)]
+pub struct Watch {
+    /// Whether answers say in `Server-Timing` how long the store took.
+    pub server_timing: bool,
+    /// The secret of the hashes that stand for keys in the log. Random by default, so that no one can look a key up.
+    pub log_secret: String,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        let random = RandomState::new(); // random keys of the standard library
+        let log_secret = format!("{:x}{:x}", random.hash_one("first"), random.hash_one("second"));
+        Self { server_timing: false, log_secret }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("server_timing", &self.server_timing).finish_non_exhaustive()
+    }
 }
 
 /// How much of the server clients may use.
@@ -112,7 +146,10 @@ impl Default for Bounds {
 pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Output = ()> + Send) {
     let places =
         Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
-    let server = Arc::new(Server { service, failures: Failures::default() });
+    let Service { policies, files, store, access, bounds, watch } = service;
+    let swap = Swap::new((policies, access, store), files);
+    let log = Mutex::new(Log::new(watch.log_secret.as_bytes()));
+    let server = Arc::new(Server { swap, bounds, watch, log, durations: Durations::default() });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -131,7 +168,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // the client has gone
             Err(error) => {
-                server.failures.line(clock::now(), &error).into_iter().for_each(warn);
+                server.log().line(clock::now(), &error).into_iter().for_each(warn);
                 sleep(ACCEPT_AGAIN_AFTER).await;
             }
         }
@@ -140,7 +177,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     // connections that take longer are dropped
     let _ = timeout(DRAIN_FOR, connections.shutdown()).await;
     sweeper.abort();
-    server.failures.rest().into_iter().for_each(warn);
+    server.log().rest().into_iter().for_each(warn);
 }
 
 /// Waits until fewer than the largest number of connections are open, then accepts the next one.
@@ -157,14 +194,14 @@ async fn sweep(server: Arc<Server>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
         ticks.tick().await;
-        server.service.store.sweep(clock::now());
-        server.failures.rest().into_iter().for_each(warn);
+        server.swap.in_force().store.sweep(clock::now());
+        server.log().rest().into_iter().for_each(warn);
     }
 }
 
 /// Answers all requests of a connection.
 async fn talk(server: Arc<Server>, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
-    let Bounds { read_timeout, first_head_timeout, write_timeout, .. } = server.service.bounds;
+    let Bounds { read_timeout, first_head_timeout, write_timeout, .. } = server.bounds;
     let has_head = Arc::new(Notify::new());
     let first_head = Arc::clone(&has_head);
     let answer = service_fn(move |request| {
@@ -221,18 +258,24 @@ async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
 
 #[derive(Debug)]
 struct Server {
-    service: Service,
-    failures: Failures,
+    swap: Swap,
+    bounds: Bounds,
+    watch: Watch,
+    log: Mutex<Log>,
+    durations: Durations,
 }
 
 impl Server {
     async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> http::Response {
+        let began = Instant::now();
         let (parts, body) = request.into_parts();
         if let Some(refusal) = head::refusal(&parts) {
             return refusal;
         }
-        let mut exchange = Exchange { server: self, body: Some(body) };
-        let Service { policies, access, .. } = &self.service;
+        let in_force = self.swap.in_force();
+        let InForce { policies, access, .. } = &*in_force;
+        let (in_force, body) = (&*in_force, Some(body));
+        let mut exchange = Exchange { server: self, in_force, body, took: None };
         let responding = {
             let header = |name: &str| joined(&parts, name);
             let client_ip = peer.ip().to_canonical().to_string();
@@ -245,20 +288,29 @@ impl Server {
             };
             http::respond(policies, access, &head, &mut exchange)
         };
-        responding.await
+        let answer = responding.await;
+        self.durations.add(began.elapsed());
+        answer
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One request to the server.
 struct Exchange<'a> {
     server: &'a Server,
+    in_force: &'a InForce,
     body: Option<Incoming>,
+    /// How long the store took to decide.
+    took: Option<Duration>,
 }
 
 impl http::Server for Exchange<'_> {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
         let Some(body) = self.body.take() else { return Err(BodyError::Incomplete) };
-        let read_timeout = self.server.service.bounds.read_timeout;
+        let read_timeout = self.server.bounds.read_timeout;
         let read = timeout(read_timeout, read_body(body)).await;
         read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
     }
@@ -267,87 +319,64 @@ impl http::Server for Exchange<'_> {
         let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
         let asked: Vec<_> =
             checks.iter().map(|check| (check.resolved(), check.operation())).collect();
-        let Server { service, failures } = self.server;
-        let answers = service.store.operate_all(now, &asked).await;
-        let outcome = |answer| match answer {
+        let began = self.server.watch.server_timing.then(Instant::now);
+        let answers = self.in_force.store.operate_all(now, &asked).await;
+        self.took = began.map(|began| began.elapsed());
+        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| match answer {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
-                failures.line(now, &error).into_iter().for_each(warn);
+                let line = self.server.log().line_of(
+                    now,
+                    check.resolved(),
+                    &StoreError::without_key(&error),
+                );
+                line.into_iter().for_each(warn);
                 Outcome::Unavailable(StoreError::summary(&error).to_owned())
             }
         };
-        answers.into_iter().map(outcome).collect()
+        checks.iter().zip(answers).map(outcome).collect()
+    }
+
+    fn decided(&mut self, check: &Check, outcome: &Outcome) {
+        self.in_force.metrics.count(check, outcome);
+    }
+
+    fn metrics(&self) -> String {
+        let InForce { metrics, store, stamp, .. } = self.in_force;
+        let none = LocalAnswers::default();
+        let local = match store {
+            Store::Redis(redis) => redis.local_answers(),
+            Store::Memory { .. } => None,
+        };
+        let mut text = metrics.text(stamp.version, local.unwrap_or(&none));
+        self.server.durations.write(&mut text);
+        text
+    }
+
+    fn timing(&self) -> Option<String> {
+        let took = self.took?.as_micros();
+        let store = match self.in_force.store {
+            Store::Redis(_) => "redis",
+            Store::Memory { .. } => "memory",
+        };
+        Some(format!("tidegate;dur={}.{:03};desc=\"{store}\"", took / 1_000, took % 1_000))
     }
 
     /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
     }
+
+    fn stamp(&self) -> Stamp {
+        self.in_force.stamp.clone()
+    }
+
+    async fn editions(&mut self, call: PolicyCall) -> http::Response {
+        self.server.swap.handle(call).await
+    }
 }
 
 /// Writes a warning to standard error. If that fails, the warning is lost and the server goes on.
 pub fn warn(what: impl Display) {
     let _ = writeln!(io::stderr().lock(), "warning: {what}");
-}
-
-/// What to log of the errors: at most one of them a second. The others are counted.
-#[derive(Debug, Default)]
-struct Failures(Mutex<Unlogged>);
-
-#[derive(Debug, Default)]
-struct Unlogged {
-    /// The second of the last line.
-    second: u64,
-    /// The number of errors since then.
-    errors: u64,
-}
-
-impl Failures {
-    /// The line for an error. `None` if the error is only counted.
-    fn line(&self, now: Timestamp, error: &dyn Error) -> Option<String> {
-        let mut unlogged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let second = now.0 / 1_000_000;
-        if unlogged.second == second {
-            unlogged.errors = unlogged.errors.saturating_add(1);
-            return None;
-        }
-        unlogged.second = second;
-        Some(match mem::take(&mut unlogged.errors) {
-            0 => error.to_string(),
-            errors => format!("{error}; {}", since_the_last_line(errors)),
-        })
-    }
-
-    /// The line for the errors that were counted since the last line, if there are any.
-    fn rest(&self) -> Option<String> {
-        let mut unlogged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let errors = mem::take(&mut unlogged.errors);
-        (errors > 0).then(|| since_the_last_line(errors))
-    }
-}
-
-fn since_the_last_line(errors: u64) -> String {
-    let errors =
-        if errors == 1 { "1 more error".to_owned() } else { format!("{errors} more errors") };
-    format!("{errors} since the last line")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_that_are_not_logged_are_counted() {
-        let failures = Failures::default();
-        let line = |ms: u64| failures.line(Timestamp(ms * 1_000), &io::Error::other("away"));
-        let logged = |text: &str| Some(text.to_owned());
-        assert_eq!(failures.rest(), None);
-        assert_eq!(line(8_000), logged("away"));
-        assert_eq!([line(8_001), line(8_999)], [None, None]);
-        assert_eq!(line(9_000), logged("away; 2 more errors since the last line"));
-        assert_eq!(line(9_001), None);
-        assert_eq!(failures.rest(), logged("1 more error since the last line"));
-        assert_eq!(failures.rest(), None);
-        assert_eq!(line(12_000), logged("away"));
-    }
 }

@@ -3,8 +3,12 @@
 // - `/fault/call?METHOD` calls a method of the object that was asked last.
 // - `/fault/release` lets the object go on that was held first.
 // - `/fault/later?MS` moves the clock.
-// - `/fault/count` counts the exchanges that were begun, those of them that are remembered, the calls of objects, and
-//   the objects that are held.
+// - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
+// - `/fault/store` replaces what that object has stored.
+// - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
+// - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
+// - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
+//   are remembered, the calls of objects, and the objects that are held.
 import worker, { Keys as Real } from "./worker/index.js";
 import { Isolate, Owner, Question } from "./worker/build/index.js";
 
@@ -14,6 +18,14 @@ let begun = 0;
 let underWay = 0;
 let calls = 0;
 const held = [];
+const logged = [];
+const realError = console.error;
+console.error = (...words) => {
+  logged.push(words.join(" "));
+  realError(...words);
+};
+const events = [];
+const standIn = { writeDataPoint: (event) => events.push(event) };
 let later = 0;
 const realNow = Date.now;
 Date.now = () => realNow() + later;
@@ -49,30 +61,36 @@ Isolate.reply = (...bytes) => {
   if (happens("trap in reply")) traps.bytes();
   return reply(...bytes);
 };
+const { knows } = Isolate;
+Isolate.knows = (edition) => !happens("forget the policies") && knows(edition);
 Owner.prototype.ask = function (...question) {
   if (happens("trap in object")) traps.bytes();
   return this.take(...question);
 };
 
 export class Keys extends Real {
-  async ask(question) {
+  async ask(question, edition) {
     calls += 1;
     if (happens("throw before")) throw new Error("the object fails");
     if (happens("hold")) {
       held.push(this.ctx.id.name);
       await new Promise((release) => (this.release = release));
     }
-    const first = super.ask(question);
+    const first = await super.ask(question, edition);
     if (happens("throw after")) throw new Error("the reply is lost");
     if (!happens("repeat")) return first;
-    const second = super.ask(question);
+    const second = await super.ask(question, edition);
     if (String(first) !== String(second)) throw new Error("the second reply differs");
     return second;
   }
 
-  askAll(questions) {
+  askAll(questions, editions) {
     calls += 1;
-    return questions.map((question) => super.ask(question));
+    return super.askAll(questions, editions);
+  }
+
+  store(text) {
+    this.ctx.storage.kv.put("editions", text);
   }
 
   go() {
@@ -97,10 +115,15 @@ export default {
         armed.add(name);
         return new Response("armed");
       case "/fault/count":
-        return Response.json({ begun, underWay, calls, held: held.length });
+        return Response.json({ begun, underWay, calls, held: held.length, events, logged });
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");
+      case "/fault/policies":
+        return new Response(await env.KEYS.getByName(":policies").handlePolicies(await request.text(), name));
+      case "/fault/store":
+        await env.KEYS.getByName(":policies").store(await request.text());
+        return new Response("stored");
       case "/fault/later":
         later += Number(name);
         return new Response("later");
@@ -111,7 +134,9 @@ export default {
           return new Response(error);
         }
     }
-    const getByName = (object) => env.KEYS.getByName((last = object));
-    return worker.fetch(request, { ...env, KEYS: { getByName } }, context);
+    const getByName = (object) => env.KEYS.getByName(object === ":policies" ? object : (last = object));
+    const faulty = { ...env, KEYS: { getByName } };
+    if (armed.has("write events")) faulty.TIDEGATE_EVENTS = standIn;
+    return worker.fetch(request, faulty, context);
   },
 };

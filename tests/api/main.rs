@@ -2,6 +2,7 @@
 //! the built Worker in workerd.
 
 mod costs;
+mod editions;
 mod faults;
 mod heads;
 mod leases;
@@ -9,7 +10,9 @@ mod modes;
 mod object;
 mod patience;
 mod policies;
+mod same;
 mod surface;
+mod watch;
 
 use tidegate_tests::on_every_server;
 
@@ -108,4 +111,15 @@ on_every_server!(
         addresses_are_counted_by_their_network,
         in_shadow_nobody_is_refused,
         a_caller_who_is_refused_too_often_gets_a_penalty;
+    editions:
+        policies_are_shown,
+        another_file_is_put_in_force_and_the_one_before_restored,
+        two_who_change_the_same_file_hear_of_each_other,
+        a_wrong_file_is_refused_with_its_place,
+        an_edit_keeps_the_states_of_all_other_policies,
+        only_the_token_for_administration_changes_policies;
+    watch:
+        decisions_are_counted_by_policy_and_outcome,
+        nobody_is_told_how_long_the_store_took,
+        half_a_body_consumes_nothing;
 );

@@ -67,6 +67,36 @@ impl Api {
         self.send(self.agent.put(format!("{}{target}", self.url)), body.as_ref())
     }
 
+    /// Sends any request.
+    pub fn request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        let mut request =
+            ureq::http::Request::builder().method(method).uri(format!("{}{target}", self.url));
+        for (name, value) in self.authorized(headers) {
+            request = request.header(name, value);
+        }
+        let request = request.body(body.to_owned()).expect("a request");
+        reply(self.agent.run(request).expect("a response"))
+    }
+
+    /// Puts a policy file in force, whatever it replaces.
+    pub fn put_policies(&self, file: &str) -> Reply {
+        self.put_with("/v1/policies", &[("if-match", "*")], file)
+    }
+
+    pub fn put_with(&self, target: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.send_with(self.agent.put(format!("{}{target}", self.url)), headers, body.as_bytes())
+    }
+
+    pub fn post_with(&self, target: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.send_with(self.agent.post(format!("{}{target}", self.url)), headers, body.as_bytes())
+    }
+
     pub fn delete(&self, target: &str) -> Reply {
         let mut request = self.agent.delete(format!("{}{target}", self.url));
         for (name, value) in self.authorized(&[]) {
@@ -75,8 +105,17 @@ impl Api {
         reply(request.call().expect("a response"))
     }
 
-    fn send(&self, mut request: RequestBuilder<WithBody>, body: &[u8]) -> Reply {
-        for (name, value) in self.authorized(&[]) {
+    fn send(&self, request: RequestBuilder<WithBody>, body: &[u8]) -> Reply {
+        self.send_with(request, &[], body)
+    }
+
+    fn send_with(
+        &self,
+        mut request: RequestBuilder<WithBody>,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Reply {
+        for (name, value) in self.authorized(headers) {
             request = request.header(name, value);
         }
         reply(request.send(body).expect("a response"))

@@ -8,7 +8,10 @@ pub mod vectors;
 
 pub use api::{Api, Reply};
 pub use document::{Block, blocks, rows};
-pub use served::{Served, TOKEN, bounded_memory, memory, redis, worker, worker_options};
+pub use served::{
+    Served, TOKEN, bounded_memory, kept_memory, memory, redis, watched_memory, worker,
+    worker_options,
+};
 pub use trace::generate;
 
 use std::path::{Path, PathBuf};

@@ -1,11 +1,13 @@
 //! Real servers of the decision API: the host in memory and on Redis, and the built Worker in workerd.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::gate::Policies;
 use tidegate::gate::http::{Access, Tokens};
 use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
-use tidegate::serve::{Bounds, Service, serve};
+use tidegate::serve::{Bounds, Files, Service, Watch, serve};
 use tidegate::store::{self, RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -35,13 +37,21 @@ impl Served {
 }
 
 fn host(policies: &str, store: impl FnOnce(&Policies) -> Store, bounds: Bounds) -> Served {
-    let policies = Policies::parse(policies).expect("valid policies");
+    host_of((Files::new(policies.to_owned()), Watch::default()), store, bounds)
+}
+
+fn host_of(
+    (files, watch): (Files, Watch),
+    store: impl FnOnce(&Policies) -> Store,
+    bounds: Bounds,
+) -> Served {
+    let policies = Policies::parse(files.in_force()).expect("valid policies");
     let (stop, stopped) = oneshot::channel::<()>();
     let (ready, listening) = std::sync::mpsc::channel();
     let (store, token) = (store(&policies), Some(TOKEN.to_owned()));
     let tokens = Tokens { decisions: token.clone(), administration: token };
     let access = Access::new(&policies, tokens).expect("a valid token");
-    let service = Service { store, policies, access, bounds };
+    let service = Service { store, policies, files, access, bounds, watch };
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -61,6 +71,18 @@ pub fn memory(policies: &str) -> Served {
     bounded_memory(policies, Bounds::default())
 }
 
+/// The host with states in its memory, which keeps in this file what is put in force.
+pub fn kept_memory(policies: &str, kept_in: &Path) -> Served {
+    let files = Files::new(policies.to_owned()).kept_in(kept_in.to_owned()).expect("its editions");
+    watched_memory(files, Watch::default())
+}
+
+/// The host with states in its memory, which tells this about itself.
+pub fn watched_memory(files: Files, watch: Watch) -> Served {
+    let store = |policies: &Policies| Store::memory(policies, 64 << 20).expect("room");
+    host_of((files, watch), store, Bounds::default())
+}
+
 /// The host with states in its memory, and with these bounds.
 pub fn bounded_memory(policies: &str, bounds: Bounds) -> Served {
     host(policies, |policies| Store::memory(policies, 64 << 20).expect("room"), bounds)
@@ -75,7 +97,7 @@ pub fn redis(policies: &str) -> Served {
         ..RedisOptions::default()
     };
     let store = store::Redis::new(server.url(), options).expect("its address");
-    let served = host(policies, |_| Store::Redis(Box::new(store)), Bounds::default());
+    let served = host(policies, |_| Store::Redis(Arc::new(store)), Bounds::default());
     Served { redis: Some(server), ..served }
 }
 

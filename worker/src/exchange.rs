@@ -2,13 +2,52 @@
 //! brings the verdicts.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, BodyError, Check, Head, Outcome, Response, Server};
+use tidegate_gate::Micros;
+use tidegate_gate::http::{
+    self, Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall,
+    Response, Server, Stamp,
+};
+
+use crate::policies::Edition;
+
+/// What a request is answered by.
+pub(crate) struct InForce {
+    pub(crate) edition: Rc<Edition>,
+    pub(crate) access: Access,
+    pub(crate) metrics: Metrics,
+    pub(crate) answers: Rc<LocalAnswers>,
+    pub(crate) tells: Tells,
+}
+
+/// What the Worker tells about its decisions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tells {
+    /// Whether there is a binding for events.
+    pub(crate) events: bool,
+    /// Whether answers have `Server-Timing`.
+    pub(crate) timing: bool,
+}
+
+impl InForce {
+    pub(crate) fn new(edition: Rc<Edition>, access: Access, tells: Tells) -> Rc<Self> {
+        let metrics = Metrics::new(&edition.policies, None);
+        Rc::new(Self { edition, access, metrics, answers: Rc::default(), tells })
+    }
+
+    /// The same with another edition. What was counted goes on.
+    pub(crate) fn with(&self, edition: Rc<Edition>) -> Rc<Self> {
+        let access = self.access.under(&edition.policies);
+        let metrics = Metrics::new(&edition.policies, Some(&self.metrics));
+        let (answers, tells) = (Rc::clone(&self.answers), self.tells);
+        Rc::new(Self { edition, access, metrics, answers, tells })
+    }
+}
 
 /// A request that is being answered by [`http::respond`].
 pub(crate) struct Exchange {
@@ -23,6 +62,11 @@ struct Mail {
     body: Option<Result<Vec<u8>, BodyError>>,
     checks: Vec<Check>,
     outcomes: Option<Vec<Outcome>>,
+    call: Option<PolicyCall>,
+    /// How the checks were decided, for `Server-Timing`.
+    timing: Option<String>,
+    /// The checks that were counted: policy, outcome, how many, their cost.
+    events: BTreeMap<(String, &'static str), (u32, u64)>,
 }
 
 /// What must happen next.
@@ -31,6 +75,8 @@ pub(crate) enum Step {
     Body,
     /// Decide these checks.
     Decide(Vec<Check>),
+    /// Let the object of the editions answer this call.
+    Ask(PolicyCall),
     /// Send the response.
     Respond(Response),
 }
@@ -44,18 +90,18 @@ pub(crate) struct OwnHead<H> {
 
 impl Exchange {
     pub(crate) fn new(
-        policies: &'static Policies,
-        access: &'static Access,
+        in_force: Rc<InForce>,
         OwnHead { method, url, header }: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
     ) -> Self {
         let mail = Rc::<RefCell<Mail>>::default();
-        let mut server = Mailbox(Rc::clone(&mail));
+        let mut server = Mailbox { mail: Rc::clone(&mail), in_force: Rc::clone(&in_force) };
         let responding = Box::pin(async move {
             let (path, query) = path_and_query(&url);
             let client_ip = header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
             let client_ip = client_ip.as_deref();
             let head = Head { method: &method, path, query, header: &header, client_ip };
-            http::respond(policies, access, &head, &mut server).await
+            let InForce { edition, access, .. } = &*in_force;
+            http::respond(&edition.policies, access, &head, &mut server).await
         });
         Self { responding, mail }
     }
@@ -68,12 +114,34 @@ impl Exchange {
         self.mail.borrow_mut().outcomes = Some(outcomes);
     }
 
+    /// Takes note of how the checks were decided. `asked` is the time that objects took.
+    pub(crate) fn timed(&mut self, asked: Option<Micros>) {
+        self.mail.borrow_mut().timing = Some(match asked {
+            None => "tidegate;desc=\"isolate\"".to_owned(),
+            Some(Micros(us)) => {
+                format!("tidegate;dur={}.{:03};desc=\"object\"", us / 1_000, us % 1_000)
+            }
+        });
+    }
+
+    /// The checks that were counted, in lines: policy, outcome, how many, their cost.
+    pub(crate) fn events(&self) -> String {
+        let mail = self.mail.borrow();
+        let events = mail.events.iter().map(|((policy, outcome), (checks, cost))| {
+            format!("{policy}\n{outcome}\n{checks}\n{cost}\n")
+        });
+        events.collect()
+    }
+
     pub(crate) fn step(&mut self) -> Step {
         let context = &mut Context::from_waker(Waker::noop());
         if let Poll::Ready(response) = self.responding.as_mut().poll(context) {
             return Step::Respond(response);
         }
         let mut mail = self.mail.borrow_mut();
+        if let Some(call) = mail.call.take() {
+            return Step::Ask(call);
+        }
         match mail.wants_body {
             true => Step::Body,
             false => Step::Decide(std::mem::take(&mut mail.checks)),
@@ -81,26 +149,60 @@ impl Exchange {
     }
 }
 
-struct Mailbox(Rc<RefCell<Mail>>);
+struct Mailbox {
+    mail: Rc<RefCell<Mail>>,
+    in_force: Rc<InForce>,
+}
 
 impl Server for Mailbox {
     async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
-        self.0.borrow_mut().wants_body = true;
+        self.mail.borrow_mut().wants_body = true;
         let arrived =
-            poll_fn(|_| self.0.borrow_mut().body.take().map_or(Poll::Pending, Poll::Ready));
+            poll_fn(|_| self.mail.borrow_mut().body.take().map_or(Poll::Pending, Poll::Ready));
         let body = arrived.await;
-        self.0.borrow_mut().wants_body = false;
+        self.mail.borrow_mut().wants_body = false;
         body
     }
 
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
-        self.0.borrow_mut().checks = checks.to_vec();
-        poll_fn(|_| self.0.borrow_mut().outcomes.take().map_or(Poll::Pending, Poll::Ready)).await
+        self.mail.borrow_mut().checks = checks.to_vec();
+        poll_fn(|_| self.mail.borrow_mut().outcomes.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 
     /// The number may become the name of a lease, so it must not be guessable.
     fn random(&mut self) -> Option<u64> {
         getrandom::u64().ok()
+    }
+
+    fn decided(&mut self, check: &Check, outcome: &Outcome) {
+        self.in_force.metrics.count(check, outcome);
+        if self.in_force.tells.events
+            && let Some(Counted { policy, outcome, cost }) = Counted::of(check, outcome)
+        {
+            let mut mail = self.mail.borrow_mut();
+            let (checks, sum) = mail.events.entry((policy.to_owned(), outcome)).or_default();
+            *checks = checks.saturating_add(1);
+            *sum = sum.saturating_add(cost);
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let InForce { edition, metrics, answers, .. } = &*self.in_force;
+        metrics.text(edition.stamp.version, answers)
+    }
+
+    fn timing(&self) -> Option<String> {
+        self.mail.borrow_mut().timing.take()
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.in_force.edition.stamp.clone()
+    }
+
+    /// The answer comes from the object, and JavaScript sends it.
+    async fn editions(&mut self, call: PolicyCall) -> Response {
+        self.mail.borrow_mut().call = Some(call);
+        std::future::pending().await
     }
 }
 

@@ -4,16 +4,20 @@
 //! response leaves: the output gate holds the response until the write is durable. So an object that is
 //! evicted or restarted never grants twice.
 
-use tidegate_gate::{Micros, Timestamp};
+use std::sync::Arc;
+
+use tidegate_gate::http::Log;
+use tidegate_gate::{Micros, Policy, Timestamp};
 use tidegate_tier::authority::{Authority, Options, Outcome, Slice, Swap};
 use tidegate_tier::wire::{AuthorityOptions, Place, Replies};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
 use crate::clock::{Clock, from_millis, timestamp};
-use crate::policies::policies;
+use crate::memory::Share;
+use crate::policies::{self, Edition};
 
-/// How many bytes of states an object remembers. An isolate has 128 MB for all of its objects.
+/// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
 const REMEMBERED: usize = 8 << 20;
 
 /// How many bytes of questions and replies an object remembers.
@@ -21,6 +25,17 @@ const REPLIES: usize = 1 << 20;
 
 /// How much longer an object keeps states if callers give the times: a replay may take this long.
 const KEEP_LONGER: Micros = Micros(86_400_000_000);
+
+fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
+    Authority::new(Options {
+        remembered: REMEMBERED,
+        // usually one clock decides and lets states expire
+        keep_longer: if trusts_caller_time { KEEP_LONGER } else { Micros::ZERO },
+        // a given time may be ahead of the object's clock, so a refusal must be stored too
+        is_only_writer: !trusts_caller_time,
+        ..Options::default()
+    })
+}
 
 #[wasm_bindgen]
 extern "C" {
@@ -54,22 +69,20 @@ pub struct Owner {
     clock: Clock,
     /// Whether operations are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
+    /// The name of the policy whose keys belong to the object.
+    policy: String,
+    /// The policy by which it decided last.
+    decided_by: Option<Arc<Policy>>,
+    share: Share,
+    log: Log,
 }
 
 #[wasm_bindgen]
 impl Owner {
-    /// An object that has read nothing yet.
+    /// An object of this name that has read nothing yet.
     #[wasm_bindgen(constructor)]
     #[must_use]
-    pub fn new(rows: Rows, trusts_caller_time: bool) -> Self {
-        let options = Options {
-            remembered: REMEMBERED,
-            // usually one clock decides and lets states expire
-            keep_longer: if trusts_caller_time { KEEP_LONGER } else { Micros::ZERO },
-            // a given time may be ahead of the object's clock, so a refusal must be stored too
-            is_only_writer: !trusts_caller_time,
-            ..Options::default()
-        };
+    pub fn new(rows: Rows, trusts_caller_time: bool, name: &str) -> Self {
         let replies = AuthorityOptions {
             bytes: REPLIES,
             keeps_order: false, // each question is of another request
@@ -77,30 +90,60 @@ impl Owner {
         };
         Self {
             rows,
-            authority: Authority::new(options),
+            authority: authority(trusts_caller_time),
             replies: Replies::new(replies),
             clock: Clock::default(),
             trusts_caller_time,
+            policy: name.split([':', '#']).next().unwrap_or("").to_owned(),
+            decided_by: None,
+            share: Share::default(),
+            log: Log::new(b""), // its lines name no keys
         }
     }
 
-    /// Answers a question. All that the reply depends on is written.
+    /// Answers a question by the edition of the policies with this hash, or by the deployed one. All that the reply
+    /// depends on is written.
     ///
     /// # Errors
-    /// Throws an `Error` if the bytes are no question or if the policy file is wrong.
-    pub fn ask(&mut self, question: &[u8], now_ms: f64) -> Result<Vec<u8>, JsError> {
-        let policies = policies().map_err(|reason| JsError::new(&reason))?;
+    /// Throws an `Error` if the bytes are no question, if the edition is not known, or if the policy file is wrong.
+    pub fn ask(
+        &mut self,
+        question: &[u8],
+        now_ms: f64,
+        edition: Option<String>,
+    ) -> Result<Vec<u8>, JsError> {
+        let known =
+            policies::edition(edition.as_deref()).map_err(|reason| JsError::new(&reason))?;
+        let edition = known.ok_or_else(|| JsError::new("an edition that is not known"))?;
+        self.decide_by(&edition);
+        let policies = &edition.policies;
         let now = timestamp(now_ms);
         let at = self.clock.at(now);
         let Self { authority, replies, .. } = self;
         replies
             .handle_question(((), question), policies, (now, at), authority)
             .map_err(|((), error)| JsError::new(&error.to_string()))?;
+        let most = self.share.most().saturating_sub(self.replies.bytes());
+        self.authority.remember_at_most(most.min(REMEMBERED));
         self.decide((now, at));
+        self.share.set(self.authority.remembered().saturating_add(self.replies.bytes()));
         match self.replies.poll_reply(at, &mut self.authority) {
             Some(((), reply)) => Ok(reply.to_vec()),
             None => Err(JsError::new("the question has no reply")),
         }
+    }
+
+    /// Another edition of the policy may use the rows of this one. So what was remembered under one edition is
+    /// forgotten before a question of the other one is decided.
+    fn decide_by(&mut self, edition: &Edition) {
+        let policy = edition.policies.get(&self.policy);
+        if self.decided_by.as_ref().map(Arc::as_ptr) == policy.map(Arc::as_ptr) {
+            return;
+        }
+        if self.decided_by.is_some() {
+            self.authority = authority(self.trusts_caller_time);
+        }
+        self.decided_by = policy.cloned();
     }
 
     fn decide(&mut self, (now, at): (Timestamp, Micros)) {
@@ -109,7 +152,9 @@ impl Owner {
             let outcomes = match self.swap(&swap, now) {
                 Ok(outcomes) => outcomes,
                 Err(reason) => {
-                    error("storage", &reason);
+                    if let Some(line) = self.log.line(now, &"storage") {
+                        error(&line, &reason);
+                    }
                     vec![Outcome::Failed("its storage failed"); swap.len()]
                 }
             };

@@ -9,8 +9,14 @@ mod clock;
 #[cfg(target_arch = "wasm32")]
 mod exchange;
 #[cfg(target_arch = "wasm32")]
+mod keeper;
+#[cfg(target_arch = "wasm32")]
 mod keys;
+#[cfg(any(target_arch = "wasm32", test))]
+mod memory;
 #[cfg(target_arch = "wasm32")]
 mod node;
 #[cfg(target_arch = "wasm32")]
 mod policies;
+#[cfg(target_arch = "wasm32")]
+mod swap;

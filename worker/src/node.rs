@@ -2,9 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use tidegate_gate::http::{self, Access, BodyError, Check, Outcome, Response, Tokens};
-use tidegate_gate::{Id, Micros, Policies, Timestamp};
+use tidegate_gate::http::{
+    self, Access, BodyError, Check, Log, Outcome, PolicyCall, Response, Tokens,
+};
+use tidegate_gate::{Id, Micros, Policy, Timestamp};
 use tidegate_tier::Local;
 use tidegate_tier::local::{self, Next, Transmit};
 use tidegate_tier::wire::{Asked, Flights, NodeOptions};
@@ -12,8 +16,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{Exchange, OwnHead, Step};
-use crate::policies::policies;
+use crate::exchange::{Exchange, InForce, OwnHead, Step, Tells};
+use crate::keeper::log_line;
+use crate::memory::{MOST_KEYS, MOST_WAITING};
+use crate::policies;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
 /// called again.
@@ -37,44 +43,62 @@ thread_local! {
 /// The exchange and the place of a check in it; `None` for an operation of the node itself.
 type Token = Option<(u32, usize)>;
 
-struct Node {
-    policies: &'static Policies,
-    access: &'static Access,
+pub(crate) struct Node {
+    pub(crate) in_force: Rc<InForce>,
     /// Whether checks are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
     local: Local,
     flights: Flights<Token>,
-    exchanges: BTreeMap<u32, Running>,
+    pub(crate) exchanges: BTreeMap<u32, Running>,
     next: u32,
     clock: Clock,
+    log: Log,
+}
+
+/// What the Worker tells about its decisions, and the secret of the hashes that stand for keys in its log.
+struct Told {
+    tells: Tells,
+    log_secret: Option<String>,
 }
 
 /// An exchange under way.
-struct Running {
-    exchange: Exchange,
+pub(crate) struct Running {
+    pub(crate) exchange: Exchange,
     began: Micros,
     /// The outcomes of its checks, and how many are missing.
     outcomes: Vec<Option<Outcome>>,
     missing: usize,
-    response: Option<Response>,
+    /// When its checks were asked for.
+    asked: Micros,
+    pub(crate) end: Option<End>,
+}
+
+/// The end of an exchange.
+pub(crate) enum End {
+    Response(Response),
+    /// The object of the editions answers this call.
+    Asks(PolicyCall),
 }
 
 impl Node {
-    fn new(tokens: Tokens, trusts_caller_time: bool) -> Result<Self, String> {
-        let policies = policies()?;
-        let access = Access::new(policies, tokens).map_err(|error| error.to_string())?;
+    fn new(tokens: Tokens, trusts_caller_time: bool, told: Told) -> Result<Self, String> {
+        let edition = policies::deployed()?;
+        let access = Access::new(&edition.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
         let (node, seed) = (Id([random()?, random()?]), random()?);
-        let local = local::Options { node, seed, ..local::Options::default() };
+        let local = local::Options { node, seed, most_keys: MOST_KEYS };
         let flights = NodeOptions {
             node,
+            most: MOST_WAITING,
             most_under_way: MOST_UNDER_WAY,
             deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
         };
         Ok(Self {
-            policies,
-            access: Box::leak(Box::new(access)), // once in the life of an isolate
+            in_force: InForce::new(edition, access, told.tells),
+            log: Log::new(
+                told.log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
+            ),
             trusts_caller_time,
             local: Local::new(local),
             flights: Flights::new(flights),
@@ -92,9 +116,10 @@ impl Node {
         self.forget(at);
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
-        let exchange = Exchange::new(self.policies, self.access, head);
-        let (outcomes, missing, response) = (Vec::new(), 0, None);
-        self.exchanges.insert(id, Running { exchange, began: at, outcomes, missing, response });
+        let exchange = Exchange::new(Rc::clone(&self.in_force), head);
+        let (outcomes, missing, end) = (Vec::new(), 0, None);
+        let running = Running { exchange, began: at, outcomes, missing, asked: at, end };
+        self.exchanges.insert(id, running);
         id
     }
 
@@ -116,9 +141,11 @@ impl Node {
         let Some(running) = self.exchanges.get_mut(&id) else { return false };
         match running.exchange.step() {
             Step::Body => return true,
-            Step::Respond(response) => running.response = Some(response),
+            Step::Respond(response) => running.end = Some(End::Response(response)),
+            Step::Ask(call) => running.end = Some(End::Asks(call)),
             Step::Decide(checks) => {
                 running.outcomes = vec![None; checks.len()];
+                running.asked = at;
                 running.missing = checks.len();
                 for (place, check) in checks.iter().enumerate() {
                     self.ask((id, place), check, now, at);
@@ -140,8 +167,9 @@ impl Node {
             Some(_) => None,
             None => match self.local.ask(resolved, &operation, now, at) {
                 Next::Answer(answer) => {
+                    answer.kind().into_iter().for_each(|kind| self.in_force.answers.count(kind));
                     let verdict = answer.verdict();
-                    return self.decided(token, Outcome::Decided(verdict));
+                    return self.decided(token, Outcome::Decided(verdict), None);
                 }
                 Next::Forward { budget } => budget,
             },
@@ -169,21 +197,30 @@ impl Node {
             let Some(token) = answer.asked.token else { continue };
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
-                Err(failure) => Outcome::Unavailable(format!("durable object: {failure}")),
+                Err(failure) => {
+                    let line = self.log.line_of(self.clock.now(), &answer.asked.resolved, &failure);
+                    line.into_iter().for_each(|line| log_line(&line));
+                    Outcome::Unavailable(format!("durable object: {failure}"))
+                }
             };
-            self.decided(token, outcome);
+            self.decided(token, outcome, Some(answer.at));
         }
     }
 
-    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome) {
+    /// `answered` is the time at which an object's answer came.
+    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Option<Micros>) {
         let Some(running) = self.exchanges.get_mut(&id) else { return };
         let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
         if running.missing == 0 {
+            if self.in_force.tells.timing {
+                let asked = running.asked.0;
+                running.exchange.timed(answered.map(|at| Micros(at.0.saturating_sub(asked))));
+            }
             running.exchange.decided(running.outcomes.drain(..).flatten().collect());
             if let Step::Respond(response) = running.exchange.step() {
-                running.response = Some(response);
+                running.end = Some(End::Response(response));
             }
         }
     }
@@ -200,7 +237,7 @@ extern "C" {
     pub type Headers;
 
     #[wasm_bindgen(method, catch)]
-    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+    pub(crate) fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
 }
 
 /// A question for an object.
@@ -208,6 +245,7 @@ extern "C" {
 #[derive(Debug)]
 pub struct Question {
     object: String,
+    policy: Arc<Policy>,
     bytes: Vec<u8>,
     number: u64,
 }
@@ -219,6 +257,13 @@ impl Question {
     #[must_use]
     pub fn object(&self) -> String {
         self.object.clone()
+    }
+
+    /// The hash of the edition of the policies by which the question must be answered; `undefined` for the deployed one.
+    #[wasm_bindgen(getter)]
+    #[must_use]
+    pub fn edition(&self) -> Option<String> {
+        policies::hash_of(&self.policy)
     }
 
     /// The bytes to send. Can be taken once.
@@ -243,9 +288,13 @@ impl Isolate {
         token: Option<String>,
         admin_token: Option<String>,
         trusts_caller_time: bool,
+        log_secret: Option<String>,
+        events: bool,
+        timing: bool,
     ) -> Option<String> {
         let tokens = Tokens { decisions: token, administration: admin_token };
-        match Node::new(tokens, trusts_caller_time) {
+        let told = Told { tells: Tells { events, timing }, log_secret };
+        match Node::new(tokens, trusts_caller_time, told) {
             Ok(node) => {
                 NODE.set(Some(node));
                 None
@@ -301,12 +350,17 @@ impl Isolate {
         go_on(exchange, Err(BodyError::Incomplete), now_ms);
     }
 
-    /// Whether an exchange waits for the replies to its questions. The node itself may ask something too, and no
-    /// request waits for that.
+    /// What an exchange waits for: 1 for the replies to its questions, 2 for the object of the editions, 0 for nothing.
+    /// The node itself may ask something too, and no request waits for that.
     #[must_use]
-    pub fn waits(exchange: u32, now_ms: f64) -> bool {
+    pub fn waits(exchange: u32, now_ms: f64) -> u32 {
         with(now_ms, |node, _, _| {
-            node.exchanges.get(&exchange).is_some_and(|running| running.response.is_none())
+            let running = node.exchanges.get(&exchange);
+            running.map_or(0, |running| match running.end {
+                None => 1,
+                Some(End::Asks(_)) => 2,
+                Some(End::Response(_)) => 0,
+            })
         })
     }
 
@@ -316,7 +370,8 @@ impl Isolate {
         with(now_ms, |node, _, at| {
             let question = node.flights.poll_transmit(at)?;
             let object = question.to.object_name();
-            Some(Question { object, bytes: question.bytes, number: question.number })
+            let policy = Arc::clone(question.to.policy());
+            Some(Question { object, policy, bytes: question.bytes, number: question.number })
         })
     }
 
@@ -341,9 +396,10 @@ impl Isolate {
     #[must_use]
     pub fn finish(exchange: u32, now_ms: f64) -> String {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
-        let response = running.and_then(|running| running.response);
-        let lost = || http::internal_error("the request has no response".into());
-        text(&response.unwrap_or_else(lost))
+        match running.and_then(|running| running.end) {
+            Some(End::Response(response)) => text(&response),
+            _ => text(&http::internal_error("the request has no response".into())),
+        }
     }
 }
 
@@ -360,7 +416,7 @@ fn go_on(exchange: u32, body: Result<Vec<u8>, BodyError>, now_ms: f64) {
     });
 }
 
-fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) -> R {
+pub(crate) fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) -> R {
     NODE.with_borrow_mut(|node| match node {
         Some(node) => {
             let now = timestamp(now_ms);
@@ -371,7 +427,7 @@ fn with<R>(now_ms: f64, change: impl FnOnce(&mut Node, Timestamp, Micros) -> R) 
     })
 }
 
-fn text(response: &Response) -> String {
+pub(crate) fn text(response: &Response) -> String {
     let headers = response.headers.iter().map(|(name, value)| name.len() + value.len() + 2);
     let length = headers.fold(response.body.len() + 5, usize::saturating_add);
     let mut text = String::with_capacity(length);

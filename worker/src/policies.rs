@@ -1,25 +1,105 @@
-//! The policy file, which each isolate reads once.
+//! The editions of the policy file that an isolate knows: the deployed one, and those that callers have put over it.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use js_sys::Reflect;
-use tidegate_gate::Policies;
+use tidegate_gate::http::{Editions, Stamp};
+use tidegate_gate::{Policies, Policy};
 
-static POLICIES: OnceLock<Result<Policies, String>> = OnceLock::new();
+/// The most editions that are known beside the deployed one. Requests under way and the isolates of objects need those
+/// that were in force a moment ago.
+const MOST_PUT: usize = 4;
 
-/// The policies of this Worker.
+thread_local! {
+    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
+}
+
+/// One edition.
+#[derive(Debug)]
+pub(crate) struct Edition {
+    pub(crate) policies: Policies,
+    pub(crate) stamp: Stamp,
+}
+
+struct Known {
+    deployed: Rc<Edition>,
+    /// The newest first.
+    put: Vec<Rc<Edition>>,
+}
+
+/// The edition that was deployed with the Worker.
 ///
 /// # Errors
 /// Returns what is wrong with the policy file. The Worker serves nothing until the file is corrected.
-pub(crate) fn policies() -> Result<&'static Policies, String> {
-    POLICIES.get_or_init(read).as_ref().map_err(Clone::clone)
+pub(crate) fn deployed() -> Result<Rc<Edition>, String> {
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(known) = known {
+            return Ok(Rc::clone(&known.deployed));
+        }
+        let text = text()?;
+        let policies = Policies::parse(&text).map_err(|error| format!("policies.toml: {error}"))?;
+        let stamp = Stamp { version: 1, hash: Editions::hash(&text) };
+        let deployed = Rc::new(Edition { policies, stamp });
+        *known = Some(Known { deployed: Rc::clone(&deployed), put: Vec::new() });
+        Ok(deployed)
+    })
 }
 
-/// Reads the text of the file from the global variable in which `index.js` puts it.
-fn read() -> Result<Policies, String> {
-    let text = Reflect::get(&js_sys::global(), &"TIDEGATE_POLICIES".into())
-        .ok()
-        .and_then(|text| text.as_string())
-        .ok_or("the policy file is not part of this Worker")?;
-    Policies::parse(&text).map_err(|error| format!("policies.toml: {error}"))
+/// The edition with this hash, if it is known; without a hash the deployed one.
+pub(crate) fn edition(hash: Option<&str>) -> Result<Option<Rc<Edition>>, String> {
+    let deployed = deployed()?;
+    Ok(match hash {
+        None => Some(deployed),
+        Some(hash) => KNOWN.with_borrow(|known| known.as_ref().and_then(|known| known.find(hash))),
+    })
+}
+
+/// Reads a file that was put over the deployed one.
+///
+/// # Errors
+/// Returns what is wrong with the file. Nothing changes.
+pub(crate) fn learn(stamp: Stamp, file: &str) -> Result<Rc<Edition>, String> {
+    let mut policies = Policies::parse(file).map_err(|error| error.to_string())?;
+    policies = policies.sharing(&deployed()?.policies);
+    KNOWN.with_borrow_mut(|known| {
+        let put = known.as_mut().map(|known| &mut known.put).ok_or("no policies are deployed")?;
+        for edition in &*put {
+            policies = policies.sharing(&edition.policies);
+        }
+        let edition = Rc::new(Edition { policies, stamp });
+        put.retain(|known| known.stamp.hash != edition.stamp.hash);
+        put.insert(0, Rc::clone(&edition));
+        put.truncate(MOST_PUT);
+        Ok(edition)
+    })
+}
+
+/// The hash of the edition that a policy is part of; `None` for the deployed one. An edition that is no longer known
+/// has the empty hash, which no object knows.
+pub(crate) fn hash_of(policy: &Arc<Policy>) -> Option<String> {
+    let has = |edition: &&Rc<Edition>| {
+        edition.policies.get(policy.name()).is_some_and(|own| Arc::ptr_eq(own, policy))
+    };
+    KNOWN.with_borrow(|known| {
+        let known = known.as_ref()?;
+        if has(&&known.deployed) {
+            return None;
+        }
+        Some(known.put.iter().find(has).map_or_else(String::new, |own| own.stamp.hash.clone()))
+    })
+}
+
+impl Known {
+    fn find(&self, hash: &str) -> Option<Rc<Edition>> {
+        self.put.iter().find(|edition| edition.stamp.hash == hash).cloned()
+    }
+}
+
+/// The text of the deployed file, out of the global variable in which `index.js` puts it.
+fn text() -> Result<String, String> {
+    let text = Reflect::get(&js_sys::global(), &"TIDEGATE_POLICIES".into()).ok();
+    text.and_then(|text| text.as_string())
+        .ok_or_else(|| "the policy file is not part of this Worker".to_owned())
 }

@@ -54,7 +54,7 @@ pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub use resolved::Resolved;
 pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
-pub use table::{Decided, KeyHasher, Table, TableError};
+pub use table::{Carried, Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::reporter;

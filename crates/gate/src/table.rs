@@ -1,5 +1,6 @@
 //! The store in memory: the states of many keys under one policy.
 
+mod carried;
 mod error;
 mod memory;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
+pub use carried::Carried;
 pub use error::TableError;
 
 /// The least time between two searches of a full table for expired states, so that a flood of new keys

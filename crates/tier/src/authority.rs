@@ -393,6 +393,11 @@ impl<T, E: Clone> Authority<T, E> {
         self.overloaded
     }
 
+    /// Changes [`Options::remembered`], for instance because other authorities share the memory.
+    pub fn remember_at_most(&mut self, bytes: usize) {
+        self.homes.remember_at_most(bytes);
+    }
+
     /// The bytes of states that are remembered of homes on which nothing waits.
     #[must_use]
     pub const fn remembered(&self) -> usize {

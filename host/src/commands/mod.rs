@@ -10,6 +10,7 @@ pub(crate) mod serve;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -60,7 +61,7 @@ pub(crate) fn store(
         let url = without_password(url);
         format!("--redis: expected an address such as redis://127.0.0.1:6379, found {url}")
     })?;
-    Ok(Store::Redis(Box::new(redis)))
+    Ok(Store::Redis(Arc::new(redis)))
 }
 
 /// Deletes what a replay has stored, even if the replay failed. If both fail, the replay's error is returned

@@ -1,15 +1,16 @@
 //! `tidegate serve`
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::RangedU64ValueParser;
-use tidegate::gate::Micros;
 use tidegate::gate::http::{Access, Tokens};
-use tidegate::serve::{Bounds, Service, serve, warn};
+use tidegate::gate::{Micros, Policies};
+use tidegate::serve::{Bounds, Files, Service, Watch, serve, warn};
 use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +32,12 @@ Calls:
   POST   /v1/keys/{policy}/{key}/block       block a key for a time; needs it too
   POST   /v1/budget                          get units to spend without asking
   POST   /v1/report                          report load, and learn which fraction to refuse
+  GET    /v1/policies                        show the policies in force
+  PUT    /v1/policies                        put another file in force; needs the token for administration
+  POST   /v1/policies/restore                put an earlier file in force again; needs it too
+  GET    /v1/policies/history                list the files that were put in force; needs it too
+  GET    /v1/policies/file                   show a file as it was written; needs it too
+  GET    /metrics                            show what the server has counted, for Prometheus
   GET    /healthz                            show that the server runs; needs no token
 
 Examples:
@@ -40,6 +47,10 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
+    /// Where the files are kept that `PUT /v1/policies` has put in force; by default beside the policy file, with
+    /// `.editions` after its name
+    #[arg(long, value_name = "FILE")]
+    editions: Option<PathBuf>,
     /// The IP address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -66,11 +77,26 @@ pub(crate) struct Arguments {
     /// token for decisions
     #[arg(long, value_name = "TOKEN", env = "TIDEGATE_ADMIN_TOKEN", hide_env_values = true)]
     admin_token: Option<String>,
+    /// Tell in the header `Server-Timing` how long the store took for a decision
+    #[arg(long)]
+    server_timing: bool,
+    /// The secret of the hashes that stand for keys in the log, so that several servers write the same hash of a key;
+    /// random by default
+    #[arg(long, value_name = "SECRET", env = "TIDEGATE_LOG_SECRET", hide_env_values = true)]
+    log_secret: Option<String>,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut stop = pin!(stopped()?); // before the server waits for anything
-    let (policies, _) = arguments.policies.read()?;
+    let (_, text) = arguments.policies.read()?;
+    let kept_in = arguments.editions.unwrap_or_else(|| {
+        let mut path = arguments.policies.path().clone().into_os_string();
+        path.push(".editions");
+        path.into()
+    });
+    let shown = kept_in.display().to_string();
+    let files = Files::new(text).kept_in(kept_in).with_context(|| shown.clone())?;
+    let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
     for (name, token) in [
         ("TIDEGATE_TOKEN or --token", &arguments.token),
         ("TIDEGATE_ADMIN_TOKEN or --admin-token", &arguments.admin_token),
@@ -120,7 +146,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         names.join(", ")
     ))?;
     let bounds = Bounds { max_connections: arguments.max_connections, ..Bounds::default() };
-    let service = Service { policies, store, access, bounds };
+    let mut watch = Watch { server_timing: arguments.server_timing, ..Watch::default() };
+    watch.log_secret = arguments.log_secret.unwrap_or(watch.log_secret);
+    let service = Service { policies, files, store, access, bounds, watch };
     serve(service, listener, stop).await;
     Ok(ExitCode::SUCCESS)
 }

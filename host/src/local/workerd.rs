@@ -23,6 +23,8 @@ pub struct WorkerdOptions {
     pub token: Option<String>,
     /// Whether the Worker decides at the times that callers give instead of at its own time.
     pub trust_caller_time: bool,
+    /// Whether answers say in `Server-Timing` how long an object took.
+    pub server_timing: bool,
     /// How many milliseconds after a write an object deletes states that have expired; `None` for minutes.
     pub alarm_after_ms: Option<u64>,
     /// The folder in which the objects keep their states; `None` for a temporary folder.
@@ -113,7 +115,7 @@ fn binary() -> Result<PathBuf> {
 fn copy_worker(folder: &Path) -> Result<()> {
     let worker = workspace().join("worker");
     fs::create_dir_all(folder.join("worker/build"))?;
-    for file in ["index.js", "build/index.js", "build/index_bg.wasm"] {
+    for file in ["index.js", "policies.js", "tell.js", "build/index.js", "build/index_bg.wasm"] {
         let from = worker.join(file);
         fs::copy(&from, folder.join("worker").join(file)).with_context(|| {
             format!(
@@ -130,9 +132,10 @@ fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
     let token = |name| options.token.as_ref().map(|token| (name, token.as_str()));
     let tokens = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN"].into_iter().filter_map(token);
     let trust = options.trust_caller_time.then_some(("TIDEGATE_TRUST_CALLER_TIME", "true"));
+    let timing = options.server_timing.then_some(("TIDEGATE_SERVER_TIMING", "true"));
     let alarm = options.alarm_after_ms.map(|span| span.to_string());
     let alarm = alarm.as_deref().map(|span| ("TIDEGATE_ALARM_AFTER_MS", span));
-    for (name, value) in tokens.chain(trust).chain(alarm) {
+    for (name, value) in tokens.chain(trust).chain(timing).chain(alarm) {
         let _ = write!(bindings, ", (name = {name:?}, text = {value:?})");
     }
     let entry = match options.entry {
@@ -149,6 +152,8 @@ const config :Workerd.Config = (
 const worker :Workerd.Worker = (
   modules = [{entry}
     (name = "worker/index.js", esModule = embed "worker/index.js"),
+    (name = "worker/policies.js", esModule = embed "worker/policies.js"),
+    (name = "worker/tell.js", esModule = embed "worker/tell.js"),
     (name = "worker/build/index.js", esModule = embed "worker/build/index.js"),
     (name = "worker/build/index_bg.wasm", wasm = embed "worker/build/index_bg.wasm"),
     (name = "policies.toml", text = embed "policies.toml") ],

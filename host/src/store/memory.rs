@@ -180,6 +180,25 @@ impl Memory {
         answers.into_iter().flatten().collect() // every operation has its answer
     }
 
+    /// Changes the bound of this store. One that is larger learns no new keys until enough states have expired.
+    pub fn set_max_bytes(&self, max_bytes: usize) {
+        for shard in self.shards.iter() {
+            shard.0.lock().set_max_bytes(max_bytes / self.mask.saturating_add(1));
+        }
+    }
+
+    /// Takes over the states of an earlier edition of the policy, which from then on grants nothing: its table learns
+    /// no key any more.
+    pub fn take_over(&self, earlier: &Self) {
+        for shard in earlier.shards.iter() {
+            let taken = shard.0.lock().close();
+            for state in taken.into_carried(&earlier.policy, &self.policy) {
+                let (_, shard) = self.hash_and_shard(state.key());
+                shard.lock().adopt(state); // without room in the allocator the process is about to end anyway
+            }
+        }
+    }
+
     /// The state words of a key, for reports; `None` if the key is not in use or is on a list.
     #[must_use]
     pub fn words(&self, key: &str) -> Option<Vec<u64>> {

@@ -40,10 +40,15 @@ pub use redis::{Redis, RedisOptions};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Store {
-    /// States in this process: one [`Memory`] for each policy, by the policy's name.
-    Memory(BTreeMap<String, Memory>),
+    /// States in this process.
+    Memory {
+        /// One [`Memory`] for each policy, by the policy's name.
+        tables: BTreeMap<String, Arc<Memory>>,
+        /// The most bytes of all of them.
+        max_bytes: usize,
+    },
     /// States in Redis or Valkey.
-    Redis(Box<Redis>),
+    Redis(Arc<Redis>),
 }
 
 /// Why a store did not do an operation. Nothing was granted or consumed, unless the variant says
@@ -135,6 +140,20 @@ impl StoreError {
         }
     }
 
+    /// The error without the key of the operation, so that a server can write it to a log.
+    #[must_use]
+    pub fn without_key(&self) -> String {
+        match self {
+            Self::Blob { error, .. } => error.to_string(),
+            Self::Unreadable { error, .. } => format!("redis: {error}"),
+            Self::Overloaded { most, .. } => {
+                format!("redis: {most} operations are already waiting for the same state")
+            }
+            Self::Session(SessionError::Blob { error, .. }) => error.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// Describes the error without names and addresses, so that a server can send it to clients.
     #[must_use]
     pub const fn summary(&self) -> &'static str {
@@ -159,12 +178,57 @@ impl Store {
     /// # Errors
     /// Returns [`TooLittleMemory`] for the first policy whose states need more than its part.
     pub fn memory(policies: &Policies, max_bytes: usize) -> Result<Self, TooLittleMemory> {
+        Self::memory_with(policies, max_bytes, |_| None)
+    }
+
+    /// `known` returns the table of a policy, if there is one already.
+    fn memory_with(
+        policies: &Policies,
+        max_bytes: usize,
+        known: impl Fn(&Policy) -> Option<Arc<Memory>>,
+    ) -> Result<Self, TooLittleMemory> {
         let policies = policies.all();
         let each = max_bytes / policies.len().max(1);
         let table = |policy: &Arc<Policy>| {
-            Ok((policy.name().to_owned(), Memory::new(policy.clone(), each)?))
+            // also for a known table: a policy must have room in its new part
+            let new = Memory::new(policy.clone(), each)?;
+            Ok((policy.name().to_owned(), known(policy).unwrap_or_else(|| Arc::new(new))))
         };
-        Ok(Self::Memory(policies.iter().map(table).collect::<Result<_, _>>()?))
+        let tables = policies.iter().map(table).collect::<Result<_, _>>()?;
+        Ok(Self::Memory { tables, max_bytes })
+    }
+
+    /// The store for an edited policy file, without states of the policies that were edited:
+    /// [`take_over`](Self::take_over) brings them. Policies that are equal share their states.
+    ///
+    /// # Errors
+    /// Returns [`TooLittleMemory`] for the first policy whose states need more than its part.
+    pub fn edited(&self, policies: &Policies) -> Result<Self, TooLittleMemory> {
+        match self {
+            Self::Memory { tables, max_bytes } => {
+                Self::memory_with(policies, *max_bytes, |policy| {
+                    tables.get(policy.name()).filter(|table| **table.policy() == *policy).cloned()
+                })
+            }
+            Self::Redis(redis) => Ok(Self::Redis(Arc::clone(redis))), // its states have names of their own
+        }
+    }
+
+    /// Takes over the states of the store that this one was [edited](Self::edited) from. From then on that one grants
+    /// nothing by a policy that was edited.
+    pub fn take_over(&self, earlier: &Self) {
+        let (Self::Memory { tables, max_bytes }, Self::Memory { tables: earlier, .. }) =
+            (self, earlier)
+        else {
+            return;
+        };
+        for (name, table) in tables {
+            table.set_max_bytes(max_bytes / tables.len().max(1));
+            if let Some(earlier) = earlier.get(name).filter(|earlier| !Arc::ptr_eq(earlier, table))
+            {
+                table.take_over(earlier);
+            }
+        }
     }
 
     /// Does one operation and returns its verdict.
@@ -189,7 +253,7 @@ impl Store {
         asked: &[(&Resolved, Operation)],
     ) -> Vec<Result<Verdict, StoreError>> {
         match self {
-            Self::Memory(tables) => {
+            Self::Memory { tables, .. } => {
                 let mut by_policy: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
                 for (place, (resolved, _)) in asked.iter().enumerate() {
                     by_policy.entry(resolved.policy().name()).or_default().push(place);
@@ -223,7 +287,7 @@ impl Store {
 
     /// Forgets expired states. Redis does this by itself.
     pub fn sweep(&self, now: Timestamp) {
-        if let Self::Memory(tables) = self {
+        if let Self::Memory { tables, .. } = self {
             for table in tables.values() {
                 table.sweep(now);
             }

@@ -32,6 +32,9 @@ pub(super) enum Scope {
     Decisions,
     /// To reset and block keys.
     Administration,
+    /// To change the policies. Only the token for administration gives this right: a server that is open to every
+    /// caller does not let them change its rules.
+    Policies,
 }
 
 /// The error for a configured token that no HTTP header can carry: the variable that has it.
@@ -83,13 +86,21 @@ impl Access {
     pub fn new(policies: &Policies, tokens: Tokens) -> Result<Self, InvalidToken> {
         let decisions = valid("TIDEGATE_TOKEN", tokens.decisions)?;
         let administration = valid("TIDEGATE_ADMIN_TOKEN", tokens.administration)?;
-        let open_to_all = match (&decisions, &administration) {
-            _ if policies.needs_token() => None,
-            (Some(_), _) => None,
-            (None, Some(_)) => Some(Scope::Decisions),
-            (None, None) => Some(Scope::Administration),
-        };
-        Ok(Self { tokens: Tokens { decisions, administration }, open_to_all })
+        let tokens = Tokens { decisions, administration };
+        Ok(Self { open_to_all: open_to_all(policies, &tokens), tokens })
+    }
+
+    /// The access that follows from the same tokens and another policy file.
+    #[must_use]
+    pub fn under(&self, policies: &Policies) -> Self {
+        let tokens = self.tokens.clone();
+        Self { open_to_all: open_to_all(policies, &tokens), tokens }
+    }
+
+    /// Whether some caller may change the policies.
+    #[must_use]
+    pub const fn lets_policies_change(&self) -> bool {
+        self.tokens.administration.is_some()
     }
 
     /// Whether no caller may use any call, because the policy file needs a token and none is configured.
@@ -124,7 +135,7 @@ impl Access {
             (Scope::Decisions, false, _) => {
                 "no token is configured: set TIDEGATE_TOKEN, or auth = \"none\" in the policy file"
             }
-            (Scope::Administration, false, _) => {
+            (Scope::Administration | Scope::Policies, false, _) => {
                 "no token for administration is configured: set TIDEGATE_ADMIN_TOKEN"
             }
             (_, true, None) => {
@@ -133,13 +144,22 @@ impl Access {
             (Scope::Decisions, true, Some(_)) => {
                 "expected the configured bearer token, found another"
             }
-            (Scope::Administration, true, Some(_)) => {
+            (Scope::Administration | Scope::Policies, true, Some(_)) => {
                 "expected the bearer token for administration, found another"
             }
         };
         let mut response = Problem::Unauthorized.response(detail.to_string());
         response.headers.push(("www-authenticate", "Bearer".to_string()));
         Err(response)
+    }
+}
+
+fn open_to_all(policies: &Policies, tokens: &Tokens) -> Option<Scope> {
+    match (&tokens.decisions, &tokens.administration) {
+        _ if policies.needs_token() => None,
+        (Some(_), _) => None,
+        (None, Some(_)) => Some(Scope::Decisions),
+        (None, None) => Some(Scope::Administration),
     }
 }
 

@@ -56,6 +56,9 @@ mod access;
 mod call;
 mod forms;
 mod headers;
+mod log;
+mod metrics;
+mod policies;
 mod problem;
 mod query;
 mod route;
@@ -80,6 +83,9 @@ use crate::request::Operation;
 use crate::resolved::Resolved;
 pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
+pub use log::Log;
+pub use metrics::{Counted, Local, LocalAnswers, Metrics};
+pub use policies::{Change, Changed, Editions, InvalidEditions, PolicyCall, Stamp};
 use problem::{Problem, answer_json};
 use route::{Step, step};
 
@@ -90,6 +96,9 @@ pub const MAX_BODY_BYTES: usize = 262_144;
 pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
+
+/// The media type of the text format of Prometheus.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A request without its body.
 #[derive(Clone, Copy)]
@@ -134,6 +143,29 @@ pub trait Server {
     /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
     /// the server has no random numbers.
     fn random(&mut self) -> Option<u64>;
+
+    /// Takes note of the outcome of a check, for [`Metrics::count`].
+    fn decided(&mut self, _: &Check, _: &Outcome) {}
+
+    /// The text of [`Metrics`], and what else the server counts.
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
+    /// The header `Server-Timing` of the decisions that were made last, if the server measures them.
+    fn timing(&self) -> Option<String> {
+        None
+    }
+
+    /// Which edition of the policies the request is answered by.
+    fn stamp(&self) -> Stamp {
+        Stamp::default()
+    }
+
+    /// Answers a call about the editions of the policies by [`Editions::handle`]. By default there are none.
+    async fn editions(&mut self, _: PolicyCall) -> Response {
+        Problem::NotFound.response("this server has no editions of its policies".to_string())
+    }
 }
 
 /// Why the server cannot read a body.
@@ -210,30 +242,48 @@ pub enum Outcome {
 /// Answers a request: routes it, reads its body if the call has one, lets the server decide, and writes
 /// the response. The future does not borrow from `head`.
 pub fn respond<'a, S: Server>(
-    policies: &'a Policies,
+    in_force: &'a Policies,
     access: &Access,
     head: &Head<'_>,
     server: &'a mut S,
 ) -> impl Future<Output = Response> + use<'a, S> {
-    let step = step(policies, access, head, &mut || server.random());
+    let step = step(in_force, access, head, &mut || server.random());
     async move {
         let plan = match step {
             Step::Answer(response) => return response,
+            Step::Metrics => return problem::answer_text(METRICS_TYPE, server.metrics()),
+            Step::Show => return policies::show(in_force, &server.stamp()),
+            Step::Editions(call) => return server.editions(call).await,
+            Step::ReadFile(put) => {
+                return match read_body(server).await.and_then(|body| put.file(body)) {
+                    Ok(call) => server.editions(call).await,
+                    Err(response) => response,
+                };
+            }
             Step::Decide(plan) => plan,
             Step::ReadBody(call) => {
-                let body = match server.body().await {
-                    Ok(body) if body.len() <= MAX_BODY_BYTES => body,
-                    Ok(body) => return BodyError::TooLarge(body.len()).response(),
-                    Err(error) => return error.response(),
-                };
-                match call.read(policies, &body, &mut || server.random()) {
+                let body = read_body(server).await;
+                match body.and_then(|body| call.read(in_force, &body, &mut || server.random())) {
                     Ok(plan) => plan,
                     Err(response) => return response,
                 }
             }
         };
         let outcomes = server.decide(&plan.checks).await;
-        plan.respond(outcomes)
+        for (check, outcome) in plan.checks.iter().zip(&outcomes) {
+            server.decided(check, outcome);
+        }
+        let mut response = plan.respond(outcomes);
+        response.headers.extend(server.timing().map(|timing| ("server-timing", timing)));
+        response
+    }
+}
+
+async fn read_body(server: &mut impl Server) -> Result<Vec<u8>, Response> {
+    match server.body().await {
+        Ok(body) if body.len() <= MAX_BODY_BYTES => Ok(body),
+        Ok(body) => Err(BodyError::TooLarge(body.len()).response()),
+        Err(error) => Err(error.response()),
     }
 }
 
@@ -268,6 +318,12 @@ pub fn invalid_request(detail: String) -> Response {
 #[must_use]
 pub fn unknown_transfer_coding(detail: String) -> Response {
     Problem::UnknownTransferCoding.response(detail)
+}
+
+/// The response to a policy file that is valid, but asks for something that this server does not have.
+#[must_use]
+pub fn invalid_policies(detail: String) -> Response {
+    Problem::InvalidPolicies.response(detail)
 }
 
 /// The response to a request on which the server itself failed.

@@ -9,10 +9,12 @@ use super::{Response, forms};
 use crate::decide::Verdict;
 use crate::limit::algorithm::Cause;
 use crate::limits::Limits;
+use crate::policy::PolicyError;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Problem {
     InvalidRequest,
+    InvalidPolicies,
     InvalidKey,
     CostExceedsCapacity,
     Unauthorized,
@@ -21,7 +23,9 @@ pub(super) enum Problem {
     UnknownPolicy,
     MethodNotAllowed,
     BodyTooLate,
+    PoliciesChanged,
     BodyTooLarge,
+    PreconditionRequired,
     QuotaExceeded,
     AbnormalUsage,
     Internal,
@@ -29,7 +33,7 @@ pub(super) enum Problem {
     ReducedCapacity,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Body<'a> {
     r#type: &'static str,
     title: &'static str,
@@ -39,12 +43,20 @@ struct Body<'a> {
     violated_policies: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_us: Option<u64>,
+    /// The place of an error in a policy file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
 }
 
 impl Problem {
     const fn describe(self) -> (u16, &'static str, &'static str) {
         match self {
             Self::InvalidRequest => (400, "urn:tidegate:invalid-request", "Invalid request"),
+            Self::InvalidPolicies => (400, "urn:tidegate:invalid-policies", "Invalid policies"),
             Self::InvalidKey => (400, "urn:tidegate:invalid-key", "Invalid key"),
             Self::CostExceedsCapacity => {
                 (400, "urn:tidegate:cost-exceeds-capacity", "Cost exceeds capacity")
@@ -57,7 +69,11 @@ impl Problem {
                 (405, "urn:tidegate:method-not-allowed", "Method not allowed")
             }
             Self::BodyTooLate => (408, "urn:tidegate:body-too-late", "Body too late"),
+            Self::PoliciesChanged => (412, "urn:tidegate:policies-changed", "Policies changed"),
             Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
+            Self::PreconditionRequired => {
+                (428, "urn:tidegate:precondition-required", "Precondition required")
+            }
             Self::QuotaExceeded => (
                 429,
                 "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -97,19 +113,25 @@ impl Problem {
     }
 
     pub(super) fn response(self, detail: String) -> Response {
-        self.with(detail, Vec::new(), None)
+        self.with(Body { detail, ..Body::default() })
     }
 
-    fn with(
-        self,
-        detail: String,
-        violated_policies: Vec<&str>,
-        retry_after_us: Option<u64>,
-    ) -> Response {
+    fn with(self, body: Body<'_>) -> Response {
         let (status, r#type, title) = self.describe();
-        let body = Body { r#type, title, status, detail, violated_policies, retry_after_us };
+        let body = Body { r#type, title, status, ..body };
         answer(status, "application/problem+json", forms::to_json(&body))
     }
+}
+
+/// `PUT /v1/policies` with a file that is wrong.
+pub(super) fn invalid_policies(error: &PolicyError) -> Response {
+    Problem::InvalidPolicies.with(Body {
+        detail: error.to_string(),
+        line: Some(error.line),
+        column: Some(error.column),
+        path: Some(&error.path),
+        ..Body::default()
+    })
 }
 
 /// `limits` is `None` for a listed key.
@@ -131,11 +153,17 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
         }
         _ => alloc::format!("the same request is granted in {wait} µs"),
     };
-    problem.with(detail, names, Some(wait))
+    let violated_policies = names;
+    let retry_after_us = Some(wait);
+    problem.with(Body { detail, violated_policies, retry_after_us, ..Body::default() })
 }
 
 pub(super) fn answer_json(status: u16, body: String) -> Response {
     answer(status, "application/json", body)
+}
+
+pub(super) fn answer_text(content_type: &str, body: String) -> Response {
+    answer(200, content_type, body)
 }
 
 pub(super) fn no_content() -> Response {

@@ -91,7 +91,7 @@ fn time(now_us: Option<String>) -> Result<Option<Whole<0>>, Response> {
 
 /// The values of these fields of the query. Another field is an error, and so is a field that occurs
 /// twice.
-fn fields<const N: usize>(
+pub(super) fn fields<const N: usize>(
     head: &Head<'_>,
     names: [&str; N],
 ) -> Result<[Option<String>; N], Response> {
@@ -133,7 +133,7 @@ fn invalid(detail: String) -> Response {
     Problem::InvalidRequest.response(detail)
 }
 
-fn whole(what: &str, text: &str, least: u64) -> Result<u64, Response> {
+pub(super) fn whole(what: &str, text: &str, least: u64) -> Result<u64, Response> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { text.parse().ok() } else { None };
     number.filter(|number| (least..=MAX_QUANTITY).contains(number)).ok_or_else(|| {

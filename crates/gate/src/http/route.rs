@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 
 use super::access::Scope;
 use super::call::Call;
+use super::policies::{self, PolicyCall, Put};
 use super::problem::{Problem, answer_json};
 use super::{Access, Head, Plan, Response, located, query};
 use crate::ask::Chance;
@@ -17,19 +18,36 @@ pub(super) enum Step {
     Answer(Response),
     ReadBody(Call),
     Decide(Plan),
+    /// Show what the server has counted.
+    Metrics,
+    /// Show the policies in force.
+    Show,
+    /// Ask for the editions of the policies.
+    Editions(PolicyCall),
+    /// Read a file to put in force.
+    ReadFile(Put),
 }
 
 /// What a path names.
 enum Route<'a> {
     Health,
+    Metrics,
     Gate,
     /// A call with a body.
     Post(Call),
     Lease(&'a str),
+    Policies(PolicyRoute),
     Key {
         policy: &'a str,
         key: &'a str,
     },
+}
+
+enum PolicyRoute {
+    InForce,
+    History,
+    File,
+    Restore,
 }
 
 pub(super) fn step(
@@ -42,7 +60,7 @@ pub(super) fn step(
 }
 
 fn step_or_answer(
-    policies: &Policies,
+    in_force: &Policies,
     access: &Access,
     head: &Head<'_>,
     chance: Chance<'_>,
@@ -66,15 +84,17 @@ fn step_or_answer(
         Route::Health => {
             return Ok(Step::Answer(answer_json(200, "{\"status\":\"ok\"}".to_string())));
         }
-        Route::Gate => query::gate(policies, head, chance)?,
+        Route::Metrics => return Ok(Step::Metrics),
+        Route::Gate => query::gate(in_force, head, chance)?,
         Route::Post(call) => return Ok(Step::ReadBody(call)),
         Route::Lease(lease) => {
             let lease = decoded("lease", lease)?;
             if head.method == "PUT" {
                 return Ok(Step::ReadBody(Call::Renew(lease)));
             }
-            query::release(policies, head, &lease)?
+            query::release(in_force, head, &lease)?
         }
+        Route::Policies(route) => return policies_step(route, head),
         Route::Key { policy, key } => {
             let posted = blocked(key).filter(|_| head.method == "POST");
             let policy_key = named(policy, posted.unwrap_or(key))?;
@@ -82,22 +102,37 @@ fn step_or_answer(
                 let (policy, key) = policy_key;
                 return Ok(Step::ReadBody(Call::Block(policy, key)));
             }
-            query::key(policies, head, policy_key, chance)?
+            query::key(in_force, head, policy_key, chance)?
         }
     };
     Ok(Step::Decide(plan))
+}
+
+fn policies_step(route: PolicyRoute, head: &Head<'_>) -> Result<Step, Response> {
+    Ok(match route {
+        PolicyRoute::InForce if head.method != "PUT" => Step::Show,
+        PolicyRoute::InForce => Step::ReadFile(Put::of(head)?),
+        PolicyRoute::Restore => Step::Editions(policies::restore(head)?),
+        PolicyRoute::History => Step::Editions(PolicyCall::History),
+        PolicyRoute::File => Step::Editions(policies::file(head)?),
+    })
 }
 
 impl<'a> Route<'a> {
     fn of(path: &'a str) -> Option<Self> {
         Some(match path {
             "/healthz" => Self::Health,
+            "/metrics" => Self::Metrics,
             "/v1/gate" => Self::Gate,
             "/v1/check" => Self::Post(Call::Check),
             "/v1/leases" => Self::Post(Call::Acquire),
             "/v1/settle" => Self::Post(Call::Settle),
             "/v1/budget" => Self::Post(Call::Budget),
             "/v1/report" => Self::Post(Call::Report),
+            "/v1/policies" => Self::Policies(PolicyRoute::InForce),
+            "/v1/policies/history" => Self::Policies(PolicyRoute::History),
+            "/v1/policies/file" => Self::Policies(PolicyRoute::File),
+            "/v1/policies/restore" => Self::Policies(PolicyRoute::Restore),
             path => match path.strip_prefix("/v1/leases/") {
                 Some(lease) => Self::Lease(Some(lease).filter(|lease| !lease.is_empty())?),
                 None => {
@@ -112,6 +147,8 @@ impl<'a> Route<'a> {
     fn scope(&self, method: &str) -> Option<Scope> {
         match self {
             Self::Health => None,
+            Self::Policies(PolicyRoute::InForce) if method != "PUT" => Some(Scope::Decisions),
+            Self::Policies(_) => Some(Scope::Policies),
             Self::Key { .. } if matches!(method, "DELETE" | "POST") => Some(Scope::Administration),
             _ => Some(Scope::Decisions),
         }
@@ -119,8 +156,10 @@ impl<'a> Route<'a> {
 
     fn methods(&self) -> &'static [&'static str] {
         match *self {
-            Self::Health | Self::Gate => &["GET", "HEAD"],
-            Self::Post(_) => &["POST"],
+            Self::Health | Self::Metrics | Self::Gate => &["GET", "HEAD"],
+            Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
+            Self::Policies(PolicyRoute::History | PolicyRoute::File) => &["GET", "HEAD"],
+            Self::Post(_) | Self::Policies(PolicyRoute::Restore) => &["POST"],
             Self::Lease(_) => &["PUT", "DELETE"],
             Self::Key { key, .. } if blocked(key).is_some() => &["GET", "HEAD", "DELETE", "POST"],
             Self::Key { .. } => &["GET", "HEAD", "DELETE"],

@@ -65,6 +65,17 @@ impl Policies {
         Self { policies, needs_token }
     }
 
+    /// The same policies, which share with `earlier` what is equal. What is kept about a shared policy stays valid.
+    #[must_use]
+    pub fn sharing(mut self, earlier: &Self) -> Self {
+        for policy in &mut self.policies {
+            if let Some(same) = earlier.get(policy.name()).filter(|same| *same == policy) {
+                *policy = Arc::clone(same);
+            }
+        }
+        self
+    }
+
     /// The policy of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Policy>> {

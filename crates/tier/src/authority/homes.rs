@@ -61,6 +61,11 @@ impl<T> Homes<T> {
         self.remembered
     }
 
+    pub(super) fn remember_at_most(&mut self, bytes: usize) {
+        self.most_remembered = bytes;
+        self.forget();
+    }
+
     pub(super) fn get_mut(&mut self, id: usize) -> Option<&mut Home<T>> {
         self.homes.get_mut(id)
     }

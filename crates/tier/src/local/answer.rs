@@ -2,6 +2,7 @@
 
 use alloc::vec;
 
+use tidegate_gate::http;
 use tidegate_gate::{Decision, Effect, Micros, Probability, Timestamp, Verdict};
 
 /// An answer without the authority. It borrows the verdict from which it follows, so that a caller who needs the
@@ -48,6 +49,17 @@ impl<'l> Answer<'l> {
     #[inline]
     pub(super) const fn reported(at: Timestamp, decision: Decision, factor: Probability) -> Self {
         Self(Source::Reported(at, decision, factor))
+    }
+
+    /// How the node came to the answer; `None` for a listed key, which no store is asked about either.
+    #[must_use]
+    pub const fn kind(&self) -> Option<http::Local> {
+        match self.0 {
+            Source::Listed(..) => None,
+            Source::Refused(..) => Some(http::Local::Remembered),
+            Source::Spent(..) => Some(http::Local::Lent),
+            Source::Reported(..) => Some(http::Local::Factor),
+        }
     }
 
     /// The decision.

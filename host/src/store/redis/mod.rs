@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{AsyncCommands, ToSingleRedisArg};
+use tidegate_gate::http::LocalAnswers;
 use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
 use tidegate_tier::authority::Failure;
 use tokio::sync::oneshot;
@@ -135,6 +136,12 @@ impl Redis {
     /// Returns [`StoreError::Redis`] or [`StoreError::Deadline`] if Redis does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.shared.connection.ask(|mut connection| async move { connection.ping().await }).await
+    }
+
+    /// What this host has answered without asking Redis; `None` if it may not.
+    #[must_use]
+    pub fn local_answers(&self) -> Option<&LocalAnswers> {
+        self.node.as_ref().map(|node| &node.answers)
     }
 
     /// Does one operation and returns its verdict. Operations on one key are done in the order in which

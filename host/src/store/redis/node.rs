@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidegate_gate::http::LocalAnswers;
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::Local;
 use tidegate_tier::local::{Heard, Next, Options, Transmit};
@@ -15,6 +16,8 @@ use super::queue::Queue;
 pub(super) struct Node {
     state: Mutex<State>,
     began: Instant,
+    /// What it has answered by itself.
+    pub(super) answers: LocalAnswers,
 }
 
 struct State {
@@ -41,14 +44,17 @@ impl Node {
         let node = Id([random.hash_one("first"), random.hash_one("second")]);
         let options = Options { node, seed: random.hash_one("seed"), ..Options::default() };
         let state = State { local: Local::new(options), has_reporter: false };
-        Self { state: Mutex::new(state), began: Instant::now() }
+        Self { state: Mutex::new(state), began: Instant::now(), answers: LocalAnswers::default() }
     }
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {
         let mut state = self.state();
         let sent = self.at(); // under the lock, so that it never goes back
         let (answer, budget) = match state.local.ask(resolved, operation, now, sent) {
-            Next::Answer(answer) => (Some(Box::new(answer.verdict())), None),
+            Next::Answer(answer) => {
+                answer.kind().into_iter().for_each(|kind| self.answers.count(kind));
+                (Some(Box::new(answer.verdict())), None)
+            }
             Next::Forward { budget } => (None, budget),
         };
         let budget = budget.map(|operation| Transmit { resolved: resolved.clone(), operation });

@@ -123,3 +123,31 @@ fn what_is_not_there_is_said_to_be_not_there() {
     let response = answer(send("GET", "/v1/check", &[TOKEN]));
     assert_eq!((response.status, header(&response, "allow")), (405, Some("POST")));
 }
+
+#[test]
+fn only_the_token_for_administration_may_change_the_policies() {
+    let open = access("auth = 'none'\n", None, None);
+    let both = access("", Some("secret"), Some("admin"));
+    let may = |access: &Access, call: &(&str, &str), token: Option<&str>| {
+        let authorization = token.map(|token| std::format!("Bearer {token}"));
+        let headers: Vec<_> =
+            authorization.iter().map(|it| ("authorization", it.as_str())).collect();
+        let step = step_of(&policies(), access, *call, &headers);
+        !matches!(step, Step::Answer(response) if response.status == 401)
+    };
+    for call in [
+        ("PUT", "/v1/policies"),
+        ("POST", "/v1/policies/restore"),
+        ("GET", "/v1/policies/history"),
+        ("GET", "/v1/policies/file"),
+    ] {
+        for access in [&Access::OPEN, &open] {
+            assert!(!may(access, &call, None), "{call:?}");
+        }
+        assert!(!may(&both, &call, Some("secret")), "{call:?}");
+        assert!(may(&both, &call, Some("admin")), "{call:?}");
+    }
+    let shown = ("GET", "/v1/policies");
+    assert!(may(&open, &shown, None) && may(&both, &shown, Some("secret")));
+    assert!(!may(&both, &shown, None));
+}

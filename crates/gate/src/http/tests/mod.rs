@@ -6,6 +6,7 @@ mod echo;
 mod gate;
 mod keys;
 mod leases;
+mod metrics;
 mod units;
 
 use core::pin::pin;

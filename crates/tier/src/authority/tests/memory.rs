@@ -116,3 +116,20 @@ fn a_home_on_which_operations_wait_is_not_forgotten() {
     authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Ok(true))]);
 }
+
+#[test]
+fn an_authority_whose_bound_becomes_lower_forgets_what_no_longer_fits() {
+    let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
+    for token in 0..10 {
+        ask(&mut authority, &policy, &format!("k{token}"), 0, token);
+    }
+    send_all(&mut authority);
+    let half = authority.remembered() / 2;
+    authority.remember_at_most(half);
+    assert!((1..=half).contains(&authority.remembered()), "{}", authority.remembered());
+    authority.remember_at_most(0);
+    assert_eq!(authority.remembered(), 0);
+    ask(&mut authority, &policy, "k0", 0, 99);
+    send_all(&mut authority);
+    assert_eq!(answers(&mut authority).len(), 11);
+}

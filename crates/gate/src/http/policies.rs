@@ -1,0 +1,228 @@
+//! The calls on the policy file itself: what is in force, put another file in force, restore an earlier one.
+
+mod editions;
+#[cfg(test)]
+mod tests;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use tidegate_core::lease::budget::Config as BudgetConfig;
+
+use super::problem::{Problem, answer_json, answer_text};
+use super::{Head, Response, forms, query};
+use crate::limits::{Limits, NamedLimit};
+use crate::policy::{OnError, Placement, Policies, Policy};
+use crate::quote::Quoted;
+pub use editions::{Changed, Editions, InvalidEditions, Stamp};
+
+/// The longest name of an actor.
+const MAX_ACTOR_BYTES: usize = 128;
+
+/// Who has changed the policies, if the caller does not say: the scope of the token.
+const ADMINISTRATION: &str = "administration";
+
+/// A call about the editions of the policy file. [`Editions::handle`] answers it, where the editions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyCall {
+    /// List the editions.
+    History,
+    /// Return the file of this version, or the file in force.
+    File(Option<u64>),
+    /// Put another file in force.
+    Change(Change),
+}
+
+/// A change of the policy file in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    by: String,
+    /// The header `If-Match`.
+    if_match: Option<String>,
+    to: To,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum To {
+    /// This file.
+    File(String),
+    /// The file of this version, or of the one before.
+    Version(Option<u64>),
+}
+
+/// A change whose file is not read yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Put {
+    by: String,
+    if_match: Option<String>,
+}
+
+impl PolicyCall {
+    /// The call as text, for another process of the same server: what is wanted, the version, who wants it, and the
+    /// header `If-Match`, each on a line, and the file.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let version = |version: &Option<u64>| version.map_or(String::new(), |it| it.to_string());
+        let (what, version, change) = match self {
+            Self::History => ("history", String::new(), None),
+            Self::File(wanted) => ("file", version(wanted), None),
+            Self::Change(change) => match &change.to {
+                To::Version(wanted) => ("restore", version(wanted), Some((change, ""))),
+                To::File(file) => ("put", String::new(), Some((change, file.as_str()))),
+            },
+        };
+        let (by, if_match, file) = match change {
+            Some((Change { by, if_match, .. }, file)) => (by.as_str(), if_match.as_deref(), file),
+            None => ("", None, ""),
+        };
+        [what, &version, by, if_match.unwrap_or(""), file].join("\n")
+    }
+
+    /// Reads what [`write`](Self::write) has written; `None` if the text is something else.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut lines = text.splitn(5, '\n');
+        let mut line = || lines.next();
+        let (what, version, by, if_match, file) = (line()?, line()?, line()?, line()?, line()?);
+        let version = if version.is_empty() { None } else { Some(version.parse().ok()?) };
+        let to = match what {
+            "history" => return Some(Self::History),
+            "file" => return Some(Self::File(version)),
+            "restore" => To::Version(version),
+            "put" => To::File(file.to_string()),
+            _ => return None,
+        };
+        let if_match = Some(if_match.to_string()).filter(|if_match| !if_match.is_empty());
+        Some(Self::Change(Change { by: by.to_string(), if_match, to }))
+    }
+}
+
+impl Put {
+    pub(super) fn of(head: &Head<'_>) -> Result<Self, Response> {
+        let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
+        let is_printable = by.chars().all(|char| !char.is_control());
+        if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
+            let detail = alloc::format!(
+                "the header `x-tidegate-actor`: expected 1 to {MAX_ACTOR_BYTES} bytes without control characters, \
+                 found {}",
+                Quoted(&by)
+            );
+            return Err(Problem::InvalidRequest.response(detail));
+        }
+        Ok(Self { by, if_match: (head.header)("if-match") })
+    }
+
+    /// The call, with the file.
+    pub(super) fn file(self, body: Vec<u8>) -> Result<PolicyCall, Response> {
+        let file = String::from_utf8(body).map_err(|_| {
+            let detail = "the body: expected a policy file in UTF-8, found other bytes";
+            Problem::InvalidRequest.response(detail.to_string())
+        })?;
+        Ok(self.change(To::File(file)))
+    }
+
+    fn change(self, to: To) -> PolicyCall {
+        let Self { by, if_match } = self;
+        PolicyCall::Change(Change { by, if_match, to })
+    }
+}
+
+/// `POST /v1/policies/restore`
+pub(super) fn restore(head: &Head<'_>) -> Result<PolicyCall, Response> {
+    Ok(Put::of(head)?.change(To::Version(version(head)?)))
+}
+
+/// `GET /v1/policies/file`
+pub(super) fn file(head: &Head<'_>) -> Result<PolicyCall, Response> {
+    version(head).map(PolicyCall::File)
+}
+
+fn version(head: &Head<'_>) -> Result<Option<u64>, Response> {
+    let [version] = query::fields(head, ["version"])?;
+    version.map(|version| query::whole("the query field `version`", &version, 1)).transpose()
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    version: u64,
+    hash: &'a str,
+    needs_token: bool,
+    policies: Vec<ShownPolicy<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownPolicy<'a> {
+    name: &'a str,
+    description: Option<&'a str>,
+    limits: Vec<ShownLimit<'a>>,
+    overrides: usize,
+    shadow: bool,
+    on_error: &'static str,
+    placement: String,
+    /// How long a node may remember a refusal; `null` if it must ask for every request.
+    remember_us: Option<u64>,
+    /// How many units of a key a node may take in advance; `null` for none.
+    local_most: Option<u64>,
+    /// Whether nodes decide by the factor that they heard last.
+    reports: bool,
+    /// Whether states are stored ahead of what was granted.
+    persist_ahead: bool,
+}
+
+#[derive(Serialize)]
+struct ShownLimit<'a> {
+    name: &'a str,
+    limit: u64,
+    period_us: u64,
+}
+
+/// `GET /v1/policies`
+pub(super) fn show(policies: &Policies, stamp: &Stamp) -> Response {
+    let Stamp { version, hash } = stamp;
+    let shown = Shown {
+        version: *version,
+        hash,
+        needs_token: policies.needs_token(),
+        policies: policies.all().iter().map(|policy| ShownPolicy::of(policy)).collect(),
+    };
+    stamp.on(answer_json(200, forms::to_json(&shown)))
+}
+
+impl<'a> ShownPolicy<'a> {
+    fn of(policy: &'a Policy) -> Self {
+        Self {
+            name: policy.name(),
+            description: policy.description(),
+            limits: limits(policy.limits()),
+            overrides: policy.overrides().len(),
+            shadow: policy.is_shadow(),
+            on_error: match policy.on_error() {
+                OnError::Open => "open",
+                OnError::Closed => "closed",
+            },
+            placement: match policy.placement() {
+                Placement::Key => "key".to_string(),
+                Placement::Shard(shards) => alloc::format!("shard:{shards}"),
+            },
+            remember_us: policy.remember().map(|time| time.0),
+            local_most: policy.local().map(BudgetConfig::most),
+            reports: policy.reports(),
+            persist_ahead: policy.persist_ahead().is_some(),
+        }
+    }
+}
+
+fn limits(limits: &Limits) -> Vec<ShownLimit<'_>> {
+    let limits = limits.iter().map(|NamedLimit { name, limit, .. }| {
+        let (most, period_us) = (limit.capacity(), limit.period().0);
+        ShownLimit { name, limit: most, period_us }
+    });
+    limits.collect()
+}
+
+/// A policy file as it was written.
+fn text(file: &str, stamp: &Stamp) -> Response {
+    stamp.on(answer_text("text/plain; charset=utf-8", file.to_string()))
+}

@@ -1,0 +1,124 @@
+//! The policy file in force, and the editions of it that were put in force while the server runs.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tempfile::NamedTempFile;
+use tidegate_gate::Policies;
+use tidegate_gate::http::{self, Access, Changed, Editions, Metrics, PolicyCall, Response, Stamp};
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use super::warn;
+use crate::clock;
+use crate::store::Store;
+
+/// The policy file that the server was started with, and the files that callers have put over it.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    started_with: String,
+    editions: Editions,
+    kept_in: Option<PathBuf>,
+}
+
+impl Files {
+    /// The file that the server is started with. What callers put over it lasts until the server ends.
+    #[must_use]
+    pub fn new(started_with: String) -> Self {
+        Self { started_with, ..Self::default() }
+    }
+
+    /// Reads the editions that are kept in a file. There need not be such a file.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read or holds something else.
+    pub fn kept_in(self, path: PathBuf) -> io::Result<Self> {
+        let editions = match std::fs::read_to_string(&path) {
+            Ok(stored) => Editions::read(&stored).map_err(io::Error::other)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Editions::default(),
+            Err(error) => return Err(error),
+        };
+        Ok(Self { editions, kept_in: Some(path), ..self })
+    }
+
+    /// The file in force.
+    #[must_use]
+    pub fn in_force(&self) -> &str {
+        self.editions.file(&Editions::hash(&self.started_with)).unwrap_or(&self.started_with)
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.editions.stamp(&Editions::hash(&self.started_with))
+    }
+}
+
+/// What requests are answered by. A request under way keeps what it began with.
+#[derive(Debug)]
+pub(super) struct InForce {
+    pub(super) policies: Policies,
+    pub(super) access: Access,
+    pub(super) store: Store,
+    pub(super) stamp: Stamp,
+    pub(super) metrics: Metrics,
+}
+
+/// What is in force, and its files.
+#[derive(Debug)]
+pub(super) struct Swap {
+    in_force: RwLock<Arc<InForce>>,
+    files: Mutex<Files>,
+}
+
+impl Swap {
+    pub(super) fn new((policies, access, store): (Policies, Access, Store), files: Files) -> Self {
+        let (stamp, metrics) = (files.stamp(), Metrics::new(&policies, None));
+        let in_force = InForce { policies, access, store, stamp, metrics };
+        Self { in_force: RwLock::new(Arc::new(in_force)), files: Mutex::new(files) }
+    }
+
+    pub(super) fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Answers a call about the editions. One change comes after another.
+    pub(super) async fn handle(&self, call: PolicyCall) -> Response {
+        let mut files = self.files.lock().await;
+        let mut next = files.clone();
+        let Changed { response, policies } =
+            next.editions.handle(call, &files.started_with, clock::now());
+        let Some(policies) = policies else { return response };
+        let now = self.in_force();
+        let policies = policies.sharing(&now.policies);
+        let store = match now.store.edited(&policies) {
+            Ok(store) => store,
+            Err(error) => return http::invalid_policies(error.to_string()),
+        };
+        if let Some(path) = next.kept_in.clone()
+            && let Err(error) = keep(path.clone(), next.editions.write()).await
+        {
+            warn(format!("{}: the policies cannot be stored: {error}", path.display()));
+            let detail = "the new policies could not be stored, so the earlier ones stay in force";
+            return http::internal_error(detail.to_owned());
+        }
+        store.take_over(&now.store);
+        let access = now.access.under(&policies);
+        let (stamp, metrics) = (next.stamp(), Metrics::new(&policies, Some(&now.metrics)));
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(InForce { policies, access, store, stamp, metrics });
+        *files = next;
+        response
+    }
+}
+
+/// Replaces a file, so that a reader finds either the earlier text or the new one.
+async fn keep(path: PathBuf, text: String) -> io::Result<()> {
+    let write = move || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(&path).map(drop).map_err(|error| error.error)
+    };
+    spawn_blocking(write).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,95 @@
+//! The object that keeps the editions of the policy file. JavaScript brings what is stored, and stores what is returned.
+
+use tidegate_gate::http::{Changed, Editions, PolicyCall, Stamp};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsError, JsValue};
+
+use crate::clock::timestamp;
+use crate::node::text;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(js_namespace = console, js_name = error)]
+    fn log_error(text: &str, reason: &JsValue);
+
+    /// Writes a line to the log.
+    #[wasm_bindgen(js_namespace = console, js_name = error)]
+    pub(crate) fn log_line(text: &str);
+}
+
+/// What JavaScript calls in the object of the editions.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Keeper;
+
+/// The answer to a call, and what must be stored before it is sent.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Handled {
+    response: String,
+    stored: Option<String>,
+}
+
+#[wasm_bindgen]
+impl Handled {
+    /// The response, as of `Isolate.finish`. Can be taken once.
+    #[must_use]
+    pub fn response(&mut self) -> String {
+        std::mem::take(&mut self.response)
+    }
+
+    /// The editions to store, if they have changed. Can be taken once.
+    #[must_use]
+    pub fn stored(&mut self) -> Option<String> {
+        self.stored.take()
+    }
+}
+
+#[wasm_bindgen]
+impl Keeper {
+    /// The edition in force over the deployed file with this hash: its version and its hash, each on a line, and the
+    /// file unless it is the deployed one. `undefined` if it begins with `known`.
+    #[must_use]
+    pub fn in_force(stored: Option<String>, deployed: &str, known: &str) -> Option<String> {
+        let editions = read(stored);
+        let Stamp { version, hash } = editions.stamp(deployed);
+        let told = format!("{version}\n{hash}");
+        (told != known).then(|| match editions.file(deployed) {
+            Some(file) => format!("{told}\n{file}"),
+            None => told,
+        })
+    }
+
+    /// The file with this hash, if it is kept.
+    #[must_use]
+    pub fn file(stored: Option<String>, hash: &str) -> Option<String> {
+        read(stored).file_of(hash).map(str::to_owned)
+    }
+
+    /// Answers a call of `Isolate.policy_call`.
+    ///
+    /// # Errors
+    /// Throws an `Error` if the text is no such call.
+    pub fn handle(
+        stored: Option<String>,
+        call: &str,
+        deployed: &str,
+        now_ms: f64,
+    ) -> Result<Handled, JsError> {
+        let call =
+            PolicyCall::read(call).ok_or_else(|| JsError::new("a call of another version"))?;
+        let mut editions = read(stored);
+        let Changed { response, policies } = editions.handle(call, deployed, timestamp(now_ms));
+        let stored = policies.map(|_| editions.write());
+        Ok(Handled { response: text(&response), stored })
+    }
+}
+
+/// Editions that cannot be read must not stop the Worker, so they count as none.
+fn read(stored: Option<String>) -> Editions {
+    let Some(stored) = stored else { return Editions::default() };
+    Editions::read(&stored).unwrap_or_else(|error| {
+        log_error("the stored policies are ignored:", &error.to_string().into());
+        Editions::default()
+    })
+}

@@ -1,0 +1,128 @@
+//! What JavaScript calls in an isolate about the policies in force, and about what it tells of its decisions.
+
+use std::rc::Rc;
+
+use tidegate_gate::http::{self, BodyError, Outcome, Response, Stamp};
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::exchange::{Exchange, InForce, OwnHead, Step};
+use crate::node::{End, Headers, Isolate, Node, text, with};
+use crate::policies::{self, Edition};
+
+#[wasm_bindgen]
+impl Isolate {
+    /// The call that the object of the editions answers. The exchange then ends.
+    #[must_use]
+    pub fn policy_call(exchange: u32, now_ms: f64) -> Option<String> {
+        let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
+        match running.and_then(|running| running.end) {
+            Some(End::Asks(call)) => Some(call.write()),
+            _ => None,
+        }
+    }
+
+    /// Whether some caller may change the policies.
+    #[must_use]
+    pub fn policies_change(now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| node.in_force.access.lets_policies_change())
+    }
+
+    /// The version and the hash of the policies in force, each on a line.
+    #[must_use]
+    pub fn stamp(now_ms: f64) -> String {
+        with(now_ms, |node, _, _| {
+            let Stamp { version, hash } = &node.in_force.edition.stamp;
+            format!("{version}\n{hash}")
+        })
+    }
+
+    /// Puts the edition in force that `Keeper.in_force` has told. Returns what is wrong with it; the earlier one then
+    /// stays in force.
+    #[must_use]
+    pub fn put_in_force(told: &str, now_ms: f64) -> Option<String> {
+        with(now_ms, |node, _, _| {
+            let wrong = node.put_in_force(told).err();
+            if wrong.is_some() {
+                node.in_force.metrics.count_ignored();
+            }
+            wrong
+        })
+    }
+
+    /// Whether an object in this isolate can answer questions by the edition with this hash.
+    #[must_use]
+    pub fn knows(hash: &str) -> bool {
+        policies::edition(Some(hash)).is_ok_and(|edition| edition.is_some())
+    }
+
+    /// Reads the edition with this hash, for the objects in this isolate. Returns what is wrong with it.
+    #[must_use]
+    pub fn learn(hash: String, file: &str) -> Option<String> {
+        policies::learn(Stamp { version: 0, hash }, file).err()
+    }
+
+    /// The response to a request that was under way when WebAssembly ended.
+    #[must_use]
+    pub fn unavailable(
+        method: String,
+        url: String,
+        headers: Headers,
+        body: Option<Vec<u8>>,
+        now_ms: f64,
+    ) -> String {
+        let header = move |name: &str| headers.get(name).ok().flatten();
+        let head = OwnHead { method, url, header };
+        let in_force = with(now_ms, |node, _, _| Rc::clone(&node.in_force));
+        text(&unavailable(&in_force, head, body))
+    }
+
+    /// The checks of an exchange, for events: in lines the policy, the outcome, how many, and their cost.
+    #[must_use]
+    pub fn events(exchange: u32, now_ms: f64) -> String {
+        with(now_ms, |node, _, _| {
+            node.exchanges.get(&exchange).map_or_else(String::new, |own| own.exchange.events())
+        })
+    }
+}
+
+impl Node {
+    fn put_in_force(&mut self, told: &str) -> Result<(), String> {
+        let mut lines = told.splitn(3, '\n');
+        let version = lines.next().and_then(|version| version.parse().ok());
+        let (Some(version), Some(hash)) = (version, lines.next()) else {
+            return Err("expected a version and a hash".to_owned());
+        };
+        let stamp = Stamp { version, hash: hash.to_owned() };
+        let edition = match lines.next() {
+            Some(file) => policies::learn(stamp, file)?,
+            None => {
+                let policies = policies::deployed()?.policies.clone();
+                Rc::new(Edition { policies, stamp })
+            }
+        };
+        self.in_force = self.in_force.with(edition);
+        Ok(())
+    }
+}
+
+/// The whole response to a request that was under way when WebAssembly ended: what its checks asked is not known.
+fn unavailable(
+    in_force: &Rc<InForce>,
+    head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
+    body: Option<Vec<u8>>,
+) -> Response {
+    let mut exchange = Exchange::new(Rc::clone(in_force), head);
+    let mut body = body.ok_or(BodyError::Incomplete);
+    loop {
+        match exchange.step() {
+            Step::Body => exchange.body(std::mem::replace(&mut body, Err(BodyError::Incomplete))),
+            Step::Decide(checks) => {
+                let reason = "the Worker began anew, so the outcome is unknown";
+                let outcome = |_| Outcome::Unavailable(reason.to_owned());
+                exchange.decided(checks.iter().map(outcome).collect());
+            }
+            Step::Ask(_) => return http::internal_error("the Worker began anew".to_owned()),
+            Step::Respond(response) => return response,
+        }
+    }
+}
