@@ -242,6 +242,8 @@ impl Server {
                 query: parts.uri.query().unwrap_or(""),
                 header: &header,
                 client_ip: Some(&client_ip),
+                country: None,
+                now: clock::now(),
             };
             http::respond(policies, access, &head, &mut exchange)
         };

@@ -5,7 +5,9 @@ mod tests;
 
 use std::fmt::Display;
 
-use tidegate::gate::{Depth, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob};
+use tidegate::gate::{
+    Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob,
+};
 
 pub(super) fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
@@ -23,10 +25,7 @@ pub(super) fn describe(policy: &Policy) -> String {
             text += &format!("  {word}: {}\n", joined(list, ", "));
         }
     }
-    let sources = policy.key_sources().iter().map(|source| match source {
-        KeySource::Header(name) => format!("header {name}"),
-        _ => "client address".to_owned(),
-    });
+    let sources = policy.key_sources().iter().map(sources);
     let error = match policy.on_error() {
         OnError::Open => "passes",
         OnError::Closed => "is refused",
@@ -52,6 +51,20 @@ pub(super) fn describe(policy: &Policy) -> String {
         stored(policy, policy.limits()),
     );
     text
+}
+
+fn sources(joined: &JoinedSources) -> String {
+    let words = joined.sources().iter().map(|source| match source {
+        KeySource::Ip => "client address".to_owned(),
+        KeySource::Country => "country".to_owned(),
+        KeySource::Header(name) => format!("header {name}"),
+        KeySource::Cookie(name) => format!("cookie {name}"),
+        KeySource::Query(name) => format!("field {name} of the query"),
+        KeySource::Jwt(claim) => format!("verified claim {claim}"),
+        KeySource::UnverifiedJwt(claim) => format!("unverified claim {claim}"),
+        other => other.to_string(),
+    });
+    words.collect::<Vec<_>>().join(" with ")
 }
 
 /// The size of each stored slice, and the end of its name.

@@ -71,6 +71,13 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut stop = pin!(stopped()?); // before the server waits for anything
     let (policies, _) = arguments.policies.read()?;
+    if let Some(policy) = policies.needs_verification() {
+        bail!(
+            "policies.{}.key: expected sources that this server can read, found a source `jwt:`; only the Worker \
+             verifies tokens",
+            policy.name()
+        );
+    }
     for (name, token) in [
         ("TIDEGATE_TOKEN or --token", &arguments.token),
         ("TIDEGATE_ADMIN_TOKEN or --admin-token", &arguments.admin_token),

@@ -22,10 +22,12 @@ pub(super) enum Problem {
     MethodNotAllowed,
     BodyTooLate,
     BodyTooLarge,
+    TargetTooLong,
     QuotaExceeded,
     AbnormalUsage,
     Internal,
     UnknownTransferCoding,
+    BadGateway,
     ReducedCapacity,
 }
 
@@ -58,6 +60,7 @@ impl Problem {
             }
             Self::BodyTooLate => (408, "urn:tidegate:body-too-late", "Body too late"),
             Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
+            Self::TargetTooLong => (414, "urn:tidegate:target-too-long", "Target too long"),
             Self::QuotaExceeded => (
                 429,
                 "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -72,6 +75,7 @@ impl Problem {
             Self::UnknownTransferCoding => {
                 (501, "urn:tidegate:unknown-transfer-coding", "Unknown transfer coding")
             }
+            Self::BadGateway => (502, "urn:tidegate:upstream-failed", "Upstream failed"),
             Self::ReducedCapacity => (
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",

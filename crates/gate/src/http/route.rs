@@ -6,7 +6,8 @@ use alloc::string::{String, ToString};
 use super::access::Scope;
 use super::call::Call;
 use super::problem::{Problem, answer_json};
-use super::{Access, Head, Plan, Response, located, query};
+use super::query::{self, Gate};
+use super::{Access, Head, Plan, Response, located};
 use crate::ask::Chance;
 use crate::policy::Policies;
 use crate::quote::Quoted;
@@ -16,6 +17,7 @@ use crate::quote::Quoted;
 pub(super) enum Step {
     Answer(Response),
     ReadBody(Call),
+    Gate(Gate),
     Decide(Plan),
 }
 
@@ -66,7 +68,7 @@ fn step_or_answer(
         Route::Health => {
             return Ok(Step::Answer(answer_json(200, "{\"status\":\"ok\"}".to_string())));
         }
-        Route::Gate => query::gate(policies, head, chance)?,
+        Route::Gate => return Ok(Step::Gate(Gate::read(policies, head)?)),
         Route::Post(call) => return Ok(Step::ReadBody(call)),
         Route::Lease(lease) => {
             let lease = decoded("lease", lease)?;

@@ -90,7 +90,7 @@ fn head_is_answered_like_get() {
             match step_of(&policies, &Access::OPEN, (method, target), &[]) {
                 Step::Answer(response) => (Some(response), None),
                 Step::Decide(plan) => (None, Some(plan.checks)),
-                Step::ReadBody(call) => panic!("{call:?}"),
+                step => panic!("{step:?}"),
             }
         });
         assert_eq!(get.0.as_ref().map(|response| response.status), status);
@@ -252,6 +252,7 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
             Step::Decide(plan) => Ok(plan),
             Step::ReadBody(call) => call.read(&policies, body.as_bytes(), &mut || Some(7)),
             Step::Answer(response) => Err(response),
+            Step::Gate(gate) => panic!("{gate:?}"),
         }
     };
     let down = || [Outcome::Unavailable("the store is unavailable".into())].to_vec();
