@@ -4,6 +4,8 @@ import { Isolate, Owner, __wbg_reset_state, initSync } from "./build/index.js";
 import module from "./build/index_bg.wasm";
 // a text module beside the compiled Worker, so editing it needs no build of Rust code
 import policies from "../policies.toml";
+import { forward } from "./gateway.js";
+import { isVerified } from "./token.js";
 
 globalThis.TIDEGATE_POLICIES = policies;
 initSync({ module });
@@ -14,6 +16,12 @@ const MAX_DRAINED = Isolate.max_drained();
 
 /** `undefined` before the first request, because `env` comes with it. */
 let failure;
+
+/** Reading the country parses all that Cloudflare tells of a request. */
+let readsCountry = false;
+
+/** What the number of an exchange has more if its token must be verified. */
+const VERIFICATION = 2 ** 30;
 
 const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
 
@@ -57,10 +65,12 @@ async function answer(request, env, context) {
   if (failure === undefined) {
     const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
     failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env)) ?? null;
+    readsCountry = Isolate.reads_country();
   }
   if (failure !== null) return response(failure);
   const began = instance;
-  const begin = () => Isolate.begin(request.method, request.url, request.headers, Date.now());
+  const country = readsCountry ? request.cf?.country : undefined;
+  const begin = () => Isolate.begin(request.method, request.url, request.headers, country, Date.now());
   let exchange = begin();
   if (exchange < 0) {
     // `waitUntil` costs as much as everything else here, so nothing is left behind if the client hangs up meanwhile
@@ -75,20 +85,56 @@ async function answer(request, env, context) {
       else Isolate.body(exchange, body, Date.now());
     }
   }
+  const asked = { request, env, context, began };
+  if (exchange < VERIFICATION) return goOn(exchange, asked);
+  const answered = verify(exchange - VERIFICATION, asked);
+  context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+  return answered;
+}
+
+async function verify(exchange, asked) {
+  const isTrue = await isVerified(Isolate.token(exchange, Date.now()), asked.env);
+  checkInstance(asked.began);
+  Isolate.verified(exchange, isTrue, Date.now());
+  return goOn(exchange, asked);
+}
+
+function goOn(exchange, asked) {
+  const { env, context } = asked;
   const calls = transmit(env);
   if (Isolate.waits(exchange, Date.now())) {
-    const answered = finish(exchange, calls, began);
-    context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+    const answered = finish(exchange, calls, asked);
+    context.waitUntil(answered);
     return answered;
   }
   for (const call of calls) context.waitUntil(call.catch(recover));
-  return response(Isolate.finish(exchange, Date.now()));
+  return serve(Isolate.finish(exchange, Date.now()), asked);
 }
 
-async function finish(exchange, calls, began) {
+async function finish(exchange, calls, asked) {
   await (calls.length === 1 ? calls[0] : Promise.all(calls));
-  checkInstance(began);
-  return response(Isolate.finish(exchange, Date.now()));
+  checkInstance(asked.began);
+  return serve(Isolate.finish(exchange, Date.now()), asked);
+}
+
+/** The answer of the Worker itself, or of the upstream to a request that passes. */
+function serve(served, { request, env, context }) {
+  if (!served.startsWith("0\n")) return response(served);
+  const failed = () => response(Isolate.upstream_failed(request.headers.get("accept") ?? undefined));
+  const forwarded = forward(request, served, context, (renews, lease) => hold(env, renews, lease), failed);
+  context.waitUntil(forwarded); // what is held must be released if the client hangs up
+  return forwarded;
+}
+
+/** Renews or releases a lease. If that fails, the lease expires. */
+async function hold(env, renews, lease) {
+  try {
+    Isolate.hold(renews, ...lease, Date.now());
+    await Promise.all(transmit(env));
+  } catch (error) {
+    recover(error);
+    console.error("a lease was not", renews ? "renewed:" : "released:", error);
+  }
 }
 
 /** Sends the questions that are due, in one call for each object. */

@@ -3,6 +3,7 @@
 
 mod costs;
 mod faults;
+mod gateway;
 mod heads;
 mod leases;
 mod modes;
@@ -10,6 +11,7 @@ mod object;
 mod patience;
 mod policies;
 mod surface;
+mod upstream;
 
 use tidegate_tests::on_every_server;
 
