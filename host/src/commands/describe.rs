@@ -5,6 +5,7 @@ mod tests;
 
 use std::fmt::Display;
 
+use tidegate::gate::gateway::Gateway;
 use tidegate::gate::{
     Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob,
 };
@@ -65,6 +66,17 @@ fn sources(joined: &JoinedSources) -> String {
         other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(" with ")
+}
+
+/// The routes of a gateway, if there are any. Only the Worker is a gateway.
+pub(super) fn routes(gateway: &Gateway) -> Option<String> {
+    let routes = gateway.routes().iter().map(|route| format!("\n  {route}"));
+    let routes = Some(routes.collect::<String>()).filter(|routes| !routes.is_empty())?;
+    let api = match gateway.api_path() {
+        Some(path) => format!("the decision API is under {path}"),
+        None => "the decision API is not served".to_owned(),
+    };
+    Some(format!("routes{routes}\n  {api}"))
 }
 
 /// The size of each stored slice, and the end of its name.

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::Deserialize;
 
@@ -28,6 +29,12 @@ impl Gateway {
     #[must_use]
     pub fn routes(&self) -> &[Route] {
         &self.routes
+    }
+
+    /// The path under which the gateway serves the HTTP API.
+    #[must_use]
+    pub fn api_path(&self) -> Option<&str> {
+        self.api_path.as_ref().map(|ApiPath(path)| path.as_str())
     }
 
     /// The path of a request as the HTTP API knows it; `None` if the request is not for the API. A gateway serves the
@@ -77,6 +84,23 @@ impl Route {
     #[must_use]
     pub fn upstream(&self) -> Option<&str> {
         self.upstream.as_ref().map(|Upstream(url)| url.as_str())
+    }
+}
+
+/// Says which requests match, and what happens to them.
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Match { host, path, and_below } = &self.matches;
+        let methods: Vec<_> = self.methods.iter().map(|Method(method)| method.as_str()).collect();
+        let space = if methods.is_empty() { "" } else { " " };
+        let (host, below) =
+            (host.as_deref().unwrap_or_default(), if *and_below { "/*" } else { "" });
+        write!(f, "{}{space}{host}{path}{below}: ", methods.join(", "))?;
+        match &self.policy {
+            Some(policy) => write!(f, "by {}, ", policy.name())?,
+            None => f.write_str("not counted, ")?,
+        }
+        write!(f, "to {}", self.upstream().unwrap_or("its own URL"))
     }
 }
 

@@ -138,6 +138,16 @@ fn the_first_route_that_matches_is_taken() {
     ] {
         assert_eq!(gateway.get(from), to, "{from}");
     }
+    let described: Vec<_> =
+        gateway.policies.gateway().routes().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        described,
+        [
+            "GET, POST /api/*: by p, to https://origin.example/v2",
+            "/login: not counted, to http://127.0.0.1:8080",
+            "www.example.com/*: not counted, to its own URL",
+        ]
+    );
     let pass = Gateway::new(ROUTES).passes("https://h/api");
     assert_eq!(pass.client.as_deref(), Some("192.0.2.7"));
     let policy = ("ratelimit-policy", "\"p\";q=2;w=86400".to_string());
