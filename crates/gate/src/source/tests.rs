@@ -6,6 +6,7 @@ use std::vec::Vec;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use proptest::prelude::*;
 use tidegate_core::Timestamp;
 
 use super::cookie::cookie;
@@ -342,4 +343,36 @@ fn a_token_may_be_in_a_cookie() {
     let found = request.find(&policies("['jwt:sub']", &format!("{JWT}source = 'cookie:session'")));
     let FoundKey::IfVerified(found) = found else { panic!("{found:?}") };
     assert_eq!((found.key.as_str(), found.otherwise), ("jwt:sub:alice", None));
+}
+
+proptest! {
+    #[test]
+    fn every_key_that_is_found_can_be_counted_by(
+        header in ".{0,200}",
+        cookie in "[ -~]{0,100}",
+        query in "[ -~]{0,100}",
+        head in "\\PC{0,40}",
+        payload in "\\PC{0,60}",
+    ) {
+        let token = token(&head, &payload, 32);
+        let (cookie, query) = (format!("c={cookie}"), format!("q={query}"));
+        let headers = [("x", header.as_str()), ("cookie", &cookie), ("authorization", &token)];
+        let request = Request { query: &query, headers: &headers, ..Request::default() };
+        for sources in ["['header:x']", "['cookie:c']", "['query:q']", "[['header:x', 'query:q']]", "['unverified_jwt:sub']"] {
+            if let Some(key) = request.key(sources) {
+                prop_assert!(crate::check_key(&key).is_ok(), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn different_values_are_different_keys(
+        one in "[%/:a-c]{1,30}", two in "[%/:a-c]{1,30}", three in "[%/:a-c]{1,30}", four in "[%/:a-c]{1,30}",
+    ) {
+        let key = |one: &str, two: &str| {
+            let headers = [("x", one), ("y", two)];
+            Request { headers: &headers, ..Request::default() }.key("[['header:x', 'header:y']]")
+        };
+        prop_assert_eq!(key(&one, &two) == key(&three, &four), (&one, &two) == (&three, &four));
+    }
 }
