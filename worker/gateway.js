@@ -21,14 +21,17 @@ export async function forward(request, passed, context, hold, failed) {
   const [, ...added] = passed.slice(0, end).split("\n");
   const [url, client, renewEvery, ...lease] = passed.slice(end + 2).split("\n");
   const release = renewEvery === undefined ? undefined : holding(Number(renewEvery), lease, hold);
+  const left = new AbortController(); // the runtime does not hand its own signal on
+  request.signal.addEventListener("abort", () => left.abort());
+  const log = (what, error) => left.signal.aborted || console.error(what, error); // nobody misses a client that left
   try {
-    const answer = await fetch(outgoing(request, url, client));
-    const response = released(answer, context, release);
+    const answer = await fetch(outgoing(request, url, client), { signal: left.signal });
+    const response = released(answer, context, release, log);
     dropOfAConnection(response.headers);
     for (let at = 0; at < added.length; at += 2) response.headers.append(added[at], added[at + 1]);
     return response;
   } catch (error) {
-    console.error("upstream:", error);
+    log("upstream:", error);
     if (release !== undefined) context.waitUntil(release());
     return failed();
   }
@@ -57,7 +60,7 @@ function dropOfAConnection(headers) {
 }
 
 /** The answer, after whose end the lease is released. Without a lease the runtime carries the bytes alone. */
-function released(answer, context, release) {
+function released(answer, context, release, log) {
   if (answer.webSocket) {
     const headers = answer.headers;
     const webSocket = release === undefined ? answer.webSocket : coupled(answer.webSocket, context, release);
@@ -68,10 +71,18 @@ function released(answer, context, release) {
     context.waitUntil(release());
     return new Response(null, answer);
   }
-  const { readable, writable } = new IdentityTransformStream();
-  const ended = answer.body.pipeTo(writable).catch((error) => console.error("the answer broke off:", error));
+  const { readable, writable } = streamLike(answer);
+  const ended = answer.body.pipeTo(writable).catch((error) => log("upstream: the answer broke off:", error));
   context.waitUntil(ended.then(release));
   return new Response(readable, answer);
+}
+
+/** A stream for a body as long as the answer's, if its length is known. The runtime encodes a coded body anew. */
+function streamLike({ headers }) {
+  const length = headers.get("content-length");
+  return length === null || headers.has("content-encoding")
+    ? new IdentityTransformStream()
+    : new FixedLengthStream(Number(length));
 }
 
 /** The client's end of a connection whose other end is the upstream. */

@@ -2,17 +2,19 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker};
 use tungstenite::client::IntoClientRequest as _;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
-use crate::upstream::{RawReply, Upstream, connect, read, send};
+use crate::upstream::{GZIP, RawReply, Upstream, connect, read, send};
 
 /// The periods are long, so that no test depends on its speed.
 const POLICIES: &str = r#"
@@ -56,18 +58,24 @@ key = ["jwt:sub", "header:x-api-key"]
 limits = [{ algorithm = "fixed_window", limit = 1, period = "365d" }]
 "#;
 
-fn start() -> (Served, Upstream) {
+pub(crate) fn start() -> (Served, Upstream) {
+    start_on(None)
+}
+
+fn start_on(storage: Option<&Path>) -> (Served, Upstream) {
     let upstream = Upstream::start();
+    let storage = storage.map(Path::to_owned);
     let served = worker(WorkerdOptions {
         policies: POLICIES.replace("UPSTREAM", &upstream.address),
         entry: Some(include_str!("gateway.js").to_owned()),
         reaches_private: true,
+        storage,
         ..WorkerdOptions::default()
     });
     (served, upstream)
 }
 
-const ALICE: (&str, &str) = ("x-api-key", "alice");
+pub(crate) const ALICE: (&str, &str) = ("x-api-key", "alice");
 
 fn later(served: &Served, span: Duration) {
     served.api.get(&format!("/test/later?{}", span.as_millis()), &[]);
@@ -87,7 +95,7 @@ fn wait_for(served: &Served, what: &str, expected: u64) {
 }
 
 #[track_caller]
-fn problem(reply: &RawReply, status: u16, kind: &str) {
+pub(crate) fn problem(reply: &RawReply, status: u16, kind: &str) {
     assert_eq!(reply.status, status, "{reply:?}");
     assert_eq!(reply.all("content-type"), ["application/problem+json"], "{reply:?}");
     assert!(reply.json()["type"].as_str().unwrap().ends_with(kind), "{reply:?}");
@@ -250,6 +258,40 @@ fn a_request_holds_its_place_until_its_answer_has_ended() {
     assert_eq!(send(&served, "GET /held/echo", &[ALICE]).status, 200);
 }
 
+#[test]
+fn what_is_held_changes_no_answer() {
+    let (served, _upstream) = start();
+    for (path, released) in [("base", 0), ("held", 1)] {
+        let echo = send(&served, &format!("GET /{path}/echo"), &[ALICE]);
+        assert_eq!(echo.all("content-length"), [echo.body.len().to_string()], "{echo:?}");
+        wait_for(&served, "released", released);
+        let coded =
+            send(&served, &format!("GET /{path}/gzip"), &[ALICE, ("accept-encoding", "gzip")]);
+        assert_eq!(coded.all("content-encoding"), ["gzip"], "{coded:?}");
+        assert!(coded.bytes.windows(3).any(|bytes| bytes == &GZIP[..3]), "{coded:?}");
+        wait_for(&served, "released", 2 * released);
+        let head = send(&served, &format!("HEAD /{path}/echo"), &[ALICE]);
+        assert_eq!((head.status, head.body.as_str()), (200, ""));
+        wait_for(&served, "released", 3 * released);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_early_frees_its_place() {
+    let (served, upstream) = start();
+    let mut stream = connect(&served);
+    let first = "GET /other HTTP/1.1\r\nhost: h\r\n\r\n";
+    // the end of a connection with an unread answer is a reset, which the runtime sees at once
+    write!(stream, "{first}GET /held/silent HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\n\r\n")
+        .unwrap();
+    while upstream.seen() == 0 {
+        thread::yield_now();
+    }
+    drop(stream);
+    wait_for(&served, "released", 1);
+    assert_eq!(send(&served, "GET /held/echo", &[ALICE]).status, 200);
+}
+
 type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
 
 fn open(served: &Served, key: &str) -> Result<Socket, u16> {
@@ -260,9 +302,11 @@ fn open_at(served: &Served, path: &str, key: &str) -> Result<Socket, u16> {
     let url = format!("{}/{path}/socket", served.url.replace("http://", "ws://"));
     let mut request = url.into_client_request().unwrap();
     request.headers_mut().insert("x-api-key", key.parse().unwrap());
+    request.headers_mut().insert("sec-websocket-protocol", "one, two".parse().unwrap());
     let stream = MaybeTlsStream::Plain(connect(served));
     match tungstenite::client(request, stream) {
         Ok((socket, response)) => {
+            assert_eq!(response.headers()["sec-websocket-protocol"], "one");
             let is_counted = path != "base";
             assert_eq!(response.headers().contains_key("ratelimit"), is_counted, "{response:?}");
             Ok(socket)
@@ -325,146 +369,14 @@ fn a_websocket_is_kept_alive_by_heartbeats() {
 }
 
 #[test]
-fn no_trick_reaches_another_path_or_host() {
-    let (served, upstream) = start();
-    for target in [
-        "/api//echo",
-        "//evil.example/api/echo",
-        "/api/../base/echo",
-        "/api/%2e%2e/base/echo",
-        "/api/.%2e/x",
-        "/api%2Fecho",
-        "/api/..%2f..%2f",
-        "/api/%5cecho",
-        "/api\\echo",
-        "/api/%00",
-        "/api/%0d%0ax",
-        "/api/%zz",
-        "http://evil.example/",
-        "http://evil.example:80/other",
-        "https://evil.example/other",
-        "@evil.example/",
-        "*",
-        "/other/api/echo",
-        "/api/..;/../other",
-        "evil.example:80",
-    ] {
-        let reply = send(&served, &format!("GET {target}"), &[ALICE]);
-        // 0: the runtime itself closes the connection
-        assert!([0, 400, 404].contains(&reply.status), "{target}: {reply:?}");
-    }
-    for host in ["user@gateway.example", "gateway.example/../..", "evil.example#", "a b", ""] {
-        let reply = send(&served, "GET /other", &[("host", host)]);
-        assert!([0, 400, 404].contains(&reply.status), "{host}: {reply:?}");
-    }
-    assert_eq!(upstream.seen(), 0);
-    for host in ["evil.example", "evil.example:80", "user@evil.example", "user:pass@evil.example"] {
-        let absolute =
-            send(&served, &format!("GET http://{host}/api/echo"), &[("x-api-key", host)]);
-        assert_eq!(absolute.sent("host").join(","), upstream.address, "{absolute:?}");
-    }
-    let left =
-        served.api.get("/_tidegate/v1/keys/api/header:x-api-key:alice", &[]).get("remaining");
-    assert_eq!(left, 3, "nothing was consumed");
-}
-
-#[test]
-fn oversized_requests_are_refused_and_nothing_is_consumed() {
-    let (served, upstream) = start();
-    let long = "x".repeat(16_384);
-    problem(&send(&served, &format!("GET /api/{long}"), &[ALICE]), 414, ":target-too-long");
-    problem(&send(&served, &format!("GET /api/?{long}"), &[ALICE]), 414, ":target-too-long");
-    let huge = "x".repeat(1_000_000);
-    for field in [("x-big", huge.as_str()), ("cookie", &huge), ("authorization", &huge)] {
-        let reply = send(&served, "GET /api/echo", &[ALICE, field]);
-        assert!([0, 400, 413, 431].contains(&reply.status), "{}: {}", field.0, reply.head);
-    }
-    assert_eq!(upstream.seen(), 0);
-    let left =
-        served.api.get("/_tidegate/v1/keys/api/header:x-api-key:alice", &[]).get("remaining");
-    assert_eq!(left, 3);
-    let cookies = "sid=a;".repeat(5_000);
-    assert_eq!(send(&served, "GET /api/echo", &[ALICE, ("cookie", &cookies)]).status, 200);
-    let key = "k".repeat(20_000);
-    assert_eq!(send(&served, "GET /api/echo", &[("x-api-key", &key)]).status, 200);
-}
-
-#[test]
-fn a_spoofed_address_is_not_the_key() {
-    let (served, _upstream) = start();
-    let from = |ip: &str, forwarded: &str| {
-        let fields =
-            [("cf-connecting-ip", ip), ("x-forwarded-for", forwarded), ("x-real-ip", forwarded)];
-        send(&served, "GET /by-ip/echo", &fields).status
-    };
-    assert_eq!(from("203.0.113.9", "6.6.6.1"), 200);
-    assert_eq!(from("203.0.113.9", "6.6.6.2"), 429);
-    assert_eq!(from("203.0.113.10", "203.0.113.9"), 200);
-}
-
-fn signed(served: &Served, algorithm: &str, head: &str, payload: &str) -> String {
-    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
-    let target = format!("/test/sign?{algorithm}&{}&{}", encoded(head), encoded(payload));
-    served.api.get(&target, &[]).text
-}
-
-#[test]
-fn a_verified_token_names_the_caller_and_no_other_does() {
-    let (served, _upstream) = start();
-    let passes = |token: &str, key: &str| {
-        let bearer = format!("Bearer {token}");
-        send(&served, "GET /users/echo", &[("authorization", &bearer), ("x-api-key", key)]).status
-            == 200
-    };
-    let counted = |key: &str| {
-        let key = served.api.get(&format!("/_tidegate/v1/keys/users/{key}"), &[]);
-        key.get("remaining") == 0
-    };
-    for algorithm in ["HS256", "RS256", "ES256"] {
-        for kid in ["", &format!(",\"kid\":\"{algorithm}\"")] {
-            let (head, sub) =
-                (format!("{{\"alg\":\"{algorithm}\"{kid}}}"), format!("{algorithm}{}", kid.len()));
-            let token = signed(&served, algorithm, &head, &format!("{{\"sub\":\"{sub}\"}}"));
-            assert!(passes(&token, &sub), "{algorithm}");
-            assert!(
-                counted(&format!("jwt:sub:{sub}")) && !counted(&format!("header:x-api-key:{sub}"))
-            );
-            assert!(!passes(&token, "another"), "the key is the claim");
-        }
-    }
-    let victim = r#"{"sub":"victim"}"#;
-    let genuine = signed(&served, "ES256", r#"{"alg":"ES256"}"#, victim);
-    let [head, payload, signature]: [&str; 3] =
-        genuine.split('.').collect::<Vec<_>>().try_into().unwrap();
-    let [other, none] = [r#"{"sub":"other"}"#, r#"{"alg":"none"}"#].map(|text| {
-        let token = signed(&served, "HS256", text, text);
-        token.split('.').next().unwrap().to_owned()
-    });
-    let forged = [
-        format!("{head}.{other}.{signature}"),
-        format!("{none}.{payload}."),
-        format!("{none}.{payload}.{signature}"),
-        signed(&served, "confused", r#"{"alg":"HS256"}"#, victim),
-        signed(&served, "confused", r#"{"alg":"HS256","kid":"RS256"}"#, victim),
-        signed(&served, "HS256", r#"{"alg":"RS256"}"#, victim),
-        signed(&served, "HS256", r#"{"alg":"HS256","kid":"unknown"}"#, victim),
-        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","exp":1000000000}"#),
-        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","nbf":99999999999}"#),
-        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"x","sub":"victim"}"#),
-        format!("{genuine}x"),
-        "x".repeat(20_000),
-    ];
-    for (place, token) in forged.iter().enumerate() {
-        let key = format!("caller-{place}");
-        assert!(passes(token, &key), "{token}");
-        assert!(counted(&format!("header:x-api-key:{key}")), "the next source is the key: {token}");
-    }
-    assert!(!counted("jwt:sub:victim"));
-    assert!(passes(&genuine, "x"));
-    let gate = |token: &str| {
-        let bearer = format!("Bearer {token}");
-        served.api.get("/_tidegate/v1/gate?policy=users", &[("authorization", &bearer)]).status
-    };
-    assert_eq!(gate(&genuine), 429, "the API finds the same key");
-    assert_eq!(gate(&forged[0]), 400);
+fn what_a_dead_isolate_held_is_free_after_its_time_to_live() {
+    let storage = tempdir().unwrap();
+    let (served, _upstream) = start_on(Some(storage.path()));
+    let _socket = open(&served, "alice").unwrap();
+    drop(served);
+    let (served, _upstream) = start_on(Some(storage.path()));
+    later(&served, Duration::from_secs(59 * 60));
+    assert_eq!(open(&served, "alice").unwrap_err(), 429);
+    later(&served, Duration::from_secs(2 * 60));
+    assert!(open(&served, "alice").is_ok());
 }

@@ -5,6 +5,7 @@ mod costs;
 mod faults;
 mod gateway;
 mod heads;
+mod hostile;
 mod leases;
 mod modes;
 mod object;

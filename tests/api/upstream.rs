@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_tests::Served;
 use tungstenite::Message;
+use tungstenite::handshake::server::{Request, Response};
 
 /// Longer than any test runs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -74,6 +75,19 @@ fn answer(
     match path.rsplit('/').next().unwrap_or_default() {
         "redirect" => write!(stream, "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\n{CLOSE}"),
         "empty" => write!(stream, "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"),
+        "silent" => {
+            let _ = wait.lock().unwrap().recv(); // the test has ended
+            write!(stream, "HTTP/1.1 200 OK\r\n{CLOSE}")
+        }
+        "gzip" => {
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n",
+                GZIP.len()
+            )?;
+            stream.write_all(b"connection: close\r\n\r\n")?;
+            stream.write_all(&GZIP)
+        }
         "stream" => {
             let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
             write!(stream, "{head}5\r\nfirst\r\n")?;
@@ -94,6 +108,12 @@ fn answer(
         _ => write!(stream, "{}", echo(&head, &mut reader)?),
     }
 }
+
+/// `hello` as gzip stores it.
+pub const GZIP: [u8; 28] = [
+    31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 1, 5, 0, 250, 255, 104, 101, 108, 108, 111, 134, 166, 16,
+    54, 5, 0, 0, 0,
+];
 
 const CLOSE: &str = "content-length: 0\r\nconnection: close\r\n\r\n";
 
@@ -118,8 +138,18 @@ fn echo(head: &str, reader: &mut impl Read) -> std::io::Result<String> {
 }
 
 /// Sends each message back until either end closes.
+#[expect(clippy::result_large_err, reason = "the library says what a refusal of the handshake is")]
 fn talk(stream: TcpStream) -> std::io::Result<()> {
-    let Ok(mut socket) = tungstenite::accept(stream) else { return Ok(()) };
+    // it speaks the first protocol that it is offered
+    let spoken = |request: &Request, mut response: Response| {
+        let offered =
+            request.headers().get("sec-websocket-protocol").and_then(|all| all.to_str().ok());
+        if let Some(first) = offered.and_then(|all| all.split(',').next()) {
+            response.headers_mut().insert("sec-websocket-protocol", first.parse().unwrap());
+        }
+        Ok(response)
+    };
+    let Ok(mut socket) = tungstenite::accept_hdr(stream, spoken) else { return Ok(()) };
     while let Ok(message) = socket.read() {
         if matches!(&message, Message::Text(text) if text.as_str() == "close") {
             let _ = socket.close(None); // the end is told by the next read
@@ -136,6 +166,8 @@ pub struct RawReply {
     pub status: u16,
     pub head: String,
     pub body: String,
+    /// All that came.
+    pub bytes: Vec<u8>,
 }
 
 impl RawReply {
@@ -191,5 +223,5 @@ pub fn read(stream: &mut TcpStream) -> RawReply {
         true => body.split("\r\n").skip(1).step_by(2).collect(),
         false => body.to_owned(),
     };
-    RawReply { status, head: head.to_owned(), body }
+    RawReply { status, head: head.to_owned(), body, bytes }
 }

@@ -169,6 +169,7 @@ const worker :Workerd.Worker = (
     (name = "worker/{MODULE}", wasm = embed "worker/{MODULE}"),
     (name = "policies.toml", text = embed "policies.toml") ],
   compatibilityDate = "2026-11-01",
+  compatibilityFlags = ["enable_request_signal"],
   bindings = [{bindings}],
   durableObjectNamespaces =
     [(className = "{OBJECT_CLASS}", uniqueKey = "tidegate-keys", enableSql = true)],
