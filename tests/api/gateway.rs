@@ -145,9 +145,11 @@ fn a_request_passes_to_the_upstream_and_back() {
     assert_eq!(own.json()["line"], "GET /echo HTTP/1.1", "the route has no upstream");
     let head = send(&served, "HEAD /base/echo", &[]);
     assert_eq!((head.status, head.body.as_str()), (200, ""));
+    let queried = send(&served, "QUERY /base/echo", &[]);
+    assert_eq!(queried.json()["line"], "QUERY /v2/base/echo HTTP/1.1", "any method passes");
     let redirect = send(&served, "GET /base/redirect", &[]);
     assert_eq!((redirect.status, redirect.all("location")), (302, vec!["/elsewhere".to_owned()]));
-    assert_eq!(upstream.seen(), 5, "no redirect was followed");
+    assert_eq!(upstream.seen(), 6, "no redirect was followed");
 }
 
 #[test]

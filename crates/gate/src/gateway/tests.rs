@@ -6,6 +6,7 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+use proptest::prelude::*;
 use tidegate_core::Timestamp;
 
 use super::{Pass, Served, page, serve, upstream_failed};
@@ -206,6 +207,22 @@ fn no_trick_takes_a_request_to_another_path_or_host() {
     }
     assert!(gateway.get("https://h/api/@evil.example:80/").is_ok());
     assert_eq!(gateway.get("https://h/api/a"), Err(429), "only what passed was counted");
+}
+
+proptest! {
+    #[test]
+    fn what_passes_is_sent_below_the_upstream(target in "[/.%25cefapi?@:\\\\ é-]{0,24}|\\PC{0,40}") {
+        let url = format!("https://h/{target}");
+        let routes = "[[routes]]\nmatch = '/*'\nupstream = 'https://origin.example/v2'";
+        if let Ok(url) = Gateway::new(routes).get(&url) {
+            let url = url.unwrap();
+            let (path, _) = url.split_once('?').unwrap_or((&url, ""));
+            let path = path.strip_prefix("https://origin.example/v2/").unwrap();
+            let path = path.replace("%2e", ".").replace("%2E", ".");
+            prop_assert!(path.split('/').all(|segment| segment != ".." && segment != "."), "{}", url);
+            prop_assert!(url.is_ascii() && !path.contains(['\\', '#', ' ']), "{}", url);
+        }
+    }
 }
 
 #[test]
