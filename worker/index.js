@@ -4,8 +4,10 @@ import { Isolate, Owner, __wbg_reset_state, initSync } from "./build/index.js";
 import module from "./build/index_bg.wasm";
 // a text module beside the compiled Worker, so editing it needs no build of Rust code
 import policies from "../policies.toml";
+import { forward } from "./gateway.js";
 import { InForce, Keeper, learn } from "./policies.js";
 import { logError, tell } from "./tell.js";
+import { isVerified } from "./token.js";
 
 globalThis.TIDEGATE_POLICIES = policies;
 initSync({ module });
@@ -19,6 +21,9 @@ let failure;
 
 /** The policies in force; `undefined` before the first request. */
 let inForce;
+
+/** What the number of an exchange has more if its token must be verified. */
+const VERIFICATION = 2 ** 30;
 
 const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
 
@@ -73,7 +78,8 @@ async function answer(request, env, context) {
     start(env); // WebAssembly may have begun anew meanwhile
   }
   const begun = Date.now();
-  const begin = () => Isolate.begin(request.method, request.url, request.headers, Date.now());
+  const country = countryOf(request);
+  const begin = () => Isolate.begin(request.method, request.url, request.headers, country, Date.now());
   let exchange = begin();
   let body;
   if (exchange < 0) {
@@ -88,27 +94,42 @@ async function answer(request, env, context) {
       giveBody(exchange, body);
     }
   }
+  const asked = { request, env, context, body, begun, began: instance };
+  if (exchange < VERIFICATION) return goOn(exchange, asked);
+  const answered = verify(exchange - VERIFICATION, asked);
+  context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+  return answered;
+}
+
+async function verify(exchange, asked) {
+  const isTrue = await isVerified(Isolate.token(exchange, Date.now()), asked.env);
+  if (asked.began !== instance) return unavailable(asked);
+  Isolate.verified(exchange, isTrue, Date.now());
+  return goOn(exchange, asked);
+}
+
+function goOn(exchange, asked) {
+  const { env, context } = asked;
   const calls = transmit(env);
   const waits = Isolate.waits(exchange, Date.now());
   if (waits > 0) {
-    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, { request, env, context, body, begun });
+    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, asked);
     context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
     return answered;
   }
   for (const call of calls) context.waitUntil(call);
-  return end(exchange, { env, context, begun });
+  return end(exchange, asked);
 }
 
-async function finish(exchange, calls, { request, env, context, body, begun }) {
-  const began = instance;
+async function finish(exchange, calls, asked) {
   await (calls.length === 1 ? calls[0] : Promise.all(calls));
-  if (began !== instance) return unavailable(request, env, body);
-  return end(exchange, { env, context, begun });
+  return asked.began === instance ? end(exchange, asked) : unavailable(asked);
 }
 
-function end(exchange, { env, context, begun }) {
+function end(exchange, asked) {
+  const { env, context, begun } = asked;
   if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, Date.now()), begun);
-  return response(Isolate.finish(exchange, Date.now()));
+  return serve(Isolate.finish(exchange, Date.now()), asked);
 }
 
 /** Lets the object of the editions answer. */
@@ -117,11 +138,36 @@ async function change(env, exchange) {
 }
 
 /** The response to a request that was under way when WebAssembly ended: `on_error` decides. */
-function unavailable({ method, url, headers }, env, body) {
+function unavailable(asked) {
+  const { request, env, body } = asked;
   start(env);
   if (failure !== null) return response(failure);
   const bytes = body instanceof Uint8Array ? body : undefined;
-  return response(Isolate.unavailable(method, url, headers, bytes, Date.now()));
+  const { method, url, headers } = request;
+  return serve(Isolate.unavailable(method, url, headers, countryOf(request), bytes, Date.now()), asked);
+}
+
+/** The country of a client. Reading it parses all that Cloudflare tells of a request. */
+const countryOf = (request) => (Isolate.reads_country(Date.now()) ? request.cf?.country : undefined);
+
+/** The answer of the Worker itself, or of the upstream to a request that passes. */
+function serve(served, { request, env, context }) {
+  if (!served.startsWith("0\n")) return response(served);
+  const failed = () => response(Isolate.upstream_failed(request.headers.get("accept") ?? undefined));
+  const forwarded = forward(request, served, context, (renews, lease) => hold(env, renews, lease), failed);
+  context.waitUntil(forwarded); // what is held must be released if the client hangs up
+  return forwarded;
+}
+
+/** Renews or releases a lease. If that fails, the lease expires. */
+async function hold(env, renews, lease) {
+  try {
+    Isolate.hold(renews, ...lease, Date.now());
+    await Promise.all(transmit(env));
+  } catch (error) {
+    recover(error);
+    console.error("a lease was not", renews ? "renewed:" : "released:", error);
+  }
 }
 
 /** Sends the questions that are due, in one call for each object. */

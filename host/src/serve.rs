@@ -55,7 +55,7 @@ use tokio::time::{sleep, timeout};
 use crate::clock;
 use crate::store::{Store, StoreError};
 use durations::Durations;
-pub use files::Files;
+pub use files::{Files, accepts};
 use files::{InForce, Swap};
 use head::joined;
 use stream::Stream;
@@ -285,6 +285,8 @@ impl Server {
                 query: parts.uri.query().unwrap_or(""),
                 header: &header,
                 client_ip: Some(&client_ip),
+                country: None,
+                now: clock::now(),
             };
             http::respond(policies, access, &head, &mut exchange)
         };

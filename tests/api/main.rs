@@ -4,7 +4,9 @@
 mod costs;
 mod editions;
 mod faults;
+mod gateway;
 mod heads;
+mod hostile;
 mod leases;
 mod modes;
 mod object;
@@ -12,12 +14,15 @@ mod patience;
 mod policies;
 mod same;
 mod surface;
+mod upstream;
 mod watch;
 
 use tidegate_tests::on_every_server;
 
 /// The periods are long, so that no test depends on its speed.
 pub const POLICIES: &str = r#"
+trusted_proxies = ["127.0.0.0/8"]
+
 [policies.day]
 limits = [
   { algorithm = "token_bucket", name = "burst", capacity = 3, rate = "3/d" },
@@ -59,6 +64,13 @@ limits = [
   { algorithm = "token_bucket", name = "organisation", depth = 1, capacity = 3, rate = "1/d" },
 ]
 
+[policies.tenants]
+key = [["header:x-tenant", "cookie:sid"], "ip"]
+limits = [
+  { algorithm = "fixed_window", name = "session", limit = 1, period = "365d" },
+  { algorithm = "fixed_window", name = "tenant", depth = 1, limit = 2, period = "365d" },
+]
+
 [policies.special]
 limits = [{ algorithm = "token_bucket", capacity = 1, rate = "1/d" }]
 deny = ["ip:192.0.2.0/24", "bot-*"]
@@ -85,6 +97,8 @@ on_every_server!(
         grants_until_the_limit_and_says_when,
         a_gate_answers_204_or_429,
         repeated_headers_are_joined,
+        a_gate_joins_the_sources_of_a_key,
+        a_gate_finds_the_client_behind_a_trusted_proxy,
         a_batch_keeps_its_order,
         keys_and_policies_are_counted_apart,
         a_peek_changes_nothing,

@@ -211,7 +211,7 @@ fn an_invalid_policy_file_is_reported_and_nothing_passes() {
     let reply = served.api.check("open", "k", 1, None);
     assert_eq!(reply.status, 500);
     let detail = reply.get("detail");
-    assert!(detail.as_str().unwrap().starts_with("policies.toml: line 4, column"), "{detail}");
+    assert!(detail.as_str().unwrap().starts_with("policies.toml: line 6, column"), "{detail}");
 }
 
 #[test]

@@ -73,6 +73,37 @@ pub fn repeated_headers_are_joined(served: &Served) {
     assert_eq!(named.status, 429, "the key was both values, joined");
 }
 
+pub fn a_gate_joins_the_sources_of_a_key(served: &Served) {
+    let gate = |tenant: &str, session: &str| {
+        let cookie = format!("theme=dark; sid={session}");
+        let headers = [("x-tenant", tenant), ("cookie", cookie.as_str())];
+        served.api.get("/v1/gate?policy=tenants", &headers)
+    };
+    assert_eq!(gate("acme", "a").status, 204);
+    assert_eq!(gate("acme", "a").get("violated-policies"), json!(["session"]));
+    assert_eq!(gate("acme/x", "b").status, 204, "a value does not end its part of the key");
+    assert_eq!(gate("acme", "b").status, 204);
+    assert_eq!(gate("acme", "c").get("violated-policies"), json!(["tenant"]));
+    let peek = served.api.get("/v1/keys/tenants/header:x-tenant:acme%252Fx%2Fcookie:sid:b", &[]);
+    assert_eq!(peek.get("remaining"), 0, "{peek:?}");
+}
+
+pub fn a_gate_finds_the_client_behind_a_trusted_proxy(served: &Served) {
+    // the host goes by the address of the connection, and the Worker by what Cloudflare says of it
+    let gate = |forwarded: &str| {
+        let headers = [("cf-connecting-ip", "127.0.0.1"), ("x-forwarded-for", forwarded)];
+        served.api.get("/v1/gate?policy=tenants", &headers).status
+    };
+    assert_eq!(gate("6.6.6.6, 203.0.113.9, 127.0.0.2"), 204);
+    assert_eq!(
+        gate("7.7.7.7, 203.0.113.9"),
+        429,
+        "what a client has put before it is not believed"
+    );
+    assert_eq!(gate("203.0.113.10"), 204);
+    assert_eq!(served.api.check("tenants", "ip:203.0.113.9", 0, None).get("remaining"), 0);
+}
+
 pub fn a_batch_keeps_its_order(served: &Served) {
     let check =
         |policy: &str, key: &str, cost: u64| json!({ "policy": policy, "key": key, "cost": cost });

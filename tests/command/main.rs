@@ -112,6 +112,22 @@ fn serve_helps_with_all_its_calls() {
 }
 
 #[test]
+fn a_server_that_cannot_verify_tokens_says_so_before_it_serves() {
+    let folder = Folder::new();
+    folder.write(
+        "tokens.toml",
+        "jwt = { algorithms = ['HS256'], keys = 'KEYS' }
+[policies.users]
+key = ['jwt:sub', 'ip']
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
+    );
+    let message =
+        "policies.users.key: expected sources that this server can read, found a source `jwt:`";
+    folder.fails(&["serve", "--listen", "127.0.0.1:0", "--policies", "tokens.toml"], message);
+    assert_eq!(folder.run(&["check", "--policies", "tokens.toml"]).0, 0);
+}
+
+#[test]
 fn check_says_how_many_leases_a_state_has_room_for() {
     let folder = Folder::new();
     folder.write(

@@ -7,6 +7,12 @@ import type {
 const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
 const policy: Policy = { limits: [limit], cost: { header: "x-cost" } };
 const file: PolicyFile = { policies: { api: policy } };
+const gateway: PolicyFile = {
+  policies: { api: { limits: [limit], key: ["jwt:sub", ["header:x-tenant", "ip"]] } },
+  routes: [{ match: "/api/*", policy: "api", upstream: "https://origin.example" }],
+  jwt: { algorithms: ["ES256"], keys: "JWT_KEYS" }, trusted_proxies: ["10.0.0.0/8"], api_path: "/_tidegate",
+};
+new Limiter(gateway);
 
 const limiter = new Limiter(policy, { maxBytes: 1_000_000 });
 new Limiter(file, { policy: "api" });

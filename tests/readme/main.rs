@@ -21,7 +21,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 12] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -29,6 +29,7 @@ const DOCUMENTS: [&str; 11] = [
     "docs/algorithms.md",
     "docs/benchmarks.md",
     "docs/costs.md",
+    "docs/gateway.md",
     "docs/http.md",
     "docs/modes.md",
     "docs/operations.md",
@@ -37,7 +38,7 @@ const DOCUMENTS: [&str; 11] = [
 
 #[test]
 fn the_commands_of_the_readme_print_what_it_says() {
-    assert_eq!(run_blocks("README.md"), 5);
+    assert_eq!(run_blocks("README.md"), 6);
 }
 
 #[test]
@@ -46,11 +47,16 @@ fn the_commands_of_docs_http_print_what_it_says() {
 }
 
 #[test]
+fn the_file_of_docs_gateway_is_described_as_it_says() {
+    assert_eq!(run_blocks("docs/gateway.md"), 1);
+}
+
+#[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
     assert_eq!(run_blocks("docs/policies.md"), 8);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
-    assert_eq!(rows.len(), 31);
+    assert_eq!(rows.len(), 32);
     for [fragment, message] in rows.iter().filter_map(|row| row.first_chunk()) {
         let (limits, rest) = match fragment {
             limit if limit.starts_with('{') => (limit.as_str(), ""),

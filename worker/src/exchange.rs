@@ -8,11 +8,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_gate::Micros;
+use tidegate_gate::gateway::{self, Served};
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall,
-    Response, Server, Stamp,
+    Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall, Response,
+    Server, Stamp,
 };
+use tidegate_gate::{Micros, Timestamp, Verify};
 
 use crate::policies::Edition;
 
@@ -49,9 +50,9 @@ impl InForce {
     }
 }
 
-/// A request that is being answered by [`http::respond`].
+/// A request that is being answered by [`gateway::serve`].
 pub(crate) struct Exchange {
-    responding: Pin<Box<dyn Future<Output = Response>>>,
+    responding: Pin<Box<dyn Future<Output = Served>>>,
     mail: Rc<RefCell<Mail>>,
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct Exchange {
 struct Mail {
     wants_body: bool,
     body: Option<Result<Vec<u8>, BodyError>>,
+    verify: Option<Verify>,
+    is_verified: Option<bool>,
     checks: Vec<Check>,
     outcomes: Option<Vec<Outcome>>,
     call: Option<PolicyCall>,
@@ -73,41 +76,52 @@ struct Mail {
 pub(crate) enum Step {
     /// Read the body.
     Body,
+    /// Verify this token.
+    Verify(Verify),
     /// Decide these checks.
     Decide(Vec<Check>),
     /// Let the object of the editions answer this call.
     Ask(PolicyCall),
-    /// Send the response.
-    Respond(Response),
+    /// Do this with the request.
+    Serve(Served),
 }
 
 /// The head of a request. `header` returns the value of a header by its name.
 pub(crate) struct OwnHead<H> {
     pub(crate) method: String,
     pub(crate) url: String,
+    pub(crate) country: Option<String>,
+    pub(crate) now: Timestamp,
     pub(crate) header: H,
 }
 
 impl Exchange {
     pub(crate) fn new(
         in_force: Rc<InForce>,
-        OwnHead { method, url, header }: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
+        OwnHead { method, url, country, now, header }: OwnHead<
+            impl Fn(&str) -> Option<String> + 'static,
+        >,
     ) -> Self {
         let mail = Rc::<RefCell<Mail>>::default();
         let mut server = Mailbox { mail: Rc::clone(&mail), in_force: Rc::clone(&in_force) };
         let responding = Box::pin(async move {
-            let (path, query) = path_and_query(&url);
+            let (authority, path, query) = parts(&url);
             let client_ip = header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
-            let client_ip = client_ip.as_deref();
-            let head = Head { method: &method, path, query, header: &header, client_ip };
+            let (client_ip, country) = (client_ip.as_deref(), country.as_deref());
+            let head =
+                Head { method: &method, path, query, header: &header, client_ip, country, now };
             let InForce { edition, access, .. } = &*in_force;
-            http::respond(&edition.policies, access, &head, &mut server).await
+            gateway::serve(&edition.policies, access, authority, &head, &mut server).await
         });
         Self { responding, mail }
     }
 
     pub(crate) fn body(&mut self, body: Result<Vec<u8>, BodyError>) {
         self.mail.borrow_mut().body = Some(body);
+    }
+
+    pub(crate) fn verified(&mut self, is_verified: bool) {
+        self.mail.borrow_mut().is_verified = Some(is_verified);
     }
 
     pub(crate) fn decided(&mut self, outcomes: Vec<Outcome>) {
@@ -135,16 +149,17 @@ impl Exchange {
 
     pub(crate) fn step(&mut self) -> Step {
         let context = &mut Context::from_waker(Waker::noop());
-        if let Poll::Ready(response) = self.responding.as_mut().poll(context) {
-            return Step::Respond(response);
+        if let Poll::Ready(served) = self.responding.as_mut().poll(context) {
+            return Step::Serve(served);
         }
         let mut mail = self.mail.borrow_mut();
         if let Some(call) = mail.call.take() {
             return Step::Ask(call);
         }
-        match mail.wants_body {
-            true => Step::Body,
-            false => Step::Decide(std::mem::take(&mut mail.checks)),
+        match (mail.wants_body, mail.verify.take()) {
+            (true, _) => Step::Body,
+            (false, Some(verify)) => Step::Verify(verify),
+            (false, None) => Step::Decide(std::mem::take(&mut mail.checks)),
         }
     }
 }
@@ -167,6 +182,12 @@ impl Server for Mailbox {
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
         self.mail.borrow_mut().checks = checks.to_vec();
         poll_fn(|_| self.mail.borrow_mut().outcomes.take().map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    async fn verify(&mut self, token: &Verify) -> bool {
+        self.mail.borrow_mut().verify = Some(token.clone());
+        poll_fn(|_| self.mail.borrow_mut().is_verified.take().map_or(Poll::Pending, Poll::Ready))
+            .await
     }
 
     /// The number may become the name of a lease, so it must not be guessable.
@@ -206,12 +227,12 @@ impl Server for Mailbox {
     }
 }
 
-/// Splits a URL. The runtime has already parsed and normalized it, so no second parser is needed; the
-/// Unicode tables of one would be a third of the bundle.
-fn path_and_query(url: &str) -> (&str, &str) {
+/// The authority, path and query of a URL. The runtime has already parsed and normalized it, so no second parser is
+/// needed; the Unicode tables of one would be a third of the bundle.
+fn parts(url: &str) -> (&str, &str, &str) {
     let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
     let (url, query) = url.split_once('?').unwrap_or((url, ""));
     let rest = url.split_once("://").map_or(url, |(_scheme, rest)| rest);
-    let path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/");
-    (path, query)
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    (authority, if path.is_empty() { "/" } else { path }, query)
 }

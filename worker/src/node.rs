@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tidegate_gate::gateway::{self, Pass, Served};
 use tidegate_gate::http::{
     self, Access, BodyError, Check, Log, Outcome, PolicyCall, Response, Tokens,
 };
-use tidegate_gate::{Id, Micros, Policy, Timestamp};
+use tidegate_gate::{Id, Micros, Operation, Policy, Resolved, Timestamp, Verify};
 use tidegate_tier::Local;
 use tidegate_tier::local::{self, Next, Transmit};
 use tidegate_tier::wire::{Asked, Flights, NodeOptions};
@@ -31,6 +32,9 @@ const LONGEST_QUESTION: Micros = Micros(30_000_000);
 
 /// The numbers of exchanges are below this one, so that JavaScript can negate them.
 const EXCHANGES: u32 = 1 << 30;
+
+/// What JavaScript takes off the number of an exchange that waits for a verification.
+const VERIFICATION: i32 = 1 << 30;
 
 /// How many questions about one home may be under way: as many as there are. Each request sends its own questions,
 /// because no request can wait in the name of another one.
@@ -70,12 +74,14 @@ pub(crate) struct Running {
     missing: usize,
     /// When its checks were asked for.
     asked: Micros,
+    /// The token that it waits for.
+    verify: Option<Verify>,
     pub(crate) end: Option<End>,
 }
 
 /// The end of an exchange.
 pub(crate) enum End {
-    Response(Response),
+    Served(Served),
     /// The object of the editions answers this call.
     Asks(PolicyCall),
 }
@@ -117,8 +123,9 @@ impl Node {
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
         let exchange = Exchange::new(Rc::clone(&self.in_force), head);
-        let (outcomes, missing, end) = (Vec::new(), 0, None);
-        let running = Running { exchange, began: at, outcomes, missing, asked: at, end };
+        let (outcomes, missing) = (Vec::new(), 0);
+        let (verify, end) = (None, None);
+        let running = Running { exchange, began: at, outcomes, missing, asked: at, verify, end };
         self.exchanges.insert(id, running);
         id
     }
@@ -136,12 +143,16 @@ impl Node {
         }
     }
 
-    /// Goes on with an exchange. Returns whether it waits for its body.
-    fn step(&mut self, id: u32, now: Timestamp, at: Micros) -> bool {
-        let Some(running) = self.exchanges.get_mut(&id) else { return false };
+    /// Goes on with an exchange. Returns what JavaScript must bring.
+    fn step(&mut self, id: u32, now: Timestamp, at: Micros) -> Wants {
+        let Some(running) = self.exchanges.get_mut(&id) else { return Wants::Nothing };
         match running.exchange.step() {
-            Step::Body => return true,
-            Step::Respond(response) => running.end = Some(End::Response(response)),
+            Step::Body => return Wants::Body,
+            Step::Verify(token) => {
+                running.verify = Some(token);
+                return Wants::Verification;
+            }
+            Step::Serve(served) => running.end = Some(End::Served(served)),
             Step::Ask(call) => running.end = Some(End::Asks(call)),
             Step::Decide(checks) => {
                 running.outcomes = vec![None; checks.len()];
@@ -154,7 +165,20 @@ impl Node {
                 self.settle();
             }
         }
-        false
+        Wants::Nothing
+    }
+
+    /// Renews or releases a lease of a request that passed. Nobody waits for the answer.
+    fn hold(&mut self, lease: &Held<'_>, now: Timestamp, at: Micros) {
+        let Held { renews, policy, key, name } = *lease;
+        let edition = Rc::clone(&self.in_force.edition);
+        let Some(policy) = edition.policies.get(policy) else { return }; // it was another edition's
+        let Ok(resolved) = Resolved::new(policy, key) else { return };
+        let id = resolved.lease_id(name);
+        let operation = if renews { Operation::Heartbeat(id) } else { Operation::Release(id) };
+        if let Next::Forward { .. } = self.local.ask(&resolved, &operation, now, at) {
+            self.flights.ask(Asked { resolved, operation, now: None, at, token: None });
+        }
     }
 
     fn ask(&mut self, token: (u32, usize), check: &Check, now: Timestamp, at: Micros) {
@@ -219,11 +243,26 @@ impl Node {
                 running.exchange.timed(answered.map(|at| Micros(at.0.saturating_sub(asked))));
             }
             running.exchange.decided(running.outcomes.drain(..).flatten().collect());
-            if let Step::Respond(response) = running.exchange.step() {
-                running.end = Some(End::Response(response));
+            if let Step::Serve(served) = running.exchange.step() {
+                running.end = Some(End::Served(served));
             }
         }
     }
+}
+
+/// What an exchange waits for.
+enum Wants {
+    Nothing,
+    Body,
+    Verification,
+}
+
+/// A lease of a request that passed.
+struct Held<'a> {
+    renews: bool,
+    policy: &'a str,
+    key: &'a str,
+    name: &'a str,
 }
 
 /// What JavaScript calls in an isolate. An exchange is one request, under a number.
@@ -315,17 +354,33 @@ impl Isolate {
         size(http::MAX_DRAINED_BYTES)
     }
 
-    /// Begins an exchange and returns its number. A negative number, less one, waits for its body: it must get the body
-    /// at once, or be given up and begun again once the body has arrived.
+    /// Whether `begin` needs the client's country, which is dear to find out.
     #[must_use]
-    pub fn begin(method: String, url: String, headers: Headers, now_ms: f64) -> i32 {
+    pub fn reads_country(now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| node.in_force.edition.policies.reads_country())
+    }
+
+    /// Begins an exchange and returns its number. A negative number, less one, waits for its body: it must get the body
+    /// at once, or be given up and begun again once the body has arrived. A number of 2^30 or more, less 2^30, waits for
+    /// the verification of its token.
+    #[must_use]
+    pub fn begin(
+        method: String,
+        url: String,
+        headers: Headers,
+        country: Option<String>,
+        now_ms: f64,
+    ) -> i32 {
         // an unreadable header counts as missing, so a request that depends on it is refused
         let header = move |name: &str| headers.get(name).ok().flatten();
         with(now_ms, |node, now, at| {
-            let id = node.begin(OwnHead { method, url, header }, at);
-            let wants_body = node.step(id, now, at);
-            let id = i32::try_from(id).unwrap_or(0);
-            if wants_body { -id - 1 } else { id }
+            let id = node.begin(OwnHead { method, url, country, now, header }, at);
+            let wants = node.step(id, now, at);
+            match (wants, i32::try_from(id).unwrap_or(0)) {
+                (Wants::Nothing, id) => id,
+                (Wants::Body, id) => -id - 1,
+                (Wants::Verification, id) => id | VERIFICATION,
+            }
         })
     }
 
@@ -350,6 +405,38 @@ impl Isolate {
         go_on(exchange, Err(BodyError::Incomplete), now_ms);
     }
 
+    /// The token to verify: algorithm, name of the binding, signed bytes, signature, and the name of the key if there is
+    /// one, each on a line.
+    #[must_use]
+    pub fn token(exchange: u32, now_ms: f64) -> Option<String> {
+        let running = |node: &mut Node, _, _| node.exchanges.get_mut(&exchange)?.verify.take();
+        let Verify { algorithm, keys, signed, signature, key_id } = with(now_ms, running)?;
+        let key_id = key_id.unwrap_or_default();
+        Some([algorithm.name(), &keys, &signed, &signature, &key_id].join("\n"))
+    }
+
+    /// Goes on with an exchange whose token was verified, or was not.
+    pub fn verified(exchange: u32, is_verified: bool, now_ms: f64) {
+        with(now_ms, |node, now, at| {
+            if let Some(running) = node.exchanges.get_mut(&exchange) {
+                running.exchange.verified(is_verified);
+                node.step(exchange, now, at);
+            }
+        });
+    }
+
+    /// Renews a lease, or releases it.
+    pub fn hold(renews: bool, policy: &str, key: &str, name: &str, now_ms: f64) {
+        let lease = Held { renews, policy, key, name };
+        with(now_ms, |node, now, at| node.hold(&lease, now, at));
+    }
+
+    /// The response to a request whose upstream did not answer.
+    #[must_use]
+    pub fn upstream_failed(accept: Option<String>) -> String {
+        text(&gateway::upstream_failed(accept.as_deref()))
+    }
+
     /// What an exchange waits for: 1 for the replies to its questions, 2 for the object of the editions, 0 for nothing.
     /// The node itself may ask something too, and no request waits for that.
     #[must_use]
@@ -359,7 +446,7 @@ impl Isolate {
             running.map_or(0, |running| match running.end {
                 None => 1,
                 Some(End::Asks(_)) => 2,
-                Some(End::Response(_)) => 0,
+                Some(End::Served(_)) => 0,
             })
         })
     }
@@ -392,15 +479,38 @@ impl Isolate {
     }
 
     /// The response of an exchange: the status, the names and values of its headers each on a line, an empty line, the
-    /// body.
+    /// body. For a request that passes the status is 0, the headers are those to add, and the body says on lines: the
+    /// upstream's URL, the client's address, and of the lease, if one is held, the milliseconds between two renewals,
+    /// policy, key and name.
     #[must_use]
     pub fn finish(exchange: u32, now_ms: f64) -> String {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
         match running.and_then(|running| running.end) {
-            Some(End::Response(response)) => text(&response),
+            Some(End::Served(served)) => served_text(served),
             _ => text(&http::internal_error("the request has no response".into())),
         }
     }
+}
+
+/// The text of what is done with a request.
+pub(crate) fn served_text(served: Served) -> String {
+    match served {
+        Served::Response(response) => text(&response),
+        Served::Pass(pass) => text(&passed(pass)),
+    }
+}
+
+/// The form in which JavaScript gets a request that passes.
+fn passed(Pass { url, client, headers, lease }: Pass) -> Response {
+    let mut body = [url.unwrap_or_default(), client.unwrap_or_default()].join("\n");
+    if let Some(lease) = lease {
+        let renew_every_ms = (lease.renew_every.0 / 1_000).max(1).to_string();
+        for line in [&renew_every_ms, &lease.policy, &lease.key, &lease.name] {
+            body.push('\n');
+            body.push_str(line); // no line contains a line break: keys from requests are escaped
+        }
+    }
+    Response { status: 0, headers, body }
 }
 
 fn size(bytes: usize) -> u32 {

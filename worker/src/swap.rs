@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use tidegate_gate::http::{self, BodyError, Outcome, Response, Stamp};
+use tidegate_gate::gateway::Served;
+use tidegate_gate::http::{self, BodyError, Outcome, Stamp};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::exchange::{Exchange, InForce, OwnHead, Step};
-use crate::node::{End, Headers, Isolate, Node, text, with};
+use crate::node::{End, Headers, Isolate, Node, served_text, with};
 use crate::policies::{self, Edition};
 
 #[wasm_bindgen]
@@ -67,13 +68,14 @@ impl Isolate {
         method: String,
         url: String,
         headers: Headers,
+        country: Option<String>,
         body: Option<Vec<u8>>,
         now_ms: f64,
     ) -> String {
         let header = move |name: &str| headers.get(name).ok().flatten();
-        let head = OwnHead { method, url, header };
-        let in_force = with(now_ms, |node, _, _| Rc::clone(&node.in_force));
-        text(&unavailable(&in_force, head, body))
+        let (in_force, now) = with(now_ms, |node, now, _| (Rc::clone(&node.in_force), now));
+        let head = OwnHead { method, url, country, now, header };
+        served_text(unavailable(&in_force, head, body))
     }
 
     /// The checks of an exchange, for events: in lines the policy, the outcome, how many, and their cost.
@@ -110,7 +112,7 @@ fn unavailable(
     in_force: &Rc<InForce>,
     head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
     body: Option<Vec<u8>>,
-) -> Response {
+) -> Served {
     let mut exchange = Exchange::new(Rc::clone(in_force), head);
     let mut body = body.ok_or(BodyError::Incomplete);
     loop {
@@ -121,8 +123,12 @@ fn unavailable(
                 let outcome = |_| Outcome::Unavailable(reason.to_owned());
                 exchange.decided(checks.iter().map(outcome).collect());
             }
-            Step::Ask(_) => return http::internal_error("the Worker began anew".to_owned()),
-            Step::Respond(response) => return response,
+            Step::Verify(_) => exchange.verified(false),
+            Step::Ask(_) => {
+                let response = http::internal_error("the Worker began anew".to_owned());
+                return Served::Response(response);
+            }
+            Step::Serve(served) => return served,
         }
     }
 }

@@ -235,7 +235,7 @@ impl Pattern {
 }
 
 /// Reads a network; an address is a network of one. An IPv4-mapped IPv6 address becomes the IPv4 address.
-fn network_of(text: &str) -> Option<IpNet> {
+pub(crate) fn network_of(text: &str) -> Option<IpNet> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().into(),
         Err(_) => text.parse().ok()?,
@@ -272,66 +272,4 @@ fn canonical_address<'a>(key: &'a str, address: &str, ipv6_prefix: u8) -> Cow<'a
             Err(_) => Cow::Borrowed(key),
         },
     }
-}
-
-/// The source in which a gateway finds the key of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-#[non_exhaustive]
-pub enum KeySource {
-    /// The value of a header, by its name in lower case.
-    Header(String),
-    /// The address of the client.
-    Ip,
-}
-
-impl TryFrom<String> for KeySource {
-    type Error = String;
-
-    fn try_from(source: String) -> Result<Self, String> {
-        if source == "ip" {
-            return Ok(Self::Ip);
-        }
-        match source.strip_prefix("header:") {
-            Some(name) if is_header_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
-            _ => Err(alloc::format!(
-                "expected \"ip\" or \"header:NAME\" such as \"header:x-api-key\", found {}",
-                Quoted(&source)
-            )),
-        }
-    }
-}
-
-impl fmt::Display for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip => f.write_str("\"ip\""),
-            Self::Header(name) => Quoted(&alloc::format!("header:{name}")).fmt(f),
-        }
-    }
-}
-
-impl KeySource {
-    /// The key of a request, if the request has one in this source. The key names its source, so that no
-    /// header value passes for an address.
-    pub fn key_of(
-        &self,
-        header: &dyn Fn(&str) -> Option<String>,
-        client_ip: Option<&str>,
-    ) -> Option<String> {
-        match self {
-            Self::Ip => client_ip.map(|ip| alloc::format!("ip:{ip}")),
-            Self::Header(name) => header(name)
-                .filter(|value| !value.is_empty())
-                .map(|value| alloc::format!("header:{name}:{value}")),
-        }
-    }
-}
-
-/// Whether the name is a token (RFC 9110 §5.6.2).
-pub(crate) fn is_header_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

@@ -6,6 +6,7 @@
 //! - Operations on the stored states of one home: [`Session`].
 //! - The store in memory: [`Table`].
 //! - The HTTP API: [`http`].
+//! - The gateway in front of an upstream: [`gateway`].
 //!
 //! The Worker, the host and the npm package behave alike because they all call this crate. They add the
 //! clock and the store.
@@ -27,6 +28,7 @@ mod block;
 mod carry;
 mod decide;
 mod fnv;
+pub mod gateway;
 mod gathered;
 pub mod http;
 mod key;
@@ -38,13 +40,14 @@ mod quote;
 mod request;
 mod resolved;
 mod session;
+mod source;
 mod table;
 mod tree;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
 pub use decide::{Effect, Verdict};
 pub use fnv::fnv1a;
-pub use key::{Depth, InvalidKey, KeySource, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
+pub use key::{Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
 pub use limit::{Kind, Limit, suppression};
 pub use limits::{Limits, NamedLimit, Slice};
 pub use policy::{
@@ -54,6 +57,8 @@ pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub use resolved::Resolved;
 pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
+pub use source::token::{Algorithm, Verify};
+pub use source::{JoinedSources, KeySource};
 pub use table::{Carried, Decided, KeyHasher, Table, TableError};
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};

@@ -55,7 +55,7 @@ export interface Policy {
   /** Classes from the least to the most important, which is never shed. Default: `["default", "critical"]`. */
   classes?: string[];
   /** Where a gateway finds the key; not used here. */
-  key?: string[];
+  key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | { header: string; default?: number };
   /** The answer when the store cannot be reached; not used here. */
@@ -70,6 +70,14 @@ export interface Policy {
 export interface PolicyFile {
   auth?: "token" | "none";
   policies: Record<string, Policy>;
+  /** The routes of the Worker as a gateway; not used here. */
+  routes?: { match: string; methods?: string[]; policy?: string; upstream?: string }[];
+  /** The path of the Worker's decision API; not used here. */
+  api_path?: string;
+  /** The networks of proxies that are believed about a client's address; not used here. */
+  trusted_proxies?: string[];
+  /** How tokens are read; not used here. */
+  jwt?: { algorithms: ("HS256" | "RS256" | "ES256")[]; keys: string; source?: string };
 }
 
 export interface LimiterOptions {

@@ -12,7 +12,7 @@ use tidegate::gate::{
 use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
-use super::describe::describe;
+use super::describe::{describe, routes};
 use super::{PolicyFile, say};
 
 /// Validate the policy file and describe it, or decide on one request
@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, _) = arguments.policies.read()?;
     let Some(key) = &arguments.key else {
+        if let Some(routes) = routes(policies.gateway()) {
+            say(&routes)?;
+        }
         for policy in policies.all() {
             say(describe(policy).trim_end())?;
             for warning in policy.warnings() {

@@ -5,7 +5,10 @@ mod tests;
 
 use std::fmt::Display;
 
-use tidegate::gate::{Depth, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob};
+use tidegate::gate::gateway::Gateway;
+use tidegate::gate::{
+    Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob,
+};
 
 pub(super) fn describe(policy: &Policy) -> String {
     let description = policy.description().unwrap_or("no description");
@@ -23,10 +26,7 @@ pub(super) fn describe(policy: &Policy) -> String {
             text += &format!("  {word}: {}\n", joined(list, ", "));
         }
     }
-    let sources = policy.key_sources().iter().map(|source| match source {
-        KeySource::Header(name) => format!("header {name}"),
-        _ => "client address".to_owned(),
-    });
+    let sources = policy.key_sources().iter().map(sources);
     let error = match policy.on_error() {
         OnError::Open => "passes",
         OnError::Closed => "is refused",
@@ -52,6 +52,31 @@ pub(super) fn describe(policy: &Policy) -> String {
         stored(policy, policy.limits()),
     );
     text
+}
+
+fn sources(joined: &JoinedSources) -> String {
+    let words = joined.sources().iter().map(|source| match source {
+        KeySource::Ip => "client address".to_owned(),
+        KeySource::Country => "country".to_owned(),
+        KeySource::Header(name) => format!("header {name}"),
+        KeySource::Cookie(name) => format!("cookie {name}"),
+        KeySource::Query(name) => format!("field {name} of the query"),
+        KeySource::Jwt(claim) => format!("verified claim {claim}"),
+        KeySource::UnverifiedJwt(claim) => format!("unverified claim {claim}"),
+        other => other.to_string(),
+    });
+    words.collect::<Vec<_>>().join(" with ")
+}
+
+/// The routes of a gateway, if there are any. Only the Worker is a gateway.
+pub(super) fn routes(gateway: &Gateway) -> Option<String> {
+    let routes = gateway.routes().iter().map(|route| format!("\n  {route}"));
+    let routes = Some(routes.collect::<String>()).filter(|routes| !routes.is_empty())?;
+    let api = match gateway.api_path() {
+        Some(path) => format!("the decision API is under {path}"),
+        None => "the decision API is not served".to_owned(),
+    };
+    Some(format!("routes{routes}\n  {api}"))
 }
 
 /// The size of each stored slice, and the end of its name.

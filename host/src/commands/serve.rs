@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::{Access, Tokens};
 use tidegate::gate::{Micros, Policies};
-use tidegate::serve::{Bounds, Files, Service, Watch, serve, warn};
+use tidegate::serve::{Bounds, Files, Service, Watch, accepts, serve, warn};
 use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -97,6 +97,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let shown = kept_in.display().to_string();
     let files = Files::new(text).kept_in(kept_in).with_context(|| shown.clone())?;
     let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
+    if let Err(reason) = accepts(&policies) {
+        bail!("{shown}: {reason}");
+    }
     for (name, token) in [
         ("TIDEGATE_TOKEN or --token", &arguments.token),
         ("TIDEGATE_ADMIN_TOKEN or --admin-token", &arguments.admin_token),

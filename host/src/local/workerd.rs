@@ -14,6 +14,11 @@ use super::workspace;
 /// The class of the objects, as the Worker exports it.
 const OBJECT_CLASS: &str = "Keys";
 
+/// The files of the Worker, in its folder.
+const SCRIPTS: [&str; 6] =
+    ["index.js", "gateway.js", "policies.js", "tell.js", "token.js", "build/index.js"];
+const MODULE: &str = "build/index_bg.wasm";
+
 /// How to run the Worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerdOptions {
@@ -29,6 +34,10 @@ pub struct WorkerdOptions {
     pub alarm_after_ms: Option<u64>,
     /// The folder in which the objects keep their states; `None` for a temporary folder.
     pub storage: Option<PathBuf>,
+    /// Further variables of the Worker, by their names.
+    pub variables: Vec<(String, String)>,
+    /// Whether requests of the Worker reach private addresses, such as those of this machine.
+    pub reaches_private: bool,
     /// The text of a module that takes the place of the Worker's, which it may import as `./worker/index.js`. A test
     /// makes faults with it.
     pub entry: Option<String>,
@@ -115,7 +124,7 @@ fn binary() -> Result<PathBuf> {
 fn copy_worker(folder: &Path) -> Result<()> {
     let worker = workspace().join("worker");
     fs::create_dir_all(folder.join("worker/build"))?;
-    for file in ["index.js", "policies.js", "tell.js", "build/index.js", "build/index_bg.wasm"] {
+    for file in SCRIPTS.into_iter().chain([MODULE]) {
         let from = worker.join(file);
         fs::copy(&from, folder.join("worker").join(file)).with_context(|| {
             format!(
@@ -135,29 +144,36 @@ fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
     let timing = options.server_timing.then_some(("TIDEGATE_SERVER_TIMING", "true"));
     let alarm = options.alarm_after_ms.map(|span| span.to_string());
     let alarm = alarm.as_deref().map(|span| ("TIDEGATE_ALARM_AFTER_MS", span));
-    for (name, value) in tokens.chain(trust).chain(timing).chain(alarm) {
+    let variables = options.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in tokens.chain(trust).chain(timing).chain(alarm).chain(variables) {
         let _ = write!(bindings, ", (name = {name:?}, text = {value:?})");
     }
     let entry = match options.entry {
         Some(_) => "\n    (name = \"entry.js\", esModule = embed \"entry.js\"),",
         None => "",
     };
+    let network = match options.reaches_private {
+        true => r#""public", "private""#,
+        false => r#""public""#,
+    };
+    let scripts = SCRIPTS
+        .map(|file| format!("(name = \"worker/{file}\", esModule = embed \"worker/{file}\")"));
+    let scripts = scripts.join(",\n    ");
     format!(
         r#"using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
     (name = "main", worker = .worker),
+    (name = "internet", network = (allow = [{network}], tlsOptions = (trustBrowserCas = true))),
     (name = "disk", disk = (path = {storage:?}, writable = true)) ],
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
 const worker :Workerd.Worker = (
   modules = [{entry}
-    (name = "worker/index.js", esModule = embed "worker/index.js"),
-    (name = "worker/policies.js", esModule = embed "worker/policies.js"),
-    (name = "worker/tell.js", esModule = embed "worker/tell.js"),
-    (name = "worker/build/index.js", esModule = embed "worker/build/index.js"),
-    (name = "worker/build/index_bg.wasm", wasm = embed "worker/build/index_bg.wasm"),
+    {scripts},
+    (name = "worker/{MODULE}", wasm = embed "worker/{MODULE}"),
     (name = "policies.toml", text = embed "policies.toml") ],
   compatibilityDate = "2026-11-01",
+  compatibilityFlags = ["enable_request_signal"],
   bindings = [{bindings}],
   durableObjectNamespaces =
     [(className = "{OBJECT_CLASS}", uniqueKey = "tidegate-keys", enableSql = true)],

@@ -89,6 +89,9 @@ impl Swap {
             next.editions.handle(call, &files.started_with, clock::now());
         let Some(policies) = policies else { return response };
         let now = self.in_force();
+        if let Err(reason) = accepts(&policies) {
+            return http::invalid_policies(reason);
+        }
         let policies = policies.sharing(&now.policies);
         let store = match now.store.edited(&policies) {
             Ok(store) => store,
@@ -108,6 +111,21 @@ impl Swap {
             Arc::new(InForce { policies, access, store, stamp, metrics });
         *files = next;
         response
+    }
+}
+
+/// Whether this server can do what the policies say.
+///
+/// # Errors
+/// Returns what the server cannot do, and where the policies say it.
+pub fn accepts(policies: &Policies) -> Result<(), String> {
+    match policies.needs_verification() {
+        None => Ok(()),
+        Some(policy) => Err(format!(
+            "policies.{}.key: expected sources that this server can read, found a source `jwt:`; only the Worker \
+             verifies tokens",
+            policy.name()
+        )),
     }
 }
 

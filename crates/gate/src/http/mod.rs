@@ -38,7 +38,7 @@
 //!     table: Table::new(1 << 20, KeyHasher::new(1)),
 //!     body: br#"{"policy":"login","key":"user:42"}"#.to_vec(),
 //! };
-//! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: None };
+//! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: None, country: None, now: Timestamp(0) };
 //! let mut check = || {
 //!     let response = std::pin::pin!(respond(&policies, &Access::OPEN, &head, &mut server));
 //!     match response.poll(&mut Context::from_waker(Waker::noop())) {
@@ -74,19 +74,21 @@ use core::time::Duration;
 use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
 
-use crate::ask::{AskError, Asked};
+use crate::ask::{Ask, AskError, Asked, Chance, CheckForm};
 use crate::decide::Verdict;
 use crate::limits::Limits;
-use crate::policy::{OnError, Policies, Policy};
+use crate::policy::{OnError, Policies, Policy, Whole};
 use crate::quote::Quoted;
 use crate::request::Operation;
 use crate::resolved::Resolved;
+use crate::source::token::Verify;
 pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
 pub use log::Log;
 pub use metrics::{Counted, Local, LocalAnswers, Metrics};
 pub use policies::{Change, Changed, Editions, InvalidEditions, PolicyCall, Stamp};
 use problem::{Problem, answer_json};
+pub(crate) use query::decoded;
 use route::{Step, step};
 
 /// The longest body that a server accepts.
@@ -112,8 +114,12 @@ pub struct Head<'a> {
     pub query: &'a str,
     /// Returns the value of a header by its name in lower case.
     pub header: &'a dyn Fn(&str) -> Option<String>,
-    /// The client's address, if the adapter trusts its source.
+    /// The address that the request came from, if the adapter trusts its source.
     pub client_ip: Option<&'a str>,
+    /// The client's country, if the adapter knows it.
+    pub country: Option<&'a str>,
+    /// The time, by which tokens expire.
+    pub now: Timestamp,
 }
 
 /// A response, which the server sends unchanged.
@@ -139,6 +145,13 @@ pub trait Server {
     /// Decides each check in its store. Checks on one key are decided in their order. Returns one outcome
     /// for each check, in the order of the checks.
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome>;
+
+    /// Whether the signature of a token holds. By default it does not, for servers that have no keys: they must refuse
+    /// policies that need verified tokens when they start.
+    async fn verify(&mut self, token: &Verify) -> bool {
+        let _ = token;
+        false
+    }
 
     /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
     /// the server has no random numbers.
@@ -195,6 +208,24 @@ pub struct Check {
 }
 
 impl Check {
+    /// A request with this cost.
+    pub(crate) fn of_cost(
+        policy: &Arc<Policy>,
+        key: &str,
+        cost: u64,
+        class: Option<String>,
+        chance: Chance<'_>,
+    ) -> Result<Self, Response> {
+        let form = CheckForm { cost: Some(Whole(cost)), class, ..CheckForm::default() };
+        let asked = Ask::Check(form).resolve(policy, key, chance);
+        let asked = asked.map_err(|error| error.response(""))?;
+        Ok(Self { asked, now: None, draw: None })
+    }
+
+    pub(crate) const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
     /// The policy, limits and canonical key of the check.
     #[must_use]
     pub const fn resolved(&self) -> &Resolved {
@@ -261,6 +292,10 @@ pub fn respond<'a, S: Server>(
                 };
             }
             Step::Decide(plan) => plan,
+            Step::Gate(gate) => match gate.plan(server).await {
+                Ok(plan) => plan,
+                Err(response) => return response,
+            },
             Step::ReadBody(call) => {
                 let body = read_body(server).await;
                 match body.and_then(|body| call.read(in_force, &body, &mut || server.random())) {
@@ -330,6 +365,21 @@ pub fn invalid_policies(detail: String) -> Response {
 #[must_use]
 pub fn internal_error(detail: String) -> Response {
     Problem::Internal.response(detail)
+}
+
+/// The response to a request that no route of a gateway matches.
+pub(crate) fn not_found(detail: String) -> Response {
+    Problem::NotFound.response(detail)
+}
+
+/// The response to a request with a path and a query that are too long.
+pub(crate) fn target_too_long(detail: String) -> Response {
+    Problem::TargetTooLong.response(detail)
+}
+
+/// The response to a request whose upstream did not answer.
+pub(crate) fn bad_gateway(detail: String) -> Response {
+    Problem::BadGateway.response(detail)
 }
 
 fn located(problem: Problem, at: &str, detail: impl Display) -> Response {
@@ -418,6 +468,29 @@ pub const fn problem_type(error: &AskError) -> &'static str {
 pub fn answer(asked: &Asked, verdict: Verdict) -> String {
     let outcome = &Outcome::Decided(asked.said(verdict));
     forms::single(&Answer { asked, outcome })
+}
+
+/// The headers that an answer to a request gets if it passes.
+///
+/// # Errors
+/// The response refuses the request.
+pub(crate) fn gate_headers(
+    check: &Check,
+    outcome: &Outcome,
+) -> Result<Vec<(&'static str, String)>, Response> {
+    let told = match outcome {
+        Outcome::Decided(verdict) => Outcome::Decided(check.asked.said(verdict.clone())),
+        unavailable => unavailable.clone(),
+    };
+    let answer = Answer { asked: &check.asked, outcome: &told };
+    if !answer.passes() {
+        return Err(gate(&answer));
+    }
+    let mut headers = Vec::new();
+    if let Outcome::Decided(verdict) = &told {
+        headers::add(&mut headers, &answer, verdict);
+    }
+    Ok(headers)
 }
 
 fn gate(answer: &Answer<'_>) -> Response {

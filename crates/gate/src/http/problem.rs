@@ -25,11 +25,13 @@ pub(super) enum Problem {
     BodyTooLate,
     PoliciesChanged,
     BodyTooLarge,
+    TargetTooLong,
     PreconditionRequired,
     QuotaExceeded,
     AbnormalUsage,
     Internal,
     UnknownTransferCoding,
+    BadGateway,
     ReducedCapacity,
 }
 
@@ -71,6 +73,7 @@ impl Problem {
             Self::BodyTooLate => (408, "urn:tidegate:body-too-late", "Body too late"),
             Self::PoliciesChanged => (412, "urn:tidegate:policies-changed", "Policies changed"),
             Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
+            Self::TargetTooLong => (414, "urn:tidegate:target-too-long", "Target too long"),
             Self::PreconditionRequired => {
                 (428, "urn:tidegate:precondition-required", "Precondition required")
             }
@@ -88,6 +91,7 @@ impl Problem {
             Self::UnknownTransferCoding => {
                 (501, "urn:tidegate:unknown-transfer-coding", "Unknown transfer coding")
             }
+            Self::BadGateway => (502, "urn:tidegate:upstream-failed", "Upstream failed"),
             Self::ReducedCapacity => (
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",

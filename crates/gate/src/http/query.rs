@@ -1,59 +1,68 @@
 //! The calls without a body, whose fields are in the query or the path.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 use tidegate_core::MAX_QUANTITY;
 
 use super::call::Target;
 use super::problem::Problem;
-use super::{Form, Head, Plan, Response, find};
+use super::{Check, Form, Head, Plan, Response, Server, find};
 use crate::ask::{self, Ask, Chance, CheckForm};
 use crate::limit::Kind;
-use crate::policy::{Cost, Policies, Whole};
+use crate::policy::{Cost, Policies, Policy, Whole};
 use crate::quote::Quoted;
+use crate::source::{self, FoundKey};
 
 /// `GET /v1/gate`
-pub(super) fn gate(
-    policies: &Policies,
-    head: &Head<'_>,
-    chance: Chance<'_>,
-) -> Result<Plan, Response> {
-    let [name, key, cost, class] = fields(head, ["policy", "key", "cost", "class"])?;
-    let name = name.ok_or_else(|| missing("policy"))?;
-    let policy = find(policies, &name, "")?;
-    let key = key
-        .or_else(|| {
-            policy
-                .key_sources()
-                .iter()
-                .find_map(|source| source.key_of(head.header, head.client_ip))
-        })
-        .ok_or_else(|| {
+#[derive(Debug)]
+pub(super) struct Gate {
+    policy: Arc<Policy>,
+    key: FoundKey,
+    cost: u64,
+    class: Option<String>,
+}
+
+impl Gate {
+    pub(super) fn read(policies: &Policies, head: &Head<'_>) -> Result<Self, Response> {
+        let [name, key, cost, class] = fields(head, ["policy", "key", "cost", "class"])?;
+        let name = name.ok_or_else(|| missing("policy"))?;
+        let policy = find(policies, &name, "")?;
+        let key = match key {
+            Some(key) => FoundKey::Known(Some(key)),
+            None => source::find(policies, policy, head),
+        };
+        let cost = match (cost, policy.cost()) {
+            (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
+            (None, Cost::Fixed(cost)) => *cost,
+            (None, Cost::Header { name, default }) => match (head.header)(name) {
+                // at least 1: clients can often set a header, and a peek always passes
+                Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
+                None => *default,
+            },
+        };
+        Ok(Self { policy: Arc::clone(policy), key, cost, class })
+    }
+
+    pub(super) async fn plan(self, server: &mut impl Server) -> Result<Plan, Response> {
+        let Self { policy, key, cost, class } = self;
+        let key = key.key(server).await.ok_or_else(|| {
             let sources = "or a header or address that the policy finds the key in";
             invalid(alloc::format!("expected `key` in the query, {sources}; found none of them"))
         })?;
-    let cost = match (cost, policy.cost()) {
-        (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,
-        (None, Cost::Fixed(cost)) => *cost,
-        (None, Cost::Header { name, default }) => match (head.header)(name) {
-            // at least 1: clients can often set a header, and a peek always passes
-            Some(cost) => whole(&alloc::format!("the header `{name}`"), &cost, 1)?,
-            None => *default,
-        },
-    };
-    let ask = Ask::Check(CheckForm { cost: Some(Whole(cost)), class, ..CheckForm::default() });
-    let plan = Target { policy: name, key, now_us: None }.plan(policies, ask, chance)?;
-    if plan.checks.iter().any(|check| ask::has_kind(check.asked.resolved(), Kind::Lease)) {
-        // the answer has no body to name the lease in, so only its time to live would end it
-        let name = policy.name();
-        let detail = alloc::format!(
-            "`policy`: expected a policy without leases, found {name:?}; nobody could release a lease \
-             that is acquired here, so use POST /v1/leases"
-        );
-        return Err(invalid(detail));
+        let check = Check::of_cost(&policy, &key, cost, class, &mut || server.random())?;
+        if ask::has_kind(check.asked.resolved(), Kind::Lease) {
+            // the answer has no body to name the lease in, so only its time to live would end it
+            let name = policy.name();
+            let detail = alloc::format!(
+                "`policy`: expected a policy without leases, found {name:?}; nobody could release a lease \
+                 that is acquired here, so use POST /v1/leases"
+            );
+            return Err(invalid(detail));
+        }
+        Ok(Plan { checks: [check].into(), form: Form::Gate })
     }
-    Ok(Plan { form: Form::Gate, ..plan })
 }
 
 /// `DELETE /v1/leases/{id}`
@@ -120,7 +129,7 @@ pub(super) fn fields<const N: usize>(
 
 /// Decodes a name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. A lossy
 /// decoding would turn different bytes into one text, and count them as one key.
-fn decoded(encoded: &str) -> Option<String> {
+pub(crate) fn decoded(encoded: &str) -> Option<String> {
     let spaced = encoded.replace('+', " ");
     percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
 }

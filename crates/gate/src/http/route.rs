@@ -7,7 +7,8 @@ use super::access::Scope;
 use super::call::Call;
 use super::policies::{self, PolicyCall, Put};
 use super::problem::{Problem, answer_json};
-use super::{Access, Head, Plan, Response, located, query};
+use super::query::{self, Gate};
+use super::{Access, Head, Plan, Response, located};
 use crate::ask::Chance;
 use crate::policy::Policies;
 use crate::quote::Quoted;
@@ -17,6 +18,7 @@ use crate::quote::Quoted;
 pub(super) enum Step {
     Answer(Response),
     ReadBody(Call),
+    Gate(Gate),
     Decide(Plan),
     /// Show what the server has counted.
     Metrics,
@@ -85,7 +87,7 @@ fn step_or_answer(
             return Ok(Step::Answer(answer_json(200, "{\"status\":\"ok\"}".to_string())));
         }
         Route::Metrics => return Ok(Step::Metrics),
-        Route::Gate => query::gate(in_force, head, chance)?,
+        Route::Gate => return Ok(Step::Gate(Gate::read(in_force, head)?)),
         Route::Post(call) => return Ok(Step::ReadBody(call)),
         Route::Lease(lease) => {
             let lease = decoded("lease", lease)?;

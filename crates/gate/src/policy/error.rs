@@ -34,7 +34,11 @@ impl core::error::Error for PolicyError {}
 
 impl PolicyError {
     pub(super) fn at_start(message: String) -> Self {
-        Self { line: 0, column: 0, path: String::new(), message }
+        Self::at_path(String::new(), message)
+    }
+
+    pub(super) const fn at_path(path: String, message: String) -> Self {
+        Self { line: 0, column: 0, path, message }
     }
 
     /// `map` is the format's word for a map.

@@ -6,6 +6,7 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
@@ -19,9 +20,12 @@ use super::nodes::LocalForm;
 use super::persist::PersistAheadForm;
 use super::units::{Span, Whole};
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
-use crate::key::{KeySource, Pattern, is_header_name};
+use crate::gateway::{ApiPath, Gateway, RouteForm};
+use crate::key::Pattern;
 use crate::object::{Object, object};
 use crate::quote::Quoted;
+use crate::source::token::Jwt;
+use crate::source::{JoinedSources, KeySource, Network, is_token};
 use crate::tree;
 
 const MAX_NAME_BYTES: usize = 64;
@@ -44,6 +48,12 @@ pub(super) struct File {
     auth: Auth,
     #[serde(deserialize_with = "at_least_one")]
     policies: BTreeMap<Name, Policy>,
+    #[serde(default)]
+    routes: Vec<Object<RouteForm>>,
+    api_path: Option<ApiPath>,
+    #[serde(default)]
+    trusted_proxies: Vec<Network>,
+    jwt: Option<Object<Jwt>>,
 }
 
 fn at_least_one<'de, D: serde::Deserializer<'de>>(
@@ -93,9 +103,37 @@ where
     deserializer.deserialize_map(UniqueVisitor(PhantomData))
 }
 
-impl From<File> for Policies {
-    fn from(file: File) -> Self {
-        Self::from_named(file.policies, matches!(file.auth, Auth::Token))
+impl TryFrom<File> for Policies {
+    type Error = PolicyError;
+
+    fn try_from(file: File) -> Result<Self, PolicyError> {
+        let File { auth, policies, routes, api_path, trusted_proxies, jwt } = file;
+        let policies = policies.into_iter().map(|(name, policy)| Arc::new(policy.named(name)));
+        let mut all = Self {
+            policies: policies.collect(),
+            needs_token: matches!(auth, Auth::Token),
+            gateway: Gateway::default(),
+        };
+        if api_path.is_some() && routes.is_empty() {
+            let message = "expected `routes` beside it, found none";
+            return Err(PolicyError::at_path("api_path".to_owned(), message.to_owned()));
+        }
+        let routes = routes.into_iter().enumerate().map(|(place, Object(form))| {
+            form.route(|name| all.get(name))
+                .map_err(|message| PolicyError::at_path(format!("routes[{place}]"), message))
+        });
+        let routes = routes.collect::<Result<_, _>>()?;
+        let jwt = jwt.map(|Object(jwt)| jwt);
+        if jwt.is_none()
+            && let Some(policy) = all.policies.iter().find(|policy| policy.reads_token())
+        {
+            let path = format!("policies.{}.key", policy.name());
+            let message =
+                "expected a table `jwt` in the file, which says how tokens are read; found none";
+            return Err(PolicyError::at_path(path, message.to_owned()));
+        }
+        all.gateway = Gateway { routes, api_path, trusted_proxies, jwt };
+        Ok(all)
     }
 }
 
@@ -157,7 +195,7 @@ pub(super) struct PolicyForm {
     #[serde(default)]
     classes: Classes,
     #[serde(default = "by_ip")]
-    key: Vec<KeySource>,
+    key: Vec<JoinedSources>,
     #[serde(default)]
     cost: Cost,
     #[serde(default)]
@@ -218,8 +256,8 @@ impl TryFrom<Vec<Name>> for Classes {
     }
 }
 
-fn by_ip() -> Vec<KeySource> {
-    [KeySource::Ip].into()
+fn by_ip() -> Vec<JoinedSources> {
+    [KeySource::Ip.into()].into()
 }
 
 impl<'de> Deserialize<'de> for Policy {
@@ -265,7 +303,7 @@ impl<'de> Visitor<'de> for CostVisitor {
             default: Option<Whole<1>>,
         }
         let form = HeaderForm::deserialize(MapAccessDeserializer::new(map))?;
-        if !is_header_name(&form.header) {
+        if !is_token(&form.header) {
             let message =
                 format!("`header`: expected the name of a header, found {}", Quoted(&form.header));
             return Err(A::Error::custom(message));

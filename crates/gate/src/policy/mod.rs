@@ -11,20 +11,23 @@ mod units;
 mod warnings;
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::iter;
+use core::net::IpAddr;
 
 use serde::Deserialize;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use crate::fnv::fnv1a;
-use crate::key::{Depth, KeySource, Pattern, canonical};
+use crate::gateway::Gateway;
+use crate::http::Head;
+use crate::key::{Depth, Pattern, canonical};
 use crate::limits::{Limits, Slice};
 use crate::object::Object;
+use crate::source::{JoinedSources, KeySource, client_address};
 pub use error::PolicyError;
 pub use persist::PersistAhead;
 pub use units::Whole;
@@ -35,6 +38,7 @@ pub struct Policies {
     /// Sorted by name.
     policies: Vec<Arc<Policy>>,
     needs_token: bool,
+    gateway: Gateway,
 }
 
 impl Policies {
@@ -56,13 +60,7 @@ impl Policies {
     /// ```
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let Object(file): Object<file::File> = file::parse(text)?;
-        Ok(file.into())
-    }
-
-    fn from_named(policies: BTreeMap<file::Name, Policy>, needs_token: bool) -> Self {
-        let policies =
-            policies.into_iter().map(|(name, policy)| Arc::new(policy.named(name))).collect();
-        Self { policies, needs_token }
+        file.try_into()
     }
 
     /// The same policies, which share with `earlier` what is equal. What is kept about a shared policy stays valid.
@@ -94,6 +92,31 @@ impl Policies {
     pub const fn needs_token(&self) -> bool {
         self.needs_token
     }
+
+    /// What the file says of the gateway.
+    #[must_use]
+    pub const fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// The first policy whose keys need verified tokens, for a server that cannot verify them.
+    #[must_use]
+    pub fn needs_verification(&self) -> Option<&Arc<Policy>> {
+        self.policies.iter().find(|policy| policy.key.iter().any(JoinedSources::needs_verification))
+    }
+
+    /// Whether the key of some policy depends on the client's country.
+    #[must_use]
+    pub fn reads_country(&self) -> bool {
+        self.policies.iter().any(|policy| policy.reads(|source| *source == KeySource::Country))
+    }
+
+    /// The address of the client, behind the proxies that the file trusts.
+    pub(crate) fn client_address(&self, head: &Head<'_>) -> Option<IpAddr> {
+        let trusted = &self.gateway.trusted_proxies;
+        let forwarded = (!trusted.is_empty()).then(|| (head.header)("x-forwarded-for")).flatten();
+        client_address(head.client_ip?, forwarded.as_deref(), trusted)
+    }
 }
 
 /// A validated policy.
@@ -112,7 +135,7 @@ pub struct Policy {
     home: Depth,
     /// From the least to the most important, which is never shed.
     classes: Vec<String>,
-    key: Vec<KeySource>,
+    key: Vec<JoinedSources>,
     cost: Cost,
     on_error: OnError,
     on_change: OnChange,
@@ -354,8 +377,16 @@ impl Policy {
 
     /// The sources in which a gateway looks for the key. The first source that the request has is used.
     #[must_use]
-    pub fn key_sources(&self) -> &[KeySource] {
+    pub fn key_sources(&self) -> &[JoinedSources] {
         &self.key
+    }
+
+    fn reads(&self, is: impl Fn(&KeySource) -> bool) -> bool {
+        self.key.iter().flat_map(JoinedSources::sources).any(is)
+    }
+
+    fn reads_token(&self) -> bool {
+        self.reads(|source| matches!(source, KeySource::Jwt(_) | KeySource::UnverifiedJwt(_)))
     }
 
     /// The cost of a request that names no cost.

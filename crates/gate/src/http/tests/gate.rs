@@ -5,7 +5,8 @@ use serde_json::json;
 use tidegate_core::Timestamp;
 
 use super::{
-    POLICIES, SECOND, START, Server, TOKEN, about, answer, header, policies, read_check, send,
+    POLICIES, SECOND, START, Server, TOKEN, about, answer, header, planned, policies, read_check,
+    send,
 };
 use crate::http::{Access, Form, Head, Outcome, Plan, Step, step};
 use crate::request::Operation;
@@ -318,9 +319,16 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
         ("198.51.100.7", "policy=p&cost=9", 204),
         ("203.0.113.7", "policy=p", 204),
     ] {
-        let head =
-            Head { method: "GET", path: "/v1/gate", query, header: &|_| None, client_ip: Some(ip) };
-        let step = step(&server.policies, &Access::OPEN, &head, &mut || Some(7));
+        let head = Head {
+            method: "GET",
+            path: "/v1/gate",
+            query,
+            header: &|_| None,
+            client_ip: Some(ip),
+            country: None,
+            now: Timestamp(START),
+        };
+        let step = planned(step(&server.policies, &Access::OPEN, &head, &mut || Some(7)));
         let Step::Decide(plan) = step else { panic!() };
         let response = server.answer(&plan);
         assert_eq!(response.status, status, "{ip}");

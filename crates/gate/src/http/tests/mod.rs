@@ -65,8 +65,28 @@ fn step_of(
     let header = |name: &str| {
         headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
     };
-    let head = Head { method, path, query, header: &header, client_ip: Some("192.0.2.7") };
-    step(policies, access, &head, &mut || Some(7))
+    let head = Head {
+        method,
+        path,
+        query,
+        header: &header,
+        client_ip: Some("192.0.2.7"),
+        country: None,
+        now: Timestamp(START),
+    };
+    planned(step(policies, access, &head, &mut || Some(7)))
+}
+
+/// The plan of a gate that has nothing to verify.
+fn planned(step: Step) -> Step {
+    let Step::Gate(gate) = step else { return step };
+    let mut server = Server::new(POLICIES);
+    let mut exchange = Exchange { body: Ok(Vec::new()), server: &mut server };
+    match pin!(gate.plan(&mut exchange)).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(plan)) => Step::Decide(plan),
+        Poll::Ready(Err(response)) => Step::Answer(response),
+        Poll::Pending => panic!("this server never waits"),
+    }
 }
 
 fn answer(step: Step) -> Response {
@@ -115,7 +135,15 @@ impl Server {
         let header = |name: &str| {
             headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
         };
-        let head = Head { method, path, query, header: &header, client_ip: Some("192.0.2.7") };
+        let head = Head {
+            method,
+            path,
+            query,
+            header: &header,
+            client_ip: Some("192.0.2.7"),
+            country: None,
+            now: Timestamp(START),
+        };
         let policies = self.policies.clone();
         let mut exchange = Exchange { body, server: self };
         let response = pin!(respond(&policies, &Access::OPEN, &head, &mut exchange));

@@ -15,19 +15,14 @@ use crate::object::Object;
 use crate::policy::limit::LimitEntry;
 use crate::policy::nodes::Nodes;
 use crate::policy::{Cost, OnChange, OnError, PersistAhead, Placement, Policy};
+use crate::source::once_each;
 
 impl Policy {
     pub(super) fn new(form: PolicyForm) -> Result<Self, String> {
         if form.key.is_empty() {
-            return Err(
-                "`key`: expected at least one of \"ip\" and \"header:NAME\", found none".to_owned()
-            );
+            return Err("`key`: expected at least one source such as \"ip\", found none".to_owned());
         }
-        for (place, source) in form.key.iter().enumerate() {
-            if form.key.iter().take(place).any(|before| before == source) {
-                return Err(format!("`key`: expected each source once, found {source} twice"));
-            }
-        }
+        once_each(&form.key).map_err(|error| format!("`key`: {error}"))?;
         let nodes = Nodes::new(form.remember, form.local, form.reports)?;
         let ahead = form.persist_ahead.as_ref();
         let persist_ahead = ahead.and_then(|Object(form)| PersistAhead::new(form));

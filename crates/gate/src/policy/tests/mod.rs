@@ -52,7 +52,10 @@ fn toml_and_json_of_the_same_shape_are_the_same_policies() {
     assert_eq!(api.description(), Some("public API"));
     let names: std::vec::Vec<_> = api.limits().iter().map(|limit| limit.name.as_str()).collect();
     assert_eq!(names, ["burst", "limit-2", "limit-3"]);
-    assert_eq!(api.key_sources(), [KeySource::Header("x-api-key".into()), KeySource::Ip]);
+    assert_eq!(
+        api.key_sources(),
+        [KeySource::Header("x-api-key".into()).into(), KeySource::Ip.into()]
+    );
     assert_eq!(*api.cost(), Cost::Header { name: "x-cost".into(), default: 1 });
     assert_eq!((api.on_error(), api.placement()), (OnError::Open, Placement::Shard(16)));
     assert_eq!((api.limits().most_at_once(), api.limits().words()), (500, 2 + 16 + 2));

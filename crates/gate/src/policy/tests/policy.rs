@@ -41,9 +41,9 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]
 fn errors_in_the_rest_of_a_policy_name_their_place_too() {
     let limits = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }]";
     for (line, place, message) in [
-        ("key = ['cookie']", "policies.api.key[0]", "expected \"ip\" or \"header:NAME\""),
+        ("key = ['cookie']", "policies.api.key[0]", "expected \"ip\", \"country\", or a name"),
         ("key = ['header:a b']", "policies.api.key[0]", "found \"header:a b\""),
-        ("key = []", "policies.api", "`key`: expected at least one of \"ip\""),
+        ("key = []", "policies.api", "`key`: expected at least one source such as \"ip\""),
         ("cost = 0", "policies.api.cost", "expected a whole number from 1 to"),
         (
             "cost = 6",

@@ -1,0 +1,174 @@
+//! The gateway: a server in front of an upstream, which decides on each request and passes it on.
+//!
+//! This module finds the route of a request, its key, and what is answered to a refusal. A server adds the I/O: it
+//! sends what passes to the upstream, adds [`Pass::headers`] to the answer, and holds [`Pass::lease`] meanwhile.
+
+mod page;
+mod routes;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use tidegate_core::Micros;
+
+use crate::ask::Asked;
+use crate::http::{
+    self, Access, Check, Head, Outcome, Response, Server, bad_gateway, invalid_request, not_found,
+    respond,
+};
+use crate::limit::Kind;
+use crate::limits::Limits;
+use crate::policy::{Cost, Policies, Policy};
+use crate::quote::Quoted;
+use crate::source::{FoundKey, find};
+pub(crate) use routes::{ApiPath, RouteForm};
+pub use routes::{Gateway, Route};
+use target::Path;
+
+/// What is done with a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It gets this response.
+    Response(Response),
+    /// It passes to the upstream.
+    Pass(Pass),
+}
+
+/// A request that passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The URL to send it to; `None` for its own URL.
+    pub url: Option<String>,
+    /// The client's address.
+    pub client: Option<String>,
+    /// What is added to the headers of the upstream's answer.
+    pub headers: Vec<(&'static str, String)>,
+    /// What is held until the exchange has ended.
+    pub lease: Option<Lease>,
+}
+
+/// A lease that a request holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The name of the policy.
+    pub policy: String,
+    /// The key.
+    pub key: String,
+    /// The name of the lease.
+    pub name: String,
+    /// The time between two renewals: a third of its time to live.
+    pub renew_every: Micros,
+}
+
+/// Serves a request: by the HTTP API if the policy file has no routes or if the path is the API's, and as a gateway
+/// otherwise. `authority` is the host of the request's URL with its port. The future does not borrow from `head`.
+pub fn serve<'a, S: Server>(
+    policies: &'a Policies,
+    access: &Access,
+    authority: &str,
+    head: &Head<'_>,
+    server: &'a mut S,
+) -> impl Future<Output = Served> + use<'a, S> {
+    enum Begun<'a, A, S> {
+        Api(A),
+        Gateway(Result<Box<Arrived>, Response>, bool, &'a mut S),
+    }
+    let begun = match policies.gateway().api(head.path) {
+        Some(path) => Begun::Api(respond(policies, access, &Head { path, ..*head }, server)),
+        None => {
+            let accept = (head.header)("accept");
+            let prefers_page = accept.is_some_and(|accept| page::is_preferred(&accept));
+            let arrived = Arrived::new(policies, authority, head).map(Box::new);
+            Begun::Gateway(arrived, prefers_page, server)
+        }
+    };
+    async move {
+        match begun {
+            Begun::Api(responding) => Served::Response(responding.await),
+            Begun::Gateway(arrived, prefers_page, server) => {
+                let passed = match arrived {
+                    Ok(arrived) => arrived.admit(server).await,
+                    Err(refusal) => Err(refusal),
+                };
+                match passed {
+                    Ok(pass) => Served::Pass(pass),
+                    Err(refusal) if prefers_page => Served::Response(page::of(&refusal)),
+                    Err(refusal) => Served::Response(refusal),
+                }
+            }
+        }
+    }
+}
+
+/// The response to a request whose upstream did not answer.
+#[must_use]
+pub fn upstream_failed(accept: Option<&str>) -> Response {
+    let response = bad_gateway("the upstream did not answer".to_string());
+    match accept.is_some_and(page::is_preferred) {
+        true => page::of(&response),
+        false => response,
+    }
+}
+
+/// A request that has a route.
+struct Arrived {
+    pass: Pass,
+    counted: Option<(Arc<Policy>, FoundKey)>,
+}
+
+impl Arrived {
+    fn new(policies: &Policies, authority: &str, head: &Head<'_>) -> Result<Self, Response> {
+        let path = Path::read(authority, head).map_err(|error| error.response())?;
+        let Some(route) = policies.gateway().route(authority, &path, head.method) else {
+            let (method, found) = (Quoted(head.method), Quoted(head.path));
+            return Err(not_found(alloc::format!(
+                "expected a request that a route matches, found {method} {found}"
+            )));
+        };
+        let counted =
+            route.policy().map(|policy| (Arc::clone(policy), find(policies, policy, head)));
+        let url = route.upstream().map(|upstream| match head.query {
+            "" => alloc::format!("{upstream}{}", head.path),
+            query => alloc::format!("{upstream}{}?{query}", head.path),
+        });
+        let client = policies.client_address(head).map(|client| client.to_string());
+        let pass = Pass { url, client, headers: Vec::new(), lease: None };
+        Ok(Self { pass, counted })
+    }
+
+    async fn admit(self, server: &mut impl Server) -> Result<Pass, Response> {
+        let Self { pass, counted: Some((policy, found)) } = self else { return Ok(self.pass) };
+        let key = found.key(server).await.ok_or_else(|| {
+            let sources: Vec<_> = policy.key_sources().iter().map(ToString::to_string).collect();
+            let sources = sources.join(", else ");
+            invalid_request(alloc::format!("expected a request with {sources}; found none of them"))
+        })?;
+        let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *policy.cost();
+        let check = Check::of_cost(&policy, &key, cost, None, &mut || server.random())?;
+        let outcome = server.decide(core::slice::from_ref(&check)).await.pop();
+        let outcome = outcome.unwrap_or_else(|| Outcome::Unavailable("not decided".to_string()));
+        server.decided(&check, &outcome);
+        let headers = http::gate_headers(&check, &outcome)?;
+        let lease = Lease::of(check.asked(), &outcome);
+        Ok(Pass { headers, lease, ..pass })
+    }
+}
+
+impl Lease {
+    fn of(asked: &Asked, outcome: &Outcome) -> Option<Self> {
+        let Outcome::Decided(verdict) = outcome else { return None };
+        let (name, resolved) = (asked.lease()?, asked.resolved());
+        let limits = resolved.limits().filter(|_| verdict.decision.is_allowed());
+        let leases = limits.into_iter().flat_map(Limits::iter);
+        let leases = leases.filter(|limit| limit.limit.kind() == Kind::Lease);
+        let shortest = leases.map(|limit| limit.limit.period()).min()?;
+        let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
+        let renew_every = Micros(shortest.0 / 3);
+        Some(Self { policy, key, name: name.into(), renew_every })
+    }
+}

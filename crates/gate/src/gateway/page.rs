@@ -1,0 +1,77 @@
+//! The page for browsers. It has no text of any caller, so nothing is escaped.
+
+use alloc::format;
+use alloc::string::ToString;
+
+use crate::http::Response;
+
+/// Whether an `Accept` header prefers a page to JSON (RFC 9110 §12.5.1). A client that accepts everything gets JSON.
+pub(super) fn is_preferred(accept: &str) -> bool {
+    let weight = |media: &str| {
+        let ranges = accept.split(',').filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            parts.next().filter(|name| name.eq_ignore_ascii_case(media))?;
+            Some(parts.find_map(quality).unwrap_or(1_000))
+        });
+        ranges.max().unwrap_or(0)
+    };
+    let page = weight("text/html");
+    page > 0 && page >= weight("application/json").max(weight("application/problem+json"))
+}
+
+/// A weight in thousandths (RFC 9110 §12.4.2).
+fn quality(parameter: &str) -> Option<u16> {
+    let (name, weight) = parameter.split_once('=')?;
+    if !name.eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let decimals = weight.strip_prefix("0.").filter(|decimals| decimals.len() <= 3);
+    let decimals = decimals.and_then(|decimals| format!("{decimals:0<3}").parse().ok());
+    Some(decimals.unwrap_or(if weight.starts_with('1') { 1_000 } else { 0 }))
+}
+
+/// The page in place of a problem.
+pub(super) fn of(problem: &Response) -> Response {
+    let header = |name: &str| problem.headers.iter().find(|header| header.0 == name);
+    let title = match problem.status {
+        400 => "This request cannot be read",
+        403 => "Access denied",
+        404 => "Not found",
+        414 => "This address is too long",
+        429 => "Too many requests",
+        502 => "The site does not answer",
+        503 => "The site is busy",
+        _ => "Something went wrong",
+    };
+    let advice = match (header("retry-after"), problem.status) {
+        (Some((_, seconds)), _) if seconds == "1" => "Please try again in 1 second.".to_string(),
+        (Some((_, seconds)), _) => format!("Please try again in {seconds} seconds."),
+        (None, 502 | 503) => "Please try again later.".to_string(),
+        (None, _) => "Please check the address, or ask the owner of the site.".to_string(),
+    };
+    let mut headers = problem.headers.clone();
+    headers.retain(|(name, _)| *name != "content-type");
+    headers.push(("content-type", "text/html; charset=utf-8".to_string()));
+    headers.push(("content-security-policy", POLICY.to_string()));
+    let body = PAGE.replace("TITLE", title).replace("ADVICE", &advice);
+    let body = body.replace("STATUS", &problem.status.to_string());
+    Response { status: problem.status, headers, body }
+}
+
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+const PAGE: &str = "<!doctype html>
+<html lang=\"en\">
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width\">
+<meta name=\"robots\" content=\"noindex\">
+<title>TITLE</title>
+<style>
+:root{color-scheme:light dark}
+body{margin:0;min-height:100vh;display:grid;place-items:center;font:1.1rem/1.6 system-ui,sans-serif}
+main{max-width:30rem;padding:2rem;text-align:center}
+p:first-child{margin:0;font-size:3.5rem;font-weight:200;opacity:.5}
+h1{margin:.5rem 0;font-size:1.6rem}
+</style>
+<main><p>STATUS</p><h1>TITLE</h1><p>ADVICE</p></main>
+";

@@ -1,0 +1,272 @@
+//! The routes of the policy file.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Deserialize;
+
+use super::target::{Path, is_written_path};
+use crate::policy::Policy;
+use crate::quote::Quoted;
+use crate::source::token::Jwt;
+use crate::source::{Network, is_token};
+
+/// What a policy file says of the gateway, and of the sources of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gateway {
+    pub(crate) routes: Vec<Route>,
+    pub(crate) api_path: Option<ApiPath>,
+    pub(crate) trusted_proxies: Vec<Network>,
+    pub(crate) jwt: Option<Jwt>,
+}
+
+impl Gateway {
+    /// The routes, in the order of the file. The first that matches a request is the request's route.
+    #[must_use]
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// The path under which the gateway serves the HTTP API.
+    #[must_use]
+    pub fn api_path(&self) -> Option<&str> {
+        self.api_path.as_ref().map(|ApiPath(path)| path.as_str())
+    }
+
+    /// The path of a request as the HTTP API knows it; `None` if the request is not for the API. A gateway serves the
+    /// API only under `api_path`, so that no path of the API hides one of the upstream, and nobody reaches the API who
+    /// was not meant to.
+    #[must_use]
+    pub fn api<'p>(&self, path: &'p str) -> Option<&'p str> {
+        match &self.api_path {
+            _ if self.routes.is_empty() => Some(path),
+            Some(ApiPath(api)) => {
+                path.strip_prefix(api.as_str()).filter(|rest| rest.starts_with('/'))
+            }
+            None => None,
+        }
+    }
+
+    pub(super) fn route(&self, authority: &str, path: &Path, method: &str) -> Option<&Route> {
+        self.routes.iter().find(|route| {
+            route.matches.includes(authority, path.bytes())
+                && (route.methods.is_empty()
+                    || route.methods.iter().any(|Method(one)| one == method))
+        })
+    }
+
+    pub(crate) const fn jwt(&self) -> Option<&Jwt> {
+        self.jwt.as_ref()
+    }
+}
+
+/// What happens to some requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    matches: Match,
+    methods: Vec<Method>,
+    policy: Option<Arc<Policy>>,
+    upstream: Option<Upstream>,
+}
+
+impl Route {
+    /// The policy that decides; `None` if requests pass without being counted.
+    #[must_use]
+    pub const fn policy(&self) -> Option<&Arc<Policy>> {
+        self.policy.as_ref()
+    }
+
+    /// The start of the URL of the upstream, without a slash at its end; `None` for the request's own URL.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&str> {
+        self.upstream.as_ref().map(|Upstream(url)| url.as_str())
+    }
+}
+
+/// Says which requests match, and what happens to them.
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Match { host, path, and_below } = &self.matches;
+        let methods: Vec<_> = self.methods.iter().map(|Method(method)| method.as_str()).collect();
+        let space = if methods.is_empty() { "" } else { " " };
+        let (host, below) =
+            (host.as_deref().unwrap_or_default(), if *and_below { "/*" } else { "" });
+        write!(f, "{}{space}{host}{path}{below}: ", methods.join(", "))?;
+        match &self.policy {
+            Some(policy) => write!(f, "by {}, ", policy.name())?,
+            None => f.write_str("not counted, ")?,
+        }
+        write!(f, "to {}", self.upstream().unwrap_or("its own URL"))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RouteForm {
+    #[serde(rename = "match")]
+    matches: Match,
+    #[serde(default)]
+    methods: Vec<Method>,
+    policy: Option<String>,
+    upstream: Option<Upstream>,
+}
+
+impl RouteForm {
+    /// # Errors
+    /// The message says what is wrong with which field.
+    pub(crate) fn route<'a>(
+        self,
+        policy: impl FnOnce(&str) -> Option<&'a Arc<Policy>>,
+    ) -> Result<Route, String> {
+        let Self { matches, methods, policy: name, upstream } = self;
+        if upstream.is_none() && matches.host.is_none() {
+            // otherwise a client could choose the host that its request is sent to
+            return Err(
+                "`match`: expected a host before the path, as in \"www.example.com/*\", because the route has \
+                 no `upstream`; found a path alone"
+                    .to_owned(),
+            );
+        }
+        let policy = match &name {
+            None => None,
+            Some(name) => Some(Arc::clone(policy(name).ok_or_else(|| {
+                format!(
+                    "`policy`: expected the name of a policy of this file, found {}",
+                    Quoted(name)
+                )
+            })?)),
+        };
+        Ok(Route { matches, methods, policy, upstream })
+    }
+}
+
+/// A path, or a path and everything below it, on one host or on all.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Match {
+    /// With its port, in lower case.
+    host: Option<String>,
+    /// Without a slash at its end if everything below it matches.
+    path: String,
+    and_below: bool,
+}
+
+impl TryFrom<String> for Match {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let invalid = || {
+            format!(
+                "expected a path such as \"/login\" or \"/api/*\", with or without a host before it; found {}",
+                Quoted(&text)
+            )
+        };
+        let (host, path) =
+            text.split_at_checked(text.find('/').ok_or_else(invalid)?).ok_or_else(invalid)?;
+        let below = path.strip_suffix("/*");
+        let is_path = match below {
+            Some(below) => !below.ends_with('/') && is_written_path(or_slash(below)),
+            None => is_written_path(path),
+        };
+        if !(host.is_empty() || is_authority(host)) || !is_path {
+            return Err(invalid());
+        }
+        let host = (!host.is_empty()).then(|| host.to_ascii_lowercase());
+        Ok(Self { host, path: below.unwrap_or(path).into(), and_below: below.is_some() })
+    }
+}
+
+fn or_slash(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+impl Match {
+    fn includes(&self, authority: &str, path: &[u8]) -> bool {
+        let is_host = self.host.as_ref().is_none_or(|host| host.eq_ignore_ascii_case(authority));
+        let rest = path.strip_prefix(self.path.as_bytes());
+        is_host
+            && rest.is_some_and(|rest| match rest {
+                [] => true,
+                [first, ..] => self.and_below && *first == b'/',
+            })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Method(String);
+
+impl TryFrom<String> for Method {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match is_token(&text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+            true => Ok(Self(text)),
+            false => Err(format!(
+                "expected a method in capitals such as \"GET\", found {}",
+                Quoted(&text)
+            )),
+        }
+    }
+}
+
+/// The start of a URL: scheme, host, and a path without a slash at its end.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Upstream(String);
+
+impl TryFrom<String> for Upstream {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let rest = ["https://", "http://"].into_iter().find_map(|scheme| text.strip_prefix(scheme));
+        let valid = rest.is_some_and(|rest| {
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            is_authority(host) && is_written_path(or_slash(path))
+        });
+        match valid {
+            true => Ok(Self(text.trim_end_matches('/').into())),
+            false => Err(format!(
+                "expected a URL without a user name, query or fragment, such as \
+                 \"https://origin.example/v2\"; found {}",
+                Quoted(&text)
+            )),
+        }
+    }
+}
+
+/// A host with or without a port.
+fn is_authority(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) if address.parse::<core::net::Ipv6Addr>().is_ok() => ("v6", port),
+        Some(_) => return false,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_port = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0);
+    let has_port = port.strip_prefix(':').map_or(port.is_empty(), is_port);
+    !host.is_empty() && host.bytes().all(plain) && has_port
+}
+
+/// The path under which a gateway serves the HTTP API.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ApiPath(String);
+
+impl TryFrom<String> for ApiPath {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match is_written_path(&text) && !text.ends_with('/') {
+            true => Ok(Self(text)),
+            false => Err(format!(
+                "expected a path such as \"/_tidegate\" without a slash at its end, found {}",
+                Quoted(&text)
+            )),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The address of a client behind proxies.
+
+use alloc::format;
+use alloc::string::String;
+use core::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::key::network_of;
+use crate::quote::Quoted;
+
+/// A network of proxies whose words are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Network(IpNet);
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        network_of(&text).map(Self).ok_or_else(|| {
+            let found = Quoted(&text);
+            format!("expected an address or a network such as \"10.0.0.0/8\", found {found}")
+        })
+    }
+}
+
+/// The client's address: the last one of `peer` and the addresses that trusted proxies have added to `forwarded`, a
+/// value of `X-Forwarded-For`. What stands before an address that is not trusted may be made up.
+pub(crate) fn client_address(
+    peer: &str,
+    forwarded: Option<&str>,
+    trusted: &[Network],
+) -> Option<IpAddr> {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|Network(net)| net.contains(&address));
+    let mut client = peer.parse::<IpAddr>().ok()?.to_canonical();
+    let mut hops = forwarded.unwrap_or("").rsplit(',').map(str::trim);
+    while is_trusted(client)
+        && let Some(hop) = hops.next().and_then(address)
+    {
+        client = hop;
+    }
+    Some(client)
+}
+
+/// Some proxies add the port.
+fn address(hop: &str) -> Option<IpAddr> {
+    let with_port = || hop.parse().ok().map(|hop: SocketAddr| hop.ip());
+    hop.parse().ok().or_else(with_port).map(|hop: IpAddr| hop.to_canonical())
+}

@@ -1,0 +1,147 @@
+//! The key of a request.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::cookie::cookie;
+use super::token::{Token, Verify};
+use super::{JoinedSources, KeySource, part};
+use crate::http::{Head, Server, decoded};
+use crate::key::canonical;
+use crate::policy::{Policies, Policy};
+
+/// The key that the policy's sources find in a request.
+#[derive(Clone, Debug)]
+pub(crate) enum FoundKey {
+    /// This key, or no key.
+    Known(Option<String>),
+    /// It depends on whether the token's signature holds.
+    IfVerified(Unverified),
+}
+
+impl FoundKey {
+    /// The key, once the token has been verified if it matters. `None` if the request has no key.
+    pub(crate) async fn key(self, server: &mut impl Server) -> Option<String> {
+        match self {
+            Self::Known(key) => key,
+            Self::IfVerified(Unverified { token, key, otherwise }) => {
+                if server.verify(&token).await { Some(key) } else { otherwise }
+            }
+        }
+    }
+}
+
+/// Two keys, of which one is the right one.
+#[derive(Clone, Debug)]
+pub(crate) struct Unverified {
+    pub(crate) token: Verify,
+    pub(crate) key: String,
+    pub(crate) otherwise: Option<String>,
+}
+
+pub(crate) fn find(policies: &Policies, policy: &Policy, head: &Head<'_>) -> FoundKey {
+    let reader = Reader::new(policies, policy, head);
+    let first = |with_verified: bool| {
+        let sources = policy.key_sources().iter();
+        let mut usable = sources.filter(|all| with_verified || !all.needs_verification());
+        usable.find_map(|all| Some((all, reader.key(all)?)))
+    };
+    let (Some((sources, key)), verify) = (first(true), reader.verify()) else {
+        return FoundKey::Known(None);
+    };
+    match verify {
+        _ if !sources.needs_verification() => FoundKey::Known(Some(key)),
+        Some(token) => {
+            let otherwise = first(false).map(|(_, key)| key);
+            FoundKey::IfVerified(Unverified { token: token.clone(), key, otherwise })
+        }
+        None => FoundKey::Known(first(false).map(|(_, key)| key)),
+    }
+}
+
+/// What the sources read.
+struct Reader<'a> {
+    head: &'a Head<'a>,
+    client: Option<IpAddr>,
+    ipv6_prefix: u8,
+    token: Option<Token>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(policies: &Policies, policy: &Policy, head: &'a Head<'a>) -> Self {
+        let mut sources = policy.key_sources().iter().flat_map(JoinedSources::sources);
+        let reads_token =
+            |source| matches!(source, &KeySource::Jwt(_) | &KeySource::UnverifiedJwt(_));
+        let jwt = policies.gateway().jwt().filter(|_| sources.any(reads_token));
+        let token = jwt.and_then(|jwt| {
+            let found = value(head, jwt.source())?;
+            Token::read(&found, jwt, head.now)
+        });
+        let (client, ipv6_prefix) = (policies.client_address(head), policy.ipv6_prefix());
+        Self { head, client, ipv6_prefix, token }
+    }
+
+    fn verify(&self) -> Option<&Verify> {
+        self.token.as_ref()?.verify()
+    }
+
+    /// The key, if the request has a value in each source. The first part of a key `ip:` would have to be an address
+    /// alone, so an address that is joined is called `address:`.
+    fn key(&self, sources: &JoinedSources) -> Option<String> {
+        if let [KeySource::Ip] = sources.sources() {
+            return self.client.map(|client| format!("ip:{client}"));
+        }
+        let parts = sources.sources().iter().map(|source| {
+            let (kind, name) = source.named();
+            match source {
+                KeySource::Ip => Some(part("address", None, &self.network()?)),
+                source => Some(part(kind, name, &self.value(source)?)),
+            }
+        });
+        Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
+    }
+
+    fn value(&self, source: &KeySource) -> Option<String> {
+        match source {
+            KeySource::Jwt(claim) | KeySource::UnverifiedJwt(claim) => {
+                self.token.as_ref()?.claim(claim)
+            }
+            source => value(self.head, source),
+        }
+    }
+
+    /// The client's address, as a key of it alone is counted.
+    fn network(&self) -> Option<String> {
+        let key = format!("ip:{}", self.client?);
+        canonical(&key, self.ipv6_prefix).strip_prefix("ip:").map(ToString::to_string)
+    }
+}
+
+/// The value that a request has in a source which needs no token. An empty one counts as absent.
+fn value(head: &Head<'_>, source: &KeySource) -> Option<String> {
+    let value = match source {
+        KeySource::Header(name) => (head.header)(name)?,
+        KeySource::Cookie(name) => cookie(&(head.header)("cookie")?, name)?,
+        KeySource::Query(name) => field(head.query, name)?,
+        KeySource::Country => head.country.filter(|country| is_country(country))?.into(),
+        KeySource::Ip | KeySource::Jwt(_) | KeySource::UnverifiedJwt(_) => return None,
+    };
+    Some(value).filter(|value| !value.is_empty())
+}
+
+/// A field of the query. `None` if it occurs twice, because the upstream might read the other value.
+fn field(query: &str, name: &str) -> Option<String> {
+    let mut values = query.split('&').filter_map(|pair| {
+        let (field, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(field)? == name).then(|| decoded(value))
+    });
+    let value = values.next()??;
+    values.next().is_none().then_some(value)
+}
+
+/// Cloudflare writes `XX` for a country that it does not know.
+fn is_country(text: &str) -> bool {
+    text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()) && text != "XX"
+}

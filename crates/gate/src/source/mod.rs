@@ -1,0 +1,236 @@
+//! The sources in which a request's key is found: headers, cookies, the query, the client's address or country, and
+//! claims of a token.
+//!
+//! A value comes from a caller, so it is escaped: no value ends its part of the key, and no value has the text of
+//! another one.
+
+mod address;
+mod cookie;
+mod find;
+#[cfg(test)]
+mod tests;
+pub(crate) mod token;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use sha2::{Digest, Sha256};
+
+use crate::quote::Quoted;
+pub(crate) use address::{Network, client_address};
+pub(crate) use find::{FoundKey, find};
+
+/// The longest name in a source, in bytes as a key has it.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The longest value that a key has in full, in bytes as a key has it. A longer one is hashed.
+const MAX_VALUE_BYTES: usize = 80;
+
+/// The most sources that are joined in one key. So many of the longest names and values fit into a key.
+const MAX_JOINED: usize = 3;
+
+/// A source in which a gateway finds the key of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+#[non_exhaustive]
+pub enum KeySource {
+    /// The value of a header, by its name in lower case.
+    Header(String),
+    /// The value of a cookie.
+    Cookie(String),
+    /// The value of a field of the query.
+    Query(String),
+    /// The address of the client.
+    Ip,
+    /// The country of the client: two letters. Only Cloudflare tells it.
+    Country,
+    /// A claim of a token whose signature was verified.
+    Jwt(String),
+    /// A claim of a token that anybody may have written.
+    UnverifiedJwt(String),
+}
+
+/// What names a request's key: one source, or several that are joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinedSources(Vec<KeySource>);
+
+impl TryFrom<String> for KeySource {
+    type Error = String;
+
+    fn try_from(source: String) -> Result<Self, String> {
+        Self::parse(&source).ok_or_else(|| {
+            format!(
+                "expected \"ip\", \"country\", or a name of at most {MAX_NAME_BYTES} bytes after `header:`, \
+                 `cookie:`, `query:`, `jwt:` or `unverified_jwt:`, such as \"header:x-api-key\"; found {}",
+                Quoted(&source)
+            )
+        })
+    }
+}
+
+impl KeySource {
+    fn parse(source: &str) -> Option<Self> {
+        let Some((kind, name)) = source.split_once(':') else {
+            return match source {
+                "ip" => Some(Self::Ip),
+                "country" => Some(Self::Country),
+                _ => None,
+            };
+        };
+        if name.is_empty() || escaped_name(name).len() > MAX_NAME_BYTES {
+            return None;
+        }
+        match kind {
+            "header" if is_token(name) => Some(Self::Header(name.to_ascii_lowercase())),
+            "cookie" if is_token(name) => Some(Self::Cookie(name.into())),
+            "query" => Some(Self::Query(name.into())),
+            "jwt" => Some(Self::Jwt(name.into())),
+            "unverified_jwt" => Some(Self::UnverifiedJwt(name.into())),
+            _ => None,
+        }
+    }
+
+    /// The word before the name, and the name.
+    fn named(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Ip => ("ip", None),
+            Self::Country => ("country", None),
+            Self::Header(name) => ("header", Some(name)),
+            Self::Cookie(name) => ("cookie", Some(name)),
+            Self::Query(name) => ("query", Some(name)),
+            Self::Jwt(claim) => ("jwt", Some(claim)),
+            Self::UnverifiedJwt(claim) => ("unverified_jwt", Some(claim)),
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.named() {
+            (kind, None) => write!(f, "\"{kind}\""),
+            (kind, Some(name)) => Quoted(&format!("{kind}:{name}")).fmt(f),
+        }
+    }
+}
+
+impl JoinedSources {
+    /// The sources, in the order in which the key has them.
+    #[must_use]
+    pub fn sources(&self) -> &[KeySource] {
+        &self.0
+    }
+
+    /// Whether a key of these sources needs a verified token.
+    pub(crate) fn needs_verification(&self) -> bool {
+        self.0.iter().any(|source| matches!(source, KeySource::Jwt(_)))
+    }
+}
+
+impl From<KeySource> for JoinedSources {
+    fn from(source: KeySource) -> Self {
+        Self([source].into())
+    }
+}
+
+impl fmt::Display for JoinedSources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, source) in self.0.iter().enumerate() {
+            let and = if place == 0 { "" } else { " and " };
+            write!(f, "{and}{source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for JoinedSources {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct JoinedVisitor;
+
+        impl<'de> Visitor<'de> for JoinedVisitor {
+            type Value = JoinedSources;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a source such as \"ip\", or an array of 2 to {MAX_JOINED} sources")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<JoinedSources, E> {
+                KeySource::try_from(String::from(text)).map(JoinedSources::from).map_err(E::custom)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, all: A) -> Result<JoinedSources, A::Error> {
+                let all = Vec::<KeySource>::deserialize(SeqAccessDeserializer::new(all))?;
+                if !(2..=MAX_JOINED).contains(&all.len()) {
+                    let found = all.len();
+                    let message =
+                        format!("expected 2 to {MAX_JOINED} joined sources, found {found}");
+                    return Err(A::Error::custom(message));
+                }
+                once_each(&all).map_err(A::Error::custom)?;
+                Ok(JoinedSources(all))
+            }
+        }
+
+        deserializer.deserialize_any(JoinedVisitor)
+    }
+}
+
+/// # Errors
+/// The message names an entry that occurs twice.
+pub(crate) fn once_each<T: PartialEq + fmt::Display>(all: &[T]) -> Result<(), String> {
+    for (place, one) in all.iter().enumerate() {
+        if all.iter().take(place).any(|before| before == one) {
+            return Err(format!("expected each source once, found {one} twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the name is a token (RFC 9110 §5.6.2).
+pub(crate) fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// A part of a key: what its value is, and the value.
+fn part(kind: &str, name: Option<&str>, value: &str) -> String {
+    let value = escaped_value(value);
+    match name {
+        Some(name) => format!("{kind}:{}:{value}", escaped_name(name)),
+        None => format!("{kind}:{value}"),
+    }
+}
+
+/// A hash has a percent sign that no escaped value has, so no value passes for a hash.
+fn escaped_value(value: &str) -> String {
+    let escaped = escaped(value, "%/");
+    if escaped.len() <= MAX_VALUE_BYTES {
+        return escaped;
+    }
+    let digest = Sha256::digest(value.as_bytes());
+    let hex = digest.iter().map(|byte| format!("{byte:02x}"));
+    format!("%sha256:{}", hex.collect::<String>())
+}
+
+/// Names of claims may be URLs, and a colon ends the name.
+fn escaped_name(name: &str) -> String {
+    escaped(name, "%/:")
+}
+
+fn escaped(text: &str, special: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        if special.contains(char) || char.is_ascii_control() {
+            escaped.push_str(&format!("%{:02X}", u32::from(char)));
+        } else {
+            escaped.push(char);
+        }
+    }
+    escaped
+}

@@ -1,0 +1,243 @@
+//! Signed tokens: JWS in the compact form (RFC 7515 §3.1) whose payload is a JWT (RFC 7519).
+//!
+//! This module reads a token and says what to verify. An adapter verifies it, because only the adapter has the keys and
+//! the cryptography.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use tidegate_core::{Micros, Timestamp};
+
+use super::KeySource;
+use crate::quote::Quoted;
+use crate::tree::{self, Scalar};
+
+/// The longest token, in bytes.
+const MAX_TOKEN_BYTES: usize = 8_192;
+
+/// The longest name of a key.
+const MAX_KEY_ID_BYTES: usize = 128;
+
+/// How far the clock of the token's author may be ahead or behind.
+const LEEWAY: Micros = Micros(60_000_000);
+
+const SECOND_US: u64 = 1_000_000;
+
+/// The algorithms of a signature (RFC 7518 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// HMAC with SHA-256.
+    #[serde(rename = "HS256")]
+    Hs256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// ECDSA with P-256 and SHA-256.
+    #[serde(rename = "ES256")]
+    Es256,
+}
+
+impl Algorithm {
+    const ALL: [Self; 3] = [Self::Hs256, Self::Rs256, Self::Es256];
+
+    /// The name of the algorithm, such as `ES256`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hs256 => "HS256",
+            Self::Rs256 => "RS256",
+            Self::Es256 => "ES256",
+        }
+    }
+
+    /// Whether a signature may have this many bytes.
+    fn has_length(self, bytes: usize) -> bool {
+        match self {
+            Self::Hs256 => bytes == 32,
+            Self::Es256 => bytes == 64,
+            Self::Rs256 => (256..=1_024).contains(&bytes),
+        }
+    }
+}
+
+/// How tokens are read and verified: the table `jwt` of the policy file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "JwtForm")]
+pub(crate) struct Jwt {
+    algorithms: Vec<Algorithm>,
+    keys: String,
+    source: KeySource,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JwtForm {
+    algorithms: Vec<Algorithm>,
+    keys: String,
+    source: Option<KeySource>,
+}
+
+impl TryFrom<JwtForm> for Jwt {
+    type Error = String;
+
+    fn try_from(form: JwtForm) -> Result<Self, String> {
+        let JwtForm { algorithms, keys, source } = form;
+        if algorithms.is_empty() {
+            return Err("`algorithms`: expected at least one, found none".to_string());
+        }
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if !(1..=64).contains(&keys.len()) || !keys.bytes().all(is_name) {
+            return Err(format!(
+                "`keys`: expected the name of a binding such as \"JWT_KEYS\", found {}",
+                Quoted(&keys)
+            ));
+        }
+        let source = source.unwrap_or_else(|| KeySource::Header("authorization".to_string()));
+        if !matches!(source, KeySource::Header(_) | KeySource::Cookie(_) | KeySource::Query(_)) {
+            return Err(format!(
+                "`source`: expected a header, a cookie or a field of the query, found {source}"
+            ));
+        }
+        Ok(Self { algorithms, keys, source })
+    }
+}
+
+impl Jwt {
+    pub(crate) const fn source(&self) -> &KeySource {
+        &self.source
+    }
+}
+
+/// A signature to verify.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// The algorithm, which the policy file allows. A key of another kind must not be used.
+    pub algorithm: Algorithm,
+    /// The name of the binding that has the keys.
+    pub keys: String,
+    /// The bytes that were signed.
+    pub signed: String,
+    /// The signature in base64url.
+    pub signature: String,
+    /// The name of the key, if the token has one: printable ASCII.
+    pub key_id: Option<String>,
+}
+
+/// A token that was read.
+pub(super) struct Token {
+    claims: BTreeMap<String, Claim>,
+    verify: Option<Verify>,
+}
+
+impl Token {
+    /// Reads a token. `None` if it is none.
+    pub(super) fn read(text: &str, jwt: &Jwt, now: Timestamp) -> Option<Self> {
+        let text = text
+            .get(..7)
+            .filter(|scheme| scheme.eq_ignore_ascii_case("bearer "))
+            .map_or(text, |scheme| text.get(scheme.len()..).unwrap_or_default().trim());
+        if text.len() > MAX_TOKEN_BYTES {
+            return None;
+        }
+        let (signed, signature) = text.rsplit_once('.')?;
+        let (head, payload) = signed.split_once('.')?;
+        let (head, claims) = (object(head)?, object(payload)?);
+        let bytes = URL_SAFE_NO_PAD.decode(signature).ok()?.len();
+        let verify = algorithm(&head, jwt)
+            .filter(|algorithm| algorithm.has_length(bytes) && is_current(&claims, now))
+            .and_then(|algorithm| {
+                Some(Verify {
+                    algorithm,
+                    keys: jwt.keys.clone(),
+                    signed: signed.into(),
+                    signature: signature.into(),
+                    key_id: key_id(&head)?,
+                })
+            });
+        Some(Self { claims, verify })
+    }
+
+    /// What must be verified before the claims may be believed. `None` if they may not be believed anyway.
+    pub(super) const fn verify(&self) -> Option<&Verify> {
+        self.verify.as_ref()
+    }
+
+    pub(super) fn claim(&self, name: &str) -> Option<String> {
+        match self.claims.get(name)? {
+            Claim::Text(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+            Claim::Whole(number) => Some(number.to_string()),
+            Claim::Other => None,
+        }
+    }
+}
+
+/// The algorithm, if it is allowed. A header with extensions that this module does not know must be refused
+/// (RFC 7515 §4.1.11).
+fn algorithm(head: &BTreeMap<String, Claim>, jwt: &Jwt) -> Option<Algorithm> {
+    let Some(Claim::Text(name)) = head.get("alg") else { return None };
+    let found = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)?;
+    (jwt.algorithms.contains(&found) && !head.contains_key("crit")).then_some(found)
+}
+
+/// The name of the key, if the header has one. `None` if the name is invalid.
+#[expect(clippy::option_option, reason = "no name is another thing than an invalid one")]
+fn key_id(head: &BTreeMap<String, Claim>) -> Option<Option<String>> {
+    match head.get("kid") {
+        None => Some(None),
+        Some(Claim::Text(id)) if id.len() <= MAX_KEY_ID_BYTES && is_printable(id) => {
+            Some(Some(id.clone()))
+        }
+        Some(_) => None,
+    }
+}
+
+fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+/// Whether the token holds now, by its claims `exp` and `nbf` (RFC 7519 §4.1).
+fn is_current(claims: &BTreeMap<String, Claim>, now: Timestamp) -> bool {
+    let time = |name| match claims.get(name) {
+        None => Some(None),
+        Some(Claim::Whole(seconds)) => {
+            let seconds = u64::try_from(*seconds).ok()?;
+            Some(Some(Timestamp(seconds.saturating_mul(SECOND_US))))
+        }
+        Some(_) => None,
+    };
+    let (Some(expires), Some(begins)) = (time("exp"), time("nbf")) else { return false };
+    expires.is_none_or(|expires| now < expires.saturating_add(LEEWAY))
+        && begins.is_none_or(|begins| begins <= now.saturating_add(LEEWAY))
+}
+
+/// A value in a token.
+enum Claim {
+    Text(String),
+    Whole(i64),
+    Other,
+}
+
+/// Reads a JSON object in base64url. `None` for anything else, and for an object that has a name twice: a reader could
+/// take the first value, and another reader the last.
+fn object(encoded: &str) -> Option<BTreeMap<String, Claim>> {
+    let json = URL_SAFE_NO_PAD.decode(encoded).ok()?;
+    let tree = tree::json(str::from_utf8(&json).ok()?).ok()?;
+    let mut claims = BTreeMap::new();
+    for (name, value) in tree.entries()? {
+        let claim = match value {
+            Scalar::Text(text) => Claim::Text(text.into()),
+            Scalar::Whole(number) => Claim::Whole(number),
+            Scalar::Other => Claim::Other,
+        };
+        if claims.insert(name.into(), claim).is_some() {
+            return None;
+        }
+    }
+    Some(claims)
+}

@@ -1,0 +1,74 @@
+// The gateway with a clock that is moved, keys for tokens, and counts of what is held:
+// - `/test/later?MS` moves the clock, by which timers go too.
+// - `/test/count` counts the renewals and the releases of leases.
+// - `/test/sign?ALGORITHM&HEAD&PAYLOAD` signs a token.
+import worker, { Keys } from "./worker/index.js";
+import { Isolate } from "./worker/build/index.js";
+
+export { Keys };
+
+let later = 0;
+const realNow = Date.now;
+Date.now = () => realNow() + later;
+const realTimeout = globalThis.setTimeout;
+globalThis.setTimeout = (end, span) => {
+  const [timer, due] = [{}, Date.now() + span];
+  const look = () => timer.cleared || (Date.now() >= due ? end() : realTimeout(look, 1));
+  realTimeout(look, 1);
+  return timer;
+};
+globalThis.clearTimeout = (timer) => (timer.cleared = true);
+
+const counts = { renewed: 0, released: 0 };
+const { hold } = Isolate;
+Isolate.hold = (renews, ...lease) => {
+  counts[renews ? "renewed" : "released"] += 1;
+  return hold(renews, ...lease);
+};
+
+const RS256 = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
+const ALGORITHMS = {
+  HS256: { name: "HMAC", hash: "SHA-256" },
+  RS256: { ...RS256, modulusLength: 2048, publicExponent: new Uint8Array([1, 0, 1]) },
+  ES256: { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" },
+};
+let made;
+
+async function makeKeys() {
+  const [keys, all] = [{}, []];
+  for (const [name, algorithm] of Object.entries(ALGORITHMS)) {
+    const key = await crypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+    keys[name] = key.privateKey ?? key;
+    all.push({ ...(await crypto.subtle.exportKey("jwk", key.publicKey ?? key)), kid: name });
+  }
+  // a secret that everybody knows: the public key, as a careless verifier would use it
+  const known = new TextEncoder().encode(JSON.stringify(all[1]));
+  keys.confused = await crypto.subtle.importKey("raw", known, ALGORITHMS.HS256, false, ["sign"]);
+  return { keys, text: JSON.stringify({ keys: all }) };
+}
+
+async function sign(algorithm, ...parts) {
+  const { keys } = await (made ??= makeKeys());
+  const encoded = (bytes) => new Uint8Array(bytes).toBase64({ alphabet: "base64url", omitPadding: true });
+  const signed = parts.map((part) => encoded(new TextEncoder().encode(part))).join(".");
+  const how = ALGORITHMS[algorithm] ?? ALGORITHMS.HS256;
+  const signature = await crypto.subtle.sign(how, keys[algorithm], new TextEncoder().encode(signed));
+  return `${signed}.${encoded(signature)}`;
+}
+
+export default {
+  async fetch(request, env, context) {
+    const [, path, query] = /^[a-z]+:..[^/]*(\/test\/\w+)\??(.*)$/.exec(request.url) ?? [];
+    switch (path) {
+      case "/test/later":
+        later += Number(query);
+        return new Response("later");
+      case "/test/count":
+        return Response.json(counts);
+      case "/test/sign":
+        return new Response(await sign(...query.split("&").map(decodeURIComponent)));
+    }
+    const { text } = await (made ??= makeKeys());
+    return worker.fetch(request, { ...env, JWT_KEYS: text }, context);
+  },
+};

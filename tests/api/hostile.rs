@@ -1,0 +1,151 @@
+//! Hostile requests to the gateway: each is refused or has no effect, and nothing is consumed.
+
+use tidegate_tests::Served;
+
+use crate::gateway::{ALICE, problem, start};
+use crate::upstream::send;
+
+#[test]
+fn no_trick_reaches_another_path_or_host() {
+    let (served, upstream) = start();
+    for target in [
+        "/api//echo",
+        "//evil.example/api/echo",
+        "/api/../base/echo",
+        "/api/%2e%2e/base/echo",
+        "/api/.%2e/x",
+        "/api%2Fecho",
+        "/api/..%2f..%2f",
+        "/api/%5cecho",
+        "/api\\echo",
+        "/api/%00",
+        "/api/%0d%0ax",
+        "/api/%zz",
+        "http://evil.example/",
+        "http://evil.example:80/other",
+        "https://evil.example/other",
+        "@evil.example/",
+        "*",
+        "/other/api/echo",
+        "/api/..;/../other",
+        "evil.example:80",
+    ] {
+        let reply = send(&served, &format!("GET {target}"), &[ALICE]);
+        // 0: the runtime itself closes the connection
+        assert!([0, 400, 404].contains(&reply.status), "{target}: {reply:?}");
+    }
+    for host in ["user@gateway.example", "gateway.example/../..", "evil.example#", "a b", ""] {
+        let reply = send(&served, "GET /other", &[("host", host)]);
+        assert!([0, 400, 404].contains(&reply.status), "{host}: {reply:?}");
+    }
+    assert_eq!(upstream.seen(), 0);
+    for host in ["evil.example", "evil.example:80", "user@evil.example", "user:pass@evil.example"] {
+        let absolute =
+            send(&served, &format!("GET http://{host}/api/echo"), &[("x-api-key", host)]);
+        assert_eq!(absolute.sent("host").join(","), upstream.address, "{absolute:?}");
+    }
+    let left =
+        served.api.get("/_tidegate/v1/keys/api/header:x-api-key:alice", &[]).get("remaining");
+    assert_eq!(left, 3, "nothing was consumed");
+}
+
+#[test]
+fn oversized_requests_are_refused_and_nothing_is_consumed() {
+    let (served, upstream) = start();
+    let long = "x".repeat(16_384);
+    problem(&send(&served, &format!("GET /api/{long}"), &[ALICE]), 414, ":target-too-long");
+    problem(&send(&served, &format!("GET /api/?{long}"), &[ALICE]), 414, ":target-too-long");
+    let huge = "x".repeat(1_000_000);
+    for field in [("x-big", huge.as_str()), ("cookie", &huge), ("authorization", &huge)] {
+        let reply = send(&served, "GET /api/echo", &[ALICE, field]);
+        assert!([0, 400, 413, 431].contains(&reply.status), "{}: {}", field.0, reply.head);
+    }
+    assert_eq!(upstream.seen(), 0);
+    let left =
+        served.api.get("/_tidegate/v1/keys/api/header:x-api-key:alice", &[]).get("remaining");
+    assert_eq!(left, 3);
+    let cookies = "sid=a;".repeat(5_000);
+    assert_eq!(send(&served, "GET /api/echo", &[ALICE, ("cookie", &cookies)]).status, 200);
+    let key = "k".repeat(20_000);
+    assert_eq!(send(&served, "GET /api/echo", &[("x-api-key", &key)]).status, 200);
+}
+
+#[test]
+fn a_spoofed_address_is_not_the_key() {
+    let (served, _upstream) = start();
+    let from = |ip: &str, forwarded: &str| {
+        let fields =
+            [("cf-connecting-ip", ip), ("x-forwarded-for", forwarded), ("x-real-ip", forwarded)];
+        send(&served, "GET /by-ip/echo", &fields).status
+    };
+    assert_eq!(from("203.0.113.9", "6.6.6.1"), 200);
+    assert_eq!(from("203.0.113.9", "6.6.6.2"), 429);
+    assert_eq!(from("203.0.113.10", "203.0.113.9"), 200);
+}
+
+fn signed(served: &Served, algorithm: &str, head: &str, payload: &str) -> String {
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    let target = format!("/test/sign?{algorithm}&{}&{}", encoded(head), encoded(payload));
+    served.api.get(&target, &[]).text
+}
+
+#[test]
+fn a_verified_token_names_the_caller_and_no_other_does() {
+    let (served, _upstream) = start();
+    let passes = |token: &str, key: &str| {
+        let bearer = format!("Bearer {token}");
+        send(&served, "GET /users/echo", &[("authorization", &bearer), ("x-api-key", key)]).status
+            == 200
+    };
+    let counted = |key: &str| {
+        let key = served.api.get(&format!("/_tidegate/v1/keys/users/{key}"), &[]);
+        key.get("remaining") == 0
+    };
+    for algorithm in ["HS256", "RS256", "ES256"] {
+        for kid in ["", &format!(",\"kid\":\"{algorithm}\"")] {
+            let (head, sub) =
+                (format!("{{\"alg\":\"{algorithm}\"{kid}}}"), format!("{algorithm}{}", kid.len()));
+            let token = signed(&served, algorithm, &head, &format!("{{\"sub\":\"{sub}\"}}"));
+            assert!(passes(&token, &sub), "{algorithm}");
+            assert!(
+                counted(&format!("jwt:sub:{sub}")) && !counted(&format!("header:x-api-key:{sub}"))
+            );
+            assert!(!passes(&token, "another"), "the key is the claim");
+        }
+    }
+    let victim = r#"{"sub":"victim"}"#;
+    let genuine = signed(&served, "ES256", r#"{"alg":"ES256"}"#, victim);
+    let [head, payload, signature]: [&str; 3] =
+        genuine.split('.').collect::<Vec<_>>().try_into().unwrap();
+    let [other, none] = [r#"{"sub":"other"}"#, r#"{"alg":"none"}"#].map(|text| {
+        let token = signed(&served, "HS256", text, text);
+        token.split('.').next().unwrap().to_owned()
+    });
+    let forged = [
+        format!("{head}.{other}.{signature}"),
+        format!("{none}.{payload}."),
+        format!("{none}.{payload}.{signature}"),
+        signed(&served, "confused", r#"{"alg":"HS256"}"#, victim),
+        signed(&served, "confused", r#"{"alg":"HS256","kid":"RS256"}"#, victim),
+        signed(&served, "HS256", r#"{"alg":"RS256"}"#, victim),
+        signed(&served, "HS256", r#"{"alg":"HS256","kid":"unknown"}"#, victim),
+        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","exp":1000000000}"#),
+        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","nbf":99999999999}"#),
+        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"x","sub":"victim"}"#),
+        format!("{genuine}x"),
+        "x".repeat(20_000),
+    ];
+    for (place, token) in forged.iter().enumerate() {
+        let key = format!("caller-{place}");
+        assert!(passes(token, &key), "{token}");
+        assert!(counted(&format!("header:x-api-key:{key}")), "the next source is the key: {token}");
+    }
+    assert!(!counted("jwt:sub:victim"));
+    assert!(passes(&genuine, "x"));
+    let gate = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        served.api.get("/_tidegate/v1/gate?policy=users", &[("authorization", &bearer)]).status
+    };
+    assert_eq!(gate(&genuine), 429, "the API finds the same key");
+    assert_eq!(gate(&forged[0]), 400);
+}

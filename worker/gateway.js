@@ -1,0 +1,140 @@
+// The way of a request that passes: to the upstream and back. WebAssembly has decided where it goes and what it holds.
+
+/** Headers that concern one connection (RFC 9110 §7.6.1). */
+const OF_A_CONNECTION = [
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+];
+
+/**
+ * Sends a request to its upstream and returns the answer. `passed` is the text of `Isolate.finish`. `hold` renews or
+ * releases a lease, and `failed` returns the answer if the upstream gives none.
+ */
+export async function forward(request, passed, context, hold, failed) {
+  const end = passed.indexOf("\n\n");
+  const [, ...added] = passed.slice(0, end).split("\n");
+  const [url, client, renewEvery, ...lease] = passed.slice(end + 2).split("\n");
+  const release = renewEvery === undefined ? undefined : holding(Number(renewEvery), lease, hold);
+  const left = new AbortController(); // the runtime does not hand its own signal on
+  request.signal.addEventListener("abort", () => left.abort());
+  const log = (what, error) => left.signal.aborted || console.error(what, error); // nobody misses a client that left
+  try {
+    const answer = await fetch(outgoing(request, url, client), { signal: left.signal });
+    const response = released(answer, context, release, log);
+    dropOfAConnection(response.headers);
+    for (let at = 0; at < added.length; at += 2) response.headers.append(added[at], added[at + 1]);
+    return response;
+  } catch (error) {
+    log("upstream:", error);
+    if (release !== undefined) context.waitUntil(release());
+    return failed();
+  }
+}
+
+/** The request for the upstream. What it says of the client and of its connection is the Worker's own word. */
+function outgoing(request, url, client) {
+  const headers = new Headers(request.headers);
+  const { host, protocol } = new URL(request.url);
+  const upgrade = isWebSocket(request) ? "websocket" : undefined;
+  dropOfAConnection(headers);
+  for (const name of [...headers.keys()]) if (name.startsWith("x-forwarded-")) headers.delete(name);
+  for (const name of ["forwarded", "host", "upgrade", "x-real-ip"]) headers.delete(name);
+  headers.set("x-forwarded-host", host);
+  headers.set("x-forwarded-proto", protocol.slice(0, -1));
+  if (client !== "") for (const name of ["x-forwarded-for", "x-real-ip"]) headers.set(name, client);
+  if (upgrade !== undefined) headers.set("upgrade", upgrade);
+  return new Request(url === "" ? request : new Request(url, request), { headers, redirect: "manual" });
+}
+
+const isWebSocket = (request) => request.headers.get("upgrade")?.toLowerCase() === "websocket";
+
+function dropOfAConnection(headers) {
+  const named = (headers.get("connection") ?? "").split(",").map((name) => name.trim());
+  for (const name of [...named, ...OF_A_CONNECTION]) if (/^[\w!#$%&'*+.^`|~-]+$/.test(name)) headers.delete(name);
+}
+
+/** The answer, after whose end the lease is released. Without a lease the runtime carries the bytes alone. */
+function released(answer, context, release, log) {
+  if (answer.webSocket) {
+    const headers = answer.headers;
+    const webSocket = release === undefined ? answer.webSocket : coupled(answer.webSocket, context, release);
+    return new Response(null, { status: 101, headers, webSocket });
+  }
+  if (release === undefined) return new Response(answer.body, answer);
+  if (answer.body === null) {
+    context.waitUntil(release());
+    return new Response(null, answer);
+  }
+  const { readable, writable } = streamLike(answer);
+  const ended = answer.body.pipeTo(writable).catch((error) => log("upstream: the answer broke off:", error));
+  context.waitUntil(ended.then(release));
+  return new Response(readable, answer);
+}
+
+/** A stream for a body as long as the answer's, if its length is known. The runtime encodes a coded body anew. */
+function streamLike({ headers }) {
+  const length = headers.get("content-length");
+  return length === null || headers.has("content-encoding")
+    ? new IdentityTransformStream()
+    : new FixedLengthStream(Number(length));
+}
+
+/** The client's end of a connection whose other end is the upstream. */
+function coupled(upstream, context, release) {
+  const [client, server] = Object.values(new WebSocketPair());
+  const closed = Promise.race([relay(server, upstream), relay(upstream, server)]);
+  context.waitUntil(closed.then(release));
+  upstream.accept();
+  server.accept();
+  return client;
+}
+
+/** Sends the messages of one end to the other until the first end has closed. */
+function relay(from, to) {
+  from.binaryType = "arraybuffer";
+  return new Promise((closed) => {
+    const close = (code, reason) => {
+      closed();
+      try {
+        // some codes only say that none was sent
+        if (code === 1005) to.close();
+        else to.close(code === 1006 || code === 1015 ? 1011 : code, reason);
+      } catch {
+        // the other end has closed before
+      }
+    };
+    from.addEventListener("message", ({ data }) => {
+      try {
+        to.send(data);
+      } catch {
+        // the other end has closed, which its own event tells
+      }
+    });
+    from.addEventListener("close", ({ code, reason }) => close(code, reason));
+    from.addEventListener("error", () => close(1011, ""));
+  });
+}
+
+/** Renews a lease until the function that it returns is called, which releases it. */
+function holding(renewEvery, lease, hold) {
+  let timer;
+  const renewLater = () => {
+    timer = setTimeout(async () => {
+      renewLater();
+      await hold(true, lease);
+    }, renewEvery);
+  };
+  renewLater();
+  return async () => {
+    if (timer === undefined) return;
+    clearTimeout(timer);
+    timer = undefined;
+    await hold(false, lease);
+  };
+}
