@@ -2,7 +2,7 @@
 //!
 //! This crate is an adapter. `tidegate_gate::http` reads the requests and words the answers. In an isolate a
 //! node ([`node`]) answers what it may, and asks the objects ([`keys`]) for the rest, by `tidegate_tier`. JavaScript
-//! (`index.js`) carries the bytes between them and awaits.
+//! (`worker.js`) carries the bytes between them and awaits.
 
 #[cfg(target_arch = "wasm32")]
 mod clock;

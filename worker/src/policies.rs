@@ -97,7 +97,7 @@ impl Known {
     }
 }
 
-/// The text of the deployed file, out of the global variable in which `index.js` puts it.
+/// The text of the deployed file, out of the global variable in which `worker.js` puts it.
 fn text() -> Result<String, String> {
     let text = Reflect::get(&js_sys::global(), &"TIDEGATE_POLICIES".into()).ok();
     text.and_then(|text| text.as_string())

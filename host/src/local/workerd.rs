@@ -14,11 +14,6 @@ use super::workspace;
 /// The class of the objects, as the Worker exports it.
 const OBJECT_CLASS: &str = "Keys";
 
-/// The files of the Worker, in its folder.
-const SCRIPTS: [&str; 6] =
-    ["index.js", "gateway.js", "policies.js", "tell.js", "token.js", "build/index.js"];
-const MODULE: &str = "build/index_bg.wasm";
-
 /// How to run the Worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerdOptions {
@@ -61,11 +56,12 @@ impl Workerd {
         let storage = options.storage.clone().unwrap_or_else(|| folder.path().join("storage"));
         fs::create_dir_all(&storage)?;
         fs::write(folder.path().join("policies.toml"), &options.policies)?;
-        copy_worker(folder.path())?;
+        let files = worker_files()?;
+        copy_worker(&files, folder.path())?;
         if let Some(entry) = &options.entry {
             fs::write(folder.path().join("entry.js"), entry)?;
         }
-        let configuration = configuration(options, &storage);
+        let configuration = configuration(options, &files, &storage);
         Self::serve(folder, &configuration)
     }
 
@@ -121,10 +117,23 @@ fn binary() -> Result<PathBuf> {
     })
 }
 
-fn copy_worker(folder: &Path) -> Result<()> {
+/// The files of the Worker, in its folder: its entry first, what was built, and all scripts beside the entry.
+fn worker_files() -> Result<Vec<String>> {
+    let mut files =
+        ["index.js", "build/index.js", "build/index_bg.wasm"].map(str::to_owned).to_vec();
+    for script in fs::read_dir(workspace().join("worker"))? {
+        let name = script?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".js") && name != "index.js" {
+            files.push(name);
+        }
+    }
+    Ok(files)
+}
+
+fn copy_worker(files: &[String], folder: &Path) -> Result<()> {
     let worker = workspace().join("worker");
     fs::create_dir_all(folder.join("worker/build"))?;
-    for file in SCRIPTS.into_iter().chain([MODULE]) {
+    for file in files {
         let from = worker.join(file);
         fs::copy(&from, folder.join("worker").join(file)).with_context(|| {
             format!(
@@ -136,7 +145,7 @@ fn copy_worker(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
+fn configuration(options: &WorkerdOptions, files: &[String], storage: &Path) -> String {
     let mut bindings = format!("(name = \"KEYS\", durableObjectNamespace = \"{OBJECT_CLASS}\")");
     let token = |name| options.token.as_ref().map(|token| (name, token.as_str()));
     let tokens = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN"].into_iter().filter_map(token);
@@ -156,9 +165,12 @@ fn configuration(options: &WorkerdOptions, storage: &Path) -> String {
         true => r#""public", "private""#,
         false => r#""public""#,
     };
-    let scripts = SCRIPTS
-        .map(|file| format!("(name = \"worker/{file}\", esModule = embed \"worker/{file}\")"));
-    let scripts = scripts.join(",\n    ");
+    let modules = files.iter().fold(String::new(), |mut modules, file| {
+        let kind = if file.ends_with(".wasm") { "wasm" } else { "esModule" };
+        let _ =
+            writeln!(modules, "    (name = \"worker/{file}\", {kind} = embed \"worker/{file}\"),");
+        modules
+    });
     format!(
         r#"using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
@@ -169,9 +181,7 @@ const config :Workerd.Config = (
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
 const worker :Workerd.Worker = (
   modules = [{entry}
-    {scripts},
-    (name = "worker/{MODULE}", wasm = embed "worker/{MODULE}"),
-    (name = "policies.toml", text = embed "policies.toml") ],
+{modules}    (name = "policies.toml", text = embed "policies.toml") ],
   compatibilityDate = "2026-11-01",
   compatibilityFlags = ["enable_request_signal"],
   bindings = [{bindings}],

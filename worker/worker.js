@@ -1,0 +1,426 @@
+// The Worker. It awaits and moves bytes; WebAssembly reads the requests, decides, and words the answers.
+import { DurableObject } from "cloudflare:workers";
+import { Isolate, Owner, __wbg_reset_state, initSync } from "./build/index.js";
+import module from "./build/index_bg.wasm";
+import { forward } from "./gateway.js";
+import { InForce, Keeper, learn } from "./policies.js";
+import { logError, tell } from "./tell.js";
+import { isVerified } from "./token.js";
+
+initSync({ module });
+
+/** The longest body of a call, and the most of a longer one that is read before it is refused. */
+const MAX_BODY = Isolate.max_body();
+const MAX_DRAINED = Isolate.max_drained();
+
+/** `undefined` before the first request, because `env` comes with it. */
+let failure;
+
+/** The policies in force; `undefined` before the first request. */
+let inForce;
+
+/** What the number of an exchange has more if its token must be verified. */
+const VERIFICATION = 2 ** 30;
+
+const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
+
+const tellsTime = (env) => String(env.TIDEGATE_SERVER_TIMING) === "true";
+
+/** The handler of a Worker with this text of a policy file, which WebAssembly reads at the first request. */
+export function tidegate(policies) {
+  globalThis.TIDEGATE_POLICIES = policies;
+  return handler;
+}
+
+export const handler = {
+  async fetch(request, env, context) {
+    try {
+      return await answer(request, env, context);
+    } catch (error) {
+      recover(error);
+      console.error(error);
+      return new Response('{"type":"about:blank","title":"Internal Server Error","status":500}', {
+        status: 500,
+        headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
+      });
+    }
+  },
+};
+
+/** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
+let instance = 0;
+
+/**
+ * After a panic WebAssembly begins anew: what it remembered is gone, and what was stored is not. The first error after a
+ * panic may be another one than the panic's own.
+ */
+function recover(error) {
+  const ended =
+    error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.message === "Module terminated";
+  if (!ended) return;
+  __wbg_reset_state();
+  instance += 1;
+  failure = undefined;
+}
+
+/** Begins, unless it has begun. */
+function start(env) {
+  if (failure !== undefined) return;
+  const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
+  const tells = [env.TIDEGATE_LOG_SECRET?.toString(), env.TIDEGATE_EVENTS !== undefined, tellsTime(env)];
+  failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env), ...tells) ?? null;
+  if (failure === null) inForce = new InForce(env, globalThis.TIDEGATE_POLICIES);
+}
+
+async function answer(request, env, context) {
+  start(env);
+  if (failure !== null) return response(failure);
+  const refreshed = inForce.refresh(env, context);
+  if (refreshed !== undefined) {
+    await refreshed;
+    start(env); // WebAssembly may have begun anew meanwhile
+  }
+  const begun = Date.now();
+  const country = countryOf(request);
+  const begin = () => Isolate.begin(request.method, request.url, request.headers, country, Date.now());
+  let exchange = begin();
+  let body;
+  if (exchange < 0) {
+    // `waitUntil` costs as much as everything else here, so nothing is left behind if the client hangs up meanwhile
+    Isolate.give_up(-exchange - 1, Date.now());
+    body = await bodyOf(request);
+    start(env); // WebAssembly may have begun anew meanwhile
+    if (failure !== null) return response(failure);
+    exchange = begin();
+    if (exchange < 0) {
+      exchange = -exchange - 1;
+      giveBody(exchange, body);
+    }
+  }
+  const asked = { request, env, context, body, begun, began: instance };
+  if (exchange < VERIFICATION) return goOn(exchange, asked);
+  const answered = verify(exchange - VERIFICATION, asked);
+  context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+  return answered;
+}
+
+async function verify(exchange, asked) {
+  const isTrue = await isVerified(Isolate.token(exchange, Date.now()), asked.env);
+  if (asked.began !== instance) return unavailable(asked);
+  Isolate.verified(exchange, isTrue, Date.now());
+  return goOn(exchange, asked);
+}
+
+function goOn(exchange, asked) {
+  const { env, context } = asked;
+  const calls = transmit(env);
+  const waits = Isolate.waits(exchange, Date.now());
+  if (waits > 0) {
+    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, asked);
+    context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+    return answered;
+  }
+  for (const call of calls) context.waitUntil(call);
+  return end(exchange, asked);
+}
+
+async function finish(exchange, calls, asked) {
+  await (calls.length === 1 ? calls[0] : Promise.all(calls));
+  return asked.began === instance ? end(exchange, asked) : unavailable(asked);
+}
+
+function end(exchange, asked) {
+  const { env, context, begun } = asked;
+  if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, Date.now()), begun);
+  return serve(Isolate.finish(exchange, Date.now()), asked);
+}
+
+/** Lets the object of the editions answer. */
+async function change(env, exchange) {
+  return response(await inForce.handle(env, Isolate.policy_call(exchange, Date.now())));
+}
+
+/** The response to a request that was under way when WebAssembly ended: `on_error` decides. */
+function unavailable(asked) {
+  const { request, env, body } = asked;
+  start(env);
+  if (failure !== null) return response(failure);
+  const bytes = body instanceof Uint8Array ? body : undefined;
+  const { method, url, headers } = request;
+  return serve(Isolate.unavailable(method, url, headers, countryOf(request), bytes, Date.now()), asked);
+}
+
+/** The country of a client. Reading it parses all that Cloudflare tells of a request. */
+const countryOf = (request) => (Isolate.reads_country(Date.now()) ? request.cf?.country : undefined);
+
+/** The answer of the Worker itself, or of the upstream to a request that passes. */
+function serve(served, { request, env, context }) {
+  if (!served.startsWith("0\n")) return response(served);
+  const failed = () => response(Isolate.upstream_failed(request.headers.get("accept") ?? undefined));
+  const forwarded = forward(request, served, context, (renews, lease) => hold(env, renews, lease), failed);
+  context.waitUntil(forwarded); // what is held must be released if the client hangs up
+  return forwarded;
+}
+
+/** Renews or releases a lease. If that fails, the lease expires. */
+async function hold(env, renews, lease) {
+  try {
+    Isolate.hold(renews, ...lease, Date.now());
+    await Promise.all(transmit(env));
+  } catch (error) {
+    recover(error);
+    console.error("a lease was not", renews ? "renewed:" : "released:", error);
+  }
+}
+
+/** Sends the questions that are due, in one call for each object. */
+function transmit(env) {
+  const now = Date.now();
+  const all = new Map();
+  for (let next = Isolate.transmit(now); next; next = Isolate.transmit(now)) {
+    const { object, number } = next;
+    const question = { number, bytes: next.take(), edition: inForce.swapped ? next.edition : undefined };
+    next.free();
+    if (all.has(object)) all.get(object).push(question);
+    else all.set(object, [question]);
+  }
+  return Array.from(all, ([object, questions]) => ask(env, object, questions));
+}
+
+/** Sends the questions of an object in one call. */
+async function ask(env, object, questions) {
+  const began = instance;
+  let replies = [];
+  try {
+    const stub = env.KEYS.getByName(object);
+    const packed = questions.map(({ bytes }) => pack(bytes));
+    const editions = questions.map(({ edition }) => edition);
+    replies = packed.length === 1 ? [await askOne(stub, packed[0], editions[0])] : await stub.askAll(packed, editions);
+  } catch (error) {
+    logError("durable object:", error);
+  }
+  if (began !== instance) return;
+  const now = Date.now();
+  try {
+    for (const reply of replies) if (reply !== null) Isolate.reply(unpack(reply), now);
+    for (const { number } of questions) Isolate.lost(number, now); // nothing, if its reply came
+  } catch (error) {
+    console.error(error);
+    recover(error);
+  }
+}
+
+/** An argument costs time even if it is `undefined`. */
+const askOne = (stub, question, edition) =>
+  edition === undefined ? stub.ask(question) : stub.ask(question, edition);
+
+/** Short bytes travel as a string of a character each, which costs a third of what an array costs. */
+const pack = (bytes) => (bytes.length > 4_096 ? bytes : String.fromCharCode.apply(null, bytes));
+
+function unpack(packed) {
+  if (typeof packed !== "string") return packed;
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
+  return bytes;
+}
+
+/** The bytes of a body, or how many were read of a body that is too long; `null` if it did not arrive whole. */
+async function bodyOf(request) {
+  try {
+    const length = request.headers.get("content-length");
+    if (length !== null && Number(length) <= MAX_BODY) return await request.bytes();
+    return request.body === null ? new Uint8Array(0) : await chunksOf(request.body);
+  } catch {
+    return null;
+  }
+}
+
+function giveBody(exchange, body) {
+  if (body === null) Isolate.incomplete(exchange, Date.now());
+  else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
+  else Isolate.body(exchange, body, Date.now());
+}
+
+async function chunksOf(body) {
+  const chunks = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes <= MAX_BODY) chunks.push(chunk);
+    if (bytes > MAX_DRAINED) break;
+  }
+  return bytes > MAX_BODY ? bytes : new Blob(chunks).bytes();
+}
+
+/** A response out of its text: the status, names and values of headers each on a line, an empty line, the body. */
+function response(text) {
+  const end = text.indexOf("\n\n");
+  const [status, ...lines] = text.slice(0, end).split("\n");
+  const headers = {};
+  for (let line = 0; line < lines.length; line += 2) headers[lines[line]] = lines[line + 1];
+  return new Response(text.slice(end + 2) || null, { status: Number(status), headers });
+}
+
+/**
+ * How long after a write an object looks for states that have expired. Each alarm costs a write, and deleting a
+ * database that is soon made anew costs more, so this is much longer than most states last.
+ */
+const ALARM_AFTER_MS = 300_000;
+
+/** The states of the keys that belong to one object. */
+export class Keys extends DurableObject {
+  constructor(state, env) {
+    super(state, env);
+    this.rows = new Rows(state.storage);
+    this.trusts = trustsCallerTime(env);
+    this.alarmAfter = Number(env.TIDEGATE_ALARM_AFTER_MS ?? ALARM_AFTER_MS); // tests wait less
+    this.hasAlarm = false;
+    this.owner = undefined;
+    this.instance = instance;
+  }
+
+  /** Answers several questions; `null` in place of an answer that failed. */
+  askAll(questions, editions) {
+    const unknown = editions?.find((edition) => edition !== undefined && !Isolate.knows(edition));
+    if (unknown !== undefined) return learn(this.env, unknown).then(() => this.askAll(questions, editions));
+    return questions.map((question, place) => {
+      try {
+        return this.decide(question, editions?.[place]);
+      } catch (error) {
+        console.error(error);
+        return null;
+      }
+    });
+  }
+
+  /**
+   * Answers a question of an isolate by an edition of the policies. The question and the reply are bytes, which only
+   * WebAssembly reads.
+   */
+  ask(question, edition) {
+    if (edition === undefined || Isolate.knows(edition)) return this.decide(question, edition);
+    return learn(this.env, edition).then(() => this.decide(question, edition));
+  }
+
+  inForce(deployed, known) {
+    return new Keeper(this.ctx.storage.kv).inForce(deployed, known);
+  }
+
+  policyFile(hash) {
+    return new Keeper(this.ctx.storage.kv).file(hash);
+  }
+
+  handlePolicies(call, deployed) {
+    return new Keeper(this.ctx.storage.kv).handle(call, deployed);
+  }
+
+  decide(question, edition) {
+    if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
+    try {
+      this.owner ??= new Owner(this.rows, this.trusts, this.ctx.id.name ?? "");
+      return pack(this.owner.ask(unpack(question), Date.now(), edition));
+    } catch (error) {
+      recover(error);
+      this.owner = undefined; // what is not stored is unknown
+      this.rows.values = [];
+      throw error;
+    } finally {
+      if (this.rows.wrote && !this.hasAlarm) {
+        this.hasAlarm = true;
+        this.ctx.waitUntil(this.setAlarm());
+      }
+    }
+  }
+
+  /** After the response has left, so that no answer waits for it. */
+  async setAlarm() {
+    await scheduler.wait(1);
+    try {
+      if ((await this.ctx.storage.getAlarm()) === null) {
+        await this.ctx.storage.setAlarm(Date.now() + this.alarmAfter);
+      }
+    } catch (error) {
+      this.hasAlarm = false; // the next write tries again
+      console.error("the alarm could not be set, so expired states stay for now:", error);
+    }
+  }
+
+  /** Deletes expired states. */
+  async alarm() {
+    this.hasAlarm = false;
+    const { deleted, next } = this.rows.expire(Date.now());
+    if (deleted > 0 || next === null) this.owner = undefined; // it remembers rows that are gone
+    if (next === null) {
+      this.rows = new Rows(this.ctx.storage);
+      await this.ctx.storage.deleteAll(); // even an empty database is billed
+    } else {
+      this.hasAlarm = true;
+      await this.ctx.storage.setAlarm(Math.max(next, Date.now() + this.alarmAfter));
+    }
+  }
+}
+
+/** A statement has at most 100 parameters, and a row takes three. */
+const MOST_PARAMETERS = 99;
+
+/** The rows of an object: names, bytes, and when they are of no more use. */
+class Rows {
+  constructor(storage) {
+    this.storage = storage;
+    this.sql = storage.sql;
+    this.made = false;
+    this.wrote = false;
+    this.values = [];
+  }
+
+  /** An object that is only looked at stores nothing, not even an empty table. */
+  exists() {
+    this.made ||= this.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'states'").toArray().length > 0;
+    return this.made;
+  }
+
+  read(name) {
+    if (!this.exists()) return undefined;
+    const [row] = this.sql.exec("SELECT blob FROM states WHERE name = ?", name).toArray();
+    return row && new Uint8Array(row.blob);
+  }
+
+  /** Without a time, a row keeps its time. */
+  add(name, bytes, expires) {
+    this.values.push(name, bytes, expires ?? 0);
+  }
+
+  /** Either all rows are stored or none. */
+  write() {
+    const values = this.values;
+    this.values = [];
+    this.wrote = true;
+    if (!this.exists()) {
+      this.sql.exec(
+        "CREATE TABLE states (name TEXT PRIMARY KEY, blob BLOB NOT NULL, expires_ms INTEGER NOT NULL) WITHOUT ROWID",
+      );
+      this.made = true;
+    }
+    if (values.length <= MOST_PARAMETERS) return this.insert(values);
+    this.storage.transactionSync(() => {
+      for (let at = 0; at < values.length; at += MOST_PARAMETERS) {
+        this.insert(values.slice(at, at + MOST_PARAMETERS));
+      }
+    });
+  }
+
+  insert(values) {
+    this.sql.exec(
+      `INSERT INTO states (name, blob, expires_ms) VALUES ${Array(values.length / 3).fill("(?, ?, ?)")} ` +
+        "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, expires_ms = max(expires_ms, excluded.expires_ms)",
+      ...values,
+    );
+  }
+
+  /** Deletes what has expired. Returns how many rows that were, and when the next one does; `null` if there is none. */
+  expire(now) {
+    if (!this.exists()) return { deleted: 0, next: null };
+    const deleted = this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now).rowsWritten;
+    return { deleted, next: this.sql.exec("SELECT MIN(expires_ms) AS next FROM states").one().next };
+  }
+}
