@@ -13,10 +13,15 @@ const installed = join(folder, "node_modules/tidegate");
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
+  const ofTheWorker = readdirSync(fileURLToPath(new URL("../../worker", import.meta.url)));
+  const scripts = ofTheWorker.filter((name) => name.endsWith(".js") && name !== "index.js").sort();
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
-    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/tidegate.js", "dist/tidegate_bg.wasm",
-    "index.d.ts", "index.js", "input.js", "limiter.js", "package.json", "reporter.js",
+    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml", "dist/tidegate.js",
+    "dist/tidegate_bg.wasm", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm",
+    ...scripts.map((name) => `dist/worker/${name}`),
+    "index.d.ts", "index.js", "input.js", "limiter.js", "package.json", "reporter.js", "template/policies.toml",
+    "template/worker.js", "template/wrangler.toml", "worker.d.ts",
   ]);
 });
 
@@ -51,10 +56,14 @@ test("the README and the types name the same error codes", () => {
 
 const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", import.meta.url));
 
-test("the types accept every documented use", { skip: existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`" }, () => {
-  const file = join(folder, "types.ts");
-  writeFileSync(file, readFileSync(new URL("./types.ts", import.meta.url)));
-  const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", ""];
-  const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, file], { cwd: folder, encoding: "utf8" });
-  assert.equal(status, 0, stdout);
-});
+const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
+
+for (const name of ["types.ts", "worker-types.ts"]) {
+  test(`the types accept every documented use: ${name}`, { skip }, () => {
+    const file = join(folder, name);
+    writeFileSync(file, readFileSync(new URL(name, import.meta.url)));
+    const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", ""];
+    const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, file], { cwd: folder, encoding: "utf8" });
+    assert.equal(status, 0, stdout);
+  });
+}

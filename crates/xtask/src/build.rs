@@ -42,9 +42,11 @@ const PORTABLE: [&str; 7] = [
     "--enable-sign-ext",
 ];
 
+/// Everything, because the npm package contains the Worker.
+pub(crate) const ALL: [Artifact; 2] = [Artifact::Guest, Artifact::Npm];
+
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let all = Artifact::value_variants();
-    let what = if arguments.what.is_empty() { all } else { &arguments.what };
+    let what = if arguments.what.is_empty() { &ALL[..] } else { &arguments.what };
     what.iter().try_for_each(|artifact| build(*artifact))
 }
 
@@ -54,7 +56,7 @@ pub(crate) fn build(artifact: Artifact) -> Result<()> {
     match artifact {
         Artifact::Worker => worker(),
         Artifact::Guest => guest(),
-        Artifact::Npm => npm(),
+        Artifact::Npm => worker().and_then(|()| npm()),
     }
 }
 
@@ -117,6 +119,19 @@ fn npm() -> Result<()> {
     let module = dist.join("tidegate_bg.wasm");
     optimize(&module, &module, &PORTABLE)?;
     println!("npm module: {} bytes", fs::metadata(module)?.len());
+    copy_worker(&dist.join("worker"))
+}
+
+/// Copies the Worker without its entry, which a user of the package writes.
+fn copy_worker(to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?; // a script that is no longer part of the Worker must not be packed
+    }
+    fs::create_dir_all(to.join("build"))?;
+    for file in worker_files()?.iter().filter(|file| *file != "index.js") {
+        let from = root().join("worker").join(file);
+        fs::copy(&from, to.join(file)).with_context(|| from.display().to_string())?;
+    }
     Ok(())
 }
 

@@ -129,7 +129,7 @@ impl Suite {
                     "tidegate-tier",
                 ];
                 tally.watch("without an operating system", cargo(&bare))?;
-                Artifact::value_variants().iter().try_for_each(|artifact| build::build(*artifact))
+                build::ALL.iter().try_for_each(|artifact| build::build(*artifact))
             }
             Self::Npm => {
                 build::pack()?;

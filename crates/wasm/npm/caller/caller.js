@@ -1,0 +1,28 @@
+// A Worker that asks Tidegate through a service binding before it serves a request.
+export default {
+  async fetch(request, env) {
+    const key = `ip:${request.headers.get("cf-connecting-ip")}`;
+    const ask = new URL(request.url).pathname === "/fetch" ? byFetch : byRpc;
+    const { allowed, retry_after_us } = await ask(env, { policy: "api", key });
+    if (allowed) return new Response("served\n");
+    const headers = { "retry-after": String(Math.ceil(retry_after_us / 1_000_000)) };
+    return new Response("too many requests\n", { status: 429, headers });
+  },
+};
+
+/** By RPC: the binding is the permission, and a problem is thrown. */
+function byRpc(env, check) {
+  return env.TIDEGATE.check(check);
+}
+
+/** By fetch: every call of the HTTP API, with its token. */
+async function byFetch(env, check) {
+  const headers = { authorization: `Bearer ${env.TIDEGATE_TOKEN}` };
+  const response = await env.TIDEGATE.fetch("https://tidegate/v1/check", {
+    method: "POST",
+    headers,
+    body: JSON.stringify(check),
+  });
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
+}

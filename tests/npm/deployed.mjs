@@ -1,0 +1,86 @@
+// Workers as a user of the package deploys them: wrangler bundles them, and workerd runs the bundle. Nothing of Rust is
+// on the PATH.
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, relative } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+const tools = fileURLToPath(new URL("../../node_modules/", import.meta.url));
+const workerd = createRequire(import.meta.url)("workerd").default;
+const PATH = join(tools, ".bin");
+
+if (spawnSync("cargo", ["--version"], { env: { PATH } }).error?.code !== "ENOENT") {
+  throw new Error(`${PATH}: expected nothing of Rust, found cargo`);
+}
+
+/** Lets wrangler bundle the Worker of a folder, and returns the modules of the bundle, the main one first. */
+export function bundle(folder, main) {
+  const wrangler = [join(tools, "wrangler/bin/wrangler.js"), "deploy", "--dry-run", "--outdir", "dist"];
+  const env = { PATH, HOME: folder, WRANGLER_HIDE_BANNER: "true", WRANGLER_SEND_METRICS: "false" };
+  execFileSync(join(PATH, "node"), wrangler, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"] });
+  const others = readdirSync(join(folder, "dist")).filter((file) => /\.(wasm|toml)$/.test(file));
+  return [main, ...others].map((file) => ({ name: `./${file}`, file: join(folder, "dist", file) }));
+}
+
+/**
+ * Runs the Worker `tidegate`, and `caller`, which has a binding to it. Each has modules and the texts of its variables.
+ * `policies` takes the place of the policy file in the bundle.
+ */
+export async function serve(folder, { tidegate, caller, policies }) {
+  const storage = join(folder, "storage");
+  mkdirSync(storage, { recursive: true });
+  const config = `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "tidegate", worker = .tidegate), (name = "caller", worker = .caller),
+    (name = "disk", disk = (path = ${quoted(storage)}, writable = true))],
+  sockets = [(name = "tidegate", address = "127.0.0.1:0", http = (), service = "tidegate"),
+    (name = "caller", address = "127.0.0.1:0", http = (), service = "caller")]);
+const tidegate :Workerd.Worker = (
+  modules = [${tidegate.modules.map((module) => embedded(folder, module, policies)).join(", ")}],
+  compatibilityDate = "2026-11-01",
+  compatibilityFlags = ["enable_request_signal"],
+  bindings = [(name = "KEYS", durableObjectNamespace = "Keys") ${variables(tidegate)}],
+  durableObjectNamespaces = [(className = "Keys", uniqueKey = "tidegate-keys", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk"));
+const caller :Workerd.Worker = (
+  modules = [${caller.modules.map((module) => embedded(folder, module)).join(", ")}],
+  compatibilityDate = "2026-11-01",
+  bindings = [(name = "TIDEGATE", service = (name = "tidegate", entrypoint = "Tidegate")) ${variables(caller)}]);
+`;
+  const file = join(folder, "config.capnp");
+  writeFileSync(file, config);
+  const options = { env: { PATH }, stdio: ["ignore", "pipe", "inherit"] };
+  const server = spawn(workerd, ["serve", file, "--control-fd=1"], options);
+  const kill = () => server.kill("SIGKILL");
+  process.on("exit", kill);
+  const urls = {};
+  for await (const line of createInterface({ input: server.stdout })) {
+    const { socket, port } = JSON.parse(line);
+    urls[socket] = `http://127.0.0.1:${port}`;
+    if (Object.keys(urls).length === 2) break;
+  }
+  if (Object.keys(urls).length < 2) throw new Error("workerd has ended before it listened");
+  const stop = async () => {
+    const ended = once(server, "exit");
+    kill();
+    await ended;
+    process.off("exit", kill);
+  };
+  return { ...urls, stop };
+}
+
+const quoted = JSON.stringify;
+
+/** A module in the configuration, which names files from its own folder. */
+function embedded(folder, { name, file, text }, policies) {
+  const kind = name.endsWith(".wasm") ? "wasm" : name.endsWith(".toml") ? "text" : "esModule";
+  const given = kind === "text" && policies !== undefined ? policies : text;
+  const content = given === undefined ? `embed ${quoted(relative(folder, file))}` : quoted(given);
+  return `(name = ${quoted(name)}, ${kind} = ${content})`;
+}
+
+const variables = ({ variables = {} }) =>
+  Object.entries(variables).map(([name, text]) => `, (name = ${quoted(name)}, text = ${quoted(text)})`).join("");
