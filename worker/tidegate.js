@@ -45,11 +45,14 @@ export class Tidegate extends WorkerEntrypoint {
   }
 }
 
-/** Makes the same exchange as over HTTP. The calls above need no more than the right to decide. */
+/**
+ * Makes the same exchange as over HTTP. The scheme says that the request is for the API, whatever the routes of the policy
+ * file match; no upstream gets the token. The calls above need no more than the right to decide.
+ */
 async function call({ env, ctx }, method, target, body) {
   const token = env.TIDEGATE_TOKEN || env.TIDEGATE_ADMIN_TOKEN;
   const headers = token ? { authorization: `Bearer ${token}` } : {};
-  const request = new Request(`https://tidegate${target}`, { method, headers, body: JSON.stringify(body) });
+  const request = new Request(`rpc://tidegate${target}`, { method, headers, body: JSON.stringify(body) });
   const response = await handler.fetch(request, env, ctx);
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.detail ?? answer.title);

@@ -178,3 +178,14 @@ test("a binding needs no token for RPC, and requests by fetch need theirs", asyn
   const open = await start({ policies: `auth = "none"\n${POLICIES}`, variables: {} });
   assert.equal((await open.call("check", check)).answer.allowed, true);
 });
+
+test("RPC reaches the API behind routes, which serve the API to nobody else", async () => {
+  const route = '[[routes]]\nmatch = "/*"\npolicy = "api"\nupstream = "http://127.0.0.1:1"\n';
+  const { call, tidegate } = await start({ policies: route + POLICIES });
+  const { answer, thrown } = await call("check", { policy: "api", key: "a" });
+  assert.equal(thrown, undefined);
+  assert.equal(answer.remaining, 4);
+  const headers = { authorization: "Bearer secret", "cf-connecting-ip": "192.0.2.7" };
+  const routed = await fetch(`${tidegate}/v1/keys/api/a`, { headers });
+  assert.notEqual(routed.status, 200); // nobody listens upstream
+});

@@ -10,12 +10,15 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_gate::gateway::{self, Served};
 use tidegate_gate::http::{
-    Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall, Response,
-    Server, Stamp,
+    self, Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall,
+    Response, Server, Stamp,
 };
 use tidegate_gate::{Micros, Timestamp, Verify};
 
 use crate::policies::Edition;
+
+/// How the URL of a call by RPC begins. The call is for the API, which routes may hide from requests over HTTP.
+const RPC: &str = "rpc://";
 
 /// What a request is answered by.
 pub(crate) struct InForce {
@@ -111,6 +114,10 @@ impl Exchange {
             let head =
                 Head { method: &method, path, query, header: &header, client_ip, country, now };
             let InForce { edition, access, .. } = &*in_force;
+            if url.starts_with(RPC) {
+                let response = http::respond(&edition.policies, access, &head, &mut server).await;
+                return Served::Response(response);
+            }
             gateway::serve(&edition.policies, access, authority, &head, &mut server).await
         });
         Self { responding, mail }
