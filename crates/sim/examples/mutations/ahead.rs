@@ -9,24 +9,18 @@ const SESSION: &str = "crates/gate/src/session.rs";
 const REPLIES: &str = "crates/tier/src/wire/replies.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 12] = [
+pub(super) const MUTATIONS: [Mutation; 9] = [
     ("persist ahead without its horizon", BUCKET,
         "let inflow = span.saturating_mul(self.inflow.value()); // at most p·C", "let inflow = 0;"),
     ("a charge covers one unit more", AHEAD,
         "let Some(left) = ahead.units.checked_sub(units) else", "let Some(left) = ahead.units.saturating_add(1).checked_sub(units) else"),
     ("cover does not end", AHEAD,
         "let is_covered = *from <= at && at < ahead.until;", "let is_covered = *from <= at;"),
-    ("cover begins before its time", AHEAD,
-        "let is_covered = *from <= at && at < ahead.until;", "let is_covered = { let _ = from; at < ahead.until };"),
-    ("cover is used before the write is stored", AHEAD,
-        "let Some(Charged { from, ahead }) = &mut self.stored else", "let Some(Charged { from, ahead }) = self.next.as_mut().or(self.stored.as_mut()) else"),
     ("a refused write keeps memory", HOME,
         "            answers.push_back((of_each_key.remove(asked), answer));
         }
         self.forget();", "            answers.push_back((of_each_key.remove(asked), answer));
         }"),
-    ("an answer on the guess that nothing is stored", SESSION,
-        "let is_settled = |slot: &Slot| slot.is_known && slot.due", "let is_settled = |slot: &Slot| slot.due"),
     ("an only writer decides before it has read", HOME,
         "let is_known = session.knows(own);", "let is_known = session.knows(own) || true;"),
     ("an only writer takes back what it knows when it reads a further key", SESSION,
