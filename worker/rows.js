@@ -1,0 +1,66 @@
+// The SQL of an object.
+
+/** A statement has at most 100 parameters, and a row takes three. */
+const MOST_PARAMETERS = 99;
+
+/** The rows of an object: names, bytes, and when they are of no more use. */
+export class Rows {
+  constructor(storage) {
+    this.storage = storage;
+    this.sql = storage.sql;
+    this.made = false;
+    this.wrote = false;
+    this.values = [];
+  }
+
+  /** An object that is only looked at stores nothing, not even an empty table. */
+  exists() {
+    this.made ||= this.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'states'").toArray().length > 0;
+    return this.made;
+  }
+
+  read(name) {
+    if (!this.exists()) return undefined;
+    const [row] = this.sql.exec("SELECT blob FROM states WHERE name = ?", name).toArray();
+    return row && new Uint8Array(row.blob);
+  }
+
+  /** Without a time, a row keeps its time. */
+  add(name, bytes, expires) {
+    this.values.push(name, bytes, expires ?? 0);
+  }
+
+  /** Either all rows are stored or none. */
+  write() {
+    const values = this.values;
+    this.values = [];
+    this.wrote = true;
+    if (!this.exists()) {
+      this.sql.exec(
+        "CREATE TABLE states (name TEXT PRIMARY KEY, blob BLOB NOT NULL, expires_ms INTEGER NOT NULL) WITHOUT ROWID",
+      );
+      this.made = true;
+    }
+    if (values.length <= MOST_PARAMETERS) return this.insert(values);
+    this.storage.transactionSync(() => {
+      for (let at = 0; at < values.length; at += MOST_PARAMETERS) {
+        this.insert(values.slice(at, at + MOST_PARAMETERS));
+      }
+    });
+  }
+
+  insert(values) {
+    this.sql.exec(
+      `INSERT INTO states (name, blob, expires_ms) VALUES ${Array(values.length / 3).fill("(?, ?, ?)")} ` +
+        "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, expires_ms = max(expires_ms, excluded.expires_ms)",
+      ...values,
+    );
+  }
+
+  /** Deletes what has expired. Returns how many rows that were, and when the next one does; `null` if there is none. */
+  expire(now) {
+    if (!this.exists()) return { deleted: 0, next: null };
+    const deleted = this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now).rowsWritten;
+    return { deleted, next: this.sql.exec("SELECT MIN(expires_ms) AS next FROM states").one().next };
+  }
+}
