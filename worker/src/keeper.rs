@@ -5,7 +5,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
 use crate::clock::timestamp;
-use crate::node::text;
+use crate::isolate::text;
 
 #[wasm_bindgen]
 extern "C" {

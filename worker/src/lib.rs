@@ -9,6 +9,8 @@ mod clock;
 #[cfg(target_arch = "wasm32")]
 mod exchange;
 #[cfg(target_arch = "wasm32")]
+mod isolate;
+#[cfg(target_arch = "wasm32")]
 mod keeper;
 #[cfg(target_arch = "wasm32")]
 mod keys;

@@ -7,7 +7,8 @@ use tidegate_gate::http::{self, BodyError, Outcome, Stamp};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::exchange::{Exchange, InForce, OwnHead, Step};
-use crate::node::{End, Headers, Isolate, Node, served_text, with};
+use crate::isolate::{Headers, Isolate, served_text};
+use crate::node::{End, Node, with};
 use crate::policies::{self, Edition};
 
 #[wasm_bindgen]
