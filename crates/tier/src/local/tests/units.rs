@@ -178,6 +178,27 @@ fn a_node_forgets_its_units_when_it_blocks_or_clears_the_key() {
     }
 }
 
+/// The reply could be from before the reset, and the node has no other way to tell.
+#[test]
+fn a_node_does_not_send_for_units_in_the_moment_of_a_reset_also_if_it_has_forgotten_the_key() {
+    let mut world = World::new(BUCKET);
+    world.local = Local::new(Options { most_keys: 1, ..Options::default() });
+    let policy = Arc::clone(world.resolved.policy());
+    let key = world.resolved.clone();
+    assert!(!world.ask(1).0);
+    assert_eq!(world.local(Operation::Reset(Depth::Whole)), Err(None));
+    world.resolved = Resolved::new(&policy, "user:43").unwrap();
+    for _ in 0..3 {
+        assert_eq!(world.local(1), Err(None), "there is room for one key");
+    }
+    world.resolved = key;
+    for _ in 0..3 * OFTEN {
+        assert_eq!(world.local(1), Err(None));
+    }
+    world.pass(Micros(1));
+    sends_for(&mut world);
+}
+
 #[test]
 fn another_edition_of_the_policy_forgets_the_units() {
     let mut world = lent(BUCKET);
