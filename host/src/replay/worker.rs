@@ -207,6 +207,7 @@ impl Worker {
         }
         if event.asked.costs_too_much() {
             body["cost"] = 0.into(); // the Worker rejects a cost that can never be granted
+            body["signal_ppm"] = Value::Null; // such a request counts nothing, and neither does its signal
         }
         body
     }
