@@ -184,9 +184,21 @@ fn or_slash(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
+/// Whether two authorities name one host. A name may end with a dot, and the ports of HTTP need not be written.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let parts = |authority: &str| {
+        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let parts = authority.rsplit_once(':').filter(|(_, port)| is_port(port));
+        let (name, port) = parts.unwrap_or((authority, ""));
+        let port = Some(port).filter(|port| !["", "80", "443"].contains(port));
+        (name.trim_end_matches('.').to_ascii_lowercase(), port.map(String::from))
+    };
+    parts(one) == parts(other)
+}
+
 impl Match {
     fn includes(&self, authority: &str, path: &[u8]) -> bool {
-        let is_host = self.host.as_ref().is_none_or(|host| host.eq_ignore_ascii_case(authority));
+        let is_host = self.host.as_ref().is_none_or(|host| is_same_host(host, authority));
         let rest = path.strip_prefix(self.path.as_bytes());
         is_host
             && rest.is_some_and(|rest| match rest {

@@ -134,6 +134,9 @@ fn the_first_route_that_matches_is_taken() {
         ("https://www.Example.com/", Ok(None)),
         ("https://www.example.com/loginx", Ok(None)),
         ("https://www.example.com:81/loginx", Err(404)),
+        ("https://www.example.com:80/loginx", Ok(None)),
+        ("https://WWW.example.com./loginx", Ok(None)),
+        ("https://www.example.com..:443/loginx", Ok(None)),
         ("https://www.example.com.evil/loginx", Err(404)),
         ("https://h/%61pi/%7e", url("https://origin.example/v2/%61pi/%7e")),
     ] {
