@@ -24,8 +24,13 @@ export class InForce {
     this.file = deployed;
     this.askedAt = -Infinity;
     this.begunAt = -Infinity;
-    /** Whether an edition other than the deployed one was ever in force. */
-    this.swapped = false;
+    this.learnTraits();
+  }
+
+  learnTraits() {
+    this.readsCountry = Isolate.reads_country(Date.now());
+    /** Whether each body that comes is for a call, so that a request needs to begin only once. */
+    this.readsBodiesFirst = !Isolate.has_routes(Date.now());
   }
 
   /** A promise if a request must wait. Under load nobody waits, because half the delay before that it is asked for. */
@@ -58,8 +63,8 @@ export class InForce {
 
   put(told) {
     this.known = told.split("\n", 2).join("\n");
-    this.swapped = true;
     const wrong = Isolate.put_in_force(told, Date.now());
+    this.learnTraits();
     if (wrong !== undefined) console.error("the policies that were put in force are ignored:", wrong);
   }
 

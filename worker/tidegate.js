@@ -52,7 +52,8 @@ export class Tidegate extends WorkerEntrypoint {
 async function call({ env, ctx }, method, target, body) {
   const token = env.TIDEGATE_TOKEN || env.TIDEGATE_ADMIN_TOKEN;
   const headers = token ? { authorization: `Bearer ${token}` } : {};
-  const request = new Request(`rpc://tidegate${target}`, { method, headers, body: JSON.stringify(body) });
+  const text = JSON.stringify(body)?.replaceAll("\ufffd", "\\ufffd"); // a body must not contain it
+  const request = new Request(`rpc://tidegate${target}`, { method, headers, body: text });
   const response = await handler.fetch(request, env, ctx);
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.detail ?? answer.title);

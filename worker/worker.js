@@ -1,6 +1,6 @@
 // The Worker. It awaits and moves bytes; WebAssembly reads the requests, decides, and words the answers.
 import { DurableObject } from "cloudflare:workers";
-import { Isolate, Owner, __wbg_reset_state, initSync } from "./build/index.js";
+import { Isolate, NextStep, Owner, __wbg_reset_state, initSync } from "./build/index.js";
 import module from "./build/index_bg.wasm";
 import { forward } from "./gateway.js";
 import { InForce, Keeper, learn } from "./policies.js";
@@ -20,9 +20,6 @@ let failure;
 /** The policies in force; `undefined` before the first request. */
 let inForce;
 
-/** What the number of an exchange has more if its token must be verified. */
-const VERIFICATION = 2 ** 30;
-
 const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
 
 const tellsTime = (env) => String(env.TIDEGATE_SERVER_TIMING) === "true";
@@ -33,20 +30,7 @@ export function tidegate(policies) {
   return handler;
 }
 
-export const handler = {
-  async fetch(request, env, context) {
-    try {
-      return await answer(request, env, context);
-    } catch (error) {
-      recover(error);
-      console.error(error);
-      return new Response('{"type":"about:blank","title":"Internal Server Error","status":500}', {
-        status: 500,
-        headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
-      });
-    }
-  },
-};
+export const handler = { fetch: answer };
 
 /** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
 let instance = 0;
@@ -74,55 +58,70 @@ function start(env) {
 }
 
 async function answer(request, env, context) {
-  start(env);
+  try {
+    start(env);
+    const refreshed = inForce?.refresh(env, context);
+    if (refreshed !== undefined) await refreshed;
+    const asked = { request, env, context, body: undefined, began: instance, begun: Date.now() };
+    if (inForce?.readsBodiesFirst && isAnnounced(request)) asked.body = await bodyOf(request);
+    const answered = begin(asked);
+    return answered instanceof Promise ? await answered : answered;
+  } catch (error) {
+    recover(error);
+    console.error(error);
+    return new Response('{"type":"about:blank","title":"Internal Server Error","status":500}', {
+      status: 500,
+      headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
+    });
+  }
+}
+
+function begin(asked) {
+  const { request, env, body } = asked;
+  start(env); // WebAssembly may have begun anew meanwhile
   if (failure !== null) return response(failure);
-  const refreshed = inForce.refresh(env, context);
-  if (refreshed !== undefined) {
-    await refreshed;
-    start(env); // WebAssembly may have begun anew meanwhile
-  }
-  const begun = Date.now();
+  asked.began = instance;
   const country = countryOf(request);
-  const begin = () => Isolate.begin(request.method, request.url, request.headers, country, Date.now());
-  let exchange = begin();
-  let body;
-  if (exchange < 0) {
-    // `waitUntil` costs as much as everything else here, so nothing is left behind if the client hangs up meanwhile
-    Isolate.give_up(-exchange - 1, Date.now());
-    body = await bodyOf(request);
-    start(env); // WebAssembly may have begun anew meanwhile
-    if (failure !== null) return response(failure);
-    exchange = begin();
-    if (exchange < 0) {
-      exchange = -exchange - 1;
-      giveBody(exchange, body);
-    }
+  const [text, unread] = typeof body === "number" ? [undefined, body] : [body, undefined];
+  return goOn(Isolate.begin(request.method, request.url, request.headers, country, text, unread, Date.now()), asked);
+}
+
+/** Does the next step of an exchange. `next` is what `Isolate.begin` returns. */
+function goOn(next, asked) {
+  const { env, context } = asked;
+  const exchange = next >>> 3;
+  switch (next & 7) {
+    case NextStep.Finish:
+      return end(exchange, asked);
+    case NextStep.Send:
+      for (const call of transmit(env)) context.waitUntil(call);
+      return end(exchange, asked);
+    case NextStep.Body:
+      return read(asked);
+    case NextStep.Wait:
+      return survive(finish(exchange, transmit(env), asked), context);
+    case NextStep.Verify:
+      return survive(verify(exchange, asked), context);
+    case NextStep.Change:
+      return survive(change(env, exchange), context);
   }
-  const asked = { request, env, context, body, begun, began: instance };
-  if (exchange < VERIFICATION) return goOn(exchange, asked);
-  const answered = verify(exchange - VERIFICATION, asked);
-  context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
+}
+
+/** A client that hangs up must not leave its exchange behind. */
+function survive(answered, context) {
+  context.waitUntil(answered);
   return answered;
+}
+
+async function read(asked) {
+  asked.body = await bodyOf(asked.request);
+  return begin(asked);
 }
 
 async function verify(exchange, asked) {
   const isTrue = await isVerified(Isolate.token(exchange, Date.now()), asked.env);
   if (asked.began !== instance) return unavailable(asked);
-  Isolate.verified(exchange, isTrue, Date.now());
-  return goOn(exchange, asked);
-}
-
-function goOn(exchange, asked) {
-  const { env, context } = asked;
-  const calls = transmit(env);
-  const waits = Isolate.waits(exchange, Date.now());
-  if (waits > 0) {
-    const answered = waits === 2 ? change(env, exchange) : finish(exchange, calls, asked);
-    context.waitUntil(answered); // a client that hangs up must not leave its exchange behind
-    return answered;
-  }
-  for (const call of calls) context.waitUntil(call);
-  return end(exchange, asked);
+  return goOn(Isolate.verified(exchange, isTrue, Date.now()), asked);
 }
 
 async function finish(exchange, calls, asked) {
@@ -132,8 +131,9 @@ async function finish(exchange, calls, asked) {
 
 function end(exchange, asked) {
   const { env, context, begun } = asked;
-  if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, Date.now()), begun);
-  return serve(Isolate.finish(exchange, Date.now()), asked);
+  const now = Date.now();
+  if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, now), begun);
+  return serve(Isolate.finish(exchange, now), asked);
 }
 
 /** Lets the object of the editions answer. */
@@ -146,13 +146,13 @@ function unavailable(asked) {
   const { request, env, body } = asked;
   start(env);
   if (failure !== null) return response(failure);
-  const bytes = body instanceof Uint8Array ? body : undefined;
+  const text = typeof body === "string" ? body : undefined;
   const { method, url, headers } = request;
-  return serve(Isolate.unavailable(method, url, headers, countryOf(request), bytes, Date.now()), asked);
+  return serve(Isolate.unavailable(method, url, headers, countryOf(request), text, Date.now()), asked);
 }
 
 /** The country of a client. Reading it parses all that Cloudflare tells of a request. */
-const countryOf = (request) => (Isolate.reads_country(Date.now()) ? request.cf?.country : undefined);
+const countryOf = (request) => (inForce.readsCountry ? request.cf?.country : undefined);
 
 /** The answer of the Worker itself, or of the upstream to a request that passes. */
 function serve(served, { request, env, context }) {
@@ -174,14 +174,15 @@ async function hold(env, renews, lease) {
   }
 }
 
-/** Sends the questions that are due, in one call for each object. */
+/** Sends the questions that are due, in one call for each object. Returns the calls. */
 function transmit(env) {
   const now = Date.now();
   const all = new Map();
-  for (let next = Isolate.transmit(now); next; next = Isolate.transmit(now)) {
-    const { object, number } = next;
-    const question = { number, bytes: next.take(), edition: inForce.swapped ? next.edition : undefined };
-    next.free();
+  for (let text = Isolate.transmit(now); text !== undefined; text = Isolate.transmit(now)) {
+    const [number, edition, units] = text.split("\n", 3);
+    const at = number.length + edition.length + units.length + 3;
+    const object = text.slice(at, at + Number(units));
+    const question = { number: Number(number), edition: edition || undefined, text: text.slice(at + Number(units)) };
     if (all.has(object)) all.get(object).push(question);
     else all.set(object, [question]);
   }
@@ -194,17 +195,16 @@ async function ask(env, object, questions) {
   let replies = [];
   try {
     const stub = env.KEYS.getByName(object);
-    const packed = questions.map(({ bytes }) => pack(bytes));
-    const editions = questions.map(({ edition }) => edition);
-    replies = packed.length === 1 ? [await askOne(stub, packed[0], editions[0])] : await stub.askAll(packed, editions);
+    const [{ text, edition }] = questions;
+    if (questions.length === 1) replies = [await askOne(stub, text, edition)];
+    else replies = await stub.askAll(questions.map(({ text }) => text), questions.map(({ edition }) => edition));
   } catch (error) {
     logError("durable object:", error);
   }
   if (began !== instance) return;
   const now = Date.now();
   try {
-    for (const reply of replies) if (reply !== null) Isolate.reply(unpack(reply), now);
-    for (const { number } of questions) Isolate.lost(number, now); // nothing, if its reply came
+    questions.forEach(({ number }, place) => Isolate.reply(number, replies[place] ?? undefined, now));
   } catch (error) {
     console.error(error);
     recover(error);
@@ -215,31 +215,23 @@ async function ask(env, object, questions) {
 const askOne = (stub, question, edition) =>
   edition === undefined ? stub.ask(question) : stub.ask(question, edition);
 
-/** Short bytes travel as a string of a character each, which costs a third of what an array costs. */
-const pack = (bytes) => (bytes.length > 4_096 ? bytes : String.fromCharCode.apply(null, bytes));
-
-function unpack(packed) {
-  if (typeof packed !== "string") return packed;
-  const bytes = new Uint8Array(packed.length);
-  for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
-  return bytes;
+/** Whether a request announces a body, and one that is not too long. */
+function isAnnounced(request) {
+  const length = request.headers.get("content-length");
+  return length !== null && Number(length) <= MAX_BODY;
 }
 
-/** The bytes of a body, or how many were read of a body that is too long; `null` if it did not arrive whole. */
+/**
+ * The text of a body, or how many bytes were read of a body that is too long, or 0 if the body did not arrive whole. An
+ * array of bytes costs a quarter of a whole check; WebAssembly refuses texts that may stand for other bytes.
+ */
 async function bodyOf(request) {
   try {
-    const length = request.headers.get("content-length");
-    if (length !== null && Number(length) <= MAX_BODY) return await request.bytes();
-    return request.body === null ? new Uint8Array(0) : await chunksOf(request.body);
+    if (isAnnounced(request)) return await request.text();
+    return request.body === null ? "" : await chunksOf(request.body);
   } catch {
-    return null;
+    return 0;
   }
-}
-
-function giveBody(exchange, body) {
-  if (body === null) Isolate.incomplete(exchange, Date.now());
-  else if (typeof body === "number") Isolate.too_large(exchange, body, Date.now());
-  else Isolate.body(exchange, body, Date.now());
 }
 
 async function chunksOf(body) {
@@ -250,7 +242,7 @@ async function chunksOf(body) {
     if (bytes <= MAX_BODY) chunks.push(chunk);
     if (bytes > MAX_DRAINED) break;
   }
-  return bytes > MAX_BODY ? bytes : new Blob(chunks).bytes();
+  return bytes > MAX_BODY ? bytes : new Blob(chunks).text();
 }
 
 /** A response out of its text: the status, names and values of headers each on a line, an empty line, the body. */
@@ -295,8 +287,7 @@ export class Keys extends DurableObject {
   }
 
   /**
-   * Answers a question of an isolate by an edition of the policies. The question and the reply are bytes, which only
-   * WebAssembly reads.
+   * Answers a question of an isolate by an edition of the policies. Only WebAssembly reads the question and the reply.
    */
   ask(question, edition) {
     if (edition === undefined || Isolate.knows(edition)) return this.decide(question, edition);
@@ -319,7 +310,7 @@ export class Keys extends DurableObject {
     if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
     try {
       this.owner ??= new Owner(this.rows, this.trusts, this.ctx.id.name ?? "");
-      return pack(this.owner.ask(unpack(question), Date.now(), edition));
+      return this.owner.ask(question, Date.now(), edition);
     } catch (error) {
       recover(error);
       this.owner = undefined; // what is not stored is unknown

@@ -278,13 +278,13 @@ impl Server {
         let mut exchange = Exchange { server: self, in_force, body, took: None };
         let responding = {
             let header = |name: &str| joined(&parts, name);
-            let client_ip = peer.ip().to_canonical().to_string();
+            let client_ip = || Some(peer.ip().to_canonical().to_string());
             let head = Head {
                 method: parts.method.as_str(),
                 path: parts.uri.path(),
                 query: parts.uri.query().unwrap_or(""),
                 header: &header,
-                client_ip: Some(&client_ip),
+                client_ip: &client_ip,
                 country: None,
                 now: clock::now(),
             };

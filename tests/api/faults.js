@@ -6,11 +6,10 @@
 // - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
-// - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
 // - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
 //   are remembered, the calls of objects, and the objects that are held.
 import worker, { Keys as Real } from "./worker/index.js";
-import { Isolate, Owner, Question } from "./worker/build/index.js";
+import { Handled, Isolate, NextStep, Owner } from "./worker/build/index.js";
 
 const armed = new Set();
 let last;
@@ -36,30 +35,26 @@ const happens = (fault) => armed.delete(fault);
 const NOWHERE = { __wbg_ptr: 0x7ffffff0 };
 const traps = {
   // the text that the call returns hides the trap behind another error
-  text: () => Object.getOwnPropertyDescriptor(Question.prototype, "object").get.call(NOWHERE),
-  bytes: () => Owner.prototype.take.call(NOWHERE, new Uint8Array(1), 0),
+  text: () => Handled.prototype.response.call(NOWHERE),
+  bytes: () => Owner.prototype.take.call(NOWHERE, "x", 0),
 };
 Owner.prototype.take = Owner.prototype.ask;
-const { begin, finish, give_up, reply } = Isolate;
+const { begin, finish, reply } = Isolate;
 Isolate.begin = (...head) => {
   if (happens("trap in text")) traps.text();
   if (happens("trap in begin")) traps.bytes();
-  const exchange = begin(...head);
+  const next = begin(...head);
   begun += 1;
-  underWay += 1;
-  return exchange;
-};
-Isolate.give_up = (...exchange) => {
-  underWay -= 1;
-  return give_up(...exchange);
+  if ((next & 7) !== NextStep.Body) underWay += 1; // it begins again with its body
+  return next;
 };
 Isolate.finish = (...exchange) => {
   underWay -= 1;
   return finish(...exchange);
 };
-Isolate.reply = (...bytes) => {
+Isolate.reply = (...question) => {
   if (happens("trap in reply")) traps.bytes();
-  return reply(...bytes);
+  return reply(...question);
 };
 const { knows } = Isolate;
 Isolate.knows = (edition) => !happens("forget the policies") && knows(edition);

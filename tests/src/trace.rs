@@ -44,7 +44,7 @@ pub fn generate(policies: &Policies, lines: usize, seed: u64) -> String {
         let place = rng.usize(..keys.len());
         let (key, table) = (&mut keys[place], &mut tables[place / KEYS]);
         let ask = key.next(&mut rng);
-        let asked = Ask::parse(ask.to_string().as_bytes()).expect("an operation");
+        let asked = Ask::parse(&ask.to_string()).expect("an operation");
         let asked = asked
             .resolve_any_cost(&key.policy, &key.name, &mut || None)
             .expect("a valid operation");

@@ -27,9 +27,14 @@ impl Clock {
 }
 
 /// The time that `Date.now()` returned.
-#[expect(clippy::as_conversions, reason = "no `try_from` for floats; a cast saturates")]
 pub(crate) const fn timestamp(now_ms: f64) -> Timestamp {
-    Timestamp((now_ms as u64).saturating_mul(1_000))
+    Timestamp(whole(now_ms).saturating_mul(1_000))
+}
+
+/// A whole number of JavaScript.
+#[expect(clippy::as_conversions, reason = "no `try_from` for floats; a cast saturates")]
+pub(crate) const fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// Milliseconds for JavaScript.

@@ -89,30 +89,38 @@ pub(crate) enum Step {
     Serve(Served),
 }
 
-/// The head of a request. `header` returns the value of a header by its name.
+/// A request. `header` returns the value of a header by its name.
 pub(crate) struct OwnHead<H> {
     pub(crate) method: String,
     pub(crate) url: String,
     pub(crate) country: Option<String>,
     pub(crate) now: Timestamp,
     pub(crate) header: H,
+    /// `None` if it was not read.
+    pub(crate) body: Option<Result<Vec<u8>, BodyError>>,
 }
 
 impl Exchange {
     pub(crate) fn new(
         in_force: Rc<InForce>,
-        OwnHead { method, url, country, now, header }: OwnHead<
+        OwnHead { method, url, country, now, header, body }: OwnHead<
             impl Fn(&str) -> Option<String> + 'static,
         >,
     ) -> Self {
-        let mail = Rc::<RefCell<Mail>>::default();
+        let mail = Rc::new(RefCell::new(Mail { body, ..Mail::default() }));
         let mut server = Mailbox { mail: Rc::clone(&mail), in_force: Rc::clone(&in_force) };
         let responding = Box::pin(async move {
             let (authority, path, query) = parts(&url);
-            let client_ip = header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
-            let (client_ip, country) = (client_ip.as_deref(), country.as_deref());
-            let head =
-                Head { method: &method, path, query, header: &header, client_ip, country, now };
+            let client_ip = || header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
+            let head = Head {
+                method: &method,
+                path,
+                query,
+                header: &header,
+                client_ip: &client_ip,
+                country: country.as_deref(),
+                now,
+            };
             let InForce { edition, access, .. } = &*in_force;
             if url.starts_with(RPC) {
                 let response = http::respond(&edition.policies, access, &head, &mut server).await;
@@ -121,10 +129,6 @@ impl Exchange {
             gateway::serve(&edition.policies, access, authority, &head, &mut server).await
         });
         Self { responding, mail }
-    }
-
-    pub(crate) fn body(&mut self, body: Result<Vec<u8>, BodyError>) {
-        self.mail.borrow_mut().body = Some(body);
     }
 
     pub(crate) fn verified(&mut self, is_verified: bool) {

@@ -1,19 +1,16 @@
-//! What JavaScript calls in an isolate, and the texts in which it gets the answers.
+//! The functions that JavaScript calls in an isolate, and the texts in which it gets the answers.
 
-use std::sync::Arc;
-
+use tidegate_gate::Verify;
 use tidegate_gate::gateway::{self, Pass, Served};
 use tidegate_gate::http::{self, BodyError, Response, Tokens};
-use tidegate_gate::{Policy, Verify};
+use tidegate_tier::wire::Question;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::clock::whole;
 use crate::exchange::{OwnHead, Tells};
-use crate::node::{self, End, Held, Node, Told, Wants, with};
-use crate::policies;
-
-/// What JavaScript takes off the number of an exchange that waits for a verification.
-const VERIFICATION: i32 = 1 << 30;
+use crate::node::{self, End, Held, Node, Told, with};
+use crate::{packed, policies};
 
 /// What JavaScript calls in an isolate. An exchange is one request, under a number.
 #[wasm_bindgen]
@@ -27,46 +24,6 @@ extern "C" {
 
     #[wasm_bindgen(method, catch)]
     pub(crate) fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
-}
-
-/// A question for an object.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct Question {
-    object: String,
-    policy: Arc<Policy>,
-    bytes: Vec<u8>,
-    number: u64,
-}
-
-#[wasm_bindgen]
-impl Question {
-    /// The name of the object.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn object(&self) -> String {
-        self.object.clone()
-    }
-
-    /// The hash of the edition of the policies by which the question must be answered; `undefined` for the deployed one.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn edition(&self) -> Option<String> {
-        policies::hash_of(&self.policy)
-    }
-
-    /// The bytes to send. Can be taken once.
-    #[must_use]
-    pub fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes)
-    }
-
-    /// The number of the question.
-    #[wasm_bindgen(getter)]
-    #[must_use]
-    pub fn number(&self) -> u64 {
-        self.number
-    }
 }
 
 #[wasm_bindgen]
@@ -110,49 +67,34 @@ impl Isolate {
         with(now_ms, |node, _, _| node.in_force.edition.policies.reads_country())
     }
 
-    /// Begins an exchange and returns its number. A negative number, less one, waits for its body: it must get the body
-    /// at once, or be given up and begun again once the body has arrived. A number of 2^30 or more, less 2^30, waits for
-    /// the verification of its token.
+    /// Whether some requests pass to an upstream, which then reads their bodies.
+    #[must_use]
+    pub fn has_routes(now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| !node.in_force.edition.policies.gateway().routes().is_empty())
+    }
+
+    /// Begins an exchange, with the body of the request or without it. `unread` says why a body could not be read: 0 if
+    /// it did not arrive whole, else how many bytes were read of one that is too long. Returns eight times the number
+    /// of the exchange, and the [`NextStep`](crate::node::NextStep).
     #[must_use]
     pub fn begin(
         method: String,
         url: String,
         headers: Headers,
         country: Option<String>,
+        body: Option<String>,
+        unread: Option<u32>,
         now_ms: f64,
-    ) -> i32 {
+    ) -> u32 {
         // an unreadable header counts as missing, so a request that depends on it is refused
         let header = move |name: &str| headers.get(name).ok().flatten();
+        let body = body
+            .map(|text| Ok(text.into_bytes()))
+            .or_else(|| unread.map(|bytes| Err(body_error(bytes))));
         with(now_ms, |node, now, at| {
-            let id = node.begin(OwnHead { method, url, country, now, header }, at);
-            let wants = node.step(id, now, at);
-            match (wants, i32::try_from(id).unwrap_or(0)) {
-                (Wants::Nothing, id) => id,
-                (Wants::Body, id) => -id - 1,
-                (Wants::Verification, id) => id | VERIFICATION,
-            }
+            let id = node.begin(OwnHead { method, url, country, now, header, body }, at);
+            node.step(id, now, at).of(id)
         })
-    }
-
-    /// Gives up an exchange that waits for its body.
-    pub fn give_up(exchange: u32, now_ms: f64) {
-        with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
-    }
-
-    /// Goes on with the body of an exchange.
-    pub fn body(exchange: u32, body: Vec<u8>, now_ms: f64) {
-        go_on(exchange, Ok(body), now_ms);
-    }
-
-    /// Goes on with a body that is longer than any call takes. This many bytes were read.
-    pub fn too_large(exchange: u32, bytes: u32, now_ms: f64) {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        go_on(exchange, Err(BodyError::TooLarge(bytes)), now_ms);
-    }
-
-    /// Goes on without a body, because it did not arrive whole.
-    pub fn incomplete(exchange: u32, now_ms: f64) {
-        go_on(exchange, Err(BodyError::Incomplete), now_ms);
     }
 
     /// The token to verify: algorithm, name of the binding, signed bytes, signature, and the name of the key if there is
@@ -165,14 +107,15 @@ impl Isolate {
         Some([algorithm.name(), &keys, &signed, &signature, &key_id].join("\n"))
     }
 
-    /// Goes on with an exchange whose token was verified, or was not.
-    pub fn verified(exchange: u32, is_verified: bool, now_ms: f64) {
+    /// Goes on with an exchange whose token was verified, or was not. Returns the same as `begin`.
+    #[must_use]
+    pub fn verified(exchange: u32, is_verified: bool, now_ms: f64) -> u32 {
         with(now_ms, |node, now, at| {
             if let Some(running) = node.exchanges.get_mut(&exchange) {
                 running.exchange.verified(is_verified);
-                node.step(exchange, now, at);
             }
-        });
+            node.step(exchange, now, at).of(exchange)
+        })
     }
 
     /// Renews a lease, or releases it.
@@ -187,43 +130,27 @@ impl Isolate {
         text(&gateway::upstream_failed(accept.as_deref()))
     }
 
-    /// What an exchange waits for: 1 for the replies to its questions, 2 for the object of the editions, 0 for nothing.
-    /// The node itself may ask something too, and no request waits for that.
+    /// The next question to send: on lines its number, the hash of the edition of the policies by which it must be
+    /// answered, which is empty for the deployed one, and the number of UTF-16 units of the object's name; then that
+    /// name and the question.
     #[must_use]
-    pub fn waits(exchange: u32, now_ms: f64) -> u32 {
-        with(now_ms, |node, _, _| {
-            let running = node.exchanges.get(&exchange);
-            running.map_or(0, |running| match running.end {
-                None => 1,
-                Some(End::Asks(_)) => 2,
-                Some(End::Served(_)) => 0,
-            })
+    pub fn transmit(now_ms: f64) -> Option<String> {
+        with(now_ms, |node, _, at| {
+            let Question { number, to, bytes } = node.flights.poll_transmit(at)?;
+            let edition = policies::hash_of(to.policy()).unwrap_or_default();
+            let object = to.object_name();
+            let units = object.encode_utf16().count();
+            Some(format!("{number}\n{edition}\n{units}\n{object}{}", packed::pack(&bytes)))
         })
     }
 
-    /// The next question to send.
-    #[must_use]
-    pub fn transmit(now_ms: f64) -> Option<Question> {
+    /// Takes the reply to a question. No reply, or one that cannot be read, leaves the outcome unknown.
+    pub fn reply(number: f64, reply: Option<String>, now_ms: f64) {
         with(now_ms, |node, _, at| {
-            let question = node.flights.poll_transmit(at)?;
-            let object = question.to.object_name();
-            let policy = Arc::clone(question.to.policy());
-            Some(Question { object, policy, bytes: question.bytes, number: question.number })
-        })
-    }
-
-    /// Takes the reply to a question. Bytes that are no reply change nothing.
-    pub fn reply(bytes: &[u8], now_ms: f64) {
-        with(now_ms, |node, _, at| {
-            let _ = node.flights.handle_reply(bytes, at); // the question then gets its answer by `lost`
-            node.settle();
-        });
-    }
-
-    /// Takes note that a question has no reply, or none that could be read.
-    pub fn lost(number: u64, now_ms: f64) {
-        with(now_ms, |node, _, at| {
-            node.flights.handle_lost(number, at);
+            if let Some(bytes) = reply.and_then(|reply| packed::unpack(&reply)) {
+                let _ = node.flights.handle_reply(&bytes, at); // the question then gets its answer by the next line
+            }
+            node.flights.handle_lost(whole(number), at); // does nothing if the reply came
             node.settle();
         });
     }
@@ -267,13 +194,12 @@ fn size(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-fn go_on(exchange: u32, body: Result<Vec<u8>, BodyError>, now_ms: f64) {
-    with(now_ms, |node, now, at| {
-        if let Some(running) = node.exchanges.get_mut(&exchange) {
-            running.exchange.body(body);
-            node.step(exchange, now, at);
-        }
-    });
+/// What `begin` means by the number of bytes that were read of a body.
+pub(crate) fn body_error(bytes: u32) -> BodyError {
+    match usize::try_from(bytes) {
+        Ok(0) => BodyError::Incomplete,
+        bytes => BodyError::TooLarge(bytes.unwrap_or(usize::MAX)),
+    }
 }
 
 pub(crate) fn text(response: &Response) -> String {

@@ -15,6 +15,7 @@ use wasm_bindgen::{JsError, JsValue};
 
 use crate::clock::{Clock, from_millis, timestamp};
 use crate::memory::Share;
+use crate::packed;
 use crate::policies::{self, Edition};
 
 /// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
@@ -59,7 +60,7 @@ extern "C" {
     fn write(this: &Rows) -> Result<(), JsValue>;
 }
 
-/// What JavaScript calls in an object.
+/// The functions that JavaScript calls in an object.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Owner {
@@ -105,13 +106,14 @@ impl Owner {
     /// depends on is written.
     ///
     /// # Errors
-    /// Throws an `Error` if the bytes are no question, if the edition is not known, or if the policy file is wrong.
+    /// Throws an `Error` if the text is no question, if the edition is not known, or if the policy file is wrong.
     pub fn ask(
         &mut self,
-        question: &[u8],
+        question: &str,
         now_ms: f64,
         edition: Option<String>,
-    ) -> Result<Vec<u8>, JsError> {
+    ) -> Result<String, JsError> {
+        let question = packed::unpack(question).unwrap_or_default();
         let known =
             policies::edition(edition.as_deref()).map_err(|reason| JsError::new(&reason))?;
         let edition = known.ok_or_else(|| JsError::new("an edition that is not known"))?;
@@ -121,14 +123,14 @@ impl Owner {
         let at = self.clock.at(now);
         let Self { authority, replies, .. } = self;
         replies
-            .handle_question(((), question), policies, (now, at), authority)
+            .handle_question(((), &question), policies, (now, at), authority)
             .map_err(|((), error)| JsError::new(&error.to_string()))?;
         let most = self.share.most().saturating_sub(self.replies.bytes());
         self.authority.remember_at_most(most.min(REMEMBERED));
         self.decide((now, at));
         self.share.set(self.authority.remembered().saturating_add(self.replies.bytes()));
         match self.replies.poll_reply(at, &mut self.authority) {
-            Some(((), reply)) => Ok(reply.to_vec()),
+            Some(((), reply)) => Ok(packed::pack(&reply)),
             None => Err(JsError::new("the question has no reply")),
         }
     }

@@ -18,6 +18,8 @@ mod keys;
 mod memory;
 #[cfg(target_arch = "wasm32")]
 mod node;
+#[cfg(any(target_arch = "wasm32", test))]
+mod packed;
 #[cfg(target_arch = "wasm32")]
 mod policies;
 #[cfg(target_arch = "wasm32")]

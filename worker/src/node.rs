@@ -10,6 +10,7 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verify};
 use tidegate_tier::Local;
 use tidegate_tier::local::{self, Next, Transmit};
 use tidegate_tier::wire::{Asked, Flights, NodeOptions};
+use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::throw_str;
 
 use crate::clock::{Clock, timestamp};
@@ -26,8 +27,8 @@ const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
 /// runtime, which tells when a call has failed.
 const LONGEST_QUESTION: Micros = Micros(30_000_000);
 
-/// The numbers of exchanges are below this one, so that JavaScript can negate them.
-const EXCHANGES: u32 = 1 << 30;
+/// The numbers of exchanges are below this one, so that eight times a number fits into 32 bits.
+const EXCHANGES: u32 = 1 << 28;
 
 /// How many questions about one home may be under way: as many as there are. Each request sends its own questions,
 /// because no request can wait in the name of another one.
@@ -140,17 +141,23 @@ impl Node {
         }
     }
 
-    /// Goes on with an exchange. Returns what JavaScript must bring.
-    pub(crate) fn step(&mut self, id: u32, now: Timestamp, at: Micros) -> Wants {
-        let Some(running) = self.exchanges.get_mut(&id) else { return Wants::Nothing };
+    /// Goes on with an exchange, and gives it up if its body is missing.
+    pub(crate) fn step(&mut self, id: u32, now: Timestamp, at: Micros) -> NextStep {
+        let Some(running) = self.exchanges.get_mut(&id) else { return NextStep::Finish };
         match running.exchange.step() {
-            Step::Body => return Wants::Body,
+            Step::Body => {
+                self.exchanges.remove(&id);
+                return NextStep::Body;
+            }
             Step::Verify(token) => {
                 running.verify = Some(token);
-                return Wants::Verification;
+                return NextStep::Verify;
             }
             Step::Serve(served) => running.end = Some(End::Served(served)),
-            Step::Ask(call) => running.end = Some(End::Asks(call)),
+            Step::Ask(call) => {
+                running.end = Some(End::Asks(call));
+                return NextStep::Change;
+            }
             Step::Decide(checks) => {
                 running.outcomes = vec![None; checks.len()];
                 running.asked = at;
@@ -162,7 +169,11 @@ impl Node {
                 self.settle();
             }
         }
-        Wants::Nothing
+        match self.exchanges.get(&id).is_some_and(|running| running.end.is_none()) {
+            true => NextStep::Wait,
+            false if self.flights.is_ready() => NextStep::Send,
+            false => NextStep::Finish,
+        }
     }
 
     /// Renews or releases a lease of a request that passed. Nobody waits for the answer.
@@ -247,11 +258,37 @@ impl Node {
     }
 }
 
-/// What an exchange waits for.
-pub(crate) enum Wants {
-    Nothing,
-    Body,
-    Verification,
+/// What JavaScript must do next with an exchange.
+#[wasm_bindgen]
+#[derive(Clone, Copy, Debug)]
+pub enum NextStep {
+    /// Finish it.
+    Finish = 0,
+    /// Send the questions that are due, and finish it meanwhile: the node itself asks them.
+    Send = 1,
+    /// Send the questions that are due, and finish it when the replies have come.
+    Wait = 2,
+    /// Read the body, and begin again with it.
+    Body = 3,
+    /// Verify its token.
+    Verify = 4,
+    /// Let the object of the editions answer it.
+    Change = 5,
+}
+
+impl NextStep {
+    /// Eight times the number of the exchange, and this.
+    pub(crate) const fn of(self, exchange: u32) -> u32 {
+        let next = match self {
+            Self::Finish => 0,
+            Self::Send => 1,
+            Self::Wait => 2,
+            Self::Body => 3,
+            Self::Verify => 4,
+            Self::Change => 5,
+        };
+        exchange << 3 | next
+    }
 }
 
 /// A lease of a request that passed.

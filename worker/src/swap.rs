@@ -70,13 +70,14 @@ impl Isolate {
         url: String,
         headers: Headers,
         country: Option<String>,
-        body: Option<Vec<u8>>,
+        body: Option<String>,
         now_ms: f64,
     ) -> String {
         let header = move |name: &str| headers.get(name).ok().flatten();
         let (in_force, now) = with(now_ms, |node, now, _| (Rc::clone(&node.in_force), now));
-        let head = OwnHead { method, url, country, now, header };
-        served_text(unavailable(&in_force, head, body))
+        let body = Some(body.map(String::into_bytes).ok_or(BodyError::Incomplete));
+        let head = OwnHead { method, url, country, now, header, body };
+        served_text(unavailable(&in_force, head))
     }
 
     /// The checks of an exchange, for events: in lines the policy, the outcome, how many, and their cost.
@@ -112,20 +113,17 @@ impl Node {
 fn unavailable(
     in_force: &Rc<InForce>,
     head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
-    body: Option<Vec<u8>>,
 ) -> Served {
     let mut exchange = Exchange::new(Rc::clone(in_force), head);
-    let mut body = body.ok_or(BodyError::Incomplete);
     loop {
         match exchange.step() {
-            Step::Body => exchange.body(std::mem::replace(&mut body, Err(BodyError::Incomplete))),
             Step::Decide(checks) => {
                 let reason = "the Worker began anew, so the outcome is unknown";
                 let outcome = |_| Outcome::Unavailable(reason.to_owned());
                 exchange.decided(checks.iter().map(outcome).collect());
             }
             Step::Verify(_) => exchange.verified(false),
-            Step::Ask(_) => {
+            Step::Ask(_) | Step::Body => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);
             }

@@ -50,11 +50,11 @@ const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all
 /// let policy = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
 /// let policy = Arc::new(Policy::parse("login", policy).unwrap());
 ///
-/// let ask = Ask::parse(br#"{"check":{"cost":2}}"#).unwrap();
+/// let ask = Ask::parse(r#"{"check":{"cost":2}}"#).unwrap();
 /// let asked = ask.resolve(&policy, "user:42", &mut || None).unwrap();
 /// assert_eq!(asked.operation(), Operation::Decide(Request::of(2)));
 ///
-/// let ask = Ask::parse(br#"{"check":{"cost":6}}"#).unwrap();
+/// let ask = Ask::parse(r#"{"check":{"cost":6}}"#).unwrap();
 /// let error = ask.resolve(&policy, "user:42", &mut || None).unwrap_err();
 /// assert!(matches!(error, AskError::Cost(_)));
 /// ```
@@ -122,7 +122,7 @@ impl Ask {
     ///
     /// # Errors
     /// Fails with [`AskError::Json`] if the JSON is not an operation.
-    pub fn parse(json: &[u8]) -> Result<Self, AskError> {
+    pub fn parse(json: &str) -> Result<Self, AskError> {
         parse(json)
     }
 
@@ -350,14 +350,10 @@ fn limits(resolved: &Resolved) -> impl Iterator<Item = &Limit> {
 }
 
 /// Reads a JSON object. Anything after the object is an error.
-pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, AskError> {
+pub(crate) fn parse<T: DeserializeOwned>(json: &str) -> Result<T, AskError> {
     const MAP: &str = "an object";
-    let text = str::from_utf8(json).map_err(|error| {
-        let message = format!("expected UTF-8, found other bytes after {}", error.valid_up_to());
-        AskError::Json { path: String::new(), message }
-    })?;
-    let tree = tree::json(text).map_err(|error| {
-        let (line, column) = error.line_and_column(text);
+    let tree = tree::json(json).map_err(|error| {
+        let (line, column) = error.line_and_column(json);
         let message = format!("{} at line {line}, column {column}", error.message(MAP));
         AskError::Json { path: error.path(), message }
     })?;

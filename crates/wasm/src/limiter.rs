@@ -212,7 +212,7 @@ impl Limiter {
     ) -> Result<String, Failure> {
         let now = timestamp(now)?;
         let key = written(&*self.key, key_bytes)?;
-        let ask = Ask::parse(json.as_bytes()).map_err(Failure::Ask)?;
+        let ask = Ask::parse(json).map_err(Failure::Ask)?;
         let asked = ask.resolve(&self.policy, key, &mut || self.chance.number());
         let asked = asked.map_err(Failure::Ask)?;
         if acquires && asked.lease().is_none() {

@@ -185,7 +185,7 @@ const OPERATIONS: [&str; 10] =
 /// granted does not: the decision on it is a refusal. No random numbers are drawn here, so that all backends
 /// get the same operation.
 fn event(policy: &Arc<Policy>, key: String, at: Timestamp, ask: Value) -> Line {
-    let asked = Ask::parse(ask.to_string().as_bytes())
+    let asked = Ask::parse(&ask.to_string())
         .and_then(|ask| ask.resolve_any_cost(policy, &key, &mut || None))
         .map_err(|error| match error {
             AskError::NoRandomness => OperationError::NeedsLease.to_string(),

@@ -234,7 +234,8 @@ impl Worker {
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let request = request.body(body.to_owned()).with_context(|| self.url.clone())?;
+        let request =
+            request.body(body.replace('\u{fffd}', "\\ufffd")).with_context(|| self.url.clone())?;
         let mut response = self.agent.run(request).with_context(|| self.url.clone())?;
         let status = response.status();
         let text = response.body_mut().read_to_string().with_context(|| self.url.clone())?;

@@ -25,7 +25,7 @@ fn a_cost_that_the_limits_can_never_grant_is_an_error_except_in_a_shadow() {
         (r#"{"refund":{"units":6}}"#, "k", None),
         (r#"{"reset":{}}"#, "k", None),
     ] {
-        let ask = Ask::parse(json.as_bytes()).unwrap();
+        let ask = Ask::parse(json).unwrap();
         let asked = ask.clone().resolve_any_cost(&policy, key, &mut || None).unwrap();
         assert_eq!(asked.costs_too_much(), too_much.is_some(), "{json}");
         assert!(too_much.is_none() || asked.operation().is_peek(), "{json} takes nothing");
@@ -53,7 +53,7 @@ fn an_error_in_json_names_its_field_if_it_is_in_one() {
         (r#"{"reset":{},"peek":{}}"#, "`peek`: expected no other field, found the field \"peek\""),
         ("{}", "expected one field, found an object"),
     ] {
-        let error = Ask::parse(json.as_bytes()).unwrap_err().to_string();
+        let error = Ask::parse(json).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{json}: {error}");
     }
 }
@@ -63,7 +63,7 @@ fn a_peek_asks_for_nothing_and_for_no_lease_unless_it_says_so() {
     let limits = "limits = [{ algorithm = 'concurrency', capacity = 5, time_to_live = '1m' }]";
     let policy = Arc::new(Policy::parse("p", limits).unwrap());
     let peeked = |json: &str| {
-        let ask = Ask::parse(json.as_bytes()).unwrap();
+        let ask = Ask::parse(json).unwrap();
         let asked = ask.resolve(&policy, "k", &mut || Some(7)).unwrap();
         let Operation::Peek(Request { cost, lease, .. }) = asked.operation() else {
             panic!("{json}")

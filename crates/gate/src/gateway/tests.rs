@@ -69,7 +69,7 @@ impl Gateway {
         let header = |name: &str| {
             headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
         };
-        let (client_ip, now) = (Some("192.0.2.7"), Timestamp(0));
+        let (client_ip, now) = (&|| Some("192.0.2.7".into()), Timestamp(0));
         let head = Head { method, path, query, header: &header, client_ip, country: None, now };
         let serving =
             pin!(serve(&self.policies, &Access::OPEN, authority, &head, &mut self.server));

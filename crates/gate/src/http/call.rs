@@ -31,7 +31,7 @@ impl Call {
     pub(super) fn read(
         self,
         policies: &Policies,
-        body: &[u8],
+        body: &str,
         chance: Chance<'_>,
     ) -> Result<Plan, Response> {
         let (target, ask) = match self {
@@ -101,7 +101,7 @@ impl Target {
     }
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
+fn read<T: DeserializeOwned>(body: &str) -> Result<T, Response> {
     parse(body).map_err(|error| error.response(""))
 }
 
@@ -129,7 +129,7 @@ impl CheckBody {
     }
 }
 
-fn acquire(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan, Response> {
+fn acquire(policies: &Policies, body: &str, chance: Chance<'_>) -> Result<Plan, Response> {
     let check = read::<CheckBody>(body)?.check(policies, chance, "")?;
     crate::ask::needs_leases(check.asked.resolved()).map_err(|error| error.response(""))?;
     if check.asked.is_free() {
@@ -153,7 +153,7 @@ struct BatchBody {
     checks: Option<Vec<Object<CheckBody>>>,
 }
 
-fn batch(policies: &Policies, body: &[u8], chance: Chance<'_>) -> Result<Plan, Response> {
+fn batch(policies: &Policies, body: &str, chance: Chance<'_>) -> Result<Plan, Response> {
     let invalid = |detail: &str| Err(Problem::InvalidRequest.response(detail.to_string()));
     let body: BatchBody = read(body)?;
     let BatchBody { cost, class, lease, signal_ppm, now_us, draw, .. } = body;

@@ -38,7 +38,7 @@
 //!     table: Table::new(1 << 20, KeyHasher::new(1)),
 //!     body: br#"{"policy":"login","key":"user:42"}"#.to_vec(),
 //! };
-//! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: None, country: None, now: Timestamp(0) };
+//! let head = Head { method: "POST", path: "/v1/check", query: "", header: &|_| None, client_ip: &|| None, country: None, now: Timestamp(0) };
 //! let mut check = || {
 //!     let response = std::pin::pin!(respond(&policies, &Access::OPEN, &head, &mut server));
 //!     match response.poll(&mut Context::from_waker(Waker::noop())) {
@@ -99,6 +99,9 @@ pub const MAX_DRAINED_BYTES: usize = 16_777_216;
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
 
+const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often stands for bytes that are not UTF-8; \
+     JSON can write it as `\\ufffd`";
+
 /// The media type of the text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -114,8 +117,8 @@ pub struct Head<'a> {
     pub query: &'a str,
     /// Returns the value of a header by its name in lower case.
     pub header: &'a dyn Fn(&str) -> Option<String>,
-    /// The address that the request came from, if the adapter trusts its source.
-    pub client_ip: Option<&'a str>,
+    /// Returns the address that the request came from, if the adapter trusts its source.
+    pub client_ip: &'a dyn Fn() -> Option<String>,
     /// The client's country, if the adapter knows it.
     pub country: Option<&'a str>,
     /// The time, by which tokens expire.
@@ -286,8 +289,8 @@ pub fn respond<'a, S: Server>(
             Step::Show => return policies::show(in_force, &server.stamp()),
             Step::Editions(call) => return server.editions(call).await,
             Step::ReadFile(put) => {
-                return match read_body(server).await.and_then(|body| put.file(body)) {
-                    Ok(call) => server.editions(call).await,
+                return match read_body(server).await {
+                    Ok(file) => server.editions(put.file(file)).await,
                     Err(response) => response,
                 };
             }
@@ -314,11 +317,19 @@ pub fn respond<'a, S: Server>(
     }
 }
 
-async fn read_body(server: &mut impl Server) -> Result<Vec<u8>, Response> {
-    match server.body().await {
-        Ok(body) if body.len() <= MAX_BODY_BYTES => Ok(body),
-        Ok(body) => Err(BodyError::TooLarge(body.len()).response()),
-        Err(error) => Err(error.response()),
+/// The body as text. A server may read U+FFFD in place of bytes that are not UTF-8, and may leave out a byte order mark, as
+/// the runtimes of JavaScript do; so the first is refused in every server, and the second is left out.
+async fn read_body(server: &mut impl Server) -> Result<String, Response> {
+    let body = match server.body().await {
+        Ok(body) if body.len() <= MAX_BODY_BYTES => body,
+        Ok(body) => return Err(BodyError::TooLarge(body.len()).response()),
+        Err(error) => return Err(error.response()),
+    };
+    match String::from_utf8(body) {
+        Ok(text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
+            Ok(text.trim_start_matches('\u{feff}').to_string())
+        }
+        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.to_string())),
     }
 }
 

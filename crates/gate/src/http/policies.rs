@@ -115,12 +115,8 @@ impl Put {
     }
 
     /// The call, with the file.
-    pub(super) fn file(self, body: Vec<u8>) -> Result<PolicyCall, Response> {
-        let file = String::from_utf8(body).map_err(|_| {
-            let detail = "the body: expected a policy file in UTF-8, found other bytes";
-            Problem::InvalidRequest.response(detail.to_string())
-        })?;
-        Ok(self.change(To::File(file)))
+    pub(super) fn file(self, file: String) -> PolicyCall {
+        self.change(To::File(file))
     }
 
     fn change(self, to: To) -> PolicyCall {

@@ -115,7 +115,7 @@ impl Policies {
     pub(crate) fn client_address(&self, head: &Head<'_>) -> Option<IpAddr> {
         let trusted = &self.gateway.trusted_proxies;
         let forwarded = (!trusted.is_empty()).then(|| (head.header)("x-forwarded-for")).flatten();
-        client_address(head.client_ip?, forwarded.as_deref(), trusted)
+        client_address(&(head.client_ip)()?, forwarded.as_deref(), trusted)
     }
 }
 

@@ -38,7 +38,8 @@ impl Request<'_> {
         let header = |name: &str| {
             self.headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
         };
-        let (query, client_ip, country) = (self.query, self.ip, self.country);
+        let (query, country) = (self.query, self.country);
+        let client_ip = &|| self.ip.map(Into::into);
         let head =
             Head { method: "GET", path: "/", query, header: &header, client_ip, country, now: NOW };
         find(policies, policies.get("p").unwrap(), &head)

@@ -205,6 +205,12 @@ impl<T> Flights<T> {
         }
     }
 
+    /// Whether [`poll_transmit`](Self::poll_transmit) may have a question to send.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next question to send. Each is returned once: the node never asks twice for a grant.
     pub fn poll_transmit(&mut self, at: Micros) -> Option<Question> {
         let at = self.advance(at);

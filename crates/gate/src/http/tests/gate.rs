@@ -207,7 +207,7 @@ fn a_fleet_that_is_full_would_be_said_to_shed() {
 [policies.p]
 limits = [{ algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_live = '30s' }]",
     );
-    let plan = read_check(&server.policies, about("").as_bytes()).unwrap();
+    let plan = read_check(&server.policies, about("")).unwrap();
     let full = about(",\"lease\":\"other\"");
     assert_eq!(server.post("/v1/leases", &full)["allowed"], true);
     let refused = server.answer(&Plan { form: Form::Gate, ..plan });
@@ -221,7 +221,7 @@ fn an_outage_means_what_the_policy_says() {
     let outcome = [Outcome::Unavailable("redis: connection refused".into())];
     for (policy, allowed, status) in [("api", false, 503), ("open", true, 204)] {
         let body = std::format!("{{\"policy\":\"{policy}\",\"key\":\"k\"}}");
-        let plan = read_check(&policies(), body.as_bytes()).unwrap();
+        let plan = read_check(&policies(), body).unwrap();
         let response = plan.respond(outcome.to_vec());
         let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
         assert_eq!((response.status, &answer["allowed"]), (200, &allowed.into()));
@@ -324,7 +324,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
             path: "/v1/gate",
             query,
             header: &|_| None,
-            client_ip: Some(ip),
+            client_ip: &|| Some(ip.into()),
             country: None,
             now: Timestamp(START),
         };

@@ -250,7 +250,7 @@ limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
         let step = step_of(&policies, &Access::OPEN, (method, path), &[]);
         match step {
             Step::Decide(plan) => Ok(plan),
-            Step::ReadBody(call) => call.read(&policies, body.as_bytes(), &mut || Some(7)),
+            Step::ReadBody(call) => call.read(&policies, body, &mut || Some(7)),
             Step::Answer(response) => Err(response),
             other => panic!("{other:?}"),
         }

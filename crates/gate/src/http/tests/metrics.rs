@@ -28,7 +28,7 @@ fn down() -> Outcome {
 
 fn count(metrics: &Metrics, policies: &Policies, policy: &str, cost: u64, outcome: &Outcome) {
     let body = std::format!(r#"{{"policy":"{policy}","key":"secret key","cost":{cost}}}"#);
-    for check in read_check(policies, body.as_bytes()).unwrap().checks {
+    for check in read_check(policies, body).unwrap().checks {
         metrics.count(&check, outcome);
     }
 }
@@ -84,7 +84,7 @@ fn counters_go_on_after_an_edit() {
 #[test]
 fn an_event_names_the_policy_the_outcome_and_the_cost() {
     let policies = policies();
-    let plan = read_check(&policies, br#"{"policy":"api","key":"k","cost":3}"#).unwrap();
+    let plan = read_check(&policies, r#"{"policy":"api","key":"k","cost":3}"#).unwrap();
     let counted = Counted { policy: "api", outcome: "refused", cost: 3 };
     assert_eq!(Counted::of(&plan.checks[0], &decided(false)), Some(counted));
 }
@@ -94,7 +94,7 @@ fn a_line_names_the_policy_and_a_hash_of_the_key_that_needs_the_secret() {
     let policies = policies();
     let line = |secret: &[u8], key: &str| {
         let body = std::format!(r#"{{"policy":"api","key":"{key}"}}"#);
-        let plan = read_check(&policies, body.as_bytes()).unwrap();
+        let plan = read_check(&policies, body).unwrap();
         Log::new(secret).line_of(Timestamp(5_000_000), plan.checks[0].resolved(), &"away").unwrap()
     };
     let first = line(b"one", "alice");

@@ -45,8 +45,8 @@ fn policies() -> Policies {
     Policies::parse(POLICIES).unwrap()
 }
 
-fn read_check(policies: &Policies, body: &[u8]) -> Result<Plan, Response> {
-    Call::Check.read(policies, body, &mut || Some(7))
+fn read_check(policies: &Policies, body: impl AsRef<str>) -> Result<Plan, Response> {
+    Call::Check.read(policies, body.as_ref(), &mut || Some(7))
 }
 
 fn send(method: &str, target: &str, headers: &[(&str, &str)]) -> Step {
@@ -70,7 +70,7 @@ fn step_of(
         path,
         query,
         header: &header,
-        client_ip: Some("192.0.2.7"),
+        client_ip: &|| Some("192.0.2.7".into()),
         country: None,
         now: Timestamp(START),
     };
@@ -140,7 +140,7 @@ impl Server {
             path,
             query,
             header: &header,
-            client_ip: Some("192.0.2.7"),
+            client_ip: &|| Some("192.0.2.7".into()),
             country: None,
             now: Timestamp(START),
         };
