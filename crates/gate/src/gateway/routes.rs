@@ -9,7 +9,7 @@ use core::fmt;
 
 use serde::Deserialize;
 
-use super::target::{Path, is_written_path};
+use super::target::{Path, is_authority, is_written_path};
 use crate::policy::Policy;
 use crate::quote::Quoted;
 use crate::source::token::Jwt;
@@ -249,19 +249,6 @@ impl TryFrom<String> for Upstream {
             )),
         }
     }
-}
-
-/// A host with or without a port.
-fn is_authority(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, port)) if address.parse::<core::net::Ipv6Addr>().is_ok() => ("v6", port),
-        Some(_) => return false,
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let is_port = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0);
-    let has_port = port.strip_prefix(':').map_or(port.is_empty(), is_port);
-    !host.is_empty() && host.bytes().all(plain) && has_port
 }
 
 /// The path under which a gateway serves the HTTP API.
