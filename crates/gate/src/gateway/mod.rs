@@ -153,9 +153,18 @@ impl Arrived {
         let outcome = server.decide(core::slice::from_ref(&check)).await.pop();
         let outcome = outcome.unwrap_or_else(|| Outcome::Unavailable("not decided".to_string()));
         server.decided(&check, &outcome);
-        let headers = http::gate_headers(&check, &outcome)?;
-        let lease = Lease::of(check.asked(), &outcome);
-        Ok(Pass { headers, lease, ..pass })
+        let timing = server.timing().map(|timing| ("server-timing", timing));
+        match http::gate_headers(&check, &outcome) {
+            Ok(mut headers) => {
+                headers.extend(timing);
+                let lease = Lease::of(check.asked(), &outcome);
+                Ok(Pass { headers, lease, ..pass })
+            }
+            Err(mut refusal) => {
+                refusal.headers.extend(timing);
+                Err(refusal)
+            }
+        }
     }
 }
 
