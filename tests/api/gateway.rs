@@ -13,7 +13,7 @@ use crate::upstream::{RawReply, Upstream, connect, read, send};
 const POLICIES: &str = r#"
 auth = "none"
 api_path = "/_tidegate"
-jwt = { algorithms = ["HS256", "RS256", "ES256"], keys = "JWT_KEYS" }
+jwt = { algorithms = ["HS256", "RS256", "ES256"], keys = "JWT_KEYS", issuer = "us", audience = "api" }
 routes = [
   { match = "/api/*", policy = "api", upstream = "http://UPSTREAM" },
   { match = "/base/*", upstream = "http://UPSTREAM/v2/" },
@@ -22,6 +22,8 @@ routes = [
   { match = "/shed/*", policy = "shed", upstream = "http://UPSTREAM" },
   { match = "/users/*", policy = "users", upstream = "http://UPSTREAM" },
   { match = "/by-ip/*", policy = "by-ip", upstream = "http://UPSTREAM" },
+  { match = "/sessions/*", policy = "sessions", upstream = "http://UPSTREAM" },
+  { match = "/slow/*", policy = "slow", upstream = "http://UPSTREAM" },
   { match = "/down/*", policy = "held", upstream = "http://127.0.0.1:1" },
   { match = "UPSTREAM/*" },
 ]
@@ -46,6 +48,14 @@ limits = [{ algorithm = "connections", limit = 1, expiry = "1h" }]
 key = ["header:x-api-key"]
 limits = [{ algorithm = "suppression", rate = "100/s" }]
 
+[policies.sessions]
+key = ["cookie:sid", "header:x-api-key"]
+limits = [{ algorithm = "fixed_window", limit = 5, period = "365d" }]
+
+[policies.slow]
+key = ["header:x-api-key"]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "3m" }]
+
 [policies.users]
 key = ["jwt:sub", "header:x-api-key"]
 limits = [{ algorithm = "fixed_window", limit = 1, period = "365d" }]
@@ -62,6 +72,7 @@ pub(crate) fn start_on(storage: Option<&Path>) -> (Served, Upstream) {
         policies: POLICIES.replace("UPSTREAM", &upstream.address),
         entry: Some(include_str!("gateway.js").to_owned()),
         reaches_private: true,
+        server_timing: true,
         storage,
         ..WorkerdOptions::default()
     });
@@ -84,6 +95,8 @@ fn a_request_passes_to_the_upstream_and_back() {
     let fields = "host: gateway.example:81\r\nx-api-key: alice\r\ncookie: a=1; b=2\r\nx-cost: 0\r\n\
         cf-connecting-ip: 203.0.113.9\r\nx-forwarded-for: 6.6.6.6\r\nx-forwarded-host: evil\r\n\
         x-forwarded-port: 1\r\nx-real-ip: 6.6.6.6\r\nforwarded: for=6.6.6.6\r\nte: trailers\r\n\
+        X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Proto: https\r\nX_Real_IP: 6.6.6.6\r\n\
+        Proxy_Authorization: x\r\nmy_header: 1\r\n\
         connection: close, x-of-connection\r\nx-of-connection: 1\r\nproxy-authorization: x\r\n";
     write!(stream, "PATCH /api/echo?a=%2F..&b HTTP/1.1\r\n{fields}content-length: 5\r\n\r\nhello")
         .unwrap();
@@ -104,6 +117,11 @@ fn a_request_passes_to_the_upstream_and_back() {
         ("te", vec![]),
         ("x-of-connection", vec![]),
         ("proxy-authorization", vec![]),
+        ("x_forwarded_for", vec![]), // CGI and WSGI read `_` as `-`
+        ("x-forwarded_proto", vec![]),
+        ("x_real_ip", vec![]),
+        ("proxy_authorization", vec![]),
+        ("my_header", vec!["1".into()]),
     ] {
         assert_eq!(reply.sent(name), value, "{name}: {reply:?}");
     }
@@ -112,6 +130,7 @@ fn a_request_passes_to_the_upstream_and_back() {
     assert_eq!(reply.all("ratelimit-policy"), ["\"api\";q=3;w=31536000"]);
     let limits = reply.all("ratelimit").join(", ");
     assert!(limits.starts_with("\"theirs\";r=1, \"api\";r=2;t="), "the cost is 1: {limits}");
+    assert!(reply.all("server-timing").join(",").contains("tidegate;dur="), "{reply:?}");
 
     let based = send(&served, "GET /base/echo", &[]);
     assert_eq!(based.json()["line"], "GET /v2/base/echo HTTP/1.1");
@@ -138,6 +157,7 @@ fn a_refusal_is_a_problem_or_a_page_and_the_upstream_is_not_asked() {
     problem(&refused, 429, "#quota-exceeded");
     let wait: u64 = refused.all("retry-after")[0].parse().unwrap();
     assert!(wait > 0 && wait <= 365 * 86_400);
+    assert!(refused.all("server-timing").join(",").starts_with("tidegate;"), "{refused:?}");
     let browser = ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
     let page = send(&served, "GET /api/echo", &[ALICE, browser]);
     assert_eq!(

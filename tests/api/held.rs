@@ -12,7 +12,7 @@ use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
 use crate::gateway::{ALICE, problem, start, start_on};
-use crate::upstream::{GZIP, connect, send};
+use crate::upstream::{GZIP, Upstream, connect, send};
 
 fn later(served: &Served, span: Duration) {
     served.api.get(&format!("/test/later?{}", span.as_millis()), &[]);
@@ -101,6 +101,48 @@ fn a_client_that_leaves_early_frees_its_place() {
     drop(stream);
     wait_for(&served, "released", 1);
     assert_eq!(send(&served, "GET /held/echo", &[ALICE]).status, 200);
+}
+
+/// Sends a request whose client closes its connection in an orderly way, which the runtime does not tell the Worker.
+fn leave(served: &Served, upstream: &Upstream, path: &str) {
+    let (mut stream, seen) = (connect(served), upstream.seen());
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\n\r\n").unwrap();
+    while upstream.seen() == seen {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_answer_has_begun_frees_its_place_in_time() {
+    let (served, upstream) = start();
+    leave(&served, &upstream, "/slow/silent");
+    for minute in 1..=20 {
+        later(&served, Duration::from_secs(60));
+        wait_for(&served, "fired", minute);
+        if minute < 10 {
+            wait_for(&served, "renewed", minute);
+            problem(&send(&served, "GET /slow/echo", &[ALICE]), 429, "#quota-exceeded");
+        }
+    }
+    assert_eq!(counted(&served, "renewed"), 9);
+    assert_eq!(send(&served, "GET /slow/echo", &[ALICE]).status, 200);
+}
+
+#[test]
+fn a_long_answer_is_counted_as_long_as_it_lasts() {
+    let (served, upstream) = start();
+    let mut stream = connect(&served);
+    write!(stream, "GET /slow/stream HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\n\r\n").unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    for minute in 1..=20 {
+        later(&served, Duration::from_secs(60));
+        wait_for(&served, "renewed", minute);
+    }
+    problem(&send(&served, "GET /slow/echo", &[ALICE]), 429, "#quota-exceeded");
+    upstream.go.send(()).unwrap();
+    wait_for(&served, "released", 1);
+    assert_eq!(send(&served, "GET /slow/echo", &[ALICE]).status, 200);
 }
 
 type Socket = WebSocket<MaybeTlsStream<TcpStream>>;

@@ -137,6 +137,7 @@ fn the_first_route_that_matches_is_taken() {
         ("https://www.example.com:80/loginx", Ok(None)),
         ("https://WWW.example.com./loginx", Ok(None)),
         ("https://www.example.com..:443/loginx", Ok(None)),
+        ("https://www.example.com:/loginx", Ok(None)),
         ("https://www.example.com.evil/loginx", Err(404)),
         ("https://h/%61pi/%7e", url("https://origin.example/v2/%61pi/%7e")),
     ] {
@@ -200,7 +201,9 @@ fn no_trick_takes_a_request_to_another_path_or_host() {
     ] {
         assert_eq!(gateway.get(&format!("https://h{path}")), Err(400), "{path}");
     }
-    for authority in ["user@h", "user:pass@h", "h@evil.example"] {
+    for authority in
+        ["user@h", "user:pass@h", "h@evil.example", "a b", "a,b", "a%20b", "[::1", "h:x", "h::", ""]
+    {
         assert_eq!(gateway.get(&format!("https://{authority}/api/a")), Err(400), "{authority}");
     }
     let long = "a".repeat(16_384 - "/api/".len());
