@@ -285,8 +285,8 @@ pub fn respond<'a, S: Server>(
             Step::Metrics => return problem::answer_text(METRICS_TYPE, server.metrics()),
             Step::Show => return policies::show(in_force, &server.stamp()),
             Step::Editions(call) => return server.editions(call).await,
-            Step::ReadFile(put) => {
-                return match read_body(server).await.and_then(|body| put.file(body)) {
+            Step::ReadChange(change) => {
+                return match read_body(server).await.and_then(|body| change.read(body)) {
                     Ok(call) => server.editions(call).await,
                     Err(response) => response,
                 };

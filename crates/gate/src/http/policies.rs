@@ -52,11 +52,13 @@ enum To {
     Version(Option<u64>),
 }
 
-/// A change whose file is not read yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Put {
+/// A change whose body is not read yet.
+#[derive(Debug)]
+pub(super) struct Unread {
     by: String,
     if_match: Option<String>,
+    /// The file to restore; `None` if the body is the file.
+    restores: Option<To>,
 }
 
 impl PolicyCall {
@@ -99,8 +101,18 @@ impl PolicyCall {
     }
 }
 
-impl Put {
-    pub(super) fn of(head: &Head<'_>) -> Result<Self, Response> {
+impl Unread {
+    /// `PUT /v1/policies`
+    pub(super) fn put(head: &Head<'_>) -> Result<Self, Response> {
+        Self::of(head, None)
+    }
+
+    /// `POST /v1/policies/restore`
+    pub(super) fn restore(head: &Head<'_>) -> Result<Self, Response> {
+        Self::of(head, Some(To::Version(version(head)?)))
+    }
+
+    fn of(head: &Head<'_>, restores: Option<To>) -> Result<Self, Response> {
         let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
         let is_printable = by.chars().all(|char| !char.is_control());
         if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
@@ -111,27 +123,22 @@ impl Put {
             );
             return Err(Problem::InvalidRequest.response(detail));
         }
-        Ok(Self { by, if_match: (head.header)("if-match") })
+        Ok(Self { by, if_match: (head.header)("if-match"), restores })
     }
 
-    /// The call, with the file.
-    pub(super) fn file(self, body: Vec<u8>) -> Result<PolicyCall, Response> {
-        let file = String::from_utf8(body).map_err(|_| {
-            let detail = "the body: expected a policy file in UTF-8, found other bytes";
-            Problem::InvalidRequest.response(detail.to_string())
-        })?;
-        Ok(self.change(To::File(file)))
+    /// The change, with its body.
+    pub(super) fn read(self, body: Vec<u8>) -> Result<PolicyCall, Response> {
+        let Self { by, if_match, restores } = self;
+        let invalid = |detail: &str| Problem::InvalidRequest.response(detail.to_string());
+        let to = match restores {
+            None => To::File(String::from_utf8(body).map_err(|_| {
+                invalid("the body: expected a policy file in UTF-8, found other bytes")
+            })?),
+            Some(to) if body.is_empty() => to,
+            Some(_) => return Err(invalid("the body: expected none, found one")),
+        };
+        Ok(PolicyCall::Change(Change { by, if_match, to }))
     }
-
-    fn change(self, to: To) -> PolicyCall {
-        let Self { by, if_match } = self;
-        PolicyCall::Change(Change { by, if_match, to })
-    }
-}
-
-/// `POST /v1/policies/restore`
-pub(super) fn restore(head: &Head<'_>) -> Result<PolicyCall, Response> {
-    Ok(Put::of(head)?.change(To::Version(version(head)?)))
 }
 
 /// `GET /v1/policies/file`
