@@ -99,6 +99,21 @@ fn oversized_requests_are_refused_and_nothing_is_consumed() {
 }
 
 #[test]
+fn no_text_of_a_caller_reaches_a_page() {
+    let (served, _upstream) = start();
+    let script = "\"><script>alert(1)</script>";
+    let fields = [("x-api-key", script), ("referer", script), ("accept", "text/html")];
+    let escaped = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
+    assert_eq!(send(&served, "GET /users/echo", &fields).status, 200);
+    for (target, status) in [("/users", 429), ("/other", 404), ("/api/%2f", 400), ("/down", 502)] {
+        let page = send(&served, &format!("GET {target}/{escaped}?{escaped}"), &fields);
+        assert_eq!(page.status, status, "{page:?}");
+        assert_eq!(page.all("content-type"), ["text/html; charset=utf-8"]);
+        assert!(!page.head.contains("alert") && !page.body.contains("alert"), "{page:?}");
+    }
+}
+
+#[test]
 fn a_spoofed_address_is_not_the_key() {
     let (served, _upstream) = start();
     let from = |ip: &str, forwarded: &str| {
