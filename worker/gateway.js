@@ -1,8 +1,8 @@
 // The way of a request that passes: to the upstream and back. WebAssembly has decided where it goes and what it holds.
 
 /**
- * How long the lease of a request is renewed whose answer has not begun. The runtime does not tell that a client has closed
- * its connection in an orderly way, before something is written to it.
+ * The time for which a lease is renewed while the answer has not begun. The runtime does not notice that a client has closed
+ * its connection in an orderly way until it writes something to that client.
  */
 const LONGEST_WAIT_MS = 600_000;
 
@@ -47,7 +47,7 @@ export async function forward(request, passed, context, hold, failed) {
   }
 }
 
-/** The request for the upstream. What it says of the client and of its connection is the Worker's own word. */
+/** The request for the upstream. The Worker itself writes the headers about the client and its connection. */
 function outgoing(request, url, client) {
   const headers = new Headers(request.headers);
   const { host, protocol } = new URL(request.url);

@@ -71,7 +71,7 @@ export class InForce {
   }
 }
 
-/** What the object of the editions does. */
+/** The calls of the object of the editions. */
 export class Keeper {
   constructor(kv) {
     this.kv = kv;

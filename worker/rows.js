@@ -57,7 +57,7 @@ export class Rows {
     );
   }
 
-  /** Deletes what has expired. Returns how many rows that were, and when the next one does; `null` if there is none. */
+  /** Deletes expired rows. Returns how many, and when the next row expires; `null` if no row is left. */
   expire(now) {
     if (!this.exists()) return { deleted: 0, next: null };
     const deleted = this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now).rowsWritten;

@@ -1,4 +1,4 @@
-//! What JavaScript calls in an isolate, and the texts in which it gets the answers.
+//! The functions that JavaScript calls in an isolate, and the texts in which it gets the answers.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::exchange::{OwnHead, Tells};
 use crate::node::{self, End, Held, Node, Told, Wants, with};
 use crate::policies;
 
-/// What JavaScript takes off the number of an exchange that waits for a verification.
+/// The bit in the number of an exchange that waits for a verification, which JavaScript takes off.
 const VERIFICATION: i32 = 1 << 30;
 
-/// What JavaScript calls in an isolate. An exchange is one request, under a number.
+/// The functions that JavaScript calls in an isolate. An exchange is one request, under a number.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Isolate;

@@ -59,7 +59,7 @@ extern "C" {
     fn write(this: &Rows) -> Result<(), JsValue>;
 }
 
-/// What JavaScript calls in an object.
+/// The functions that JavaScript calls in an object.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Owner {

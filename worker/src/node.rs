@@ -247,7 +247,7 @@ impl Node {
     }
 }
 
-/// What an exchange waits for.
+/// The thing that an exchange waits for.
 pub(crate) enum Wants {
     Nothing,
     Body,

@@ -15,7 +15,7 @@ use crate::quote::Quoted;
 use crate::source::token::Jwt;
 use crate::source::{Network, is_token};
 
-/// What a policy file says of the gateway, and of the sources of keys.
+/// The part of a policy file about the gateway and the sources of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
     pub(crate) routes: Vec<Route>,
@@ -38,8 +38,8 @@ impl Gateway {
     }
 
     /// The path of a request as the HTTP API knows it; `None` if the request is not for the API. A gateway serves the
-    /// API only under `api_path`, so that no path of the API hides one of the upstream, and nobody reaches the API who
-    /// was not meant to.
+    /// API only under `api_path`, so that no path of the API hides a path of the upstream, and no client reaches the
+    /// API by accident.
     #[must_use]
     pub fn api<'p>(&self, path: &'p str) -> Option<&'p str> {
         match &self.api_path {
@@ -64,7 +64,7 @@ impl Gateway {
     }
 }
 
-/// What happens to some requests.
+/// A route: the requests that it matches, the policy that decides on them, and their upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     matches: Match,
@@ -117,7 +117,7 @@ pub(crate) struct RouteForm {
 
 impl RouteForm {
     /// # Errors
-    /// The message says what is wrong with which field.
+    /// The message names the field, and says what was expected and found.
     pub(crate) fn route<'a>(
         self,
         policy: impl FnOnce(&str) -> Option<&'a Arc<Policy>>,

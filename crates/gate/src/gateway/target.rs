@@ -1,4 +1,4 @@
-//! The target of a request: what a route matches, and what the upstream gets.
+//! The target of a request: its host, path and query, which a route matches and the upstream gets.
 //!
 //! A path that two readers may read differently is refused. Otherwise a request could pass by the route of one path and
 //! be served as another path.
@@ -16,7 +16,7 @@ const MAX_TARGET_BYTES: usize = 16_384;
 #[derive(Debug)]
 pub(super) struct Path(Vec<u8>);
 
-/// Why a target is refused.
+/// The reason why a target is refused.
 #[derive(Debug)]
 pub(super) enum TargetError {
     TooLong(usize),

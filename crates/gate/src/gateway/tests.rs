@@ -1,4 +1,4 @@
-//! Routes, their errors, hostile targets, and what is answered.
+//! Tests of routes, of their errors, of hostile targets, and of the answers.
 
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};

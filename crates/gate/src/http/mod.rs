@@ -146,8 +146,8 @@ pub trait Server {
     /// for each check, in the order of the checks.
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome>;
 
-    /// Whether the signature of a token holds. By default it does not, for servers that have no keys: they must refuse
-    /// policies that need verified tokens when they start.
+    /// Whether the signature of a token holds. By default no signature holds, for servers without keys: they must not
+    /// start with policies that need verified tokens.
     async fn verify(&mut self, token: &Verify) -> bool {
         let _ = token;
         false
@@ -160,7 +160,7 @@ pub trait Server {
     /// Takes note of the outcome of a check, for [`Metrics::count`].
     fn decided(&mut self, _: &Check, _: &Outcome) {}
 
-    /// The text of [`Metrics`], and what else the server counts.
+    /// The text of [`Metrics`], with the server's own counters.
     fn metrics(&self) -> String {
         String::new()
     }
@@ -170,18 +170,18 @@ pub trait Server {
         None
     }
 
-    /// Which edition of the policies the request is answered by.
+    /// The edition of the policies by which the request is answered.
     fn stamp(&self) -> Stamp {
         Stamp::default()
     }
 
-    /// Answers a call about the editions of the policies by [`Editions::handle`]. By default there are none.
+    /// Answers a call about the editions of the policies by [`Editions::handle`]. By default a server has no editions.
     async fn editions(&mut self, _: PolicyCall) -> Response {
         Problem::NotFound.response("this server has no editions of its policies".to_string())
     }
 }
 
-/// Why the server cannot read a body.
+/// The reason why the server cannot read a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
     /// The body is longer than [`MAX_BODY_BYTES`]. The server read this many bytes.

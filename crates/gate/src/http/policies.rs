@@ -1,4 +1,4 @@
-//! The calls on the policy file itself: what is in force, put another file in force, restore an earlier one.
+//! The calls on the policy file itself, which show the file in force, replace it, or restore an earlier one.
 
 mod editions;
 #[cfg(test)]
@@ -20,7 +20,7 @@ pub use editions::{Changed, Editions, InvalidEditions, Stamp};
 /// The longest name of an actor.
 const MAX_ACTOR_BYTES: usize = 128;
 
-/// Who has changed the policies, if the caller does not say: the scope of the token.
+/// The actor of a change whose caller names none: the scope of its token.
 const ADMINISTRATION: &str = "administration";
 
 /// A call about the editions of the policy file. [`Editions::handle`] answers it, where the editions are kept.
@@ -62,8 +62,8 @@ pub(super) struct Unread {
 }
 
 impl PolicyCall {
-    /// The call as text, for another process of the same server: what is wanted, the version, who wants it, and the
-    /// header `If-Match`, each on a line, and the file.
+    /// Writes the call for another process of the same server: the kind of the call, the version, the actor and the
+    /// header `If-Match`, each on a line, and then the file.
     #[must_use]
     pub fn write(&self) -> String {
         let version = |version: &Option<u64>| version.map_or(String::new(), |it| it.to_string());
@@ -82,7 +82,7 @@ impl PolicyCall {
         [what, &version, by, if_match.unwrap_or(""), file].join("\n")
     }
 
-    /// Reads what [`write`](Self::write) has written; `None` if the text is something else.
+    /// Reads a text of [`write`](Self::write); `None` for any other text.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut lines = text.splitn(5, '\n');

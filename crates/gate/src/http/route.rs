@@ -1,4 +1,4 @@
-//! Which path and method is which call.
+//! The calls by their paths and methods.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -30,7 +30,7 @@ pub(super) enum Step {
     ReadChange(Unread),
 }
 
-/// What a path names.
+/// The call that a path names.
 enum Route<'a> {
     Health,
     Metrics,
@@ -145,7 +145,7 @@ impl<'a> Route<'a> {
         })
     }
 
-    /// What a call needs the right to, if it needs any.
+    /// The right that a call needs; `None` if it needs no token.
     fn scope(&self, method: &str) -> Option<Scope> {
         match self {
             Self::Health => None,

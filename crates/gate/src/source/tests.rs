@@ -203,7 +203,7 @@ fn unsigned(payload: &str) -> String {
     token(r#"{"alg":"none"}"#, payload, 0)
 }
 
-/// What the token's claim `sub` leads to: `None` if the token is as good as absent.
+/// The key out of the token's claim `sub`; `None` if the token counts as absent.
 fn verified(token: &str) -> Option<(String, Algorithm, Option<String>)> {
     let headers = &[("authorization", token)];
     let request = Request { headers, ip: Some("192.0.2.1"), ..Request::default() };

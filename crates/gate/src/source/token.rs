@@ -1,7 +1,7 @@
 //! Signed tokens: JWS in the compact form (RFC 7515 §3.1) whose payload is a JWT (RFC 7519).
 //!
-//! This module reads a token and says what to verify. An adapter verifies it, because only the adapter has the keys and
-//! the cryptography.
+//! This module reads a token and returns the signature to verify. An adapter verifies the signature, because only the
+//! adapter has the keys and the cryptography.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -151,7 +151,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Reads a token. `None` if it is none.
+    /// Reads a token. `None` if the text is not a token.
     pub(super) fn read(text: &str, jwt: &Jwt, now: Timestamp) -> Option<Self> {
         let text = text
             .get(..7)
@@ -179,7 +179,7 @@ impl Token {
         Some(Self { claims, verify })
     }
 
-    /// What must be verified before the claims may be believed. `None` if they may not be believed anyway.
+    /// The signature to verify before the claims are believed. `None` if they must not be believed in any case.
     pub(super) const fn verify(&self) -> Option<&Verify> {
         self.verify.as_ref()
     }

@@ -102,7 +102,7 @@ fn json(response: &Response) -> Value {
     serde_json::from_str(&response.body).unwrap_or_else(|_| panic!("{response:?}"))
 }
 
-/// What an adapter does, open to everybody, with states in a table and a clock that is set.
+/// A server that is open to everybody, with states in a table and a clock that a test sets.
 struct Server {
     policies: Policies,
     table: Table,
