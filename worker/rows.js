@@ -3,7 +3,7 @@
 /** A statement has at most 100 parameters, and a row takes three. */
 const MOST_PARAMETERS = 99;
 
-/** The rows of an object: names, bytes, and when they are of no more use. */
+/** The rows of an object: names, bytes, and the times at which they expire. */
 export class Rows {
   constructor(storage) {
     this.storage = storage;
