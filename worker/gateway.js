@@ -1,5 +1,11 @@
 // The way of a request that passes: to the upstream and back. WebAssembly has decided where it goes and what it holds.
 
+/**
+ * The time for which a lease is renewed while the answer has not begun. The runtime does not notice that a client has closed
+ * its connection in an orderly way until it writes something to that client.
+ */
+const LONGEST_WAIT_MS = 600_000;
+
 /** Headers that concern one connection (RFC 9110 §7.6.1). */
 const OF_A_CONNECTION = [
   "connection",
@@ -12,6 +18,9 @@ const OF_A_CONNECTION = [
   "transfer-encoding",
 ];
 
+/** Headers that the Worker itself writes, or leaves out because they could contradict these. */
+const OF_THE_WORKER = ["forwarded", "host", "upgrade", "x-real-ip"];
+
 /**
  * Sends a request to its upstream and returns the answer. `passed` is the text of `Isolate.finish`. `hold` renews or
  * releases a lease, and `failed` returns the answer if the upstream gives none.
@@ -20,31 +29,35 @@ export async function forward(request, passed, context, hold, failed) {
   const end = passed.indexOf("\n\n");
   const [, ...added] = passed.slice(0, end).split("\n");
   const [url, client, renewEvery, ...lease] = passed.slice(end + 2).split("\n");
-  const release = renewEvery === undefined ? undefined : holding(Number(renewEvery), lease, hold);
+  const held = renewEvery === undefined ? undefined : holding(Number(renewEvery), lease, hold);
   const left = new AbortController(); // the runtime does not hand its own signal on
   request.signal.addEventListener("abort", () => left.abort());
   const log = (what, error) => left.signal.aborted || console.error(what, error); // nobody misses a client that left
   try {
     const answer = await fetch(outgoing(request, url, client), { signal: left.signal });
-    const response = released(answer, context, release, log);
+    held?.answered();
+    const response = released(answer, context, held?.release, log);
     dropOfAConnection(response.headers);
     for (let at = 0; at < added.length; at += 2) response.headers.append(added[at], added[at + 1]);
     return response;
   } catch (error) {
     log("upstream:", error);
-    if (release !== undefined) context.waitUntil(release());
+    if (held !== undefined) context.waitUntil(held.release());
     return failed();
   }
 }
 
-/** The request for the upstream. What it says of the client and of its connection is the Worker's own word. */
+/** The request for the upstream. The Worker itself writes the headers about the client and its connection. */
 function outgoing(request, url, client) {
   const headers = new Headers(request.headers);
   const { host, protocol } = new URL(request.url);
   const upgrade = isWebSocket(request) ? "websocket" : undefined;
   dropOfAConnection(headers);
-  for (const name of [...headers.keys()]) if (name.startsWith("x-forwarded-")) headers.delete(name);
-  for (const name of ["forwarded", "host", "upgrade", "x-real-ip"]) headers.delete(name);
+  for (const name of [...headers.keys()]) {
+    const read = name.replaceAll("_", "-"); // as CGI and WSGI read it
+    const isDropped = [...OF_A_CONNECTION, ...OF_THE_WORKER].includes(read) || read.startsWith("x-forwarded-");
+    if (isDropped) headers.delete(name);
+  }
   headers.set("x-forwarded-host", host);
   headers.set("x-forwarded-proto", protocol.slice(0, -1));
   if (client !== "") for (const name of ["x-forwarded-for", "x-real-ip"]) headers.set(name, client);
@@ -121,20 +134,23 @@ function relay(from, to) {
   });
 }
 
-/** Renews a lease until the function that it returns is called, which releases it. */
+/** Renews a lease until `release` is called. Until `answered` is called, it does so for a bounded time. */
 function holding(renewEvery, lease, hold) {
   let timer;
+  let renewsUntil = Date.now() + LONGEST_WAIT_MS;
   const renewLater = () => {
     timer = setTimeout(async () => {
       renewLater();
-      await hold(true, lease);
+      if (Date.now() < renewsUntil) await hold(true, lease);
     }, renewEvery);
   };
   renewLater();
-  return async () => {
+  const answered = () => (renewsUntil = Infinity);
+  const release = async () => {
     if (timer === undefined) return;
     clearTimeout(timer);
     timer = undefined;
     await hold(false, lease);
   };
+  return { answered, release };
 }

@@ -9,7 +9,7 @@ const KEEPER = ":policies";
 /** How long an isolate goes on with an edition after it asked for the one in force. */
 const DELAY_MS = 5_000;
 
-/** How long a request waits for the edition in force. Then the one that is known stays in force for a while. */
+/** How long a request waits for the edition in force. After that the known edition stays in force for a while. */
 const DEADLINE_MS = 2_000;
 
 const keeper = (env) => env.KEYS.getByName(KEEPER);
@@ -33,7 +33,7 @@ export class InForce {
     this.readsBodiesFirst = !Isolate.has_routes(Date.now());
   }
 
-  /** A promise if a request must wait. Under load nobody waits, because half the delay before that it is asked for. */
+  /** A promise if a request must wait. Under load no request waits, because the isolate asks half the delay earlier. */
   refresh(env, context) {
     if (!this.changes) return undefined;
     const now = Date.now();
@@ -76,7 +76,7 @@ export class InForce {
   }
 }
 
-/** What the object of the editions does. */
+/** The calls of the object of the editions. */
 export class Keeper {
   constructor(kv) {
     this.kv = kv;

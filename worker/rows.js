@@ -3,7 +3,7 @@
 /** A statement has at most 100 parameters, and a row takes three. */
 const MOST_PARAMETERS = 99;
 
-/** The rows of an object: names, bytes, and when they are of no more use. */
+/** The rows of an object: names, bytes, and the times at which they expire. */
 export class Rows {
   constructor(storage) {
     this.storage = storage;
@@ -57,7 +57,7 @@ export class Rows {
     );
   }
 
-  /** Deletes what has expired. Returns how many rows that were, and when the next one does; `null` if there is none. */
+  /** Deletes expired rows. Returns how many, and when the next row expires; `null` if no row is left. */
   expire(now) {
     if (!this.exists()) return { deleted: 0, next: null };
     const deleted = this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now).rowsWritten;

@@ -1,4 +1,4 @@
-// What the Worker tells about itself: events and errors.
+// The events and errors that the Worker tells about itself.
 
 let loggedAt = -Infinity;
 let left = 0;

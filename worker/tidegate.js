@@ -1,4 +1,4 @@
-// What the npm package exports as `tidegate/worker`: the Worker, and its calls for other Workers.
+// The exports of the npm package as `tidegate/worker`: the Worker, and its calls for other Workers.
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { handler } from "./worker.js";
 

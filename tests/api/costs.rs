@@ -8,28 +8,31 @@ use tidegate_tests::{Served, worker};
 /// Nothing comes back while the test runs, so that every run counts the same.
 const POLICIES: &str = "auth = 'none'
 [policies.strict]
-limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+limits = [BUCKET]
 [policies.two]
-limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' },
-          { algorithm = 'fixed_window', limit = 100000, period = '365d', depth = 0 }]
+limits = [BUCKET, { algorithm = 'fixed_window', limit = 100000, period = '365d', depth = 0 }]
 [policies.sharded]
 placement = 'shard:16'
-limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+limits = [BUCKET]
 [policies.batched]
 placement = 'shard:1'
-limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+limits = [BUCKET]
 [policies.refused]
-limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]
+limits = [ONE]
 [policies.remembered]
 remember = '1h'
-limits = [{ algorithm = 'fixed_window', limit = 1, period = '365d' }]
+limits = [ONE]
 [policies.ahead]
 persist_ahead = { most = 100, time = '1h' }
-limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+limits = [BUCKET]
 [policies.lent]
 local = { most = 100, time = '1h' }
-limits = [{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }]
+limits = [BUCKET]
 ";
+
+const BUCKET: &str = "{ algorithm = 'token_bucket', capacity = 100000, rate = '1/d' }";
+
+const ONE: &str = "{ algorithm = 'fixed_window', limit = 1, period = '365d' }";
 
 /// Dollars for a million of each, beyond what the paid plan includes.
 const REQUEST: f64 = 0.30;
@@ -59,7 +62,8 @@ const ROWS: [(&str, &str, u32, u32); 11] = [
 
 fn start() -> Served {
     let entry = Some(include_str!("costs.js").to_owned());
-    worker(WorkerdOptions { policies: POLICIES.to_owned(), entry, ..WorkerdOptions::default() })
+    let policies = POLICIES.replace("BUCKET", BUCKET).replace("ONE", ONE);
+    worker(WorkerdOptions { policies, entry, ..WorkerdOptions::default() })
 }
 
 fn ask(served: &Served, policy: &str, keys: u32, batch: u32) {

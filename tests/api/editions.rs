@@ -106,6 +106,8 @@ pub fn a_wrong_file_is_refused_with_its_place(served: &Served) {
     assert_eq!(served.api.put_with("/v1/policies", &actor, &edited(7)).status, 400);
     let wrong = served.api.post_with("/v1/policies/restore?version=0", &[("if-match", "*")], "");
     assert_eq!(wrong.status, 400);
+    let body = served.api.post_with("/v1/policies/restore", &[("if-match", "*")], &edited(7));
+    assert_eq!((body.status, body.get("type")), (400, json!("urn:tidegate:invalid-request")));
     let none = served.api.post_with("/v1/policies/restore", &[("if-match", "*")], "");
     assert_eq!((none.status, none.get("type")), (404, json!("urn:tidegate:not-found")));
     assert_eq!(served.api.get("/v1/policies", &[]).get("version"), 1);
@@ -201,6 +203,34 @@ fn a_file_that_was_put_in_force_outlives_a_restart_of_the_worker() {
     assert_eq!(limit(&start(POLICIES), "k"), 7);
     assert_eq!(limit(&start(&edited(30)), "k"), 30, "another file was deployed");
     assert_eq!(limit(&start(POLICIES), "k"), 7, "and the earlier one again");
+}
+
+#[test]
+fn a_restart_with_other_limits_misreads_no_state() {
+    let storage = tempdir().unwrap();
+    let restarted = |fields: &str| {
+        let policies = format!("auth = \"none\"\n[policies.p]\n{fields}\n");
+        let served = worker(WorkerdOptions { policies, ..worker_options(Some(storage.path())) });
+        let check = || served.api.check("p", "k", 1, None);
+        [check(), check(), check()].map(|reply| reply.get("allowed") == true)
+    };
+    let bucket = "limits = [{ algorithm = 'token_bucket', capacity = 4, rate = '1/d' }]";
+    let places = "limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '1d' }]";
+    let log = "limits = [{ algorithm = 'sliding_log', rates = ['2/d'] }]";
+    let (afresh, over) = ([true; 3], [false; 3]);
+    for (fields, granted) in [
+        (bucket, afresh),
+        (places, [true, true, false]),
+        (log, [true, true, false]),
+        (bucket, [true, false, false]),
+        (&format!("on_change = 'keep'\n{bucket}"), afresh),
+        (&format!("on_change = 'keep'\n{}", bucket.replace('4', "5")), [true, true, false]),
+        (&format!("placement = 'shard:3'\n{bucket}"), afresh),
+        (places, over),
+        (log, over),
+    ] {
+        assert_eq!(restarted(fields), granted, "{fields}");
+    }
 }
 
 #[test]

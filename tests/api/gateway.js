@@ -1,6 +1,6 @@
 // The gateway with a clock that is moved, keys for tokens, and counts of what is held:
 // - `/test/later?MS` moves the clock, by which timers go too.
-// - `/test/count` counts the renewals and the releases of leases.
+// - `/test/count` counts the timers that have fired, and the renewals and the releases of leases.
 // - `/test/sign?ALGORITHM&HEAD&PAYLOAD` signs a token.
 import worker, { Keys } from "./worker/index.js";
 import { Isolate } from "./worker/build/index.js";
@@ -13,13 +13,17 @@ Date.now = () => realNow() + later;
 const realTimeout = globalThis.setTimeout;
 globalThis.setTimeout = (end, span) => {
   const [timer, due] = [{}, Date.now() + span];
-  const look = () => timer.cleared || (Date.now() >= due ? end() : realTimeout(look, 1));
+  const look = () => timer.cleared || (Date.now() >= due ? fire() : realTimeout(look, 1));
+  const fire = () => {
+    counts.fired += 1;
+    end();
+  };
   realTimeout(look, 1);
   return timer;
 };
 globalThis.clearTimeout = (timer) => (timer.cleared = true);
 
-const counts = { renewed: 0, released: 0 };
+const counts = { fired: 0, renewed: 0, released: 0 };
 const { hold } = Isolate;
 Isolate.hold = (renews, ...lease) => {
   counts[renews ? "renewed" : "released"] += 1;

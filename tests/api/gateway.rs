@@ -1,26 +1,19 @@
 //! The built Worker in front of a real upstream.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker};
-use tungstenite::client::IntoClientRequest as _;
-use tungstenite::stream::MaybeTlsStream;
-use tungstenite::{Message, WebSocket};
 
-use crate::upstream::{GZIP, RawReply, Upstream, connect, read, send};
+use crate::upstream::{RawReply, Upstream, connect, read, send};
 
 /// The periods are long, so that no test depends on its speed.
 const POLICIES: &str = r#"
 auth = "none"
 api_path = "/_tidegate"
-jwt = { algorithms = ["HS256", "RS256", "ES256"], keys = "JWT_KEYS" }
+jwt = { algorithms = ["HS256", "RS256", "ES256"], keys = "JWT_KEYS", issuer = "us", audience = "api" }
 routes = [
   { match = "/api/*", policy = "api", upstream = "http://UPSTREAM" },
   { match = "/base/*", upstream = "http://UPSTREAM/v2/" },
@@ -29,6 +22,8 @@ routes = [
   { match = "/shed/*", policy = "shed", upstream = "http://UPSTREAM" },
   { match = "/users/*", policy = "users", upstream = "http://UPSTREAM" },
   { match = "/by-ip/*", policy = "by-ip", upstream = "http://UPSTREAM" },
+  { match = "/sessions/*", policy = "sessions", upstream = "http://UPSTREAM" },
+  { match = "/slow/*", policy = "slow", upstream = "http://UPSTREAM" },
   { match = "/down/*", policy = "held", upstream = "http://127.0.0.1:1" },
   { match = "UPSTREAM/*" },
 ]
@@ -53,6 +48,14 @@ limits = [{ algorithm = "connections", limit = 1, expiry = "1h" }]
 key = ["header:x-api-key"]
 limits = [{ algorithm = "suppression", rate = "100/s" }]
 
+[policies.sessions]
+key = ["cookie:sid", "header:x-api-key"]
+limits = [{ algorithm = "fixed_window", limit = 5, period = "365d" }]
+
+[policies.slow]
+key = ["header:x-api-key"]
+limits = [{ algorithm = "concurrency", capacity = 1, time_to_live = "3m" }]
+
 [policies.users]
 key = ["jwt:sub", "header:x-api-key"]
 limits = [{ algorithm = "fixed_window", limit = 1, period = "365d" }]
@@ -62,13 +65,14 @@ pub(crate) fn start() -> (Served, Upstream) {
     start_on(None)
 }
 
-fn start_on(storage: Option<&Path>) -> (Served, Upstream) {
+pub(crate) fn start_on(storage: Option<&Path>) -> (Served, Upstream) {
     let upstream = Upstream::start();
     let storage = storage.map(Path::to_owned);
     let served = worker(WorkerdOptions {
         policies: POLICIES.replace("UPSTREAM", &upstream.address),
         entry: Some(include_str!("gateway.js").to_owned()),
         reaches_private: true,
+        server_timing: true,
         storage,
         ..WorkerdOptions::default()
     });
@@ -76,23 +80,6 @@ fn start_on(storage: Option<&Path>) -> (Served, Upstream) {
 }
 
 pub(crate) const ALICE: (&str, &str) = ("x-api-key", "alice");
-
-fn later(served: &Served, span: Duration) {
-    served.api.get(&format!("/test/later?{}", span.as_millis()), &[]);
-}
-
-fn counted(served: &Served, what: &str) -> u64 {
-    served.api.get("/test/count", &[]).get(what).as_u64().unwrap()
-}
-
-#[track_caller]
-fn wait_for(served: &Served, what: &str, expected: u64) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while counted(served, what) < expected {
-        assert!(Instant::now() < deadline, "{what}: expected {expected}");
-        thread::yield_now();
-    }
-}
 
 #[track_caller]
 pub(crate) fn problem(reply: &RawReply, status: u16, kind: &str) {
@@ -108,6 +95,8 @@ fn a_request_passes_to_the_upstream_and_back() {
     let fields = "host: gateway.example:81\r\nx-api-key: alice\r\ncookie: a=1; b=2\r\nx-cost: 0\r\n\
         cf-connecting-ip: 203.0.113.9\r\nx-forwarded-for: 6.6.6.6\r\nx-forwarded-host: evil\r\n\
         x-forwarded-port: 1\r\nx-real-ip: 6.6.6.6\r\nforwarded: for=6.6.6.6\r\nte: trailers\r\n\
+        X_Forwarded_For: 6.6.6.6\r\nX-Forwarded_Proto: https\r\nX_Real_IP: 6.6.6.6\r\n\
+        Proxy_Authorization: x\r\nmy_header: 1\r\n\
         connection: close, x-of-connection\r\nx-of-connection: 1\r\nproxy-authorization: x\r\n";
     write!(stream, "PATCH /api/echo?a=%2F..&b HTTP/1.1\r\n{fields}content-length: 5\r\n\r\nhello")
         .unwrap();
@@ -128,6 +117,11 @@ fn a_request_passes_to_the_upstream_and_back() {
         ("te", vec![]),
         ("x-of-connection", vec![]),
         ("proxy-authorization", vec![]),
+        ("x_forwarded_for", vec![]), // CGI and WSGI read `_` as `-`
+        ("x-forwarded_proto", vec![]),
+        ("x_real_ip", vec![]),
+        ("proxy_authorization", vec![]),
+        ("my_header", vec!["1".into()]),
     ] {
         assert_eq!(reply.sent(name), value, "{name}: {reply:?}");
     }
@@ -136,6 +130,7 @@ fn a_request_passes_to_the_upstream_and_back() {
     assert_eq!(reply.all("ratelimit-policy"), ["\"api\";q=3;w=31536000"]);
     let limits = reply.all("ratelimit").join(", ");
     assert!(limits.starts_with("\"theirs\";r=1, \"api\";r=2;t="), "the cost is 1: {limits}");
+    assert!(reply.all("server-timing").join(",").contains("tidegate;dur="), "{reply:?}");
 
     let based = send(&served, "GET /base/echo", &[]);
     assert_eq!(based.json()["line"], "GET /v2/base/echo HTTP/1.1");
@@ -162,6 +157,7 @@ fn a_refusal_is_a_problem_or_a_page_and_the_upstream_is_not_asked() {
     problem(&refused, 429, "#quota-exceeded");
     let wait: u64 = refused.all("retry-after")[0].parse().unwrap();
     assert!(wait > 0 && wait <= 365 * 86_400);
+    assert!(refused.all("server-timing").join(",").starts_with("tidegate;"), "{refused:?}");
     let browser = ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
     let page = send(&served, "GET /api/echo", &[ALICE, browser]);
     assert_eq!(
@@ -220,165 +216,4 @@ fn bodies_stream_both_ways() {
     write!(stream, "5\r\nlater\r\n0\r\n\r\n").unwrap();
     assert_eq!(read(&mut stream).status, 200);
     assert_eq!(upstream.received.recv().unwrap(), "later");
-}
-
-#[test]
-fn an_upstream_that_is_down_is_a_problem_and_frees_what_was_held() {
-    let (served, _upstream) = start();
-    for round in 1..4 {
-        problem(&send(&served, "GET /down/x", &[ALICE]), 502, ":upstream-failed");
-        wait_for(&served, "released", round);
-    }
-    let page = send(&served, "GET /down/x", &[ALICE, ("accept", "text/html")]);
-    assert!(page.status == 502 && page.body.contains("The site does not answer"), "{page:?}");
-}
-
-#[test]
-fn a_request_holds_its_place_until_its_answer_has_ended() {
-    let (served, upstream) = start();
-    let begin = || {
-        let mut stream = connect(&served);
-        let head = "HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\nconnection: close\r\n\r\n";
-        write!(stream, "GET /held/stream {head}").unwrap();
-        let mut first = [0];
-        stream.read_exact(&mut first).unwrap();
-        stream
-    };
-    let mut stream = begin();
-    problem(&send(&served, "GET /held/echo", &[ALICE]), 429, "#quota-exceeded");
-    upstream.go.send(()).unwrap();
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).unwrap();
-    wait_for(&served, "released", 1);
-    for (round, path) in (2..).zip(["echo", "empty", "redirect", "echo"]) {
-        assert!(send(&served, &format!("GET /held/{path}"), &[ALICE]).status < 400, "{path}");
-        wait_for(&served, "released", round);
-    }
-    drop(begin()); // the client leaves in the middle
-    upstream.go.send(()).unwrap();
-    wait_for(&served, "released", 6);
-    assert_eq!(send(&served, "GET /held/echo", &[ALICE]).status, 200);
-}
-
-#[test]
-fn what_is_held_changes_no_answer() {
-    let (served, _upstream) = start();
-    for (path, released) in [("base", 0), ("held", 1)] {
-        let echo = send(&served, &format!("GET /{path}/echo"), &[ALICE]);
-        assert_eq!(echo.all("content-length"), [echo.body.len().to_string()], "{echo:?}");
-        wait_for(&served, "released", released);
-        let coded =
-            send(&served, &format!("GET /{path}/gzip"), &[ALICE, ("accept-encoding", "gzip")]);
-        assert_eq!(coded.all("content-encoding"), ["gzip"], "{coded:?}");
-        assert!(coded.bytes.windows(3).any(|bytes| bytes == &GZIP[..3]), "{coded:?}");
-        wait_for(&served, "released", 2 * released);
-        let head = send(&served, &format!("HEAD /{path}/echo"), &[ALICE]);
-        assert_eq!((head.status, head.body.as_str()), (200, ""));
-        wait_for(&served, "released", 3 * released);
-    }
-}
-
-#[test]
-fn a_client_that_leaves_early_frees_its_place() {
-    let (served, upstream) = start();
-    let mut stream = connect(&served);
-    let first = "GET /other HTTP/1.1\r\nhost: h\r\n\r\n";
-    // the end of a connection with an unread answer is a reset, which the runtime sees at once
-    write!(stream, "{first}GET /held/silent HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\n\r\n")
-        .unwrap();
-    while upstream.seen() == 0 {
-        thread::yield_now();
-    }
-    drop(stream);
-    wait_for(&served, "released", 1);
-    assert_eq!(send(&served, "GET /held/echo", &[ALICE]).status, 200);
-}
-
-type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
-
-fn open(served: &Served, key: &str) -> Result<Socket, u16> {
-    open_at(served, "sockets", key)
-}
-
-fn open_at(served: &Served, path: &str, key: &str) -> Result<Socket, u16> {
-    let url = format!("{}/{path}/socket", served.url.replace("http://", "ws://"));
-    let mut request = url.into_client_request().unwrap();
-    request.headers_mut().insert("x-api-key", key.parse().unwrap());
-    request.headers_mut().insert("sec-websocket-protocol", "one, two".parse().unwrap());
-    let stream = MaybeTlsStream::Plain(connect(served));
-    match tungstenite::client(request, stream) {
-        Ok((socket, response)) => {
-            assert_eq!(response.headers()["sec-websocket-protocol"], "one");
-            let is_counted = path != "base";
-            assert_eq!(response.headers().contains_key("ratelimit"), is_counted, "{response:?}");
-            Ok(socket)
-        }
-        Err(tungstenite::HandshakeError::Failure(tungstenite::Error::Http(response))) => {
-            Err(response.status().as_u16())
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-#[track_caller]
-fn echoes(socket: &mut Socket, message: Message) {
-    socket.send(message.clone()).unwrap();
-    assert_eq!(socket.read().unwrap(), message);
-}
-
-#[test]
-fn a_websocket_is_counted_until_either_side_closes() {
-    let (served, _upstream) = start();
-    let mut socket = open(&served, "alice").unwrap();
-    echoes(&mut socket, Message::text("héllo"));
-    echoes(&mut socket, Message::binary(vec![0, 255, 7]));
-    echoes(&mut socket, Message::text("x".repeat(500_000)));
-    assert_eq!(open(&served, "alice").unwrap_err(), 429);
-    assert!(open(&served, "bob").is_ok());
-    let mut free = open_at(&served, "base", "alice").unwrap();
-    echoes(&mut free, Message::text("without a limit"));
-    socket.close(None).unwrap();
-    while socket.read().is_ok() {}
-    wait_for(&served, "released", 1);
-
-    let mut socket = open(&served, "carol").unwrap();
-    let released = counted(&served, "released");
-    socket.send(Message::text("close")).unwrap(); // so the upstream closes
-    while socket.read().is_ok() {}
-    wait_for(&served, "released", released + 1);
-    let mut socket = open(&served, "carol").unwrap();
-    echoes(&mut socket, Message::text("again"));
-    let released = counted(&served, "released");
-    drop(socket); // without a word
-    wait_for(&served, "released", released + 1);
-    assert!(open(&served, "carol").is_ok());
-}
-
-#[test]
-fn a_websocket_is_kept_alive_by_heartbeats() {
-    let (served, _upstream) = start();
-    let mut socket = open(&served, "alice").unwrap();
-    for renewed in 1..=6 {
-        later(&served, Duration::from_secs(20 * 60));
-        wait_for(&served, "renewed", renewed);
-        echoes(&mut socket, Message::text("still here"));
-    }
-    assert_eq!(open(&served, "alice").unwrap_err(), 429, "two hours later it is still counted");
-    socket.close(None).unwrap();
-    while socket.read().is_ok() {}
-    wait_for(&served, "released", 1);
-    assert!(open(&served, "alice").is_ok());
-}
-
-#[test]
-fn what_a_dead_isolate_held_is_free_after_its_time_to_live() {
-    let storage = tempdir().unwrap();
-    let (served, _upstream) = start_on(Some(storage.path()));
-    let _socket = open(&served, "alice").unwrap();
-    drop(served);
-    let (served, _upstream) = start_on(Some(storage.path()));
-    later(&served, Duration::from_secs(59 * 60));
-    assert_eq!(open(&served, "alice").unwrap_err(), 429);
-    later(&served, Duration::from_secs(2 * 60));
-    assert!(open(&served, "alice").is_ok());
 }

@@ -39,6 +39,34 @@ fn no_trick_reaches_another_path_or_host() {
         assert!([0, 400, 404].contains(&reply.status), "{host}: {reply:?}");
     }
     assert_eq!(upstream.seen(), 0);
+    for host in ["a b", "a,b", "a%zz", "a|b", "[::1", "x:80a", "x:65536", "é", "", ":80", "a@b"] {
+        let reply = send(&served, "GET /api/echo", &[ALICE, ("host", host)]);
+        assert_eq!(reply.status, 400, "{host}: {reply:?}"); // the runtime itself refuses some
+    }
+    problem(&send(&served, "GET /api/echo", &[ALICE, ("host", "a b")]), 400, ":invalid-request");
+    for target in [
+        "rpc://x/v1/keys/api/k",
+        "rpc://tidegate/healthz",
+        "RPC://x/healthz",
+        "ws://x/healthz",
+        "file:///healthz",
+        "data:,x",
+        "javascript:0",
+        "http:/healthz",
+        "http:healthz",
+        "x:/healthz",
+        "//healthz",
+        "/rpc://x/healthz",
+        "%2Fhealthz",
+        "?healthz",
+        "#/healthz",
+    ] {
+        let reply = send(&served, &format!("GET {target}"), &[ALICE]);
+        assert!([0, 400, 404].contains(&reply.status), "{target}: {reply:?}");
+        let reply = send(&served, "GET /healthz", &[ALICE, ("host", target)]);
+        assert!([0, 400, 404].contains(&reply.status), "{target}: {reply:?}");
+    }
+    assert_eq!(upstream.seen(), 0);
     for host in ["evil.example", "evil.example:80", "user@evil.example", "user:pass@evil.example"] {
         let absolute =
             send(&served, &format!("GET http://{host}/api/echo"), &[("x-api-key", host)]);
@@ -71,6 +99,21 @@ fn oversized_requests_are_refused_and_nothing_is_consumed() {
 }
 
 #[test]
+fn no_text_of_a_caller_reaches_a_page() {
+    let (served, _upstream) = start();
+    let script = "\"><script>alert(1)</script>";
+    let fields = [("x-api-key", script), ("referer", script), ("accept", "text/html")];
+    let escaped = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
+    assert_eq!(send(&served, "GET /users/echo", &fields).status, 200);
+    for (target, status) in [("/users", 429), ("/other", 404), ("/api/%2f", 400), ("/down", 502)] {
+        let page = send(&served, &format!("GET {target}/{escaped}?{escaped}"), &fields);
+        assert_eq!(page.status, status, "{page:?}");
+        assert_eq!(page.all("content-type"), ["text/html; charset=utf-8"]);
+        assert!(!page.head.contains("alert") && !page.body.contains("alert"), "{page:?}");
+    }
+}
+
+#[test]
 fn a_spoofed_address_is_not_the_key() {
     let (served, _upstream) = start();
     let from = |ip: &str, forwarded: &str| {
@@ -83,10 +126,34 @@ fn a_spoofed_address_is_not_the_key() {
     assert_eq!(from("203.0.113.10", "203.0.113.9"), 200);
 }
 
+#[test]
+fn a_cookie_is_found_in_whatever_line_it_is() {
+    let (served, _upstream) = start();
+    let send = |cookies: &[&str]| {
+        let mut fields = vec![("x-api-key", "nobody")];
+        fields.extend(cookies.iter().map(|cookie| ("cookie", *cookie)));
+        send(&served, "GET /sessions/echo", &fields)
+    };
+    let left = |cookies: &[&str]| send(cookies).all("ratelimit")[1].clone();
+    for (place, cookies) in
+        [vec!["sid=abc"], vec!["a=1", "sid=abc"], vec!["sid=abc", "a=1"]].iter().enumerate()
+    {
+        let left = left(cookies);
+        assert!(left.contains(&format!("r={}", 4 - place)), "{cookies:?}: {left}");
+    }
+    let twice = left(&["sid=abc", "sid=def"]);
+    assert!(twice.contains("r=4"), "the next source is the key: {twice}");
+}
+
 fn signed(served: &Served, algorithm: &str, head: &str, payload: &str) -> String {
     let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
     let target = format!("/test/sign?{algorithm}&{}&{}", encoded(head), encoded(payload));
     served.api.get(&target, &[]).text
+}
+
+/// Claims of a token for this gateway.
+fn claims(others: &str) -> String {
+    format!(r#"{{"iss":"us","aud":["other","api"],{others}}}"#)
 }
 
 #[test]
@@ -105,7 +172,7 @@ fn a_verified_token_names_the_caller_and_no_other_does() {
         for kid in ["", &format!(",\"kid\":\"{algorithm}\"")] {
             let (head, sub) =
                 (format!("{{\"alg\":\"{algorithm}\"{kid}}}"), format!("{algorithm}{}", kid.len()));
-            let token = signed(&served, algorithm, &head, &format!("{{\"sub\":\"{sub}\"}}"));
+            let token = signed(&served, algorithm, &head, &claims(&format!("\"sub\":\"{sub}\"")));
             assert!(passes(&token, &sub), "{algorithm}");
             assert!(
                 counted(&format!("jwt:sub:{sub}")) && !counted(&format!("header:x-api-key:{sub}"))
@@ -113,7 +180,7 @@ fn a_verified_token_names_the_caller_and_no_other_does() {
             assert!(!passes(&token, "another"), "the key is the claim");
         }
     }
-    let victim = r#"{"sub":"victim"}"#;
+    let victim = &claims(r#""sub":"victim""#);
     let genuine = signed(&served, "ES256", r#"{"alg":"ES256"}"#, victim);
     let [head, payload, signature]: [&str; 3] =
         genuine.split('.').collect::<Vec<_>>().try_into().unwrap();
@@ -129,9 +196,26 @@ fn a_verified_token_names_the_caller_and_no_other_does() {
         signed(&served, "confused", r#"{"alg":"HS256","kid":"RS256"}"#, victim),
         signed(&served, "HS256", r#"{"alg":"RS256"}"#, victim),
         signed(&served, "HS256", r#"{"alg":"HS256","kid":"unknown"}"#, victim),
-        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","exp":1000000000}"#),
-        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","nbf":99999999999}"#),
-        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"x","sub":"victim"}"#),
+        signed(
+            &served,
+            "HS256",
+            r#"{"alg":"HS256"}"#,
+            &claims(r#""sub":"victim","exp":1000000000"#),
+        ),
+        signed(
+            &served,
+            "HS256",
+            r#"{"alg":"HS256"}"#,
+            &claims(r#""sub":"victim","nbf":99999999999"#),
+        ),
+        signed(&served, "HS256", r#"{"alg":"HS256"}"#, &claims(r#""sub":"x","sub":"victim""#)),
+        signed(&served, "HS256", r#"{"alg":"HS256"}"#, r#"{"sub":"victim","aud":"api"}"#),
+        signed(
+            &served,
+            "HS256",
+            r#"{"alg":"HS256"}"#,
+            r#"{"sub":"victim","iss":"us","aud":"other"}"#,
+        ),
         format!("{genuine}x"),
         "x".repeat(20_000),
     ];

@@ -6,6 +6,7 @@ mod editions;
 mod faults;
 mod gateway;
 mod heads;
+mod held;
 mod hostile;
 mod leases;
 mod modes;

@@ -10,7 +10,7 @@ const file: PolicyFile = { policies: { api: policy } };
 const gateway: PolicyFile = {
   policies: { api: { limits: [limit], key: ["jwt:sub", ["header:x-tenant", "ip"]] } },
   routes: [{ match: "/api/*", policy: "api", upstream: "https://origin.example" }],
-  jwt: { algorithms: ["ES256"], keys: "JWT_KEYS" }, trusted_proxies: ["10.0.0.0/8"], api_path: "/_tidegate",
+  jwt: { algorithms: ["ES256"], keys: "JWT_KEYS", issuer: "us", audience: "api" }, trusted_proxies: ["10.0.0.0/8"], api_path: "/_tidegate",
 };
 new Limiter(gateway);
 

@@ -20,7 +20,7 @@ use crate::policies::Edition;
 /// How the URL of a call by RPC begins. The call is for the API, which routes may hide from requests over HTTP.
 const RPC: &str = "rpc://";
 
-/// What a request is answered by.
+/// The policies, rights and counters by which requests are answered.
 pub(crate) struct InForce {
     pub(crate) edition: Rc<Edition>,
     pub(crate) access: Access,
@@ -59,7 +59,7 @@ pub(crate) struct Exchange {
     mail: Rc<RefCell<Mail>>,
 }
 
-/// What the request waits for, and what has come.
+/// The things that the request waits for, and those that have come.
 #[derive(Default)]
 struct Mail {
     wants_body: bool,
@@ -75,7 +75,7 @@ struct Mail {
     events: BTreeMap<(String, &'static str), (u32, u64)>,
 }
 
-/// What must happen next.
+/// The next step of a request.
 pub(crate) enum Step {
     /// Read the body.
     Body,

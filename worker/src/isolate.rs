@@ -12,7 +12,7 @@ use crate::exchange::{OwnHead, Tells};
 use crate::node::{self, End, Held, Node, Told, with};
 use crate::{packed, policies};
 
-/// What JavaScript calls in an isolate. An exchange is one request, under a number.
+/// The functions that JavaScript calls in an isolate. An exchange is one request, under a number.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Isolate;

@@ -17,7 +17,7 @@ extern "C" {
     pub(crate) fn log_line(text: &str);
 }
 
-/// What JavaScript calls in the object of the editions.
+/// The functions that JavaScript calls in the object of the editions.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Keeper;

@@ -15,7 +15,7 @@ const KEY: usize = 4_096;
 pub(crate) const MOST_WAITING: usize = 1 << 13;
 const WAITING: usize = 2_048;
 
-/// What all objects of an isolate together remember: states, questions and replies.
+/// The memory for states, questions and replies of all objects of an isolate together.
 const OBJECTS: usize = 44_000_000;
 
 const _: () = assert!(MOST_KEYS * KEY + MOST_WAITING * WAITING + OBJECTS + LEFT <= ISOLATE);

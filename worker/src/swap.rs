@@ -1,4 +1,4 @@
-//! What JavaScript calls in an isolate about the policies in force, and about what it tells of its decisions.
+//! The functions that JavaScript calls in an isolate about the policies in force, and about metrics and events.
 
 use std::rc::Rc;
 

@@ -52,6 +52,7 @@ struct Entry<'t> {
 pub(crate) enum Scalar<'n> {
     Text(&'n str),
     Whole(i64),
+    Texts(Vec<&'n str>),
     /// Any other value.
     Other,
 }
@@ -68,6 +69,13 @@ impl Node<'_> {
             Value::Text(text) => Scalar::Text(text),
             Value::Natural(number) => i64::try_from(*number).map_or(Scalar::Other, Scalar::Whole),
             Value::Negative(number) => Scalar::Whole(*number),
+            Value::List(nodes) => {
+                let texts = nodes.iter().map(|node| match &node.value {
+                    Value::Text(text) => Some(&**text),
+                    _ => None,
+                });
+                texts.collect::<Option<_>>().map_or(Scalar::Other, Scalar::Texts)
+            }
             _ => Scalar::Other,
         }
     }

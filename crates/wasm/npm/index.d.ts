@@ -77,7 +77,13 @@ export interface PolicyFile {
   /** The networks of proxies that are believed about a client's address; not used here. */
   trusted_proxies?: string[];
   /** How tokens are read; not used here. */
-  jwt?: { algorithms: ("HS256" | "RS256" | "ES256")[]; keys: string; source?: string };
+  jwt?: {
+    algorithms: ("HS256" | "RS256" | "ES256")[];
+    keys: string;
+    source?: string;
+    issuer?: string;
+    audience?: string;
+  };
 }
 
 export interface LimiterOptions {

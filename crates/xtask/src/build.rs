@@ -9,8 +9,13 @@ use clap::ValueEnum;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use self::worker_files::worker_files;
 use crate::run::{cargo, command, step};
 use crate::{install, root};
+
+// the host starts the same files, but `xtask` does not build the host
+#[path = "../../../host/src/local/worker_files.rs"]
+mod worker_files;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -79,23 +84,10 @@ fn worker() -> Result<()> {
     let module = build.join("index_bg.wasm");
     // workerd has all features and catches exceptions, but only its newest versions read compact imports
     optimize(&module, &module, &["--all-features", "--disable-compact-imports"])?;
-    let compressed = worker_files()?.iter().try_fold(0, |sum, file| {
+    let compressed = worker_files(&root)?.iter().try_fold(0, |sum, file| {
         Ok::<_, anyhow::Error>(sum + gzipped(&root.join("worker").join(file))?)
     })?;
     within("worker bundle, gzip", compressed, WORKER_LIMIT)
-}
-
-/// The files of the Worker, in its folder: its entry first, what was built, and all scripts beside the entry.
-fn worker_files() -> Result<Vec<String>> {
-    let mut files =
-        ["index.js", "build/index.js", "build/index_bg.wasm"].map(str::to_owned).to_vec();
-    for script in fs::read_dir(root().join("worker"))? {
-        let name = script?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".js") && name != "index.js" {
-            files.push(name);
-        }
-    }
-    Ok(files)
 }
 
 fn guest() -> Result<()> {
@@ -128,7 +120,7 @@ fn copy_worker(to: &Path) -> Result<()> {
         fs::remove_dir_all(to)?; // a script that is no longer part of the Worker must not be packed
     }
     fs::create_dir_all(to.join("build"))?;
-    for file in worker_files()?.iter().filter(|file| *file != "index.js") {
+    for file in worker_files(&root())?.iter().filter(|file| *file != "index.js") {
         let from = root().join("worker").join(file);
         fs::copy(&from, to.join(file)).with_context(|| from.display().to_string())?;
     }

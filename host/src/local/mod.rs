@@ -2,6 +2,7 @@
 //! nothing with other processes, and ends when it is dropped.
 
 mod redis_server;
+mod worker_files;
 mod workerd;
 
 use std::env;

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use super::worker_files::worker_files;
 use super::workspace;
 
 /// The class of the objects, as the Worker exports it.
@@ -56,7 +57,7 @@ impl Workerd {
         let storage = options.storage.clone().unwrap_or_else(|| folder.path().join("storage"));
         fs::create_dir_all(&storage)?;
         fs::write(folder.path().join("policies.toml"), &options.policies)?;
-        let files = worker_files()?;
+        let files = worker_files(&workspace())?;
         copy_worker(&files, folder.path())?;
         if let Some(entry) = &options.entry {
             fs::write(folder.path().join("entry.js"), entry)?;
@@ -115,19 +116,6 @@ fn binary() -> Result<PathBuf> {
     binaries.find(|binary| binary.is_file()).with_context(|| {
         format!("workerd is not installed in {}: run `npm ci`", packages.display())
     })
-}
-
-/// The files of the Worker, in its folder: its entry first, what was built, and all scripts beside the entry.
-fn worker_files() -> Result<Vec<String>> {
-    let mut files =
-        ["index.js", "build/index.js", "build/index_bg.wasm"].map(str::to_owned).to_vec();
-    for script in fs::read_dir(workspace().join("worker"))? {
-        let name = script?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".js") && name != "index.js" {
-            files.push(name);
-        }
-    }
-    Ok(files)
 }
 
 fn copy_worker(files: &[String], folder: &Path) -> Result<()> {

@@ -1,7 +1,8 @@
 //! The gateway: a server in front of an upstream, which decides on each request and passes it on.
 //!
-//! This module finds the route of a request, its key, and what is answered to a refusal. A server adds the I/O: it
-//! sends what passes to the upstream, adds [`Pass::headers`] to the answer, and holds [`Pass::lease`] meanwhile.
+//! This module finds the route and the key of a request, and words the answer to a refusal. A server adds the I/O: it
+//! sends a request that passes to the upstream, adds [`Pass::headers`] to the answer, and holds [`Pass::lease`] until
+//! the exchange has ended.
 
 mod page;
 mod routes;
@@ -30,12 +31,12 @@ pub(crate) use routes::{ApiPath, RouteForm};
 pub use routes::{Gateway, Route};
 use target::Path;
 
-/// What is done with a request.
+/// The way of a request: to its answer or to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It gets this response.
+    /// The request gets this response.
     Response(Response),
-    /// It passes to the upstream.
+    /// The request passes to the upstream.
     Pass(Pass),
 }
 
@@ -46,9 +47,9 @@ pub struct Pass {
     pub url: Option<String>,
     /// The client's address.
     pub client: Option<String>,
-    /// What is added to the headers of the upstream's answer.
+    /// The headers to add to the upstream's answer.
     pub headers: Vec<(&'static str, String)>,
-    /// What is held until the exchange has ended.
+    /// The lease to hold until the exchange has ended.
     pub lease: Option<Lease>,
 }
 
@@ -153,9 +154,18 @@ impl Arrived {
         let outcome = server.decide(core::slice::from_ref(&check)).await.pop();
         let outcome = outcome.unwrap_or_else(|| Outcome::Unavailable("not decided".to_string()));
         server.decided(&check, &outcome);
-        let headers = http::gate_headers(&check, &outcome)?;
-        let lease = Lease::of(check.asked(), &outcome);
-        Ok(Pass { headers, lease, ..pass })
+        let timing = server.timing().map(|timing| ("server-timing", timing));
+        match http::gate_headers(&check, &outcome) {
+            Ok(mut headers) => {
+                headers.extend(timing);
+                let lease = Lease::of(check.asked(), &outcome);
+                Ok(Pass { headers, lease, ..pass })
+            }
+            Err(mut refusal) => {
+                refusal.headers.extend(timing);
+                Err(refusal)
+            }
+        }
     }
 }
 

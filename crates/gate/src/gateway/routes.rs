@@ -9,13 +9,13 @@ use core::fmt;
 
 use serde::Deserialize;
 
-use super::target::{Path, is_written_path};
+use super::target::{Path, is_authority, is_written_path};
 use crate::policy::Policy;
 use crate::quote::Quoted;
 use crate::source::token::Jwt;
 use crate::source::{Network, is_token};
 
-/// What a policy file says of the gateway, and of the sources of keys.
+/// The part of a policy file about the gateway and the sources of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
     pub(crate) routes: Vec<Route>,
@@ -38,8 +38,8 @@ impl Gateway {
     }
 
     /// The path of a request as the HTTP API knows it; `None` if the request is not for the API. A gateway serves the
-    /// API only under `api_path`, so that no path of the API hides one of the upstream, and nobody reaches the API who
-    /// was not meant to.
+    /// API only under `api_path`, so that no path of the API hides a path of the upstream, and no client reaches the
+    /// API by accident.
     #[must_use]
     pub fn api<'p>(&self, path: &'p str) -> Option<&'p str> {
         match &self.api_path {
@@ -64,7 +64,7 @@ impl Gateway {
     }
 }
 
-/// What happens to some requests.
+/// A route: the requests that it matches, the policy that decides on them, and their upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     matches: Match,
@@ -117,7 +117,7 @@ pub(crate) struct RouteForm {
 
 impl RouteForm {
     /// # Errors
-    /// The message says what is wrong with which field.
+    /// The message names the field, and says what was expected and found.
     pub(crate) fn route<'a>(
         self,
         policy: impl FnOnce(&str) -> Option<&'a Arc<Policy>>,
@@ -249,19 +249,6 @@ impl TryFrom<String> for Upstream {
             )),
         }
     }
-}
-
-/// A host with or without a port.
-fn is_authority(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, port)) if address.parse::<core::net::Ipv6Addr>().is_ok() => ("v6", port),
-        Some(_) => return false,
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let is_port = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0);
-    let has_port = port.strip_prefix(':').map_or(port.is_empty(), is_port);
-    !host.is_empty() && host.bytes().all(plain) && has_port
 }
 
 /// The path under which a gateway serves the HTTP API.

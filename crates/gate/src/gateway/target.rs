@@ -1,4 +1,4 @@
-//! The target of a request: what a route matches, and what the upstream gets.
+//! The target of a request: its host, path and query, which a route matches and the upstream gets.
 //!
 //! A path that two readers may read differently is refused. Otherwise a request could pass by the route of one path and
 //! be served as another path.
@@ -16,11 +16,11 @@ const MAX_TARGET_BYTES: usize = 16_384;
 #[derive(Debug)]
 pub(super) struct Path(Vec<u8>);
 
-/// Why a target is refused.
+/// The reason why a target is refused.
 #[derive(Debug)]
 pub(super) enum TargetError {
     TooLong(usize),
-    /// What was expected and what was found.
+    /// The message names the part of the target and what is expected of it.
     Invalid(&'static str),
 }
 
@@ -41,8 +41,9 @@ impl Path {
         if length > MAX_TARGET_BYTES {
             return Err(TargetError::TooLong(length));
         }
-        if authority.contains('@') {
-            return Err(TargetError::Invalid("the host: expected no user name, found one"));
+        if !is_authority(authority.strip_suffix(':').unwrap_or(authority)) {
+            let expected = "the host: expected a name or an address, with or without a port";
+            return Err(TargetError::Invalid(expected));
         }
         if !head.query.bytes().all(|byte| is_plain(byte) && byte != b'#') {
             return Err(TargetError::Invalid("the query: expected printable ASCII without `#`"));
@@ -101,4 +102,17 @@ fn decode(path: &str) -> Result<Vec<u8>, &'static str> {
 /// Whether a path can be written into a policy file: as it is decoded, and without a wildcard.
 pub(super) fn is_written_path(path: &str) -> bool {
     !path.contains(['%', '*']) && decode(path).is_ok()
+}
+
+/// A host with or without a port.
+pub(super) fn is_authority(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) if address.parse::<core::net::Ipv6Addr>().is_ok() => ("v6", port),
+        Some(_) => return false,
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let is_port = |digits: &str| digits.parse::<u16>().is_ok_and(|port| port > 0);
+    let has_port = port.strip_prefix(':').map_or(port.is_empty(), is_port);
+    !host.is_empty() && host.bytes().all(plain) && has_port
 }

@@ -17,7 +17,7 @@ pub struct Tokens {
     pub administration: Option<String>,
 }
 
-/// Which callers may use the API.
+/// The callers that may use the API.
 #[derive(Clone)]
 pub struct Access {
     tokens: Tokens,
@@ -25,7 +25,7 @@ pub struct Access {
     open_to_all: Option<Scope>,
 }
 
-/// What a call needs the right to. Administration includes decisions.
+/// A right that a call may need. Administration includes decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     /// To ask for decisions.

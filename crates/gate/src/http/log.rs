@@ -74,7 +74,7 @@ impl Log {
         self.line(now, &format_args!("policy {policy:?}, key {hash:016x}: {error}"))
     }
 
-    /// What to say of the errors that were counted since the last line, if there are any.
+    /// The number of errors since the last line, in words; `None` without such errors.
     pub fn rest(&mut self) -> Option<String> {
         let errors = core::mem::take(&mut self.errors);
         let s = if errors == 1 { "" } else { "s" };

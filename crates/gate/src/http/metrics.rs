@@ -1,4 +1,4 @@
-//! What a server counts, and the text in which Prometheus reads it.
+//! The counters of a server, and the text in which Prometheus reads them.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -66,7 +66,7 @@ impl LocalAnswers {
     }
 }
 
-/// What is counted of a check.
+/// A check as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a> {
     /// The name of the policy.

@@ -58,38 +58,35 @@ mod forms;
 mod headers;
 mod log;
 mod metrics;
+mod plan;
 mod policies;
 mod problem;
 mod query;
 mod route;
+mod server;
 #[cfg(test)]
 mod tests;
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Display;
-use core::time::Duration;
 
-use tidegate_core::Timestamp;
-use tidegate_core::shed::Draw;
-
-use crate::ask::{Ask, AskError, Asked, Chance, CheckForm};
-use crate::decide::Verdict;
-use crate::limits::Limits;
-use crate::policy::{OnError, Policies, Policy, Whole};
+use crate::ask::AskError;
+use crate::policy::{Policies, Policy};
 use crate::quote::Quoted;
-use crate::request::Operation;
-use crate::resolved::Resolved;
-use crate::source::token::Verify;
 pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
 pub use log::Log;
 pub use metrics::{Counted, Local, LocalAnswers, Metrics};
+pub(crate) use plan::gate_headers;
+use plan::{Answer, Form, Plan};
+pub use plan::{Check, Outcome, answer};
 pub use policies::{Change, Changed, Editions, InvalidEditions, PolicyCall, Stamp};
-use problem::{Problem, answer_json};
+use problem::Problem;
 pub(crate) use query::decoded;
 use route::{Step, step};
+pub use server::{BodyError, Head, Response, Server};
 
 /// The longest body that a server accepts.
 pub const MAX_BODY_BYTES: usize = 262_144;
@@ -104,174 +101,6 @@ const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often st
 
 /// The media type of the text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// A request without its body.
-#[derive(Clone, Copy)]
-#[expect(missing_debug_implementations, reason = "holds a closure")]
-pub struct Head<'a> {
-    /// The method in capitals, as on the wire.
-    pub method: &'a str,
-    /// The path, such as `/v1/check`.
-    pub path: &'a str,
-    /// The query after the question mark; may be empty.
-    pub query: &'a str,
-    /// Returns the value of a header by its name in lower case.
-    pub header: &'a dyn Fn(&str) -> Option<String>,
-    /// Returns the address that the request came from, if the adapter trusts its source.
-    pub client_ip: &'a dyn Fn() -> Option<String>,
-    /// The client's country, if the adapter knows it.
-    pub country: Option<&'a str>,
-    /// The time, by which tokens expire.
-    pub now: Timestamp,
-}
-
-/// A response, which the server sends unchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// The status code.
-    pub status: u16,
-    /// The names and values of the headers.
-    pub headers: Vec<(&'static str, String)>,
-    /// The body: JSON, or empty.
-    pub body: String,
-}
-
-/// The I/O of a server: bodies, decisions and random numbers.
-#[expect(async_fn_in_trait, reason = "servers decide by themselves what their futures can do")]
-pub trait Server {
-    /// Reads the body of the request.
-    ///
-    /// # Errors
-    /// Fails with [`BodyError`] if the server cannot read the whole body.
-    async fn body(&mut self) -> Result<Vec<u8>, BodyError>;
-
-    /// Decides each check in its store. Checks on one key are decided in their order. Returns one outcome
-    /// for each check, in the order of the checks.
-    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome>;
-
-    /// Whether the signature of a token holds. By default it does not, for servers that have no keys: they must refuse
-    /// policies that need verified tokens when they start.
-    async fn verify(&mut self, token: &Verify) -> bool {
-        let _ = token;
-        false
-    }
-
-    /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
-    /// the server has no random numbers.
-    fn random(&mut self) -> Option<u64>;
-
-    /// Takes note of the outcome of a check, for [`Metrics::count`].
-    fn decided(&mut self, _: &Check, _: &Outcome) {}
-
-    /// The text of [`Metrics`], and what else the server counts.
-    fn metrics(&self) -> String {
-        String::new()
-    }
-
-    /// The header `Server-Timing` of the decisions that were made last, if the server measures them.
-    fn timing(&self) -> Option<String> {
-        None
-    }
-
-    /// Which edition of the policies the request is answered by.
-    fn stamp(&self) -> Stamp {
-        Stamp::default()
-    }
-
-    /// Answers a call about the editions of the policies by [`Editions::handle`]. By default there are none.
-    async fn editions(&mut self, _: PolicyCall) -> Response {
-        Problem::NotFound.response("this server has no editions of its policies".to_string())
-    }
-}
-
-/// Why the server cannot read a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyError {
-    /// The body is longer than [`MAX_BODY_BYTES`]. The server read this many bytes.
-    TooLarge(usize),
-    /// The rest of the body had not arrived after this time.
-    TooLate(Duration),
-    /// The client closed the connection within the body.
-    Incomplete,
-}
-
-/// The checks to decide, and the form of the answer.
-#[derive(Clone, Debug)]
-struct Plan {
-    checks: Vec<Check>,
-    form: Form,
-}
-
-/// One operation on one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    asked: Asked,
-    now: Option<Timestamp>,
-    draw: Option<Draw>,
-}
-
-impl Check {
-    /// A request with this cost.
-    pub(crate) fn of_cost(
-        policy: &Arc<Policy>,
-        key: &str,
-        cost: u64,
-        class: Option<String>,
-        chance: Chance<'_>,
-    ) -> Result<Self, Response> {
-        let form = CheckForm { cost: Some(Whole(cost)), class, ..CheckForm::default() };
-        let asked = Ask::Check(form).resolve(policy, key, chance);
-        let asked = asked.map_err(|error| error.response(""))?;
-        Ok(Self { asked, now: None, draw: None })
-    }
-
-    pub(crate) const fn asked(&self) -> &Asked {
-        &self.asked
-    }
-
-    /// The policy, limits and canonical key of the check.
-    #[must_use]
-    pub const fn resolved(&self) -> &Resolved {
-        self.asked.resolved()
-    }
-
-    /// The operation to do.
-    #[must_use]
-    pub const fn operation(&self) -> Operation {
-        self.asked.operation()
-    }
-
-    /// The operation with the caller's own draw, if it gave one. Only a test environment may use it.
-    #[must_use]
-    pub fn operation_with_draw(&self) -> Operation {
-        match self.draw {
-            Some(draw) => self.asked.clone().with_draw(draw).operation(),
-            None => self.operation(),
-        }
-    }
-
-    /// The caller's own time, if it gave one. Only a test environment may use it.
-    #[must_use]
-    pub const fn caller_time(&self) -> Option<Timestamp> {
-        self.now
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Single,
-    Batch,
-    Gate,
-}
-
-/// The outcome of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The store decided the check.
-    Decided(Verdict),
-    /// The store did not answer, for this reason. The policy's `on_error` decides.
-    Unavailable(String),
-}
 
 /// Answers a request: routes it, reads its body if the call has one, lets the server decide, and writes
 /// the response. The future does not borrow from `head`.
@@ -288,9 +117,9 @@ pub fn respond<'a, S: Server>(
             Step::Metrics => return problem::answer_text(METRICS_TYPE, server.metrics()),
             Step::Show => return policies::show(in_force, &server.stamp()),
             Step::Editions(call) => return server.editions(call).await,
-            Step::ReadFile(put) => {
-                return match read_body(server).await {
-                    Ok(file) => server.editions(put.file(file)).await,
+            Step::ReadChange(change) => {
+                return match read_body(server).await.and_then(|body| change.read(body)) {
+                    Ok(call) => server.editions(call).await,
                     Err(response) => response,
                 };
             }
@@ -327,30 +156,9 @@ async fn read_body(server: &mut impl Server) -> Result<String, Response> {
     };
     match String::from_utf8(body) {
         Ok(text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
-            Ok(text.trim_start_matches('\u{feff}').to_string())
+            Ok(text.trim_start_matches('\u{feff}').into())
         }
-        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.to_string())),
-    }
-}
-
-impl BodyError {
-    fn response(self) -> Response {
-        match self {
-            Self::TooLarge(bytes) => {
-                let found = match bytes > MAX_DRAINED_BYTES {
-                    true => alloc::format!("more than {MAX_DRAINED_BYTES}"),
-                    false => bytes.to_string(),
-                };
-                Problem::BodyTooLarge.response(alloc::format!(
-                    "expected a body of at most {MAX_BODY_BYTES} bytes, found {found}"
-                ))
-            }
-            Self::TooLate(after) => Problem::BodyTooLate.response(alloc::format!(
-                "expected the whole body within {after:?} after the head, found a part of it"
-            )),
-            Self::Incomplete => Problem::InvalidRequest
-                .response("expected the whole body, found a part of it".to_string()),
-        }
+        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.into())),
     }
 }
 
@@ -393,6 +201,12 @@ pub(crate) fn bad_gateway(detail: String) -> Response {
     Problem::BadGateway.response(detail)
 }
 
+/// The problem type with which the HTTP API answers this error.
+#[must_use]
+pub const fn problem_type(error: &AskError) -> &'static str {
+    error.problem().r#type()
+}
+
 fn located(problem: Problem, at: &str, detail: impl Display) -> Response {
     problem.response(alloc::format!("{at}{detail}"))
 }
@@ -404,114 +218,4 @@ fn find<'a>(policies: &'a Policies, name: &str, at: &str) -> Result<&'a Arc<Poli
         let detail = alloc::format!("`policy`: expected one of {names}; found {}", Quoted(name));
         located(Problem::UnknownPolicy, at, detail)
     })
-}
-
-impl Plan {
-    /// The response, given the outcome of each check.
-    fn respond(&self, outcomes: Vec<Outcome>) -> Response {
-        if outcomes.len() != self.checks.len() {
-            return internal_error("not every check was decided".to_string());
-        }
-        let told = self.checks.iter().zip(outcomes).map(|(check, outcome)| match outcome {
-            Outcome::Decided(verdict) => Outcome::Decided(check.asked.said(verdict)),
-            unavailable => unavailable,
-        });
-        let told: Vec<Outcome> = told.collect();
-        let answers = self.checks.iter().zip(&told);
-        let answers: Vec<_> =
-            answers.map(|(Check { asked, .. }, outcome)| Answer { asked, outcome }).collect();
-        match (self.form, answers.as_slice()) {
-            (Form::Gate, [answer]) => gate(answer),
-            // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
-            (Form::Single, [Answer { asked, outcome: Outcome::Unavailable(reason) }])
-                if matches!(asked.operation(), Operation::Block(_) | Operation::Reset(_)) =>
-            {
-                Problem::ReducedCapacity.response(reason.clone())
-            }
-            (Form::Single, [answer]) => {
-                let mut response = answer_json(200, forms::single(answer));
-                if let Outcome::Decided(verdict) = answer.outcome {
-                    headers::add(&mut response.headers, answer, verdict);
-                }
-                response
-            }
-            (_, answers) => answer_json(200, forms::batch(answers)),
-        }
-    }
-}
-
-/// An operation that a caller asked for, and its outcome.
-#[derive(Clone, Copy)]
-struct Answer<'a> {
-    asked: &'a Asked,
-    outcome: &'a Outcome,
-}
-
-impl Answer<'_> {
-    fn policy(&self) -> &Policy {
-        self.asked.resolved().policy()
-    }
-
-    /// The limits on the key; `None` if the key is listed.
-    fn limits(&self) -> Option<&Limits> {
-        self.asked.resolved().limits()
-    }
-
-    /// Whether the request passes, given the decision, `shadow` and `on_error`.
-    fn passes(&self) -> bool {
-        match self.outcome {
-            Outcome::Decided(verdict) => verdict.decision.is_allowed() || self.policy().is_shadow(),
-            Outcome::Unavailable(_) => {
-                self.policy().on_error() == OnError::Open || self.policy().is_shadow()
-            }
-        }
-    }
-}
-
-/// The problem type with which the HTTP API answers this error.
-#[must_use]
-pub const fn problem_type(error: &AskError) -> &'static str {
-    error.problem().r#type()
-}
-
-/// The verdict on an operation in JSON, as the HTTP API answers it.
-#[must_use]
-pub fn answer(asked: &Asked, verdict: Verdict) -> String {
-    let outcome = &Outcome::Decided(asked.said(verdict));
-    forms::single(&Answer { asked, outcome })
-}
-
-/// The headers that an answer to a request gets if it passes.
-///
-/// # Errors
-/// The response refuses the request.
-pub(crate) fn gate_headers(
-    check: &Check,
-    outcome: &Outcome,
-) -> Result<Vec<(&'static str, String)>, Response> {
-    let told = match outcome {
-        Outcome::Decided(verdict) => Outcome::Decided(check.asked.said(verdict.clone())),
-        unavailable => unavailable.clone(),
-    };
-    let answer = Answer { asked: &check.asked, outcome: &told };
-    if !answer.passes() {
-        return Err(gate(&answer));
-    }
-    let mut headers = Vec::new();
-    if let Outcome::Decided(verdict) = &told {
-        headers::add(&mut headers, &answer, verdict);
-    }
-    Ok(headers)
-}
-
-fn gate(answer: &Answer<'_>) -> Response {
-    let mut response = match answer.outcome {
-        _ if answer.passes() => problem::no_content(),
-        Outcome::Decided(verdict) => problem::refused(answer.limits(), verdict),
-        Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
-    };
-    if let Outcome::Decided(verdict) = answer.outcome {
-        headers::add(&mut response.headers, answer, verdict);
-    }
-    response
 }

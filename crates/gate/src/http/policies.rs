@@ -1,4 +1,4 @@
-//! The calls on the policy file itself: what is in force, put another file in force, restore an earlier one.
+//! The calls on the policy file itself, which show the file in force, replace it, or restore an earlier one.
 
 mod editions;
 #[cfg(test)]
@@ -20,7 +20,7 @@ pub use editions::{Changed, Editions, InvalidEditions, Stamp};
 /// The longest name of an actor.
 const MAX_ACTOR_BYTES: usize = 128;
 
-/// Who has changed the policies, if the caller does not say: the scope of the token.
+/// The actor of a change whose caller names none: the scope of its token.
 const ADMINISTRATION: &str = "administration";
 
 /// A call about the editions of the policy file. [`Editions::handle`] answers it, where the editions are kept.
@@ -52,16 +52,18 @@ enum To {
     Version(Option<u64>),
 }
 
-/// A change whose file is not read yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Put {
+/// A change whose body is not read yet.
+#[derive(Debug)]
+pub(super) struct Unread {
     by: String,
     if_match: Option<String>,
+    /// The file to restore; `None` if the body is the file.
+    restores: Option<To>,
 }
 
 impl PolicyCall {
-    /// The call as text, for another process of the same server: what is wanted, the version, who wants it, and the
-    /// header `If-Match`, each on a line, and the file.
+    /// Writes the call for another process of the same server: the kind of the call, the version, the actor and the
+    /// header `If-Match`, each on a line, and then the file.
     #[must_use]
     pub fn write(&self) -> String {
         let version = |version: &Option<u64>| version.map_or(String::new(), |it| it.to_string());
@@ -80,7 +82,7 @@ impl PolicyCall {
         [what, &version, by, if_match.unwrap_or(""), file].join("\n")
     }
 
-    /// Reads what [`write`](Self::write) has written; `None` if the text is something else.
+    /// Reads a text of [`write`](Self::write); `None` for any other text.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut lines = text.splitn(5, '\n');
@@ -99,8 +101,18 @@ impl PolicyCall {
     }
 }
 
-impl Put {
-    pub(super) fn of(head: &Head<'_>) -> Result<Self, Response> {
+impl Unread {
+    /// `PUT /v1/policies`
+    pub(super) fn put(head: &Head<'_>) -> Result<Self, Response> {
+        Self::of(head, None)
+    }
+
+    /// `POST /v1/policies/restore`
+    pub(super) fn restore(head: &Head<'_>) -> Result<Self, Response> {
+        Self::of(head, Some(To::Version(version(head)?)))
+    }
+
+    fn of(head: &Head<'_>, restores: Option<To>) -> Result<Self, Response> {
         let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
         let is_printable = by.chars().all(|char| !char.is_control());
         if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
@@ -111,23 +123,22 @@ impl Put {
             );
             return Err(Problem::InvalidRequest.response(detail));
         }
-        Ok(Self { by, if_match: (head.header)("if-match") })
+        Ok(Self { by, if_match: (head.header)("if-match"), restores })
     }
 
-    /// The call, with the file.
-    pub(super) fn file(self, file: String) -> PolicyCall {
-        self.change(To::File(file))
+    /// The change, with its body.
+    pub(super) fn read(self, body: String) -> Result<PolicyCall, Response> {
+        let Self { by, if_match, restores } = self;
+        let to = match restores {
+            None => To::File(body),
+            Some(to) if body.is_empty() => to,
+            Some(_) => {
+                let detail = "the body: expected none, found one";
+                return Err(Problem::InvalidRequest.response(detail.to_string()));
+            }
+        };
+        Ok(PolicyCall::Change(Change { by, if_match, to }))
     }
-
-    fn change(self, to: To) -> PolicyCall {
-        let Self { by, if_match } = self;
-        PolicyCall::Change(Change { by, if_match, to })
-    }
-}
-
-/// `POST /v1/policies/restore`
-pub(super) fn restore(head: &Head<'_>) -> Result<PolicyCall, Response> {
-    Ok(Put::of(head)?.change(To::Version(version(head)?)))
 }
 
 /// `GET /v1/policies/file`

@@ -1,11 +1,11 @@
-//! Which path and method is which call.
+//! The calls by their paths and methods.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
 use super::access::Scope;
 use super::call::Call;
-use super::policies::{self, PolicyCall, Put};
+use super::policies::{self, PolicyCall, Unread};
 use super::problem::{Problem, answer_json};
 use super::query::{self, Gate};
 use super::{Access, Head, Plan, Response, located};
@@ -26,11 +26,11 @@ pub(super) enum Step {
     Show,
     /// Ask for the editions of the policies.
     Editions(PolicyCall),
-    /// Read a file to put in force.
-    ReadFile(Put),
+    /// Read the body of a change of the policies.
+    ReadChange(Unread),
 }
 
-/// What a path names.
+/// The call that a path names.
 enum Route<'a> {
     Health,
     Metrics,
@@ -113,8 +113,8 @@ fn step_or_answer(
 fn policies_step(route: PolicyRoute, head: &Head<'_>) -> Result<Step, Response> {
     Ok(match route {
         PolicyRoute::InForce if head.method != "PUT" => Step::Show,
-        PolicyRoute::InForce => Step::ReadFile(Put::of(head)?),
-        PolicyRoute::Restore => Step::Editions(policies::restore(head)?),
+        PolicyRoute::InForce => Step::ReadChange(Unread::put(head)?),
+        PolicyRoute::Restore => Step::ReadChange(Unread::restore(head)?),
         PolicyRoute::History => Step::Editions(PolicyCall::History),
         PolicyRoute::File => Step::Editions(policies::file(head)?),
     })
@@ -145,7 +145,7 @@ impl<'a> Route<'a> {
         })
     }
 
-    /// What a call needs the right to, if it needs any.
+    /// The right that a call needs; `None` if it needs no token.
     fn scope(&self, method: &str) -> Option<Scope> {
         match self {
             Self::Health => None,

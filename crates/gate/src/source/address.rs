@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::key::network_of;
 use crate::quote::Quoted;
 
-/// A network of proxies whose words are believed.
+/// A network of trusted proxies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Network(IpNet);
@@ -26,8 +26,8 @@ impl TryFrom<String> for Network {
     }
 }
 
-/// The client's address: the last one of `peer` and the addresses that trusted proxies have added to `forwarded`, a
-/// value of `X-Forwarded-For`. What stands before an address that is not trusted may be made up.
+/// The client's address. It is `peer`, unless `peer` is a trusted proxy: then it is the last address of `forwarded`, a
+/// value of `X-Forwarded-For`, that is not a trusted proxy. A client may have made up the addresses before that one.
 pub(crate) fn client_address(
     peer: &str,
     forwarded: Option<&str>,

@@ -17,7 +17,7 @@ use crate::policy::{Policies, Policy};
 pub(crate) enum FoundKey {
     /// This key, or no key.
     Known(Option<String>),
-    /// It depends on whether the token's signature holds.
+    /// One of two keys, depending on whether the token's signature holds.
     IfVerified(Unverified),
 }
 
@@ -33,7 +33,7 @@ impl FoundKey {
     }
 }
 
-/// Two keys, of which one is the right one.
+/// The key if the signature of a token holds, and the key otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct Unverified {
     pub(crate) token: Verify,
@@ -61,7 +61,7 @@ pub(crate) fn find(policies: &Policies, policy: &Policy, head: &Head<'_>) -> Fou
     }
 }
 
-/// What the sources read.
+/// The parts of a request that the sources read.
 struct Reader<'a> {
     head: &'a Head<'a>,
     client: Option<IpAddr>,

@@ -1,8 +1,8 @@
 //! The sources in which a request's key is found: headers, cookies, the query, the client's address or country, and
 //! claims of a token.
 //!
-//! A value comes from a caller, so it is escaped: no value ends its part of the key, and no value has the text of
-//! another one.
+//! A value comes from a caller, so it is escaped: no value ends its part of the key, and no two values have the same
+//! text in a key.
 
 mod address;
 mod cookie;
@@ -31,7 +31,7 @@ const MAX_NAME_BYTES: usize = 64;
 /// The longest value that a key has in full, in bytes as a key has it. A longer one is hashed.
 const MAX_VALUE_BYTES: usize = 80;
 
-/// The most sources that are joined in one key. So many of the longest names and values fit into a key.
+/// The most sources that are joined in one key. A key has room for the longest names and values of this many sources.
 const MAX_JOINED: usize = 3;
 
 /// A source in which a gateway finds the key of a request.
@@ -55,7 +55,7 @@ pub enum KeySource {
     UnverifiedJwt(String),
 }
 
-/// What names a request's key: one source, or several that are joined.
+/// The source of a request's key, or several sources that are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedSources(Vec<KeySource>);
 
@@ -198,7 +198,7 @@ pub(crate) fn is_token(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// A part of a key: what its value is, and the value.
+/// A part of a key: the kind and the name of its source, and the value.
 fn part(kind: &str, name: Option<&str>, value: &str) -> String {
     let value = escaped_value(value);
     match name {

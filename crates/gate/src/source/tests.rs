@@ -132,6 +132,15 @@ fn a_value_that_two_readers_may_read_differently_is_absent() {
         ("sid=a=b", Some("a=b")),
         ("Sid=abc", None),
         ("xsid=abc", None),
+        ("a=1, sid=abc", Some("abc")),
+        ("sid=abc, a=1; b=2, c=3", Some("abc")),
+        ("a=1;, sid=abc", Some("abc")),
+        ("a={\"b\":1, \"c\":2}; sid=abc", Some("abc")),
+        ("sid=abc, sid=abc", None),
+        ("a=1, sid=x; sid=abc", None),
+        ("sid=abc, def", None),
+        ("sid=abc,def", None),
+        ("sid=\"a, b=c\"", None),
         ("sid=abc; sid=abc", None),
         ("sid=", None),
         ("sid=\"\"", None),
@@ -195,7 +204,7 @@ fn unsigned(payload: &str) -> String {
     token(r#"{"alg":"none"}"#, payload, 0)
 }
 
-/// What the token's claim `sub` leads to: `None` if the token is as good as absent.
+/// The key out of the token's claim `sub`; `None` if the token counts as absent.
 fn verified(token: &str) -> Option<(String, Algorithm, Option<String>)> {
     let headers = &[("authorization", token)];
     let request = Request { headers, ip: Some("192.0.2.1"), ..Request::default() };
@@ -310,6 +319,36 @@ fn a_token_has_its_time() {
     }
     for claims in ["\"exp\":\"9999999999\"", "\"exp\":-1", "\"exp\":9e99", "\"exp\":null"] {
         assert!(!of(claims.to_string()), "{claims}");
+    }
+}
+
+#[test]
+fn a_token_is_for_its_audience() {
+    let file = format!("{JWT}issuer = 'https://a.example'\naudience = 'api'\n");
+    let policies = policies("['jwt:sub', 'ip']", &file);
+    let is_valid = |claims: &str| {
+        let token = token(HS256, &format!(r#"{{"sub":"a",{claims}}}"#), 32);
+        let headers = &[("authorization", token.as_str())];
+        let request = Request { headers, ip: Some("192.0.2.1"), ..Request::default() };
+        matches!(request.find(&policies), FoundKey::IfVerified(_))
+    };
+    for (claims, valid) in [
+        (r#""iss":"https://a.example","aud":"api""#, true),
+        (r#""iss":"https://a.example","aud":["other","api"]"#, true),
+        (r#""iss":"https://a.example","aud":["other"]"#, false),
+        (r#""iss":"https://a.example","aud":[]"#, false),
+        (r#""iss":"https://a.example","aud":["api",1]"#, false),
+        (r#""iss":"https://a.example","aud":[["api"]]"#, false),
+        (r#""iss":"https://a.example","aud":"api2""#, false),
+        (r#""iss":"https://a.example","aud":"API""#, false),
+        (r#""iss":"https://a.example","aud":null"#, false),
+        (r#""iss":"https://a.example""#, false),
+        (r#""iss":"https://a.example/","aud":"api""#, false),
+        (r#""iss":["https://a.example"],"aud":"api""#, false),
+        (r#""aud":"api""#, false),
+        (r#""iss":"https://a.example","aud":"x","aud":"api""#, false),
+    ] {
+        assert_eq!(is_valid(claims), valid, "{claims}");
     }
 }
 

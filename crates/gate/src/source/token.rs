@@ -1,7 +1,7 @@
 //! Signed tokens: JWS in the compact form (RFC 7515 §3.1) whose payload is a JWT (RFC 7519).
 //!
-//! This module reads a token and says what to verify. An adapter verifies it, because only the adapter has the keys and
-//! the cryptography.
+//! This module reads a token and returns the signature to verify. An adapter verifies the signature, because only the
+//! adapter has the keys and the cryptography.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -73,6 +73,8 @@ pub(crate) struct Jwt {
     algorithms: Vec<Algorithm>,
     keys: String,
     source: KeySource,
+    issuer: Option<String>,
+    audience: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -81,13 +83,15 @@ struct JwtForm {
     algorithms: Vec<Algorithm>,
     keys: String,
     source: Option<KeySource>,
+    issuer: Option<String>,
+    audience: Option<String>,
 }
 
 impl TryFrom<JwtForm> for Jwt {
     type Error = String;
 
     fn try_from(form: JwtForm) -> Result<Self, String> {
-        let JwtForm { algorithms, keys, source } = form;
+        let JwtForm { algorithms, keys, source, issuer, audience } = form;
         if algorithms.is_empty() {
             return Err("`algorithms`: expected at least one, found none".to_string());
         }
@@ -104,13 +108,24 @@ impl TryFrom<JwtForm> for Jwt {
                 "`source`: expected a header, a cookie or a field of the query, found {source}"
             ));
         }
-        Ok(Self { algorithms, keys, source })
+        Ok(Self { algorithms, keys, source, issuer, audience })
     }
 }
 
 impl Jwt {
     pub(crate) const fn source(&self) -> &KeySource {
         &self.source
+    }
+
+    /// Whether a token is from the expected issuer and for the expected audience (RFC 7519 §4.1.1 and §4.1.3).
+    fn expects(&self, claims: &BTreeMap<String, Claim>) -> bool {
+        let is_from = |issuer: &String| matches!(claims.get("iss"), Some(Claim::Text(found)) if found == issuer);
+        let is_for = |audience: &String| match claims.get("aud") {
+            Some(Claim::Text(found)) => found == audience,
+            Some(Claim::Texts(all)) => all.contains(audience),
+            _ => false,
+        };
+        self.issuer.as_ref().is_none_or(is_from) && self.audience.as_ref().is_none_or(is_for)
     }
 }
 
@@ -136,7 +151,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Reads a token. `None` if it is none.
+    /// Reads a token. `None` if the text is not a token.
     pub(super) fn read(text: &str, jwt: &Jwt, now: Timestamp) -> Option<Self> {
         let text = text
             .get(..7)
@@ -150,7 +165,8 @@ impl Token {
         let (head, claims) = (object(head)?, object(payload)?);
         let bytes = URL_SAFE_NO_PAD.decode(signature).ok()?.len();
         let verify = algorithm(&head, jwt)
-            .filter(|algorithm| algorithm.has_length(bytes) && is_current(&claims, now))
+            .filter(|algorithm| algorithm.has_length(bytes))
+            .filter(|_| is_current(&claims, now) && jwt.expects(&claims))
             .and_then(|algorithm| {
                 Some(Verify {
                     algorithm,
@@ -163,7 +179,7 @@ impl Token {
         Some(Self { claims, verify })
     }
 
-    /// What must be verified before the claims may be believed. `None` if they may not be believed anyway.
+    /// The signature to verify before the claims are believed. `None` if they must not be believed in any case.
     pub(super) const fn verify(&self) -> Option<&Verify> {
         self.verify.as_ref()
     }
@@ -172,7 +188,7 @@ impl Token {
         match self.claims.get(name)? {
             Claim::Text(text) => Some(text.clone()).filter(|text| !text.is_empty()),
             Claim::Whole(number) => Some(number.to_string()),
-            Claim::Other => None,
+            Claim::Texts(_) | Claim::Other => None,
         }
     }
 }
@@ -220,11 +236,13 @@ fn is_current(claims: &BTreeMap<String, Claim>, now: Timestamp) -> bool {
 enum Claim {
     Text(String),
     Whole(i64),
+    Texts(Vec<String>),
     Other,
 }
 
-/// Reads a JSON object in base64url. `None` for anything else, and for an object that has a name twice: a reader could
-/// take the first value, and another reader the last.
+/// Reads a JSON object in base64url. `None` for anything else, and for an object that itself has a name twice: a reader
+/// could take the first value, and another reader the last. Objects within it may have a name twice, because nothing in
+/// them is read.
 fn object(encoded: &str) -> Option<BTreeMap<String, Claim>> {
     let json = URL_SAFE_NO_PAD.decode(encoded).ok()?;
     let tree = tree::json(str::from_utf8(&json).ok()?).ok()?;
@@ -233,6 +251,7 @@ fn object(encoded: &str) -> Option<BTreeMap<String, Claim>> {
         let claim = match value {
             Scalar::Text(text) => Claim::Text(text.into()),
             Scalar::Whole(number) => Claim::Whole(number),
+            Scalar::Texts(texts) => Claim::Texts(texts.into_iter().map(String::from).collect()),
             Scalar::Other => Claim::Other,
         };
         if claims.insert(name.into(), claim).is_some() {

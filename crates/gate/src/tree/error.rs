@@ -109,7 +109,7 @@ impl Error {
         without_middle(path)
     }
 
-    /// What was expected and what was found. `map` is the format's word for a map.
+    /// The message, such as "expected a number, found a text". `map` is the format's word for a map.
     pub(crate) fn message(&self, map: &str) -> String {
         let Message::Found { expected, found } = &self.0.message else {
             return self.to_string();

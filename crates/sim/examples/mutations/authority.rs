@@ -5,6 +5,7 @@ use super::Mutation;
 const HOME: &str = "crates/tier/src/authority/home.rs";
 const HOMES: &str = "crates/tier/src/authority/homes.rs";
 const AUTHORITY: &str = "crates/tier/src/authority.rs";
+const SWAP: &str = "crates/tier/src/authority/swap.rs";
 const SESSION: &str = "crates/gate/src/session.rs";
 const SLOT: &str = "crates/gate/src/session/slot.rs";
 
@@ -113,11 +114,11 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("the storage keeps other bytes for as long as the last ones", SLOT,
         "        self.kept_until = Micros::ZERO;
 ", ""),
-    ("the storage is never told how long to keep a slice", AUTHORITY,
+    ("the storage is never told how long to keep a slice", SWAP,
         "    (!is_kept).then(|| Micros(needed.saturating_mul(2)))", "    (!is_kept && used.found.is_none()).then(|| Micros(needed.saturating_mul(2)))"),
-    ("the clocks of the nodes count as equal", AUTHORITY,
+    ("the clocks of the nodes count as equal", SWAP,
         "let needed = used.write?.time_to_live.0.saturating_add(keep_longer.0).max(1);", "let needed = used.write?.time_to_live.0.max(1);\n    let _ = keep_longer;"),
-    ("the storage is believed to keep a slice for longer", AUTHORITY,
+    ("the storage is believed to keep a slice for longer", SWAP,
         "        Some(keep) => Micros(at.0.saturating_add(keep.0)),", "        Some(keep) => Micros(at.0.saturating_add(keep.0.saturating_mul(2))),"),
     ("an operation is begun however long it waited", HOME,
         "            if asked.at < too_late {", "            if false && asked.at < too_late {"),

@@ -19,6 +19,7 @@
 //! assert_eq!(kept, history.script);
 //! ```
 
+mod calm;
 mod decide;
 mod deliver;
 mod event;

@@ -33,6 +33,14 @@ fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", text).unwrap())
 }
 
+/// The bytes that an authority stores for a grant to the key `k`.
+fn after_a_grant(policy: &Arc<Policy>) -> Vec<u8> {
+    let mut authority = Tested::new(Options::default());
+    ask(&mut authority, policy, "k", 0, 0);
+    let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
+    authority.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec()
+}
+
 /// Sends what waits to a store that is always as expected, and returns how many swaps that took.
 fn send_all(authority: &mut Tested) -> usize {
     let mut swaps = 0;
@@ -174,10 +182,7 @@ fn the_operations_on_a_key_are_counted_until_each_is_answered() {
 #[test]
 fn the_time_of_a_refusal_is_stored_also_if_it_was_answered_before() {
     let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
-    let (mut first, mut next) = (Tested::new(Options::default()), Tested::new(Options::default()));
-    ask(&mut first, &policy, "k", 0, 0);
-    let swap = first.poll_swap((None, Micros(0)), |_| false).unwrap();
-    let stored = first.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    let (stored, mut next) = (after_a_grant(&policy), Tested::new(Options::default()));
     let resolved = Resolved::new(&policy, "k").unwrap();
     next.ask(Asked { resolved, now: Timestamp(9), at: Micros(0), operation: 1.into(), token: 0 });
     let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
@@ -250,10 +255,7 @@ fn a_peek_is_answered_once_the_store_has_confirmed_what_it_read() {
 #[test]
 fn what_is_refused_stays_refused_if_the_store_refuses_to_write() {
     let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
-    let (mut first, mut next) = (Tested::new(Options::default()), Tested::new(Options::default()));
-    ask(&mut first, &policy, "k", 0, 0);
-    let swap = first.poll_swap((None, Micros(0)), |_| false).unwrap();
-    let stored = first.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    let (stored, mut next) = (after_a_grant(&policy), Tested::new(Options::default()));
     let resolved = Resolved::new(&policy, "k").unwrap();
     for (token, operation) in [1.into(), Operation::Refund(1), 0.into()].into_iter().enumerate() {
         let (resolved, now) = (resolved.clone(), Timestamp(7));

@@ -1,4 +1,4 @@
-//! The editions of a policy file: what was put in force, when, by whom, and what was in force before.
+//! The editions of a policy file: each file that was put in force, with its time and its actor.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
@@ -55,7 +55,7 @@ struct Edition {
     file: String,
 }
 
-/// Which edition of the policies is in force.
+/// The version and the hash of an edition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The number of the edition.
@@ -171,7 +171,7 @@ impl Editions {
         self.0.iter().map(|edition| edition.file.as_str()).find(|file| Self::hash(file) == wanted)
     }
 
-    /// Which edition is in force over the deployed file with this hash.
+    /// The edition in force over the deployed file with this hash.
     #[must_use]
     pub fn stamp(&self, deployed: &str) -> Stamp {
         match self.over(deployed).last() {
@@ -314,7 +314,7 @@ impl Editions {
 }
 
 impl Edition {
-    /// Reads an edition out of its line and what follows. Returns what is left.
+    /// Reads an edition out of its line and the text after it. Returns the rest of the text.
     fn read<'a>(line: &str, after: &'a str) -> Option<(Self, &'a str)> {
         let mut words = line.splitn(6, ' ');
         let mut word = || words.next();

@@ -58,9 +58,18 @@ fn send(method: &str, target: &str, headers: &[(&str, &str)]) -> Step {
 fn step_of(
     policies: &Policies,
     access: &Access,
-    (method, target): (&str, &str),
+    line: (&str, &str),
     headers: &[(&str, &str)],
 ) -> Step {
+    with_head(line, headers, |head| planned(step(policies, access, head, &mut || Some(7))))
+}
+
+/// Calls a function with the head of a request.
+fn with_head<T>(
+    (method, target): (&str, &str),
+    headers: &[(&str, &str)],
+    call: impl FnOnce(&Head<'_>) -> T,
+) -> T {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let header = |name: &str| {
         headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
@@ -74,7 +83,7 @@ fn step_of(
         country: None,
         now: Timestamp(START),
     };
-    planned(step(policies, access, &head, &mut || Some(7)))
+    call(&head)
 }
 
 /// The plan of a gate that has nothing to verify.
@@ -102,7 +111,7 @@ fn json(response: &Response) -> Value {
     serde_json::from_str(&response.body).unwrap_or_else(|_| panic!("{response:?}"))
 }
 
-/// What an adapter does, open to everybody, with states in a table and a clock that is set.
+/// A server that is open to everybody, with states in a table and a clock that a test sets.
 struct Server {
     policies: Policies,
     table: Table,
@@ -131,23 +140,12 @@ impl Server {
         body: Result<Vec<u8>, BodyError>,
         headers: &[(&str, &str)],
     ) -> Response {
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let header = |name: &str| {
-            headers.iter().find(|header| header.0 == name).map(|header| header.1.to_string())
-        };
-        let head = Head {
-            method,
-            path,
-            query,
-            header: &header,
-            client_ip: &|| Some("192.0.2.7".into()),
-            country: None,
-            now: Timestamp(START),
-        };
         let policies = self.policies.clone();
         let mut exchange = Exchange { body, server: self };
-        let response = pin!(respond(&policies, &Access::OPEN, &head, &mut exchange));
-        match response.poll(&mut Context::from_waker(Waker::noop())) {
+        let response = with_head((method, target), headers, |head| {
+            respond(&policies, &Access::OPEN, head, &mut exchange)
+        });
+        match pin!(response).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => response,
             Poll::Pending => panic!("this server never waits"),
         }

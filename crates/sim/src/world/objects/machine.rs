@@ -12,7 +12,7 @@ use super::super::places::{Key, Places};
 use super::super::replay::{States, Undone};
 use super::super::tally::Tally;
 use super::super::violation::{Checked, Invariant, check};
-use super::deliver::{Message, To};
+use super::deliver::Message;
 use super::event::Event;
 use super::node::{Node, Run};
 use super::object::{Flight, Object};
@@ -24,9 +24,6 @@ const MOST_GRANTS: usize = 64;
 
 /// The most refusals of a node that are remembered.
 const MOST_REFUSALS: usize = 256;
-
-/// The most rounds that a time without faults takes.
-const MOST_ROUNDS: usize = 200;
 
 /// The situations. Every run of some hundred histories should see each.
 pub const SITUATIONS: [&str; 29] = [
@@ -227,7 +224,7 @@ impl World {
     }
 
     /// Time passes. Nodes look at their deadlines, and messages that are under way for too long are lost.
-    fn advance(&mut self, span: u64) -> Checked {
+    pub(super) fn advance(&mut self, span: u64) -> Checked {
         let mut left = span;
         // a node wakes at its deadlines
         while left > 0 {
@@ -331,53 +328,6 @@ impl World {
             op.waits = false;
         }
         self.nodes[node] = Node::new(&self.setup, (node, run.1 + 1), edition ^ edit);
-    }
-
-    /// Nothing fails until every operation is answered.
-    fn calm(&mut self) -> Checked {
-        self.nodes.iter_mut().for_each(|node| node.stopped_until = 0);
-        self.objects.iter_mut().for_each(|object| object.refuses = false);
-        for _ in 0..MOST_ROUNDS {
-            for node in 0..self.nodes.len() {
-                self.send(node)?;
-            }
-            while !self.messages.is_empty() {
-                self.deliver_nth(0)?;
-            }
-            for object in 0..self.objects.len() {
-                self.poll(object)?;
-                // what was read is decided, and then written
-                while !self.flights.is_empty() {
-                    self.execute_nth(0)?;
-                    self.finish_nth(0, false)?;
-                    self.poll(object)?;
-                }
-            }
-            if !self.has_work() {
-                break;
-            }
-            self.advance(1_000)?;
-        }
-        // what was lost before has its deadline
-        self.advance(2 * self.setup.deadline + 1_000)?;
-        self.messages.retain(|message| message.to == To::Node);
-        let waiting = self.ops.iter().filter(|op| op.waits).count();
-        let at_objects: usize = self.objects.iter().map(|object| object.authority.waiting()).sum();
-        let has_work = self.objects.iter().any(Object::has_work);
-        check((waiting, at_objects, has_work) == (0, 0, false), Invariant::Live, || {
-            format!(
-                "nothing has failed for long; {waiting} operations wait at nodes, {at_objects} at objects"
-            )
-        })
-    }
-
-    fn has_work(&self) -> bool {
-        !self.messages.is_empty()
-            || self.objects.iter().any(Object::has_work)
-            || self
-                .nodes
-                .iter()
-                .any(|node| !node.queues.values().all(std::collections::VecDeque::is_empty))
     }
 
     fn check_bounds(&mut self) -> Checked {

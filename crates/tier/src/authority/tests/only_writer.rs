@@ -36,10 +36,7 @@ fn an_only_writer_answers_without_a_swap_what_needs_no_write() {
 fn an_only_writer_does_not_answer_before_it_has_seen_what_is_stored() {
     let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
     let options = Options { is_only_writer: true, ..Options::default() };
-    let (mut first, mut next) = (Tested::new(Options::default()), Tested::new(options));
-    ask(&mut first, &policy, "k", 0, 0);
-    let swap = first.poll_swap((None, Micros(0)), |_| false).unwrap();
-    let stored = first.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec();
+    let (stored, mut next) = (after_a_grant(&policy), Tested::new(options));
     for token in 0..2 {
         ask(&mut next, &policy, "k", 0, token);
     }

@@ -1,0 +1,94 @@
+//! The rule of a policy for a key: its own limits, an override, or a list.
+
+use alloc::borrow::Cow;
+use core::iter;
+
+use tidegate_core::{Decision, MAX_QUANTITY, Micros};
+
+use super::Policy;
+use crate::key::{Pattern, canonical};
+use crate::limits::{Limits, Slice};
+
+/// The rule of a policy for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule<'a> {
+    /// The key is on the list `allow` or `deny`, so it is never counted.
+    Listed(Decision),
+    /// These limits count under this canonical key.
+    Limited(&'a Limits, Cow<'a, str>),
+}
+
+/// The place of a key's rule in its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The key is on the list `deny`.
+    Denied,
+    /// The key is on the list `allow`.
+    Allowed,
+    /// The policy's own limits hold for the key.
+    Limits,
+    /// The limits of this override hold for the key.
+    Override(usize),
+}
+
+impl Policy {
+    /// The slice with this identity, of the policy's own limits or of an override.
+    #[must_use]
+    pub fn slice(&self, identity: u64) -> Option<&Slice> {
+        let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
+        all.flat_map(Limits::slices).find(|slice| slice.identity() == identity)
+    }
+
+    /// The rule for a key. A key on both lists is denied.
+    #[must_use]
+    #[inline]
+    pub fn rule<'a>(&'a self, key: &'a str) -> Rule<'a> {
+        if self.has_one_rule() {
+            return Rule::Limited(&self.limits, canonical(key, self.ipv6_prefix));
+        }
+        self.rule_found(self.find(key), canonical(key, self.ipv6_prefix))
+    }
+
+    const fn has_one_rule(&self) -> bool {
+        self.deny.is_empty() && self.allow.is_empty() && self.overrides.is_empty()
+    }
+
+    pub(crate) fn find(&self, key: &str) -> Found {
+        if self.has_one_rule() {
+            return Found::Limits;
+        }
+        let address = canonical(key, 128); // one address has several spellings
+        let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
+        if self.deny.iter().any(is) {
+            return Found::Denied;
+        }
+        if self.allow.iter().any(is) {
+            return Found::Allowed;
+        }
+        let own = self.overrides.iter().position(|(pattern, _)| is(pattern));
+        own.map_or(Found::Limits, Found::Override)
+    }
+
+    pub(crate) fn rule_found<'a>(&'a self, found: Found, key: Cow<'a, str>) -> Rule<'a> {
+        match self.limits_found(found) {
+            Some(limits) => Rule::Limited(limits, key),
+            None if found == Found::Allowed => Rule::Listed(ALLOWED),
+            None => Rule::Listed(DENIED),
+        }
+    }
+
+    /// The limits of a rule; `None` for a listed key.
+    pub(crate) fn limits_found(&self, found: Found) -> Option<&Limits> {
+        match found {
+            Found::Denied | Found::Allowed => None,
+            Found::Limits => Some(&self.limits),
+            Found::Override(place) => self.overrides.get(place).map(|(_, own)| own),
+        }
+    }
+}
+
+const ALLOWED: Decision =
+    Decision::Allow { limit: MAX_QUANTITY, remaining: MAX_QUANTITY, reset_after: Micros::ZERO };
+
+const DENIED: Decision =
+    Decision::Deny { limit: 0, remaining: 0, retry_after: Micros::MAX, reset_after: Micros::MAX };

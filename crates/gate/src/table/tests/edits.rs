@@ -1,0 +1,64 @@
+//! States that are carried over an edit of the policies.
+
+use std::format;
+
+use tidegate_core::{Micros, Timestamp};
+
+use super::super::{KeyHasher, Table, TableError};
+use super::{policy, table};
+use crate::policy::Policy;
+use crate::request::Operation;
+
+/// Carries all states of a table over an edit.
+fn edited(table: &mut Table, from: &Policy, to: &Policy) -> Table {
+    let mut next = Table::new(1 << 20, KeyHasher::new(2));
+    for state in table.close().into_carried(from, to) {
+        assert!(next.adopt(state));
+    }
+    next
+}
+
+#[test]
+fn an_edit_keeps_the_states_that_a_store_would_keep() {
+    let policy = |limit: u64, rest: &str| {
+        let text = format!(
+            "limits = [{{ algorithm = 'fixed_window', limit = {limit}, period = '1d' }}]\n{rest}"
+        );
+        Policy::parse("p", &text).unwrap()
+    };
+    let remaining = |table: &mut Table, policy: &Policy| {
+        table.decide(policy, "k", Timestamp(1), 0).unwrap().remaining()
+    };
+    for (from, to, left) in [
+        (policy(10, ""), policy(10, "on_error = 'open'"), 7),
+        (policy(10, ""), policy(5, ""), 5),
+        (policy(10, "on_change = 'keep'"), policy(5, "on_change = 'keep'"), 2),
+        (policy(10, "on_change = 'keep'"), policy(20, "on_change = 'proportional'"), 14),
+        (policy(10, ""), policy(5, "on_change = 'keep'"), 5),
+    ] {
+        let mut table = table();
+        assert!(table.decide(&from, "k", Timestamp(0), 3).unwrap().is_allowed());
+        let mut next = edited(&mut table, &from, &to);
+        assert_eq!(remaining(&mut next, &to), left, "{from:?} {to:?}");
+        // a request that was under way grants nothing more by the old policy
+        let late = table.decide(&from, "k", Timestamp(1), 1);
+        assert_eq!(late, Err(TableError::Full { max_bytes: 0 }));
+    }
+}
+
+#[test]
+fn a_block_and_a_state_beyond_the_bound_are_carried_over_too() {
+    let (from, to) = (policy(), policy());
+    let mut table = table();
+    for key in 0..1_000 {
+        assert!(table.decide(&from, &format!("{key}"), Timestamp(0), 2).unwrap().is_allowed());
+    }
+    table.operate(&from, "7", Timestamp(0), Operation::Block(Micros::SECOND)).unwrap();
+    let mut next = edited(&mut table, &from, &to);
+    next.set_max_bytes(Table::least_bytes(&to));
+    for key in 0..1_000 {
+        let refused = next.decide(&to, &format!("{key}"), Timestamp(600_000), 1).unwrap();
+        assert_eq!(refused.is_allowed(), key != 7, "{key}");
+    }
+    assert!(next.decide(&to, "new", Timestamp(0), 1).is_err());
+}

@@ -1,0 +1,58 @@
+//! A time without faults, after which every operation is answered.
+
+use super::super::violation::{Checked, Invariant, check};
+use super::deliver::To;
+use super::machine::World;
+use super::object::Object;
+
+/// The most rounds that a time without faults takes.
+const MOST_ROUNDS: usize = 200;
+
+impl World {
+    /// Nothing fails until every operation is answered.
+    pub(super) fn calm(&mut self) -> Checked {
+        self.nodes.iter_mut().for_each(|node| node.stopped_until = 0);
+        self.objects.iter_mut().for_each(|object| object.refuses = false);
+        for _ in 0..MOST_ROUNDS {
+            for node in 0..self.nodes.len() {
+                self.send(node)?;
+            }
+            while !self.messages.is_empty() {
+                self.deliver_nth(0)?;
+            }
+            for object in 0..self.objects.len() {
+                self.poll(object)?;
+                // what was read is decided, and then written
+                while !self.flights.is_empty() {
+                    self.execute_nth(0)?;
+                    self.finish_nth(0, false)?;
+                    self.poll(object)?;
+                }
+            }
+            if !self.has_work() {
+                break;
+            }
+            self.advance(1_000)?;
+        }
+        // what was lost before has its deadline
+        self.advance(2 * self.setup.deadline + 1_000)?;
+        self.messages.retain(|message| message.to == To::Node);
+        let waiting = self.ops.iter().filter(|op| op.waits).count();
+        let at_objects: usize = self.objects.iter().map(|object| object.authority.waiting()).sum();
+        let has_work = self.objects.iter().any(Object::has_work);
+        check((waiting, at_objects, has_work) == (0, 0, false), Invariant::Live, || {
+            format!(
+                "nothing has failed for long; {waiting} operations wait at nodes, {at_objects} at objects"
+            )
+        })
+    }
+
+    fn has_work(&self) -> bool {
+        !self.messages.is_empty()
+            || self.objects.iter().any(Object::has_work)
+            || self
+                .nodes
+                .iter()
+                .any(|node| !node.queues.values().all(std::collections::VecDeque::is_empty))
+    }
+}
