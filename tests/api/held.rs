@@ -95,9 +95,7 @@ fn a_client_that_leaves_early_frees_its_place() {
     // the end of a connection with an unread answer is a reset, which the runtime sees at once
     write!(stream, "{first}GET /held/silent HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\n\r\n")
         .unwrap();
-    while upstream.seen() == 0 {
-        thread::yield_now();
-    }
+    upstream.wait_for_more_than(0);
     drop(stream);
     wait_for(&served, "released", 1);
     assert_eq!(send(&served, "GET /held/echo", &[ALICE]).status, 200);
@@ -107,9 +105,7 @@ fn a_client_that_leaves_early_frees_its_place() {
 fn leave(served: &Served, upstream: &Upstream, path: &str) {
     let (mut stream, seen) = (connect(served), upstream.seen());
     write!(stream, "GET {path} HTTP/1.1\r\nhost: h\r\nx-api-key: alice\r\n\r\n").unwrap();
-    while upstream.seen() == seen {
-        thread::yield_now();
-    }
+    upstream.wait_for_more_than(seen);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
@@ -103,7 +103,9 @@ fn grants_over_crashes(policy: &str) -> u64 {
             for _ in 0..CLIENTS {
                 scope.spawn(|| ask_until_killed(&url, policy, &granted));
             }
+            let deadline = Instant::now() + Duration::from_secs(60);
             while granted.load(Ordering::SeqCst) < 60 * crash {
+                assert!(Instant::now() < deadline, "too few grants before crash {crash}");
                 thread::yield_now();
             }
             drop(served);

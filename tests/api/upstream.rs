@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate_tests::Served;
@@ -44,6 +44,15 @@ impl Upstream {
 
     pub fn seen(&self) -> usize {
         self.seen.lock().unwrap().len()
+    }
+
+    /// Waits until it has seen more requests than these.
+    pub fn wait_for_more_than(&self, seen: usize) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.seen() <= seen {
+            assert!(Instant::now() < deadline, "expected more than {seen} requests");
+            thread::yield_now();
+        }
     }
 }
 
