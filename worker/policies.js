@@ -29,6 +29,7 @@ export class InForce {
 
   learnTraits() {
     this.readsCountry = Isolate.reads_country(Date.now());
+    this.sharesCalls = Isolate.shares_calls(Date.now());
     /** Whether each body that comes is for a call, so that a request needs to begin only once. */
     this.readsBodiesFirst = !Isolate.has_routes(Date.now());
   }

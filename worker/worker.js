@@ -46,6 +46,8 @@ function recover(error) {
   __wbg_reset_state();
   instance += 1;
   failure = undefined;
+  for (const goOn of sharing.values()) goOn();
+  sharing.clear();
 }
 
 /** Begins, unless it has begun. */
@@ -126,7 +128,34 @@ async function verify(exchange, asked) {
 
 async function finish(exchange, calls, asked) {
   await (calls.length === 1 ? calls[0] : Promise.all(calls));
+  if (inForce.sharesCalls) await share(exchange, asked);
   return asked.began === instance ? end(exchange, asked) : unavailable(asked);
+}
+
+/** The exchanges that wait for a call that another request makes, and what lets them go on. */
+const sharing = new Map();
+
+/** How long an exchange waits before it looks by itself whether it can go on. */
+const LONGEST_TURN_MS = 5_000;
+
+/** Waits until the checks of an exchange have their answers. Their call is another request's, or the next one. */
+async function share(exchange, asked) {
+  wake();
+  while (asked.began === instance && Isolate.waits(exchange, Date.now())) {
+    sharing.delete(exchange);
+    const calls = transmit(asked.env); // it may be its turn
+    if (calls.length === 0) {
+      await Promise.race([new Promise((goOn) => sharing.set(exchange, goOn)), scheduler.wait(LONGEST_TURN_MS)]);
+    }
+    await Promise.all(calls);
+    wake();
+  }
+  if (asked.began === instance) sharing.delete(exchange); // otherwise the number may be another exchange's
+}
+
+/** Lets other exchanges go on. */
+function wake() {
+  for (const exchange of Isolate.woken(Date.now())) sharing.get(exchange)?.();
 }
 
 function end(exchange, asked) {

@@ -52,7 +52,7 @@ pub(crate) fn counted(served: &Served, what: &str) -> serde_json::Value {
 }
 
 /// Waits until something has been counted so often.
-fn wait_for(served: &Served, what: &str, expected: u64) {
+pub(crate) fn wait_for(served: &Served, what: &str, expected: u64) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while counted(served, what) != expected {
         assert!(Instant::now() < deadline, "{what}: {} are left", counted(served, what));

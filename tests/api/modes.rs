@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker};
 
-use crate::faults::{arm, counted, later, options};
+use crate::faults::{arm, counted, later, options, wait_for};
 use crate::object::sql;
 
 /// Units come back after a year, so that no test depends on its speed.
@@ -30,6 +30,9 @@ limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/30d' }]
 [policies.lent]
 local = { most = 50, time = '1h' }
 limits = [{ algorithm = 'token_bucket', capacity = 500, rate = '1/d' }]
+[policies.shared]
+share_calls = true
+limits = [{ algorithm = 'token_bucket', capacity = 1000, rate = '1/d' }]
 [policies.reported]
 reports = true
 limits = [{ algorithm = 'suppression', rate = '10/s' }]
@@ -218,4 +221,67 @@ fn a_load_is_reported_and_suppressed() {
         assert!(reply.get("degraded").is_null(), "{reply:?}");
     }
     assert!(counted(&served, "calls").as_u64().unwrap() > calls, "the load was reported");
+}
+
+/// Lets the object hold a call of the policy `shared`, and then asks so often more at the same time. Returns the answers.
+fn asked_meanwhile(served: &Served, more: u64, then: impl FnOnce()) -> Vec<serde_json::Value> {
+    thread::scope(|scope| {
+        arm(served, "hold");
+        let ask = || served.api.check("shared", "k", 1, None);
+        let mut all = vec![scope.spawn(ask)];
+        wait_for(served, "held", 1);
+        all.extend((0..more).map(|_| scope.spawn(ask)));
+        wait_for(served, "underWay", more + 1);
+        assert_eq!(counted(served, "calls"), 1);
+        then();
+        all.into_iter().map(|answer| answer.join().unwrap().get("remaining")).collect()
+    })
+}
+
+#[test]
+fn checks_that_come_while_a_call_is_under_way_share_the_next_one() {
+    let served = start(None);
+    let release = || drop(served.api.get("/fault/release", &[]));
+    let mut left = asked_meanwhile(&served, 20, release);
+    left.sort_by_key(serde_json::Value::as_u64);
+    assert_eq!(left, (979..=999).map(serde_json::Value::from).collect::<Vec<_>>());
+    assert_eq!(counted(&served, "calls"), 2);
+    assert_eq!(counted(&served, "underWay"), 0);
+    assert_eq!(served.api.check("shared", "k", 1, None).get("remaining"), 978);
+    assert_eq!(counted(&served, "calls"), 3);
+}
+
+#[test]
+fn a_trap_ends_the_wait_for_a_shared_call() {
+    let served = start(None);
+    let trap = || {
+        arm(&served, "trap in begin");
+        assert_eq!(served.api.check("strict", "k", 1, None).status, 500);
+        served.api.get("/fault/release", &[]);
+    };
+    // the outcome of all of them is unknown
+    assert_eq!(asked_meanwhile(&served, 5, trap), vec![serde_json::Value::Null; 6]);
+    assert_eq!(served.api.check("shared", "k", 1, None).get("remaining"), 998);
+}
+
+#[test]
+fn a_client_that_leaves_does_not_stop_a_shared_call() {
+    let served = start(None);
+    arm(&served, "hold");
+    let mut client = TcpStream::connect(served.url.strip_prefix("http://").unwrap()).unwrap();
+    // the end of a connection with an unread answer is a reset, which the runtime sees at once
+    let (first, asked) = ("GET /healthz", "GET /v1/gate?policy=shared&key=k");
+    write!(client, "{first} HTTP/1.1\r\nhost: x\r\n\r\n{asked} HTTP/1.1\r\nhost: x\r\n\r\n")
+        .unwrap();
+    wait_for(&served, "held", 1);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| served.api.check("shared", "k", 1, None));
+        wait_for(&served, "underWay", 2);
+        drop(client);
+        // a later request shows that the runtime has seen the end of the connection
+        assert!(passes(&served, "strict", "k"));
+        served.api.get("/fault/release", &[]);
+        assert_eq!(waits.join().unwrap().get("remaining"), 998);
+    });
+    wait_for(&served, "underWay", 0);
 }

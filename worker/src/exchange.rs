@@ -27,6 +27,8 @@ pub(crate) struct InForce {
     pub(crate) metrics: Metrics,
     pub(crate) answers: Rc<LocalAnswers>,
     pub(crate) tells: Tells,
+    /// Whether some policy lets checks share calls.
+    pub(crate) shares_calls: bool,
 }
 
 /// What the Worker tells about its decisions.
@@ -41,7 +43,8 @@ pub(crate) struct Tells {
 impl InForce {
     pub(crate) fn new(edition: Rc<Edition>, access: Access, tells: Tells) -> Rc<Self> {
         let metrics = Metrics::new(&edition.policies, None);
-        Rc::new(Self { edition, access, metrics, answers: Rc::default(), tells })
+        let shares_calls = shares_calls(&edition);
+        Rc::new(Self { edition, access, metrics, answers: Rc::default(), tells, shares_calls })
     }
 
     /// The same with another edition. What was counted goes on.
@@ -49,8 +52,14 @@ impl InForce {
         let access = self.access.under(&edition.policies);
         let metrics = Metrics::new(&edition.policies, Some(&self.metrics));
         let (answers, tells) = (Rc::clone(&self.answers), self.tells);
-        Rc::new(Self { edition, access, metrics, answers, tells })
+        // requests of this edition may still be under way
+        let shares_calls = self.shares_calls || shares_calls(&edition);
+        Rc::new(Self { edition, access, metrics, answers, tells, shares_calls })
     }
+}
+
+fn shares_calls(edition: &Edition) -> bool {
+    edition.policies.all().iter().any(|policy| policy.shares_calls())
 }
 
 /// A request that is being answered by [`gateway::serve`].

@@ -136,7 +136,9 @@ impl Isolate {
     #[must_use]
     pub fn transmit(now_ms: f64) -> Option<String> {
         with(now_ms, |node, _, at| {
-            let Question { number, to, bytes } = node.flights.poll_transmit(at)?;
+            let question = node.flights.poll_transmit(at);
+            node.settle(); // operations that have waited too long have an answer now
+            let Question { number, to, bytes } = question?;
             let edition = policies::hash_of(to.policy()).unwrap_or_default();
             let object = to.object_name();
             let units = object.encode_utf16().count();
@@ -153,6 +155,29 @@ impl Isolate {
             node.flights.handle_lost(whole(number), at); // does nothing if the reply came
             node.settle();
         });
+    }
+
+    /// The exchanges that share a call and must go on.
+    #[must_use]
+    pub fn woken(now_ms: f64) -> Vec<u32> {
+        with(now_ms, |node, _, at| {
+            node.forget(at);
+            node.woken()
+        })
+    }
+
+    /// Whether an exchange waits for replies.
+    #[must_use]
+    pub fn waits(exchange: u32, now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| {
+            node.exchanges.get(&exchange).is_some_and(|running| running.end.is_none())
+        })
+    }
+
+    /// Whether some policy lets checks share calls.
+    #[must_use]
+    pub fn shares_calls(now_ms: f64) -> bool {
+        with(now_ms, |node, _, _| node.in_force.shares_calls)
     }
 
     /// The response of an exchange: the status, the names and values of its headers each on a line, an empty line, the

@@ -49,6 +49,8 @@ pub(crate) struct Node {
     pub(crate) flights: Flights<Token>,
     pub(crate) exchanges: BTreeMap<u32, Running>,
     next: u32,
+    /// Exchanges that share a call and must go on: to their end, or to make the next call.
+    woken: Vec<u32>,
     clock: Clock,
     log: Log,
 }
@@ -108,6 +110,7 @@ impl Node {
             flights: Flights::new(flights),
             exchanges: BTreeMap::new(),
             next: 0,
+            woken: Vec::new(),
             clock: Clock::default(),
         })
     }
@@ -129,7 +132,7 @@ impl Node {
     }
 
     /// Gives up exchanges whose clients have gone, and their questions.
-    fn forget(&mut self, at: Micros) {
+    pub(crate) fn forget(&mut self, at: Micros) {
         if self.flights.poll_timeout().is_some_and(|due| due <= at) {
             self.flights.handle_timeout(at);
             self.settle();
@@ -239,6 +242,16 @@ impl Node {
         }
     }
 
+    /// The exchanges that share a call and must go on.
+    pub(crate) fn woken(&mut self) -> Vec<u32> {
+        if self.in_force.shares_calls
+            && let Some(Some((next, _))) = self.flights.first_ready()
+        {
+            self.woken.push(*next);
+        }
+        std::mem::take(&mut self.woken)
+    }
+
     /// `answered` is the time at which an object's answer came.
     fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Option<Micros>) {
         let Some(running) = self.exchanges.get_mut(&id) else { return };
@@ -246,6 +259,9 @@ impl Node {
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
         if running.missing == 0 {
+            if self.in_force.shares_calls {
+                self.woken.push(id);
+            }
             if self.in_force.tells.timing {
                 let asked = running.asked.0;
                 running.exchange.timed(answered.map(|at| Micros(at.0.saturating_sub(asked))));

@@ -209,6 +209,8 @@ pub(super) struct PolicyForm {
     persist_ahead: Option<Object<PersistAheadForm>>,
     #[serde(default)]
     reports: bool,
+    #[serde(default)]
+    share_calls: bool,
 }
 
 /// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each

@@ -27,6 +27,8 @@ pub(super) struct Nodes {
     local: Option<budget::Config>,
     /// Nodes are reporters of the one `suppression` that every rule of the policy has.
     reports: bool,
+    /// Checks that a node has at the same time share a call.
+    share_calls: bool,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +61,14 @@ impl Policy {
     #[inline]
     pub const fn reports(&self) -> bool {
         self.nodes.reports
+    }
+
+    /// Whether the checks that a node has at the same time for one home share a call to the far authority: while one
+    /// call is under way, all others wait for the next one.
+    #[must_use]
+    #[inline]
+    pub const fn shares_calls(&self) -> bool {
+        self.nodes.share_calls
     }
 
     /// Whether a node may answer some requests without asking.
@@ -109,7 +119,12 @@ impl Policy {
             )),
             _ => None,
         });
-        remember.into_iter().chain(local).chain(reports).collect()
+        let shares = self.nodes.share_calls.then(|| {
+            "in a Worker, checks that an isolate has at the same time share a call to the object; a check waits while \
+             a call is under way"
+                .to_owned()
+        });
+        remember.into_iter().chain(local).chain(reports).chain(shares).collect()
     }
 }
 
@@ -118,13 +133,19 @@ impl Nodes {
         remember: Option<Span>,
         local: Option<Object<LocalForm>>,
         reports: bool,
+        share_calls: bool,
     ) -> Result<Self, String> {
         let local = local.map(|Object(form)| {
             let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Whole::get);
             budget::Config::new(form.most.get(), form.time.0, holders).map_err(text)
         });
         let local = local.transpose().map_err(|error| format!("`local`: {error}"))?;
-        Ok(Self { remember: remember.map(|span| span.0), local, reports })
+        let remember = remember.map(|span| span.0);
+        if reports && share_calls {
+            return Err("`share_calls`: expected no `reports`, because a node then makes few calls; found both"
+                .to_owned());
+        }
+        Ok(Self { remember, local, reports, share_calls })
     }
 
     /// Checks that nodes may do this under limits, and adds the budget to them.
@@ -140,6 +161,14 @@ impl Nodes {
         }
         if self.reports {
             only_suppression(limits)?;
+        }
+        if self.share_calls
+            && let Some(lease) = limits.iter().find(|limit| limit.limit.kind() == Kind::Lease)
+        {
+            return Err(format!(
+                "`share_calls`: expected only limits without leases, because no release should wait; found `{}`",
+                lease.limit.algorithm()
+            ));
         }
         let Some(local) = self.local else { return Ok(()) };
         for NamedLimit { limit, .. } in &*limits {

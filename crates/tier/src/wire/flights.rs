@@ -26,7 +26,8 @@ pub struct NodeOptions {
     pub most_of_a_home: usize,
     /// The most questions of one home that are under way at once, at least 1. With 1, all operations that come
     /// meanwhile join the next question. With more, they are sent sooner in more questions. A network that lets one
-    /// question overtake another then costs the late one its answers: they are [`Failure::TooLate`].
+    /// question overtake another then costs the late one its answers: they are [`Failure::TooLate`]. A policy that
+    /// [shares calls](tidegate_gate::Policy::shares_calls) has 1.
     pub most_under_way: usize,
     /// The most operations of a question, at least 1.
     pub most_operations: usize,
@@ -47,6 +48,13 @@ impl Default for NodeOptions {
             most_bytes: 1 << 16,
             deadline: Micros(1_000_000),
         }
+    }
+}
+
+impl NodeOptions {
+    /// The most questions of this home that are under way at once.
+    fn most_under_way(&self, home: &Home) -> usize {
+        if home.shares_calls() { 1 } else { self.most_under_way }
     }
 }
 
@@ -185,8 +193,9 @@ impl<T> Flights<T> {
     /// Takes an operation. If too many operations wait, the answer is [`Failure::Overloaded`].
     pub fn ask(&mut self, asked: Asked<T>) {
         let at = self.advance(asked.at);
-        let NodeOptions { most, most_of_a_home, most_under_way, .. } = self.options;
+        let NodeOptions { most, most_of_a_home, .. } = self.options;
         let home = Home::of(&asked.resolved);
+        let most_under_way = self.options.most_under_way(&home);
         let of_home = self.homes.get(&home).map_or(0, |busy| busy.operations);
         for (found, most) in [(self.waiting, most), (of_home, most_of_a_home)] {
             if found >= most {
@@ -209,6 +218,13 @@ impl<T> Flights<T> {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// The token of the first operation that [`poll_transmit`](Self::poll_transmit) would send.
+    #[must_use]
+    pub fn first_ready(&self) -> Option<&T> {
+        let first = |home| Some(&self.homes.get(home)?.waiting.front()?.token);
+        self.ready.iter().find_map(first)
     }
 
     /// The next question to send. Each is returned once: the node never asks twice for a grant.
@@ -342,7 +358,7 @@ impl<T> Flights<T> {
         let Some(busy) = self.homes.get_mut(&home) else { return };
         if busy.operations == 0 {
             self.homes.remove(&home);
-        } else if busy.may_send(self.options.most_under_way) {
+        } else if busy.may_send(self.options.most_under_way(&home)) {
             self.ready.push_back(home);
         }
     }

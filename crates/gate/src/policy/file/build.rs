@@ -23,7 +23,7 @@ impl Policy {
             return Err("`key`: expected at least one source such as \"ip\", found none".to_owned());
         }
         once_each(&form.key).map_err(|error| format!("`key`: {error}"))?;
-        let nodes = Nodes::new(form.remember, form.local, form.reports)?;
+        let nodes = Nodes::new(form.remember, form.local, form.reports, form.share_calls)?;
         let ahead = form.persist_ahead.as_ref();
         let persist_ahead = ahead.and_then(|Object(form)| PersistAhead::new(form));
         let checked = |all| {

@@ -25,6 +25,10 @@ impl Home {
         Self { policy: Arc::clone(resolved.policy()), name }
     }
 
+    pub(super) fn shares_calls(&self) -> bool {
+        self.policy.shares_calls()
+    }
+
     fn parts(&self) -> (&str, &str) {
         (self.policy.name(), &self.name)
     }
