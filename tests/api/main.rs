@@ -1,6 +1,7 @@
 //! The decision API over real sockets. The same suite runs on `tidegate serve` in memory and on Redis, and on
 //! the built Worker in workerd.
 
+mod browser;
 mod costs;
 mod editions;
 mod faults;
