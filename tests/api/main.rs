@@ -15,6 +15,7 @@ mod object;
 mod patience;
 mod policies;
 mod same;
+mod soak;
 mod surface;
 mod upstream;
 mod watch;

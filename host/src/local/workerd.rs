@@ -97,6 +97,12 @@ impl Workerd {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// The number of the process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.server.id()
+    }
 }
 
 impl Drop for Workerd {
