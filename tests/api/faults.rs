@@ -280,6 +280,23 @@ fn ten_thousand_keys_that_are_idle_leave_nothing() {
 }
 
 #[test]
+fn the_states_that_an_object_remembers_are_bounded_in_bytes() {
+    let log =
+        |name| format!("{{ algorithm = 'sliding_log', name = 'log{name}', rates = ['1000/d'] }}");
+    let logs: Vec<_> = (0..8).map(log).collect(); // each remembers the times of 1000 units, of 8 bytes each
+    let policies = format!(
+        "auth = 'none'\n[policies.log]\nplacement = 'shard:1'\nlimits = [{}]",
+        logs.join(",")
+    );
+    let served = worker(WorkerdOptions { policies, ..options() });
+    let check = |key: u32| served.api.check("log", &key.to_string(), 1_000, None).get("allowed");
+    assert!((0..800).all(|key| check(key) == true));
+    let memory = counted(&served, "memory").as_u64().unwrap();
+    assert!(memory < 40_000_000, "{memory} bytes for 800 states of 64 kB");
+    assert!((0..800).all(|key| check(key) == false), "what is forgotten is read again");
+}
+
+#[test]
 fn nothing_is_remembered_of_a_request_while_its_body_arrives() {
     let served = worker(options());
     let mut clients = Vec::new();
