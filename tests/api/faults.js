@@ -7,9 +7,9 @@
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
 // - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
-//   are remembered, the calls of objects, and the objects that are held.
+//   are remembered, the calls of objects, the objects that are held, and the bytes of WebAssembly's memory.
 import worker, { Keys as Real } from "./worker/index.js";
-import { Handled, Isolate, NextStep, Owner } from "./worker/build/index.js";
+import { Handled, Isolate, NextStep, Owner, initSync } from "./worker/build/index.js";
 
 const armed = new Set();
 let last;
@@ -109,8 +109,10 @@ export default {
       case "/fault/arm":
         armed.add(name);
         return new Response("armed");
-      case "/fault/count":
-        return Response.json({ begun, underWay, calls, held: held.length, events, logged });
+      case "/fault/count": {
+        const memory = initSync().memory.buffer.byteLength;
+        return Response.json({ begun, underWay, calls, held: held.length, events, logged, memory });
+      }
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");

@@ -66,10 +66,15 @@ pub(crate) fn start() -> (Served, Upstream) {
 }
 
 pub(crate) fn start_on(storage: Option<&Path>) -> (Served, Upstream) {
+    start_with(POLICIES, storage)
+}
+
+/// The gateway with these policies, in which `UPSTREAM` is the address of the upstream.
+pub(crate) fn start_with(policies: &str, storage: Option<&Path>) -> (Served, Upstream) {
     let upstream = Upstream::start();
     let storage = storage.map(Path::to_owned);
     let served = worker(WorkerdOptions {
-        policies: POLICIES.replace("UPSTREAM", &upstream.address),
+        policies: policies.replace("UPSTREAM", &upstream.address),
         entry: Some(include_str!("gateway.js").to_owned()),
         reaches_private: true,
         server_timing: true,

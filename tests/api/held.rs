@@ -14,7 +14,7 @@ use tungstenite::{Message, WebSocket};
 use crate::gateway::{ALICE, problem, start, start_on};
 use crate::upstream::{GZIP, Upstream, connect, send};
 
-fn later(served: &Served, span: Duration) {
+pub(crate) fn later(served: &Served, span: Duration) {
     served.api.get(&format!("/test/later?{}", span.as_millis()), &[]);
 }
 
@@ -23,7 +23,7 @@ fn counted(served: &Served, what: &str) -> u64 {
 }
 
 #[track_caller]
-fn wait_for(served: &Served, what: &str, expected: u64) {
+pub(crate) fn wait_for(served: &Served, what: &str, expected: u64) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while counted(served, what) < expected {
         assert!(Instant::now() < deadline, "{what}: expected {expected}");
@@ -141,13 +141,13 @@ fn a_long_answer_is_counted_as_long_as_it_lasts() {
     assert_eq!(send(&served, "GET /slow/echo", &[ALICE]).status, 200);
 }
 
-type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
+pub(crate) type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
 
 fn open(served: &Served, key: &str) -> Result<Socket, u16> {
     open_at(served, "sockets", key)
 }
 
-fn open_at(served: &Served, path: &str, key: &str) -> Result<Socket, u16> {
+pub(crate) fn open_at(served: &Served, path: &str, key: &str) -> Result<Socket, u16> {
     let url = format!("{}/{path}/socket", served.url.replace("http://", "ws://"));
     let mut request = url.into_client_request().unwrap();
     request.headers_mut().insert("x-api-key", key.parse().unwrap());
@@ -168,7 +168,7 @@ fn open_at(served: &Served, path: &str, key: &str) -> Result<Socket, u16> {
 }
 
 #[track_caller]
-fn echoes(socket: &mut Socket, message: Message) {
+pub(crate) fn echoes(socket: &mut Socket, message: Message) {
     socket.send(message.clone()).unwrap();
     assert_eq!(socket.read().unwrap(), message);
 }

@@ -2,7 +2,8 @@
 
 use tidegate_tests::Served;
 
-use crate::gateway::{ALICE, problem, start};
+use crate::gateway::{ALICE, problem, start, start_with};
+use crate::held::wait_for;
 use crate::upstream::send;
 
 #[test]
@@ -75,6 +76,40 @@ fn no_trick_reaches_another_path_or_host() {
     let left =
         served.api.get("/_tidegate/v1/keys/api/header:x-api-key:alice", &[]).get("remaining");
     assert_eq!(left, 3, "nothing was consumed");
+}
+
+/// Between JavaScript and WebAssembly lines separate the parts of a text, braces mark the home in a name, and names are
+/// parameters of SQL.
+#[test]
+fn a_key_with_the_signs_of_every_format_is_only_a_key() {
+    let policies = "auth = 'none'\napi_path = '/_tidegate'\n\
+        routes = [{ match = '/held/*', policy = 'held', upstream = 'http://UPSTREAM' }]\n\
+        [policies.held]\nkey = ['query:token']\n\
+        limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1h' },\n\
+                  { algorithm = 'fixed_window', limit = 2, period = '365d' }]";
+    let (served, _upstream) = start_with(policies, None);
+    let tokens = [
+        "%0a",
+        "a%0a%0ab%0d%0ax-evil:1",
+        "0%0aheld%0avictim%0alease",
+        "%27);DROP%20TABLE%20states;--",
+        "%7Bheld:victim%7Dx:0",
+        "a%2Fb%00%01",
+        "%25%7D%22%5C",
+        "%c3%a9%e2%80%a8",
+        "ip:192.0.2.1",
+    ];
+    for (place, token) in (0..).zip(tokens) {
+        for request in 1..=2 {
+            let reply = send(&served, &format!("GET /held/echo?token={token}"), &[]);
+            assert_eq!(reply.status, 200, "{token}: {reply:?}");
+            assert!(reply.all("x-evil").is_empty(), "{reply:?}");
+            wait_for(&served, "released", 2 * place + request); // under its own key
+        }
+        let third = send(&served, &format!("GET /held/echo?token={token}"), &[]);
+        problem(&third, 429, "#quota-exceeded");
+    }
+    assert_eq!(send(&served, "GET /held/echo?token=victim", &[]).status, 200);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The decision API over real sockets. The same suite runs on `tidegate serve` in memory and on Redis, and on
 //! the built Worker in workerd.
 
+mod browser;
 mod costs;
 mod editions;
 mod faults;
@@ -14,6 +15,7 @@ mod object;
 mod patience;
 mod policies;
 mod same;
+mod soak;
 mod surface;
 mod upstream;
 mod watch;

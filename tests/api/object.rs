@@ -344,8 +344,7 @@ pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
     let script = "
         const { DatabaseSync } = require('node:sqlite');
         let sum = 0;
-        const visit = (file) => {
-          const database = new DatabaseSync(file, { timeout: 20000 });
+        const visit = (database) => {
           const tables = database.prepare(\"SELECT 1 FROM sqlite_master WHERE name = 'states'\").all();
           if (tables.length === 0) return 0;
           const statement = database.prepare(process.argv[1]);
@@ -353,12 +352,15 @@ pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
         };
         for (const file of process.argv.slice(2)) {
           for (let tries = 9; ; tries -= 1) {
+            const database = new DatabaseSync(file, { timeout: 20000 });
             try {
-              sum += visit(file);
+              sum += visit(database);
               break;
             } catch (error) {
               // an object may delete its storage meanwhile
               if (tries === 0 || !/I\\/O/.test(error.message)) throw error;
+            } finally {
+              database.close();
             }
           }
         }

@@ -88,6 +88,12 @@ fn answer(
             let _ = wait.lock().unwrap().recv(); // the test has ended
             write!(stream, "HTTP/1.1 200 OK\r\n{CLOSE}")
         }
+        "page" => write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nset-cookie: sid=visitor; path=/\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{PAGE}",
+            PAGE.len()
+        ),
         "gzip" => {
             write!(
                 stream,
@@ -123,6 +129,9 @@ pub const GZIP: [u8; 28] = [
     31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 1, 5, 0, 250, 255, 104, 101, 108, 108, 111, 134, 166, 16,
     54, 5, 0, 0, 0,
 ];
+
+/// What a browser shows of the upstream.
+pub const PAGE: &str = "<!doctype html><title>Upstream</title><p>A page of the upstream";
 
 const CLOSE: &str = "content-length: 0\r\nconnection: close\r\n\r\n";
 

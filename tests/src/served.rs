@@ -21,12 +21,20 @@ pub const TOKEN: &str = "token of the tests";
 pub struct Served {
     pub api: Api,
     pub url: String,
-    _worker: Option<Workerd>,
+    worker: Option<Workerd>,
     redis: Option<RedisServer>,
     _host: Option<oneshot::Sender<()>>,
 }
 
 impl Served {
+    /// The number of the process of workerd.
+    ///
+    /// # Panics
+    /// Panics if the API is not the Worker.
+    pub fn process(&self) -> u32 {
+        self.worker.as_ref().expect("a Worker").process()
+    }
+
     /// Stops the Redis behind the API.
     ///
     /// # Panics
@@ -63,7 +71,7 @@ fn host_of(
     });
     let url = format!("http://{}", listening.recv().expect("it listens"));
     let api = Api::new(&url, Some(TOKEN));
-    Served { api, url, _worker: None, redis: None, _host: Some(stop) }
+    Served { api, url, worker: None, redis: None, _host: Some(stop) }
 }
 
 /// The host with states in its memory.
@@ -107,7 +115,7 @@ pub fn worker(options: WorkerdOptions) -> Served {
     let worker = Workerd::start(&options).expect("a built Worker");
     let url = worker.url().to_owned();
     let api = Api::new(&url, token.as_deref());
-    Served { api, url, _worker: Some(worker), redis: None, _host: None }
+    Served { api, url, worker: Some(worker), redis: None, _host: None }
 }
 
 /// Options for a Worker that is like the other servers: it has these policies and the token, and decides at

@@ -193,7 +193,7 @@ impl Step {
             );
         }
         let read = |json: &str| {
-            let ask = Ask::parse(&json)?;
+            let ask = Ask::parse(json)?;
             ask.resolve(policy, &self.key, &mut || None)
         };
         match read(self.operation.get()) {

@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bench.arg("--no-default-features"); // only two benchmarks need the host
         if target == WORKER {
             build::build(build::Artifact::Worker)?;
+            build::empty_worker()?;
         }
         if [MEMORY, REDIS, WORKER].contains(&target) {
             bench.args(["--features", target]);

@@ -67,13 +67,26 @@ pub(crate) fn build(artifact: Artifact) -> Result<()> {
 
 fn worker() -> Result<()> {
     let root = root();
-    let module = wasm("tidegate-worker", "worker")?;
-    let build = root.join("worker/build");
+    bound("tidegate-worker", &root.join("worker/build"))?;
+    let compressed = worker_files(&root)?.iter().try_fold(0, |sum, file| {
+        Ok::<_, anyhow::Error>(sum + gzipped(&root.join("worker").join(file))?)
+    })?;
+    within("worker bundle, gzip", compressed, WORKER_LIMIT)
+}
+
+/// The Worker in Rust that does nothing, a baseline of the benchmarks.
+pub(crate) fn empty_worker() -> Result<()> {
+    bound("tidegate-bench-empty", &root().join("tests/bench/empty/build"))
+}
+
+/// Builds a Worker in Rust, with what binds it to JavaScript.
+fn bound(package: &str, build: &Path) -> Result<()> {
+    let module = wasm(package, "worker")?;
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
         .arg(&module)
         .args(["--target", "web", "--no-typescript", "--out-name", "index", "--out-dir"])
-        .arg(&build)
+        .arg(build)
         // the Worker begins anew after a panic
         .args(["--experimental-reset-state-function", "--force-enable-abort-handler"]);
     step("bind the Worker", &mut bindgen)?;
@@ -83,11 +96,7 @@ fn worker() -> Result<()> {
     step("minify what binds the Worker", &mut minify)?;
     let module = build.join("index_bg.wasm");
     // workerd has all features and catches exceptions, but only its newest versions read compact imports
-    optimize(&module, &module, &["--all-features", "--disable-compact-imports"])?;
-    let compressed = worker_files(&root)?.iter().try_fold(0, |sum, file| {
-        Ok::<_, anyhow::Error>(sum + gzipped(&root.join("worker").join(file))?)
-    })?;
-    within("worker bundle, gzip", compressed, WORKER_LIMIT)
+    optimize(&module, &module, &["--all-features", "--disable-compact-imports"])
 }
 
 fn guest() -> Result<()> {

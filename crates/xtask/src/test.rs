@@ -31,7 +31,7 @@ enum Suite {
     Npm,
     /// Random operations, stored bytes and policy files, by libFuzzer for a minute
     Fuzz,
-    /// Redis, the built Worker in workerd, the commands, and parity of all backends
+    /// Redis, the built Worker in workerd and behind a browser, the commands, and parity of all backends
     System,
 }
 
@@ -94,6 +94,8 @@ impl Suite {
                     "tidegate-wasm",
                     "--exclude",
                     "tidegate-worker",
+                    "--exclude",
+                    "tidegate-bench-empty",
                     "--",
                     "-D",
                     "warnings",
@@ -108,6 +110,8 @@ impl Suite {
                     "tidegate-wasm",
                     "-p",
                     "tidegate-worker",
+                    "-p",
+                    "tidegate-bench-empty",
                     "--",
                     "-D",
                     "warnings",
@@ -148,6 +152,7 @@ impl Suite {
             }
             Self::System => {
                 install::redis()?;
+                install::browser()?;
                 build::build(Artifact::Guest)?;
                 build::build(Artifact::Worker)?;
                 tally.watch("build the command", cargo(&["build", "-p", "tidegate"]))?;

@@ -34,6 +34,8 @@ pub struct WorkerdOptions {
     pub variables: Vec<(String, String)>,
     /// Whether requests of the Worker reach private addresses, such as those of this machine.
     pub reaches_private: bool,
+    /// The name of a header whose JSON is the `cf` object of the request; `None` for requests without such an object.
+    pub cf_header: Option<String>,
     /// The text of a module that takes the place of the Worker's, which it may import as `./worker/index.js`. A test
     /// makes faults with it.
     pub entry: Option<String>,
@@ -97,6 +99,12 @@ impl Workerd {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// The number of the process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.server.id()
+    }
 }
 
 impl Drop for Workerd {
@@ -153,6 +161,8 @@ fn configuration(options: &WorkerdOptions, files: &[String], storage: &Path) -> 
         true => r#""public", "private""#,
         false => r#""public""#,
     };
+    let http = options.cf_header.as_ref().map(|name| format!("cfBlobHeader = {name:?}"));
+    let http = http.unwrap_or_default();
     let modules = files.iter().fold(String::new(), |mut modules, file| {
         let kind = if file.ends_with(".wasm") { "wasm" } else { "esModule" };
         let _ =
@@ -166,7 +176,7 @@ const config :Workerd.Config = (
     (name = "main", worker = .worker),
     (name = "internet", network = (allow = [{network}], tlsOptions = (trustBrowserCas = true))),
     (name = "disk", disk = (path = {storage:?}, writable = true)) ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
+  sockets = [(name = "http", address = "127.0.0.1:0", http = ({http}), service = "main")] );
 const worker :Workerd.Worker = (
   modules = [{entry}
 {modules}    (name = "policies.toml", text = embed "policies.toml") ],

@@ -21,7 +21,15 @@ pub(crate) struct Load {
     pub(crate) keys: u64,
     /// What each answer must contain.
     pub(crate) expected: &'static str,
+    /// Whether requests have the `cf` object of Cloudflare.
+    pub(crate) has_cf: bool,
 }
+
+/// The header whose JSON becomes the `cf` object of a request.
+pub(crate) const CF_HEADER: &str = "x-cf";
+
+/// What Cloudflare tells of a request: the fields that its documentation names, with values as they come.
+const CF: &str = include_str!("cf.json");
 
 impl Load {
     /// The answers a second, of a server at this URL.
@@ -53,15 +61,29 @@ impl Load {
         Ok(count.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
     }
 
+    /// Asks once.
+    pub(crate) async fn first(self, url: &str) -> Result<()> {
+        let address = url.strip_prefix("http://").context("http")?;
+        let answer = Connection::open(address).await?.ask(&self.request(address, 0)).await?;
+        if !answer.contains(self.expected) {
+            bail!("{}: expected {:?}, found {answer:?}", self.path, self.expected);
+        }
+        Ok(())
+    }
+
     fn request(self, address: &str, key: u64) -> String {
         let Self { path, policy, .. } = self;
+        let mut host = address.to_owned();
+        if self.has_cf {
+            host.push_str(&format!("\r\n{CF_HEADER}: {}", CF.trim_end()));
+        }
         if policy.is_empty() {
-            return format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
+            return format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
         }
         let body = format!(r#"{{"policy":"{policy}","key":"user:{key}"}}"#);
         let length = body.len();
         format!(
-            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
     }

@@ -9,7 +9,7 @@ mod servers;
 mod table;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::runtime::Builder;
@@ -50,15 +50,16 @@ struct Comparison {
 }
 
 const fn check(policy: &'static str, keys: u64) -> Load {
-    Load { path: "/v1/check", policy, keys, expected: "\"allowed\":true" }
+    Load { path: "/v1/check", policy, keys, expected: "\"allowed\":true", has_cf: false }
 }
 
 const fn peer(path: &'static str, keys: u64) -> Load {
-    Load { path, policy: "strict", keys, expected: "\"allowed\":true" }
+    Load { path, policy: "strict", keys, expected: "\"allowed\":true", has_cf: false }
 }
 
 const REFUSED: Load = Load { expected: "\"allowed\":false", ..check("full", 1) };
-const HEALTH: Load = Load { path: "/healthz", policy: "", keys: 1, expected: "ok" };
+const HEALTH: Load = Load { path: "/healthz", policy: "", keys: 1, expected: "ok", has_cf: false };
+const NOTHING: Load = Load { path: "/nothing", ..HEALTH };
 const PUT: &str = "the peer with a put a grant";
 const EMPTY: &str = "a peer that asks no object";
 
@@ -93,6 +94,20 @@ fn comparisons() -> Vec<Comparison> {
         row("a refusal that the isolate knows", REFUSED, EMPTY, peer("/empty", 1), 0.85),
         row("units that the isolate holds", check("lent", 1), EMPTY, peer("/empty", 1), 0.85),
         row("/healthz", HEALTH, "the peer", HEALTH, 0.9),
+        row(
+            "strict, 1 key, with a cf object",
+            Load { has_cf: true, ..check("strict", 1) },
+            PUT,
+            Load { has_cf: true, ..peer("/put", 1) },
+            1.0,
+        ),
+        row(
+            "/healthz, with a cf object",
+            Load { has_cf: true, ..HEALTH },
+            "the peer",
+            Load { has_cf: true, ..HEALTH },
+            0.9,
+        ),
     ]
 }
 
@@ -113,5 +128,76 @@ async fn measure(section: Duration) -> Result<Table> {
         let row = Row::new("answers", Figure::PerSecond(ours));
         table.group(work, vec![row.beside(baseline, Figure::PerSecond(theirs), goal)]);
     }
+    table.group("time of an answer, by layer", layers(section).await?);
+    table.group("from the start of workerd, median", starts().await?);
     Ok(table)
+}
+
+/// What each layer adds to an answer. Each row stands beside the one with a layer less. One thread serves all
+/// requests, so the time of an answer is the inverse of the rate.
+async fn layers(section: Duration) -> Result<Vec<Row>> {
+    let (tidegate, _storage) = servers::worker()?;
+    let other = servers::peer()?;
+    let (ours, theirs) = (tidegate.url(), other.url());
+    let layers: [(&'static str, &str, Load, Option<usize>); 8] = [
+        ("an empty Worker", theirs, NOTHING, None),
+        ("+ headers", theirs, HEALTH, Some(0)),
+        ("+ body and answer", theirs, peer("/empty", 1), Some(1)),
+        ("+ RPC to the object", theirs, peer("/memory", 1), Some(2)),
+        ("+ a row written", theirs, peer("/put", 1), Some(3)),
+        ("wasm, headers", ours, HEALTH, Some(1)),
+        ("wasm, decided here", ours, check("lent", 1), Some(2)),
+        ("wasm, strict", ours, check("strict", 1), Some(4)),
+    ];
+    let mut best = [0.0_f64; 8];
+    for _ in 0..2 {
+        for ((_, url, load, _), best) in layers.iter().zip(&mut best) {
+            *best = best.max(load.measure(url, section).await?);
+        }
+    }
+    let times = best.map(|rate| Figure::Time(Duration::from_secs_f64(1.0 / rate)));
+    let row = |((what, _, _, beside), time): (&(&'static str, _, _, Option<usize>), Figure)| {
+        let row = Row::new(what, time);
+        match *beside {
+            Some(place) => row.beside(layers[place].0, times[place], Goal::Unset),
+            None => row,
+        }
+    };
+    Ok(layers.iter().zip(times).map(row).collect())
+}
+
+/// How often each Worker is started.
+const STARTS: usize = 9;
+
+async fn starts() -> Result<Vec<Row>> {
+    let (mut ours, mut health, mut rust, mut script) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let began = Instant::now();
+        let (tidegate, _storage) = servers::worker()?;
+        check("strict", 1).first(tidegate.url()).await?;
+        ours.push(began.elapsed());
+        drop(tidegate);
+        let began = Instant::now();
+        let (tidegate, _storage) = servers::worker()?;
+        HEALTH.first(tidegate.url()).await?;
+        health.push(began.elapsed());
+        drop(tidegate);
+        let began = Instant::now();
+        Load { expected: "200 OK", ..NOTHING }.first(servers::empty()?.url()).await?;
+        rust.push(began.elapsed());
+        let began = Instant::now();
+        NOTHING.first(servers::peer()?.url()).await?;
+        script.push(began.elapsed());
+    }
+    let [ours, health, rust, script] = [ours, health, rust, script].map(|mut times| {
+        times.sort();
+        Figure::Time(times[STARTS / 2])
+    });
+    let empty = "an empty Worker in Rust";
+    Ok(vec![
+        Row::new("to the first decision", ours).beside(empty, rust, Goal::AtMost(1.3)),
+        Row::new("to the first /healthz", health).beside(empty, rust, Goal::Unset),
+        Row::new("an empty Worker in JavaScript", script).beside(empty, rust, Goal::Unset),
+    ])
 }

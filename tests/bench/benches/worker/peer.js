@@ -42,6 +42,7 @@ export default {
   async fetch(request, env) {
     const { url } = request;
     const path = url.slice(url.indexOf("/", 8));
+    if (path === "/nothing") return new Response("ok");
     if (path === "/healthz") {
       return new Response('{"status":"ok"}', {
         headers: { "content-type": "application/json", "cache-control": "no-store" },

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
-use tidegate::local::{Workerd, WorkerdOptions};
+use tidegate::local::{Workerd, WorkerdOptions, workspace};
+
+use crate::load::CF_HEADER;
 
 const PEER: &str = include_str!("peer.js");
 
@@ -44,6 +46,7 @@ pub(crate) fn worker() -> Result<(Workerd, TempDir)> {
     let options = WorkerdOptions {
         policies: POLICIES.to_owned(),
         storage: Some(storage.path().to_owned()),
+        cf_header: Some(CF_HEADER.to_owned()),
         ..WorkerdOptions::default()
     };
     Ok((Workerd::start(&options)?, storage))
@@ -60,7 +63,7 @@ const config :Workerd.Config = (
   services = [
     (name = "main", worker = .peer),
     (name = "disk", disk = (path = {storage:?}, writable = true)) ],
-  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (cfBlobHeader = "{CF_HEADER}"), service = "main")] );
 const peer :Workerd.Worker = (
   modules = [(name = "peer.js", esModule = embed "peer.js")],
   compatibilityDate = "2026-11-01",
@@ -71,4 +74,26 @@ const peer :Workerd.Worker = (
 "#
     );
     Workerd::serve(folder, &configuration)
+}
+
+/// A Worker in Rust that does nothing.
+pub(crate) fn empty() -> Result<Workerd> {
+    let (folder, from) = (folder()?, workspace().join("tests/bench/empty"));
+    fs::create_dir(folder.path().join("build"))?;
+    for file in ["index.js", "build/index.js", "build/index_bg.wasm"] {
+        let from = from.join(file);
+        fs::copy(&from, folder.path().join(file)).with_context(|| from.display().to_string())?;
+    }
+    let configuration = r#"using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = .empty)],
+  sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")] );
+const empty :Workerd.Worker = (
+  modules = [
+    (name = "index.js", esModule = embed "index.js"),
+    (name = "build/index.js", esModule = embed "build/index.js"),
+    (name = "build/index_bg.wasm", wasm = embed "build/index_bg.wasm")],
+  compatibilityDate = "2026-11-01" );
+"#;
+    Workerd::serve(folder, configuration)
 }
