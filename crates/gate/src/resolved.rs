@@ -80,6 +80,16 @@ impl Resolved {
         self.policy.home(&self.key)
     }
 
+    /// The name of the keys that one question of a node may be about: all keys of the home, or of the Durable Object if
+    /// the policy [shares calls](Policy::shares_calls).
+    #[must_use]
+    pub fn group(&self) -> Cow<'_, str> {
+        match self.policy.shares_calls() {
+            true => Cow::Owned(self.object_name()),
+            false => Cow::Borrowed(self.home()),
+        }
+    }
+
     /// The limits on the key; `None` if the key is listed.
     #[must_use]
     pub fn limits(&self) -> Option<&Limits> {

@@ -63,8 +63,8 @@ impl Policy {
         self.nodes.reports
     }
 
-    /// Whether the checks that a node has at the same time for one home share a call to the far authority: while one
-    /// call is under way, all others wait for the next one.
+    /// Whether the checks that an isolate has at the same time for one Durable Object share a call: while one call is
+    /// under way, all others wait for the next one.
     #[must_use]
     #[inline]
     pub const fn shares_calls(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The node's side: operations that wait for the authority, in questions.
 
-mod home;
+mod group;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use super::Failure;
 use super::bytes::WireError;
 use super::message::{Name, Reply};
 use crate::local::Heard;
-use home::{Busy, Home};
+use group::{Busy, Group};
 
 /// Who a node is, how long it waits, and how much may wait.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +22,9 @@ pub struct NodeOptions {
     pub node: Id,
     /// The most operations that wait altogether.
     pub most: usize,
-    /// The most operations that wait for one home.
-    pub most_of_a_home: usize,
-    /// The most questions of one home that are under way at once, at least 1. With 1, all operations that come
+    /// The most operations that wait for one group.
+    pub most_of_a_group: usize,
+    /// The most questions of one group that are under way at once, at least 1. With 1, all operations that come
     /// meanwhile join the next question. With more, they are sent sooner in more questions. A network that lets one
     /// question overtake another then costs the late one its answers: they are [`Failure::TooLate`]. A policy that
     /// [shares calls](tidegate_gate::Policy::shares_calls) has 1.
@@ -42,7 +42,7 @@ impl Default for NodeOptions {
         Self {
             node: Id::default(),
             most: 1 << 14,
-            most_of_a_home: 1 << 12,
+            most_of_a_group: 1 << 12,
             most_under_way: 1,
             most_operations: 1_024,
             most_bytes: 1 << 16,
@@ -52,9 +52,9 @@ impl Default for NodeOptions {
 }
 
 impl NodeOptions {
-    /// The most questions of this home that are under way at once.
-    fn most_under_way(&self, home: &Home) -> usize {
-        if home.shares_calls() { 1 } else { self.most_under_way }
+    /// The most questions of this group that are under way at once.
+    fn most_under_way(&self, group: &Group) -> usize {
+        if group.shares_calls() { 1 } else { self.most_under_way }
     }
 }
 
@@ -100,7 +100,7 @@ impl<T> Answer<T> {
 pub struct Question {
     /// The number of the question, which no other question of the node has.
     pub number: u64,
-    /// A key of the question. Each authority decides for some homes, and all keys of a question have one home.
+    /// A key of the question. Each authority decides for some groups, and all keys of a question have one group.
     pub to: Resolved,
     /// The bytes to send.
     pub bytes: Vec<u8>,
@@ -150,7 +150,7 @@ impl core::error::Error for Ignored {}
 /// A question under way.
 #[derive(Debug)]
 struct Flight<T> {
-    home: Home,
+    group: Group,
     operations: Vec<Asked<T>>,
     sent: Micros,
 }
@@ -163,9 +163,9 @@ pub struct Flights<T> {
     at: Micros,
     /// The number of the next question.
     number: u64,
-    homes: BTreeMap<Home, Busy<T>>,
-    /// The homes of which a question may be sent now.
-    ready: VecDeque<Home>,
+    groups: BTreeMap<Group, Busy<T>>,
+    /// The groups of which a question may be sent now.
+    ready: VecDeque<Group>,
     flights: BTreeMap<u64, Flight<T>>,
     answers: VecDeque<Answer<T>>,
     /// The number of operations without an answer.
@@ -181,7 +181,7 @@ impl<T> Flights<T> {
             options,
             at: Micros::ZERO,
             number: 0,
-            homes: BTreeMap::new(),
+            groups: BTreeMap::new(),
             ready: VecDeque::new(),
             flights: BTreeMap::new(),
             answers: VecDeque::new(),
@@ -193,11 +193,11 @@ impl<T> Flights<T> {
     /// Takes an operation. If too many operations wait, the answer is [`Failure::Overloaded`].
     pub fn ask(&mut self, asked: Asked<T>) {
         let at = self.advance(asked.at);
-        let NodeOptions { most, most_of_a_home, .. } = self.options;
-        let home = Home::of(&asked.resolved);
-        let most_under_way = self.options.most_under_way(&home);
-        let of_home = self.homes.get(&home).map_or(0, |busy| busy.operations);
-        for (found, most) in [(self.waiting, most), (of_home, most_of_a_home)] {
+        let NodeOptions { most, most_of_a_group, .. } = self.options;
+        let group = Group::of(&asked.resolved);
+        let most_under_way = self.options.most_under_way(&group);
+        let of_group = self.groups.get(&group).map_or(0, |busy| busy.operations);
+        for (found, most) in [(self.waiting, most), (of_group, most_of_a_group)] {
             if found >= most {
                 self.overloaded = self.overloaded.saturating_add(1);
                 let most = u64::try_from(most).unwrap_or(u64::MAX);
@@ -206,11 +206,11 @@ impl<T> Flights<T> {
             }
         }
         self.waiting = self.waiting.saturating_add(1);
-        let busy = self.homes.entry(home.clone()).or_default();
+        let busy = self.groups.entry(group.clone()).or_default();
         busy.operations = busy.operations.saturating_add(1);
         busy.waiting.push_back(asked);
         if busy.may_send(most_under_way) {
-            self.ready.push_back(home);
+            self.ready.push_back(group);
         }
     }
 
@@ -223,15 +223,15 @@ impl<T> Flights<T> {
     /// The token of the first operation that [`poll_transmit`](Self::poll_transmit) would send.
     #[must_use]
     pub fn first_ready(&self) -> Option<&T> {
-        let first = |home| Some(&self.homes.get(home)?.waiting.front()?.token);
+        let first = |group| Some(&self.groups.get(group)?.waiting.front()?.token);
         self.ready.iter().find_map(first)
     }
 
     /// The next question to send. Each is returned once: the node never asks twice for a grant.
     pub fn poll_transmit(&mut self, at: Micros) -> Option<Question> {
         let at = self.advance(at);
-        while let Some(home) = self.ready.pop_front() {
-            let Some(busy) = self.homes.get_mut(&home) else { continue };
+        while let Some(group) = self.ready.pop_front() {
+            let Some(busy) = self.groups.get_mut(&group) else { continue };
             busy.is_ready = false;
             let too_late = |asked: &Asked<T>| is_over(asked.at, at, self.options.deadline);
             while let Some(asked) = busy.waiting.pop_front_if(|asked| too_late(asked)) {
@@ -240,14 +240,14 @@ impl<T> Flights<T> {
                 self.answers.push_back(Answer { asked, at, result });
             }
             let Some((question, operations)) = busy.question(&self.options, self.number) else {
-                self.settle(home);
+                self.settle(group);
                 continue;
             };
             self.number = self.number.saturating_add(1);
             busy.questions = busy.questions.saturating_add(1);
-            let flight = Flight { home: home.clone(), operations, sent: at };
+            let flight = Flight { group: group.clone(), operations, sent: at };
             self.flights.insert(question.number, flight);
-            self.settle(home);
+            self.settle(group);
             return Some(question);
         }
         None
@@ -312,10 +312,10 @@ impl<T> Flights<T> {
         self.waiting
     }
 
-    /// The number of homes on which operations wait.
+    /// The number of groups on which operations wait.
     #[must_use]
-    pub fn homes(&self) -> usize {
-        self.homes.len()
+    pub fn groups(&self) -> usize {
+        self.groups.len()
     }
 
     /// The number of operations that got [`Failure::Overloaded`] from this node.
@@ -342,24 +342,24 @@ impl<T> Flights<T> {
         answers: impl IntoIterator<Item = Result<Verdict, Failure>>,
         at: Micros,
     ) {
-        let Some(Flight { home, operations, .. }) = self.flights.remove(&number) else { return };
+        let Some(Flight { group, operations, .. }) = self.flights.remove(&number) else { return };
         self.waiting = less(self.waiting, operations.len());
-        if let Some(busy) = self.homes.get_mut(&home) {
+        if let Some(busy) = self.groups.get_mut(&group) {
             busy.operations = less(busy.operations, operations.len());
             busy.questions = less(busy.questions, 1);
         }
         let answers = operations.into_iter().zip(answers);
         self.answers.extend(answers.map(|(asked, result)| Answer { asked, at, result }));
-        self.settle(home);
+        self.settle(group);
     }
 
-    /// A home is ready again if operations wait and another question may be sent, and forgotten if nothing is left.
-    fn settle(&mut self, home: Home) {
-        let Some(busy) = self.homes.get_mut(&home) else { return };
+    /// A group is ready again if operations wait and another question may be sent, and forgotten if nothing is left.
+    fn settle(&mut self, group: Group) {
+        let Some(busy) = self.groups.get_mut(&group) else { return };
         if busy.operations == 0 {
-            self.homes.remove(&home);
-        } else if busy.may_send(self.options.most_under_way(&home)) {
-            self.ready.push_back(home);
+            self.groups.remove(&group);
+        } else if busy.may_send(self.options.most_under_way(&group)) {
+            self.ready.push_back(group);
         }
     }
 }

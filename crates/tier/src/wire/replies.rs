@@ -2,6 +2,7 @@
 
 mod memory;
 
+use alloc::borrow::Cow;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -39,7 +40,7 @@ pub struct AuthorityOptions {
     pub time: Micros,
     /// The most bytes that questions and replies take, beside the verdicts of the questions under way.
     pub bytes: usize,
-    /// Whether a question is refused if a later one of its node on the same home came first. Nodes need that if one
+    /// Whether a question is refused if a later one of its node on the same group of keys came first. Nodes need that if one
     /// caller asks twice without waiting.
     pub keeps_order: bool,
 }
@@ -176,7 +177,9 @@ impl<T> Replies<T> {
         let name = question.name;
         let whole = resolve(&question.content()?, self.options.most_operations, policies);
         Ok(match whole {
-            Ok(whole) if self.options.keeps_order && self.memory.is_overtaken(name, whole.home) => {
+            Ok(whole)
+                if self.options.keeps_order && self.memory.is_overtaken(name, whole.group) =>
+            {
                 Err(Failure::TooLate)
             }
             Ok(whole) => Ok(whole),
@@ -191,15 +194,15 @@ impl<T> Replies<T> {
         wanted: Result<Whole, Failure>,
     ) -> Vec<Wanted> {
         let (known, wanted) = match wanted {
-            Ok(Whole { home, operations }) => {
+            Ok(Whole { group, operations }) => {
                 let answers = operations.iter().map(|_| None).collect();
                 let state = State::UnderWay { left: operations.len(), answers, to: vec![to] };
-                (Known { hash, home: Some(home), state }, operations)
+                (Known { hash, group: Some(group), state }, operations)
             }
             Err(failure) => {
                 let reply: Arc<[u8]> = Reply::Failure(failure).write(name).into();
                 self.replies.push_back((to, Arc::clone(&reply)));
-                (Known { hash, home: None, state: State::Replied(reply) }, Vec::new())
+                (Known { hash, group: None, state: State::Replied(reply) }, Vec::new())
             }
         };
         let AuthorityOptions { bytes: most, time, .. } = self.options;
@@ -235,10 +238,10 @@ impl<T> Replies<T> {
     }
 }
 
-/// The operations of a question, all on one home.
+/// The operations of a question, all of one [group](Resolved::group).
 struct Whole {
-    /// A hash of the policy's name and the home.
-    home: u64,
+    /// A hash of the policy's name and the group.
+    group: u64,
     operations: Vec<Wanted>,
 }
 
@@ -265,16 +268,18 @@ fn resolve(content: &Content<'_>, most: usize, policies: &Policies) -> Result<Wh
             (Some(last), key) if last.resolved.written_key() == key => last.resolved.clone(),
             (_, key) => Resolved::new(policy, key).map_err(|error| error.to_string())?,
         };
-        let home = operations.first().map_or(resolved.home(), |first| first.resolved.home());
-        if resolved.home() != home {
-            let (expected, found) = (Quoted(home), Quoted(resolved.home()));
-            return Err(format!("question: expected keys of the home {expected}, found {found}"));
+        if let Some(first) = operations.first()
+            && first.resolved.group() != resolved.group()
+        {
+            let (expected, found) = (first.resolved.group(), resolved.group());
+            let (expected, found) = (Quoted(&expected), Quoted(&found));
+            return Err(format!("question: expected keys of {expected}, found a key of {found}"));
         }
         operations.push(Wanted { resolved, now: asked.now, operation: asked.operation });
     }
-    let home = operations.first().map_or("", |first| first.resolved.home());
-    let home = fnv1a(content.policy.bytes().chain([0]).chain(home.bytes()));
-    Ok(Whole { home, operations })
+    let group = operations.first().map_or(Cow::Borrowed(""), |first| first.resolved.group());
+    let group = fnv1a(content.policy.bytes().chain([0]).chain(group.bytes()));
+    Ok(Whole { group, operations })
 }
 
 impl<E: fmt::Display> From<authority::Failure<E>> for Failure {

@@ -24,6 +24,10 @@ limits = [
 ]
 [policies.one]
 limits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]
+[policies.shared]
+share_calls = true
+placement = 'shard:1'
+limits = [{ algorithm = 'fixed_window', limit = 9, period = '1d' }]
 ";
 
 fn policies() -> Policies {

@@ -337,7 +337,7 @@ impl World {
             let (waiting, keys) = (node.flights.waiting(), node.local.len());
             let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
             let is_within = waiting <= size(self.setup.most)
-                && node.flights.homes() <= waiting
+                && node.flights.groups() <= waiting
                 && keys <= size(self.setup.most_keys);
             check(is_within, Invariant::Counted, || {
                 format!("{waiting} operations wait at a node, which remembers {keys} keys")

@@ -17,8 +17,8 @@ const PLACE_BYTES: usize = 96;
 pub(super) struct Known<T> {
     /// Tells the question from another one to which its node has given the same number by mistake.
     pub(super) hash: u64,
-    /// A hash of the home; `None` if nothing of the question was begun.
-    pub(super) home: Option<u64>,
+    /// A hash of the group; `None` if nothing of the question was begun.
+    pub(super) group: Option<u64>,
     pub(super) state: State<T>,
 }
 
@@ -99,11 +99,11 @@ impl<T> Memory<T> {
         }
     }
 
-    /// Whether the node has sent a later question about this home, and that came first.
-    pub(super) fn is_overtaken(&self, name: Name, home: u64) -> bool {
+    /// Whether the node has sent a later question about this group, and that came first.
+    pub(super) fn is_overtaken(&self, name: Name, group: u64) -> bool {
         let Some(node) = self.nodes.get(&name.node) else { return false };
         let mut later = node.questions.range(name.number..);
-        later.any(|(_, known)| known.home == Some(home))
+        later.any(|(_, known)| known.group == Some(group))
     }
 
     /// Adds a question, or returns it if there is no room.

@@ -63,11 +63,11 @@ fn operations_join_the_next_question_while_one_of_their_home_is_under_way() {
     flights.handle_reply(&reply(0, 3), Micros(3)).unwrap();
     assert_eq!(tokens(&mut flights), [(0, Ok(0)), (1, Ok(1)), (3, Ok(2))]);
     assert_eq!(send(&mut flights, 3), [(2, 3)]);
-    assert_eq!((flights.waiting(), flights.homes()), (4, 2));
+    assert_eq!((flights.waiting(), flights.groups()), (4, 2));
     flights.handle_reply(&reply(2, 3), Micros(3)).unwrap();
     flights.handle_reply(&reply(1, 1), Micros(3)).unwrap();
     assert_eq!(tokens(&mut flights), [(4, Ok(0)), (5, Ok(1)), (6, Ok(2)), (2, Ok(0))]);
-    assert_eq!((flights.waiting(), flights.homes(), flights.poll_timeout()), (0, 0, None));
+    assert_eq!((flights.waiting(), flights.groups(), flights.poll_timeout()), (0, 0, None));
 }
 
 #[test]
@@ -84,6 +84,22 @@ fn a_home_has_as_many_questions_under_way_as_it_may() {
         let rest = 5 - most_under_way.max(1);
         assert_eq!(send(&mut flights, 0), [(wide(most_under_way.max(1)), rest)]);
     }
+}
+
+#[test]
+fn keys_of_an_object_share_a_question_if_their_policy_says_so() {
+    let mut flights = flights(NodeOptions { most_under_way: 9, ..options() });
+    let shared = |key| Resolved::new(policies().get("shared").unwrap(), key).unwrap();
+    for (token, key) in ["a", "b", "c"].into_iter().enumerate() {
+        flights.ask(Asked { resolved: shared(key), ..asked("a", 0, token) });
+        assert_eq!(flights.first_ready(), (token == 0).then_some(&0), "one question is under way");
+        assert_eq!(send(&mut flights, 0).len(), usize::from(token == 0));
+    }
+    flights.handle_reply(&reply(0, 1), Micros(1)).unwrap();
+    assert_eq!(flights.first_ready(), Some(&1));
+    assert_eq!(send(&mut flights, 1), [(1, 2)]);
+    flights.handle_reply(&reply(1, 2), Micros(2)).unwrap();
+    assert_eq!(tokens(&mut flights), [(0, Ok(0)), (1, Ok(0)), (2, Ok(1))]);
 }
 
 #[test]
@@ -115,8 +131,8 @@ fn a_question_has_the_key_as_it_was_written_and_the_time_that_was_given() {
 #[test]
 fn what_waits_is_bounded() {
     let all = NodeOptions { most: 3, ..options() };
-    let of_a_home = NodeOptions { most_of_a_home: 2, ..options() };
-    for (options, keys, most) in [(all, ["a", "b"], 3), (of_a_home, ["a", "a"], 2)] {
+    let of_a_group = NodeOptions { most_of_a_group: 2, ..options() };
+    for (options, keys, most) in [(all, ["a", "b"], 3), (of_a_group, ["a", "a"], 2)] {
         let mut flights = flights(options);
         // an operation that is under way takes a place too
         flights.ask(asked(keys[0], 0, 0));
@@ -135,7 +151,7 @@ fn what_waits_is_bounded() {
         flights.ask(asked("a", 0, 7));
         assert_eq!((tokens(&mut flights).len(), flights.waiting()), (0, narrow(most)));
     }
-    let mut flights = flights(NodeOptions { most_of_a_home: 1, ..options() });
+    let mut flights = flights(NodeOptions { most_of_a_group: 1, ..options() });
     (0..3).for_each(|token| flights.ask(asked(&format!("{token}"), 0, token)));
     assert_eq!(flights.waiting(), 3, "each home has places of its own");
 }
@@ -202,7 +218,7 @@ fn a_deadline_ends_a_question_and_what_waits_too_long_is_not_sent() {
     flights.handle_timeout(Micros(5_000));
     assert_eq!(send(&mut flights, 5_000), [], "and the home is forgotten");
     assert_eq!(tokens(&mut flights), [(2, Err(Failure::Unknown)), (3, Err(Failure::TooLate))]);
-    assert_eq!((flights.waiting(), flights.homes(), flights.poll_timeout()), (0, 0, None));
+    assert_eq!((flights.waiting(), flights.groups(), flights.poll_timeout()), (0, 0, None));
 }
 
 #[test]

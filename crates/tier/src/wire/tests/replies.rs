@@ -94,7 +94,8 @@ fn a_question_that_is_refused_takes_nothing() {
         AuthorityOptions { most_bytes: 200, most_operations: 3, ..AuthorityOptions::default() };
     let mut object = Object::new(options);
     let of_policy = |policy: &str, keys: &[&str]| {
-        let mut question = QuestionWriter::new(Name { node: NODE, number: 5 }, policy);
+        let number = if policy == "shared" { 6 } else { 5 };
+        let mut question = QuestionWriter::new(Name { node: NODE, number }, policy);
         for key in keys {
             assert!(question.add(&Asked { key, now: None, operation: 1.into() }, usize::MAX));
         }
@@ -115,7 +116,7 @@ fn a_question_that_is_refused_takes_nothing() {
         (of_policy("api", &[""]), "`key`: expected 1 to 512 bytes, found 0"),
         (
             of_policy("api", &["a/1", "a/2", "b/1"]),
-            "question: expected keys of the home \"a\", found \"b\"",
+            "question: expected keys of \"a\", found a key of \"b\"",
         ),
         (of_policy("api", &["a/1"; 4]), "question: expected at most 3 operations, found 4"),
         (long, &text),
@@ -131,6 +132,7 @@ fn a_question_that_is_refused_takes_nothing() {
         assert_eq!(failure(&reply), Failure::Refused(text.into()));
     }
     assert_eq!(granted(&object.call(&of_policy("api", &["a/1"; 3]))), 3);
+    assert_eq!(granted(&object.call(&of_policy("shared", &["a", "b", "c"]))), 3, "of one object");
 }
 
 #[test]

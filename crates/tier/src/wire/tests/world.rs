@@ -101,7 +101,7 @@ impl World {
         let faults = Faults::new(&mut random);
         let node_options = NodeOptions {
             most: random.one_of(&[6, 1_000]),
-            most_of_a_home: random.one_of(&[4, 1_000]),
+            most_of_a_group: random.one_of(&[4, 1_000]),
             most_under_way: random.one_of(&[1, 1, 2, 4]),
             most_operations: random.one_of(&[2, 1_000]),
             most_bytes: random.one_of(&[70, 10_000]),
@@ -181,7 +181,7 @@ impl World {
             self.drive();
         }
         for node in &self.nodes {
-            assert_eq!((node.flights.waiting(), node.flights.homes()), (0, 0));
+            assert_eq!((node.flights.waiting(), node.flights.groups()), (0, 0));
         }
         assert_eq!(self.authority.waiting(), 0);
         let Self { store, policies, .. } = &self;
@@ -264,7 +264,7 @@ impl World {
             }
             let node = &mut self.nodes[place];
             assert!(node.flights.waiting() <= self.node_options.most);
-            assert!(node.flights.homes() <= node.flights.waiting());
+            assert!(node.flights.groups() <= node.flights.waiting());
             while let Some(answer) = node.flights.poll_answer() {
                 self.watch.answered((place, node.run), answer, self.time, &self.node_options);
             }

@@ -1,4 +1,4 @@
-//! The operations of a node on one home.
+//! The operations of a node that go in one question: those on a home, or on all homes of an object.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -12,16 +12,17 @@ use tidegate_gate::{Policy, Resolved};
 use super::super::message::{self, Name, QuestionWriter};
 use super::{Asked, NodeOptions, Question};
 
-/// A home under all editions of a policy: they have one authority, and order per key is kept among them.
+/// A [group](Resolved::group) under all editions of a policy: they have one authority, and order per key is kept among
+/// them.
 #[derive(Clone, Debug)]
-pub(super) struct Home {
+pub(super) struct Group {
     policy: Arc<Policy>,
     name: CompactString,
 }
 
-impl Home {
+impl Group {
     pub(super) fn of(resolved: &Resolved) -> Self {
-        let name = CompactString::new(resolved.home());
+        let name = CompactString::new(resolved.group());
         Self { policy: Arc::clone(resolved.policy()), name }
     }
 
@@ -29,32 +30,32 @@ impl Home {
         self.policy.shares_calls()
     }
 
-    fn parts(&self) -> (&str, &str) {
-        (self.policy.name(), &self.name)
+    fn parts(&self) -> (&str, bool, &str) {
+        (self.policy.name(), self.shares_calls(), &self.name)
     }
 }
 
-impl Ord for Home {
+impl Ord for Group {
     fn cmp(&self, other: &Self) -> Ordering {
         self.parts().cmp(&other.parts())
     }
 }
 
-impl PartialOrd for Home {
+impl PartialOrd for Group {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Home {
+impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
         self.parts() == other.parts()
     }
 }
 
-impl Eq for Home {}
+impl Eq for Group {}
 
-/// The operations on a home.
+/// The operations on a group.
 #[derive(Debug)]
 pub(super) struct Busy<T> {
     /// The operations that are in no question yet.
@@ -63,7 +64,7 @@ pub(super) struct Busy<T> {
     pub(super) operations: usize,
     /// The number of questions under way.
     pub(super) questions: usize,
-    /// Whether the home is in the queue of those that may send.
+    /// Whether the group is in the queue of those that may send.
     pub(super) is_ready: bool,
 }
 
@@ -74,7 +75,7 @@ impl<T> Default for Busy<T> {
 }
 
 impl<T> Busy<T> {
-    /// Whether the home becomes ready. A home that is ready already does not become it again.
+    /// Whether the group becomes ready. A group that is ready already does not become it again.
     pub(super) fn may_send(&mut self, most_under_way: usize) -> bool {
         let may = !self.waiting.is_empty() && self.questions < most_under_way.max(1);
         may && !mem::replace(&mut self.is_ready, true)
