@@ -62,6 +62,8 @@ export interface Policy {
   on_error?: "open" | "closed";
   /** The effect of an edit of the limits on used units; not used here. */
   on_change?: "reset" | "keep" | "proportional";
+  /** Whether checks of an isolate share a call to a Durable Object; not used here. */
+  share_calls?: boolean;
   /** The assignment of keys to Durable Objects; not used here. */
   placement?: string;
 }

@@ -176,6 +176,7 @@ struct ShownPolicy<'a> {
     reports: bool,
     /// Whether states are stored ahead of what was granted.
     persist_ahead: bool,
+    share_calls: bool,
 }
 
 #[derive(Serialize)]
@@ -217,6 +218,7 @@ impl<'a> ShownPolicy<'a> {
             local_most: policy.local().map(BudgetConfig::most),
             reports: policy.reports(),
             persist_ahead: policy.persist_ahead().is_some(),
+            share_calls: policy.shares_calls(),
         }
     }
 }

@@ -24,6 +24,17 @@ limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 persist_ahead = { most = 100, time = "1s" }
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 
+[policies.shared]
+share_calls = true
+placement = "shard:1"
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
+[policies.shared_ahead]
+share_calls = true
+placement = "shard:1"
+persist_ahead = { most = 100, time = "1s" }
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
 [policies.full]
 remember = "1h"
 limits = [{ algorithm = "fixed_window", limit = 1, period = "30d" }]

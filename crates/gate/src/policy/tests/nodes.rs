@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use tidegate_core::Micros;
 
-use crate::{Depth, Kind, Policies, Policy};
+use crate::{Depth, Kind, Policies, Policy, Resolved};
 
 const LIMIT: &str = "{ algorithm = 'fixed_window', limit = 5, period = '1s' }";
 
@@ -91,6 +91,13 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         ),
         (&*std::format!("{suppression}, {LIMIT}"), "reports = true", "found 2 limits"),
         (suppression, "reports = true\nremember = '2s'", "found `suppression`"),
+        (suppression, "reports = true\nshare_calls = true", "`share_calls`: expected no `reports`"),
+        (
+            leases,
+            "share_calls = true",
+            "only limits without leases, because no release should wait",
+        ),
+        (leases, "share_calls = true", "found `concurrency`"),
         (
             suppression,
             "reports = true\n[policies.api.overrides]\na = { limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s' }] }",
@@ -117,10 +124,27 @@ fn what_nodes_cannot_do_under_a_limit_is_refused() {
         ("local = { most = 0, time = '1s' }", "policies.api.local.most"),
         ("local = { most = 1 }", "policies.api.local"),
         ("reports = 'yes'", "policies.api.reports"),
+        ("share_calls = 1", "policies.api.share_calls"),
     ] {
         let text = std::format!("[policies.api]\nlimits = [{LIMIT}]\n{line}");
         assert_eq!(Policies::parse(&text).unwrap_err().path, place.to_string());
     }
+}
+
+#[test]
+fn keys_of_one_object_are_a_group_if_their_policy_shares_calls() {
+    let group = |line: &str, key: &str| {
+        let text = std::format!("[policies.api]\nlimits = [{LIMIT}]\n{line}");
+        let policies = Policies::parse(&text).unwrap();
+        let policy = policies.get("api").unwrap();
+        assert_eq!(policy.shares_calls(), line.contains("share_calls"));
+        Resolved::new(policy, key).unwrap().group().into_owned()
+    };
+    let shards = "placement = 'shard:1'";
+    assert_eq!((&*group(shards, "a"), &*group(shards, "b")), ("a", "b"));
+    let shared = "share_calls = true\nplacement = 'shard:1'";
+    assert_eq!((&*group(shared, "a"), &*group(shared, "b")), ("api#0", "api#0"));
+    assert_eq!(&*group("share_calls = true", "a"), "api:a");
 }
 
 #[test]
