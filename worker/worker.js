@@ -65,7 +65,7 @@ async function answer(request, env, context) {
     const refreshed = inForce?.refresh(env, context);
     if (refreshed !== undefined) await refreshed;
     const asked = { request, env, context, body: undefined, began: instance, begun: Date.now() };
-    if (inForce?.readsBodiesFirst && isAnnounced(request)) asked.body = await bodyOf(request);
+    if (inForce?.readsBodiesFirst && request.method !== "GET" && isAnnounced(request)) asked.body = await bodyOf(request);
     const answered = begin(asked);
     return answered instanceof Promise ? await answered : answered;
   } catch (error) {
@@ -85,7 +85,7 @@ function begin(asked) {
   asked.began = instance;
   const country = countryOf(request);
   const [text, unread] = typeof body === "number" ? [undefined, body] : [body, undefined];
-  return goOn(Isolate.begin(request.method, request.url, request.headers, country, text, unread, Date.now()), asked);
+  return goOn(Isolate.begin(request, country, text, unread, Date.now()), asked);
 }
 
 /** Does the next step of an exchange. `next` is what `Isolate.begin` returns. */
@@ -176,8 +176,7 @@ function unavailable(asked) {
   start(env);
   if (failure !== null) return response(failure);
   const text = typeof body === "string" ? body : undefined;
-  const { method, url, headers } = request;
-  return serve(Isolate.unavailable(method, url, headers, countryOf(request), text, Date.now()), asked);
+  return serve(Isolate.unavailable(request, countryOf(request), text, Date.now()), asked);
 }
 
 /** The country of a client. Reading it parses all that Cloudflare tells of a request. */

@@ -15,6 +15,7 @@ use tidegate_gate::http::{
 };
 use tidegate_gate::{Micros, Timestamp, Verify};
 
+use crate::isolate::Request;
 use crate::policies::Edition;
 
 /// How the URL of a call by RPC begins. The call is for the API, which routes may hide from requests over HTTP.
@@ -98,13 +99,11 @@ pub(crate) enum Step {
     Serve(Served),
 }
 
-/// A request. `header` returns the value of a header by its name.
-pub(crate) struct OwnHead<H> {
-    pub(crate) method: String,
-    pub(crate) url: String,
+/// A request to this Worker.
+pub(crate) struct OwnRequest {
+    pub(crate) request: Request,
     pub(crate) country: Option<String>,
     pub(crate) now: Timestamp,
-    pub(crate) header: H,
     /// `None` if it was not read.
     pub(crate) body: Option<Result<Vec<u8>, BodyError>>,
 }
@@ -112,13 +111,13 @@ pub(crate) struct OwnHead<H> {
 impl Exchange {
     pub(crate) fn new(
         in_force: Rc<InForce>,
-        OwnHead { method, url, country, now, header, body }: OwnHead<
-            impl Fn(&str) -> Option<String> + 'static,
-        >,
+        OwnRequest { request, country, now, body }: OwnRequest,
     ) -> Self {
         let mail = Rc::new(RefCell::new(Mail { body, ..Mail::default() }));
         let mut server = Mailbox { mail: Rc::clone(&mail), in_force: Rc::clone(&in_force) };
         let responding = Box::pin(async move {
+            let (method, url) = (request.method(), request.url());
+            let header = |name: &str| request.header(name);
             let (authority, path, query) = parts(&url);
             let client_ip = || header("cf-connecting-ip"); // Cloudflare overwrites whatever the client sent
             let head = Head {

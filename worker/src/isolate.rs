@@ -8,7 +8,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::clock::whole;
-use crate::exchange::{OwnHead, Tells};
+use crate::exchange::{OwnRequest, Tells};
 use crate::node::{self, End, Held, Node, Told, with};
 use crate::{packed, policies};
 
@@ -19,11 +19,29 @@ pub struct Isolate;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The headers of a request.
-    pub type Headers;
+    /// A request. What is read of it costs time, so only what is needed is read.
+    pub type Request;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn method(this: &Request) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn url(this: &Request) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    fn headers(this: &Request) -> Headers;
+
+    type Headers;
 
     #[wasm_bindgen(method, catch)]
-    pub(crate) fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+}
+
+impl Request {
+    /// A header; `None` if it is missing or unreadable, so that a request which depends on it is refused.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.headers().get(name).ok().flatten()
+    }
 }
 
 #[wasm_bindgen]
@@ -78,21 +96,17 @@ impl Isolate {
     /// of the exchange, and the [`NextStep`](crate::node::NextStep).
     #[must_use]
     pub fn begin(
-        method: String,
-        url: String,
-        headers: Headers,
+        request: Request,
         country: Option<String>,
         body: Option<String>,
         unread: Option<u32>,
         now_ms: f64,
     ) -> u32 {
-        // an unreadable header counts as missing, so a request that depends on it is refused
-        let header = move |name: &str| headers.get(name).ok().flatten();
         let body = body
             .map(|text| Ok(text.into_bytes()))
             .or_else(|| unread.map(|bytes| Err(body_error(bytes))));
         with(now_ms, |node, now, at| {
-            let id = node.begin(OwnHead { method, url, country, now, header, body }, at);
+            let id = node.begin(OwnRequest { request, country, now, body }, at);
             node.step(id, now, at).of(id)
         })
     }

@@ -14,7 +14,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::throw_str;
 
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{Exchange, InForce, OwnHead, Step, Tells};
+use crate::exchange::{Exchange, InForce, OwnRequest, Step, Tells};
 use crate::keeper::log_line;
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
@@ -115,15 +115,11 @@ impl Node {
         })
     }
 
-    pub(crate) fn begin(
-        &mut self,
-        head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
-        at: Micros,
-    ) -> u32 {
+    pub(crate) fn begin(&mut self, request: OwnRequest, at: Micros) -> u32 {
         self.forget(at);
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
-        let exchange = Exchange::new(Rc::clone(&self.in_force), head);
+        let exchange = Exchange::new(Rc::clone(&self.in_force), request);
         let (outcomes, missing) = (Vec::new(), 0);
         let (verify, end) = (None, None);
         let running = Running { exchange, began: at, outcomes, missing, asked: at, verify, end };

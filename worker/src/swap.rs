@@ -6,8 +6,8 @@ use tidegate_gate::gateway::Served;
 use tidegate_gate::http::{self, BodyError, Outcome, Stamp};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::exchange::{Exchange, InForce, OwnHead, Step};
-use crate::isolate::{Headers, Isolate, served_text};
+use crate::exchange::{Exchange, InForce, OwnRequest, Step};
+use crate::isolate::{Isolate, Request, served_text};
 use crate::node::{End, Node, with};
 use crate::policies::{self, Edition};
 
@@ -66,18 +66,15 @@ impl Isolate {
     /// The response to a request that was under way when WebAssembly ended.
     #[must_use]
     pub fn unavailable(
-        method: String,
-        url: String,
-        headers: Headers,
+        request: Request,
         country: Option<String>,
         body: Option<String>,
         now_ms: f64,
     ) -> String {
-        let header = move |name: &str| headers.get(name).ok().flatten();
         let (in_force, now) = with(now_ms, |node, now, _| (Rc::clone(&node.in_force), now));
         let body = Some(body.map(String::into_bytes).ok_or(BodyError::Incomplete));
-        let head = OwnHead { method, url, country, now, header, body };
-        served_text(unavailable(&in_force, head))
+        let request = OwnRequest { request, country, now, body };
+        served_text(unavailable(&in_force, request))
     }
 
     /// The checks of an exchange, for events: in lines the policy, the outcome, how many, and their cost.
@@ -110,11 +107,8 @@ impl Node {
 }
 
 /// The whole response to a request that was under way when WebAssembly ended: what its checks asked is not known.
-fn unavailable(
-    in_force: &Rc<InForce>,
-    head: OwnHead<impl Fn(&str) -> Option<String> + 'static>,
-) -> Served {
-    let mut exchange = Exchange::new(Rc::clone(in_force), head);
+fn unavailable(in_force: &Rc<InForce>, request: OwnRequest) -> Served {
+    let mut exchange = Exchange::new(Rc::clone(in_force), request);
     loop {
         match exchange.step() {
             Step::Decide(checks) => {
