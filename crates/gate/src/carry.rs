@@ -95,7 +95,7 @@ fn adopt(
 }
 
 /// Scales used units, rounded up: a started unit is used.
-fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
+pub(crate) fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
     let product = u128::from(used).saturating_mul(to.into());
     u64::try_from(product.div_ceil(u128::from(from).max(1))).unwrap_or(u64::MAX)
 }

@@ -12,7 +12,7 @@ export type Limit = Algorithm & {
 /** An algorithm with its fields. */
 export type Algorithm =
   | { algorithm: "token_bucket"; capacity: number; rate: string; start?: "full" | "empty" }
-  | { algorithm: "fixed_window"; limit: number; period: string }
+  | { algorithm: "fixed_window"; limit: number; period: string; start?: "aligned" | "first" }
   | { algorithm: "sliding_window"; limit: number; period: string; segments?: number }
   | { algorithm: "sliding_log"; rates: string[]; min_gap?: string; count_denied?: boolean }
   | { algorithm: "concurrency"; capacity: number; time_to_live: string; max_leases?: number }

@@ -35,7 +35,15 @@ fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
         ("algorithm = 'token_bucket', rate = '1/s'", "missing field `capacity`"),
         (
             "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
-            "expected only fields of `fixed_window` (`limit`, `period`), found `rate`",
+            "expected only fields of `fixed_window` (`limit`, `period`, `start`), found `rate`",
+        ),
+        (
+            "algorithm = 'fixed_window', limit = 5, period = '1s', start = 'empty'",
+            "`start`: expected \"aligned\" or \"first\" for `fixed_window`, found \"empty\"",
+        ),
+        (
+            "algorithm = 'token_bucket', capacity = 5, rate = '1/s', start = 'first'",
+            "`start`: expected \"full\" or \"empty\" for `token_bucket`, found \"first\"",
         ),
         (
             "algorithm = 'sliding_window', limit = 5, period = '1s', segments = 7",
