@@ -59,7 +59,10 @@ pub use resolved::Resolved;
 pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
 pub use source::token::{Algorithm, Verify};
 pub use source::{JoinedSources, KeySource};
-pub use table::{Carried, Decided, KeyHasher, Table, TableError};
+pub use table::{
+    CallLimitsError, Carried, Decided, DumpError, Explanation, KeyHasher, Limited, MAX_CALL_LIMITS,
+    Table, TableError,
+};
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::reporter;

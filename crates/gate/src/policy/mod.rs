@@ -214,6 +214,17 @@ impl Policy {
         Ok(policy.named(name))
     }
 
+    /// This policy with other limits on every key, in place of its own limits and its overrides. Lists, shadow
+    /// and the rest stay. `text` is a policy that has only `limits`. The identities of its slices cover the limits.
+    ///
+    /// # Errors
+    /// Fails with [`PolicyError`], which names the place in the text.
+    pub fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
+        let Self { limits, home, .. } = Self::parse(&self.name, text)?;
+        let limits = limits.of_rule("", OnChange::Reset);
+        Ok(Self { limits, home, overrides: Vec::new(), ..self.clone() })
+    }
+
     fn named(mut self, name: file::Name) -> Self {
         self.name = name.into();
         self.limits.name_the_only_one(&self.name);
