@@ -52,6 +52,7 @@ pub use limit::{Kind, Limit, suppression};
 pub use limits::{Limits, NamedLimit, Slice};
 pub use policy::{
     Cost, OnChange, OnError, PersistAhead, Placement, Policies, Policy, PolicyError, Rule, Whole,
+    parse_span,
 };
 pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};

@@ -30,7 +30,7 @@ pub use error::PolicyError;
 pub use persist::PersistAhead;
 pub(crate) use rule::Found;
 pub use rule::Rule;
-pub use units::Whole;
+pub use units::{Whole, parse_span};
 
 /// A validated policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]

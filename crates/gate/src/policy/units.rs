@@ -103,8 +103,22 @@ impl TryFrom<String> for Span {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        span(&text).map(Self).ok_or_else(|| format!("expected {SPAN}; found {}", Quoted(&text)))
+        parse_span(&text).map(Self)
     }
+}
+
+/// Reads a span of time, such as `90s`, `1.5s` or `1m30s`, as a policy file writes it.
+///
+/// # Errors
+/// The message says what was expected and what was found.
+///
+/// ```
+/// use tidegate_gate::{Micros, parse_span};
+/// assert_eq!(parse_span("1m30s"), Ok(Micros(90_000_000)));
+/// assert!(parse_span("0.5us").unwrap_err().starts_with("expected a span of time in whole microseconds"));
+/// ```
+pub fn parse_span(text: &str) -> Result<Micros, String> {
+    span(text).ok_or_else(|| format!("expected {SPAN}; found {}", Quoted(text)))
 }
 
 /// A rate such as `100/s` or `5/15m`.

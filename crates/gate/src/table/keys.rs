@@ -52,7 +52,13 @@ impl Table {
 
     /// Forgets all keys.
     pub fn clear(&mut self) {
-        *self = Self::new(self.max_bytes, self.hasher.clone());
+        *self = self.emptied(self.max_bytes);
+    }
+
+    /// An empty table with the hasher of this one.
+    #[must_use]
+    pub fn emptied(&self, max_bytes: usize) -> Self {
+        Self::new(max_bytes, self.hasher.clone())
     }
 
     /// The keys on which a request of one unit is refused at `now`, out of some places of the table from
