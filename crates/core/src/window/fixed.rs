@@ -73,6 +73,15 @@ impl Counter {
         }
     }
 
+    /// The counter at a later time, or at an earlier one to which a clock has returned, for windows that
+    /// start at the first grant.
+    #[inline]
+    fn after(self, taken: Timestamp) -> Self {
+        let left = self.left.saturating_sub(taken.saturating_since(self.newest).0);
+        let count = if left == 0 { 0 } else { self.count };
+        Self { count, newest: taken, left }
+    }
+
     /// Counts units. The first unit outside of a window begins one.
     #[inline]
     const fn add(&mut self, units: u64, period: u64) {
@@ -166,19 +175,18 @@ impl Config {
     /// After a clock has returned from a jump ahead, the count moves into the current window:
     /// `newest` then lies after the start of the current window. A window that starts at its first
     /// grant ends as long after the return as it would have ended after the jump.
-    #[inline]
+    // in the Worker one copy of the code is enough
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
+    #[cfg_attr(not(target_arch = "wasm32"), inline)]
     fn settled(&self, state: &State<impl Words>, now: Timestamp) -> Counter {
         let Counter { mut count, newest, left } = self.read(state);
         let taken = now.taken_after(newest, Micros(self.period.value()));
-        let (left, is_over) = if self.starts_at_first {
-            let left = left.saturating_sub(taken.saturating_since(newest).0);
-            (left, left == 0)
-        } else {
-            let left = self.until_aligned(taken.0);
-            let begin = taken.0.saturating_sub(self.period.value().saturating_sub(left));
-            (left, newest.0 < begin)
-        };
-        if is_over {
+        if self.starts_at_first {
+            return Counter { count, newest, left }.after(taken);
+        }
+        let left = self.until_aligned(taken.0);
+        let begin = taken.0.saturating_sub(self.period.value().saturating_sub(left));
+        if newest.0 < begin {
             count = 0;
         }
         Counter { count, newest: taken, left }

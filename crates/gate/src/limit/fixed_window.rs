@@ -50,10 +50,11 @@ impl Algorithm for Config {
 
     fn describe(&self) -> String {
         let (limit, period) = (self.limit(), span(self.period()));
-        match self.starts_at_first() {
-            false => format!("{limit} in every aligned {period}"),
-            true => format!("{limit} in {period} from a key's first request on"),
-        }
+        let (every, from) = match self.starts_at_first() {
+            false => ("every aligned ", ""),
+            true => ("", " from a key's first request on"),
+        };
+        format!("{limit} in {every}{period}{from}")
     }
 
     found_as!(FixedWindow);
