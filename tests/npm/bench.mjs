@@ -18,13 +18,13 @@ let sink = 0; // so that no result may be optimized away
 
 measure("Map get and set", (key) => map.set(key, (map.get(key) ?? 0) + 1));
 measure("Date.now", () => { sink += Date.now(); });
-measure("check, time passed in", (key, index) => { sink += limiter.check(key, 1, NOW + index).remaining; });
+measure("check, time passed in", (key, index) => { sink += limiter.check(key, { cost: 1, now: NOW + index }).remaining; });
 measure("check, time by the clock", (key) => { sink += limiter.check(key).remaining; });
-measure("check, two limits", (key, index) => { sink += several.check(key, 1, NOW + index).remaining; });
-measure("check, suppression", (key, index) => { sink += suppression.check(key, 1, NOW + index).remaining; });
-measure("decide", (key, index) => { sink += limiter.decide(key, {}, NOW + index).remaining; }, CALLS / 20);
+measure("check, two limits", (key, index) => { sink += several.check(key, { cost: 1, now: NOW + index }).remaining; });
+measure("check, suppression", (key, index) => { sink += suppression.check(key, { cost: 1, now: NOW + index }).remaining; });
+measure("decide", (key, index) => { sink += limiter.decide(key, { now: NOW + index }).remaining; }, CALLS / 20);
 measure("acquire and release", (key, index) => {
-  sink += places.release(key, places.acquire(key, {}, NOW + index).lease, NOW + index).remaining;
+  sink += places.release(key, places.acquire(key, { now: NOW + index }).lease, { now: NOW + index }).remaining;
 }, CALLS / 20);
 
 function measure(name, call, calls = CALLS) {

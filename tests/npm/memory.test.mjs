@@ -12,48 +12,48 @@ const ONE_PER_SECOND = { limits: [{ algorithm: "token_bucket", capacity: 1, rate
 
 test("a full limiter refuses new keys and still decides on known keys", () => {
   const limiter = new Limiter(ONE_PER_SECOND, { maxBytes: 20_000 });
-  const full = { name: "Error", code: "TABLE_FULL", message: /the keys in use fill all 20000 bytes$/ };
-  assert.throws(() => { for (let key = 0; ; key++) limiter.check(`${key}`, 1, NOW); }, full);
+  const full = { name: "FullError", code: "TABLE_FULL", message: /the keys in use fill all 20000 bytes$/ };
+  assert.throws(() => { for (let key = 0; ; key++) limiter.check(`${key}`, { cost: 1, now: NOW }); }, full);
   const { size } = limiter;
   assert.ok(size > 50 && limiter.bytes > 5_000 && limiter.bytes <= 20_000, `${size} keys, ${limiter.bytes} bytes`);
-  assert.throws(() => limiter.check("c", 1, NOW), full);
+  assert.throws(() => limiter.check("c", { cost: 1, now: NOW }), full);
   assert.equal(limiter.size, size);
-  assert.equal(limiter.check("0", 1, NOW).allowed, false);
-  assert.equal(limiter.peek("c", {}, NOW).remaining, 1, "a peek needs no room");
+  assert.equal(limiter.check("0", { cost: 1, now: NOW }).allowed, false);
+  assert.equal(limiter.peek("c", { now: NOW }).remaining, 1, "a peek needs no room");
 
-  assert.equal(limiter.check("c", 1, NOW + SECOND).allowed, true, "all others are as good as new");
+  assert.equal(limiter.check("c", { cost: 1, now: NOW + SECOND }).allowed, true, "all others are as good as new");
   assert.equal(limiter.size, 1);
 });
 
 test("a sweep forgets exactly the keys whose state equals that of a new key", () => {
   const limiter = new Limiter(ONE_PER_SECOND);
-  limiter.check("a", 1, NOW);
-  limiter.check("b", 1, NOW + 1);
-  limiter.sweep(NOW + SECOND - 1);
+  limiter.check("a", { cost: 1, now: NOW });
+  limiter.check("b", { cost: 1, now: NOW + 1 });
+  limiter.sweep({ now: NOW + SECOND - 1 });
   assert.equal(limiter.size, 2);
-  limiter.sweep(NOW + SECOND);
+  limiter.sweep({ now: NOW + SECOND });
   assert.equal(limiter.size, 1);
-  assert.equal(limiter.check("b", 1, NOW + SECOND).allowed, false);
+  assert.equal(limiter.check("b", { cost: 1, now: NOW + SECOND }).allowed, false);
   limiter.sweep();
   assert.equal(limiter.size, 0);
 });
 
 test("every operation on a new key tells that the limiter is full", () => {
   const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1s" }] }, { maxBytes: 20_000 });
-  assert.throws(() => { for (let key = 0; ; key++) limiter.acquire(`${key}`, {}, NOW); }, { name: "Error", code: "TABLE_FULL" });
-  assert.equal(limiter.acquire("b", {}, NOW + SECOND).allowed, true, "the leases of the others are over");
+  assert.throws(() => { for (let key = 0; ; key++) limiter.acquire(`${key}`, { now: NOW }); }, { name: "FullError", code: "TABLE_FULL" });
+  assert.equal(limiter.acquire("b", { now: NOW + SECOND }).allowed, true, "the leases of the others are over");
 });
 
 test("answers stay right while the module's memory grows", () => {
   const limiter = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 64, time_to_live: "1s" }] });
   const peeked = new Limiter(ONE_PER_SECOND);
   for (let index = 0; index < 20_000; index++) {
-    const { allowed, remaining, lease } = limiter.acquire(`ключ ${index}`, { lease: `${index}` }, NOW);
+    const { allowed, remaining, lease } = limiter.acquire(`ключ ${index}`, { lease: `${index}`, now: NOW });
     assert.deepEqual([allowed, remaining, lease], [true, 63, `${index}`]);
-    assert.equal(peeked.check("a", 1, NOW).allowed, index === 0);
+    assert.equal(peeked.check("a", { cost: 1, now: NOW }).allowed, index === 0);
   }
   assert.equal(limiter.size, 20_000);
-  assert.equal(limiter.release("ключ 7", "7", NOW).live, true);
+  assert.equal(limiter.release("ключ 7", "7", { now: NOW }).live, true);
 });
 
 test("decisions stay right while the module's memory grows", () => {
@@ -61,13 +61,13 @@ test("decisions stay right while the module's memory grows", () => {
   const [one, other] = [new Limiter(ONE_PER_SECOND), new Limiter(ONE_PER_SECOND)];
   const expected = { allowed: true, limit: 1, remaining: 0, retryAfterUs: 0, resetAfterUs: SECOND };
   for (let index = 0; index < count; index++) {
-    assert.deepEqual(one.check(`ключ ${index}`, 1, NOW), expected);
-    assert.deepEqual(other.check(`key ${index}`, 1, NOW), expected);
+    assert.deepEqual(one.check(`ключ ${index}`, { cost: 1, now: NOW }), expected);
+    assert.deepEqual(other.check(`key ${index}`, { cost: 1, now: NOW }), expected);
   }
   assert.deepEqual([one.size, other.size], [count, count]);
   for (let index = 0; index < count; index++) {
-    assert.equal(one.check(`ключ ${index}`, 1, NOW).allowed, false);
-    assert.equal(other.check(`key ${index}`, 1, NOW).allowed, false);
+    assert.equal(one.check(`ключ ${index}`, { cost: 1, now: NOW }).allowed, false);
+    assert.equal(other.check(`key ${index}`, { cost: 1, now: NOW }).allowed, false);
   }
 });
 
@@ -75,13 +75,13 @@ test("every call of a freed limiter throws", () => {
   const limiter = new Limiter(ONE_PER_SECOND);
   limiter.free();
   limiter.free();
-  const freed = { name: "Error", code: "FREED" };
-  assert.throws(() => limiter.check("a", 1, NOW), freed);
-  assert.throws(() => limiter.peek("a", {}, NOW), freed);
+  const freed = { name: "LimiterError", code: "FREED" };
+  assert.throws(() => limiter.check("a", { cost: 1, now: NOW }), freed);
+  assert.throws(() => limiter.peek("a", { now: NOW }), freed);
   assert.throws(() => limiter.decide("a"), freed);
   assert.throws(() => limiter.acquire("a"), freed);
   assert.throws(() => limiter.release("a", "lease"), freed);
-  assert.throws(() => limiter.sweep(NOW), freed);
+  assert.throws(() => limiter.sweep({ now: NOW }), freed);
   assert.throws(() => limiter.size, freed);
 });
 
@@ -94,7 +94,7 @@ test("a limiter is disposable", { skip: Symbol.dispose === undefined }, () => {
 test("freed memory is used again", () => {
   const fill = () => {
     const limiter = new Limiter(ONE_PER_SECOND);
-    for (let index = 0; index < 2_000; index++) limiter.check(`${index}`.padEnd(512, "x"), 1, NOW);
+    for (let index = 0; index < 2_000; index++) limiter.check(`${index}`.padEnd(512, "x"), { cost: 1, now: NOW });
     limiter.free();
   };
   fill();

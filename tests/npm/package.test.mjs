@@ -17,16 +17,17 @@ test("the tarball has exactly the files that are needed", () => {
   const scripts = ofTheWorker.filter((name) => name.endsWith(".js") && name !== "index.js").sort();
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
-    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml", "dist/tidegate.js",
+    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "answer.js", "caller/caller.js", "caller/wrangler.toml", "dist/tidegate.js",
     "dist/tidegate_bg.wasm", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm",
     ...scripts.map((name) => `dist/worker/${name}`),
-    "index.d.ts", "index.js", "input.js", "limiter.js", "package.json", "reporter.js", "template/policies.toml",
-    "template/worker.js", "template/wrangler.toml", "worker.d.ts",
+    "errors.js", "index.d.ts", "index.js", "input.js", "limiter.js", "package.json", "reporter.js", "template/policies.toml",
+    "template/worker.js", "template/wrangler.toml", "waiting.js", "worker.d.ts",
   ]);
 });
 
-test("the package exports the limiter and the reporter", async () => {
-  assert.deepEqual(Object.keys(await load(folder)), ["Limiter", "Reporter"]);
+test("the package exports the limiter, the reporter and the errors", async () => {
+  const expected = ["ArgumentError", "FullError", "Limiter", "LimiterError", "PolicyError", "Reporter"];
+  assert.deepEqual(Object.keys(await load(folder)), expected);
 });
 
 const readme = readFileSync(join(installed, "README.md"), "utf8");

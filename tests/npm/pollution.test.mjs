@@ -31,7 +31,7 @@ const count = (times, call) => Array.from({ length: times }, call).filter(({ all
 
 test("an inherited cost is not read", () => {
   const limiter = new Limiter(FIVE_PER_HOUR);
-  const passed = polluted(Object.prototype, { cost: 0 }, () => count(50, () => limiter.decide("a", {}, NOW)));
+  const passed = polluted(Object.prototype, { cost: 0 }, () => count(50, () => limiter.decide("a", { now: NOW })));
   assert.equal(passed, 5);
 });
 
@@ -41,19 +41,19 @@ test("inherited fields of an operation are not read", () => {
     cost: 0, class: "none", lease: "inherited", signalPpm: -1, draw: -1, count: 0, grantedAtUs: 1, reserved: 5, actual: 0,
   };
   polluted(Object.prototype, inherited, () => {
-    const { lease, remaining } = limiter.acquire("a", {}, NOW);
+    const { lease, remaining } = limiter.acquire("a", { now: NOW });
     assert.equal(remaining, 4);
     assert.notEqual(lease, "inherited");
-    assert.equal(limiter.renew("a", lease, {}, NOW).live, true);
-    assert.throws(() => limiter.settle("a", {}, NOW), { code: "INVALID_REQUEST", message: /^`grantedAtUs`: expected/ });
-    assert.equal(limiter.peek("a", {}, NOW).remaining, 4);
+    assert.equal(limiter.renew("a", lease, { now: NOW }).live, true);
+    assert.throws(() => limiter.settle("a", { now: NOW }), { code: "INVALID_REQUEST", message: /^`grantedAtUs`: expected/ });
+    assert.equal(limiter.peek("a", { now: NOW }).remaining, 4);
   });
 });
 
 test("inherited options are not read", () => {
   const inherited = { policy: "other", maxBytes: 1, limit: "1000/s", localCap: false };
   polluted(Object.prototype, inherited, () => {
-    assert.equal(new Limiter(FIVE_PER_HOUR).check("a", 1, NOW).remaining, 4);
+    assert.equal(new Limiter(FIVE_PER_HOUR).check("a", { cost: 1, now: NOW }).remaining, 4);
     assert.throws(() => new Reporter({}), { code: "INVALID_OPTION", message: /^`options\.limit`: expected/ });
     const reporter = new Reporter({ limit: "1/s" });
     assert.equal(reporter.decide(6, NOW).admitted, true);
@@ -65,8 +65,8 @@ test("inherited rules for fields are not read", () => {
   const limiter = new Limiter(FIVE_PER_HOUR);
   const inherited = { required: true, least: 3, most: 1, type: "object", code: "NONE", name: "x", wire: "y" };
   polluted(Object.prototype, inherited, () => {
-    assert.equal(limiter.decide("a", { cost: 2 }, NOW).remaining, 3);
-    assert.throws(() => limiter.decide("a", { cost: 0.5 }, NOW), { code: "INVALID_COST" });
+    assert.equal(limiter.decide("a", { cost: 2, now: NOW }).remaining, 3);
+    assert.throws(() => limiter.decide("a", { cost: 0.5, now: NOW }), { code: "INVALID_COST" });
   });
 });
 
@@ -75,7 +75,7 @@ test("an inherited toJSON changes no policy and no operation", () => {
   for (const prototype of [Object.prototype, Array.prototype, String.prototype, Number.prototype]) {
     polluted(prototype, { toJSON: free }, () => {
       const limiter = new Limiter(FIVE_PER_HOUR);
-      assert.equal(limiter.decide("a", { cost: 2 }, NOW).remaining, 3);
+      assert.equal(limiter.decide("a", { cost: 2, now: NOW }).remaining, 3);
       assert.equal(new Reporter({ limit: "1/s" }).decide(6, NOW).admitted, true);
     });
   }
@@ -100,14 +100,14 @@ test("setters on Object.prototype change no question and no answer", () => {
       limits: [...FIVE_PER_HOUR.limits, ...JOBS.limits, { algorithm: "budget", most: 2, time: "1s" }], shadow: true,
     });
     const own = (value) => Object.entries(value);
-    const answer = limiter.acquire("a", { cost: 2, lease: "one" }, NOW);
+    const answer = limiter.acquire("a", { cost: 2, lease: "one", now: NOW });
     const answers = [
-      answer, answer.limits, limiter.renew("a", "one", {}, NOW), limiter.budget("a", "one", { wants: 1 }, NOW),
-      limiter.peek("a", {}, NOW), limiter.settle("a", { grantedAtUs: NOW, reserved: 2, actual: 1 }, NOW),
+      answer, answer.limits, limiter.renew("a", "one", { now: NOW }), limiter.budget("a", "one", { wants: 1, now: NOW }),
+      limiter.peek("a", { now: NOW }), limiter.settle("a", { grantedAtUs: NOW, reserved: 2, actual: 1, now: NOW }),
     ];
     const errors = [
-      () => limiter.check("a", 0.5, NOW), () => limiter.check("a", "1", NOW), () => limiter.check("", 1, NOW),
-      () => limiter.check("a", 1, NOW), () => new Limiter({ limits: [{ algorithm: "none" }] }), () => new Limiter("limits = ["),
+      () => limiter.check("a", { cost: 0.5, now: NOW }), () => limiter.check("a", { cost: "1", now: NOW }), () => limiter.check("", { cost: 1, now: NOW }),
+      () => limiter.check("a", { cost: 1, now: NOW }), () => new Limiter({ limits: [{ algorithm: "none" }] }), () => new Limiter("limits = ["),
     ].map((call) => {
       try {
         return call();
@@ -130,7 +130,7 @@ test("an answer has no inherited fields", () => {
   const inherited = {
     live: true, lease: "x", factor: 1, would_factor: 1, would_allow: true, budget: { granted: 1 },
   };
-  const answer = polluted(Object.prototype, inherited, () => limiter.decide("a", {}, NOW));
+  const answer = polluted(Object.prototype, inherited, () => limiter.decide("a", { now: NOW }));
   assert.deepEqual(Object.keys(answer).sort(),
     ["allowed", "atUs", "limit", "limits", "remaining", "resetAfterUs", "retryAfterUs"]);
 });
@@ -141,33 +141,33 @@ test("an object of a class is refused, because its fields may be in its prototyp
   }
   const limiter = new Limiter(FIVE_PER_HOUR);
   for (const request of [new Request(), Object.create({ cost: 5 }), new Map([["cost", 5]]), [5], new Date(5)]) {
-    assert.throws(() => limiter.decide("a", request, NOW), { name: "TypeError", code: "INVALID_REQUEST", message: /^`request`: expected a plain object, found/ });
+    assert.throws(() => limiter.decide("a", request), { name: "ArgumentError", code: "INVALID_REQUEST", message: /^`request`: expected a plain object, found/ });
   }
   assert.throws(() => new Limiter(Object.create(FIVE_PER_HOUR)), { code: "INVALID_POLICY" });
   assert.throws(() => new Limiter(FIVE_PER_HOUR, Object.create({ maxBytes: 5 })), { code: "INVALID_OPTION" });
   assert.equal(limiter.size, 0);
-  assert.equal(limiter.decide("a", Object.assign(Object.create(null), { cost: 5 }), NOW).remaining, 0);
+  assert.equal(limiter.decide("a", Object.assign(Object.create(null), { cost: 5, now: NOW })).remaining, 0);
 });
 
 test("a lone surrogate is refused at any place of a text", () => {
   const overrides = (key) => `limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]\ndeny = ['é🦀${key}']`;
   for (const [lone, kept] of [["\ud800", "\ufffd"], ["\udc00", "a"], ["\ud800\ud800", "\ud83e\udd80"]]) {
     assert.throws(() => new Limiter(overrides(lone)), {
-      name: "Error", code: "INVALID_POLICY", line: 2, column: 12, path: "",
+      name: "PolicyError", code: "INVALID_POLICY", line: 2, column: 12, path: "",
       message: "line 2, column 12: expected well-formed Unicode, found a lone surrogate",
     });
-    assert.equal(new Limiter(overrides(kept)).check(`é🦀${kept}`, 1, NOW).allowed, false);
+    assert.equal(new Limiter(overrides(kept)).check(`é🦀${kept}`, { now: NOW }).allowed, false);
     for (const [policy, path] of [
       [{ ...FIVE_PER_HOUR, deny: ["a", lone] }, "deny[1]"],
       [{ ...FIVE_PER_HOUR, overrides: { [lone]: { limit: 5 } } }, "overrides"],
       [{ policies: { api: { limits: [{ ...FIVE_PER_HOUR.limits[0], name: lone }] } } }, "policies.api.limits[0].name"],
     ]) {
       assert.throws(() => new Limiter(policy), {
-        name: "Error", code: "INVALID_POLICY", line: 0, column: 0, path,
+        name: "PolicyError", code: "INVALID_POLICY", line: 0, column: 0, path,
         message: `${path}: expected well-formed Unicode, found a lone surrogate`,
       });
     }
-    const option = { name: "RangeError", code: "INVALID_OPTION", message: /expected well-formed Unicode, found a lone surrogate$/ };
+    const option = { name: "ArgumentError", code: "INVALID_OPTION", message: /expected well-formed Unicode, found a lone surrogate$/ };
     assert.throws(() => new Limiter({ policies: { "\ufffd": FIVE_PER_HOUR } }, { policy: lone }), option);
     assert.throws(() => new Reporter({ limit: lone }), option);
   }

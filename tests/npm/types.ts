@@ -1,7 +1,7 @@
 // Compiled, never run: what must be accepted, and what must not.
-import { Limiter, Reporter } from "tidegate";
+import { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
-  Answer, Decision, ErrorCode, Limit, LimiterError, Policy, PolicyError, PolicyFile, ReporterDecision, Request,
+  Answer, Decision, ErrorCode, Explanation, Grant, Limit, Limited, Policy, PolicyFile, ReporterDecision, Request, Span,
 } from "tidegate";
 
 const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
@@ -32,16 +32,16 @@ new Limiter({
   deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, ipv6_prefix: 56, classes: ["low", "high"],
 });
 
-const decision: Decision = limiter.check("key", 1, 0);
+const decision: Decision = limiter.check("key", { cost: 1, now: 0 });
 const numbers: number[] = [decision.limit, decision.remaining, decision.retryAfterUs, decision.resetAfterUs];
-const allowed: boolean = limiter.peek("key", { cost: 2 }, 0).allowed && limiter.check("key").allowed;
+const allowed: boolean = limiter.peek("key", { cost: 2, now: 0 }).allowed && limiter.check("key").allowed;
 const request: Request = { cost: 2, class: "critical", lease: "one", signalPpm: 5, draw: 0 };
-const answer: Answer = limiter.decide("key", request, 0);
+const answer: Answer = limiter.decide("key", { ...request, now: 0 });
 const lease: string = limiter.acquire("key").lease;
-const live: boolean | undefined = limiter.renew("key", lease, { count: 2 }, 0).live ?? limiter.release("key", lease, 0).live;
+const live: boolean | undefined = limiter.renew("key", lease, { count: 2, now: 0 }).live ?? limiter.release("key", lease, { now: 0 }).live;
 const { limits: [first], wouldAllow } = limiter.settle("key", { grantedAtUs: answer.atUs, reserved: 2, actual: 1 });
 const name: string | undefined = live || wouldAllow ? undefined : first?.name;
-const { budget } = limiter.budget("key", "node", { wants: 5 }, 0);
+const { budget } = limiter.budget("key", "node", { wants: 5, now: 0 });
 if (budget) limiter.budget("key", "node", { wants: 0, grantedAtUs: budget.grantedAtUs, left: budget.granted });
 const reporter = new Reporter({ limit: "1000/s", localCap: false });
 const told: ReporterDecision = reporter.decide(1, 0);
@@ -51,18 +51,42 @@ reporter.free();
 reporter[Symbol.dispose]();
 
 limiter.sweep();
-limiter.sweep(numbers.length + limiter.size + limiter.bytes);
+limiter.sweep({ now: numbers.length + limiter.size + limiter.bytes });
 limiter.free();
 limiter[Symbol.dispose]();
+
+const span: Span = "1m30s";
+new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1.5s", start: "first" }] }, { maxWaiters: 5 });
+const grant: Grant = limiter.decide("key", { cost: 2, limits: [limit], now: 0 });
+const back: number = grant.refund() + grant.refund(1, { now: 0 });
+grant.settle(1, { now: 0 });
+const why: Explanation = limiter.explain("key", { cost: 2 });
+console.log(why.limitName ?? why.bound, why.text, why.limits.length, back, grant.release());
+async function waits(signal: AbortSignal): Promise<Grant> {
+  await limiter.waitFor("key");
+  return limiter.waitFor("key", { cost: 2, signal, jitter: 0 });
+}
+console.log(waits.length, limiter.waiting);
+for (const { key, limit: limited, retryAfterUs } of limiter.limited({ now: 0 })) console.log(key, limited, retryAfterUs);
+const all: Limited[] = [...limiter.limited()];
+const bytes: Uint8Array = limiter.dump();
+limiter.restore(bytes);
+limiter.restore(bytes.buffer as ArrayBuffer);
+limiter.update(file, { policy: "api" });
+limiter.set("key", 2, { now: 0 });
+limiter.refund("key", 1, { limits: [limit] });
+limiter.block("key", span);
+limiter.block("key", 5, { now: all.length });
+limiter.reset("key");
+limiter.resetAll();
 
 try {
   new Limiter("");
 } catch (error) {
-  const { code } = error as LimiterError;
-  const known: ErrorCode = code;
-  if (known === "INVALID_POLICY") {
-    const { line, column, path } = error as PolicyError;
-    console.log(line + column, path.length, allowed);
+  if (error instanceof PolicyError) console.log(error.line + error.column, error.path.length, allowed);
+  if (error instanceof FullError || error instanceof ArgumentError || error instanceof LimiterError) {
+    const known: ErrorCode = error.code;
+    console.log(known);
   }
 }
 
@@ -71,7 +95,7 @@ limiter.check();
 // @ts-expect-error a key is a string
 limiter.check(5);
 // @ts-expect-error numbers are plain
-limiter.check("key", 1n);
+limiter.check("key", { cost: 1n });
 // @ts-expect-error decisions are frozen
 decision.allowed = true;
 // @ts-expect-error the size is not set
@@ -90,8 +114,14 @@ limiter.renew("key");
 limiter.settle("key", { reserved: 2, actual: 1 });
 // @ts-expect-error what is left was granted at some time
 limiter.budget("key", "node", { wants: 5, left: 2 });
-// @ts-expect-error a request has no `now`
-limiter.decide("key", { now: 5 });
+// @ts-expect-error a request that waits has no `now`
+limiter.waitFor("key", { now: 5 });
+// @ts-expect-error options are an object
+limiter.check("key", 1);
+// @ts-expect-error limits are a list
+limiter.check("key", { limits: limit });
+// @ts-expect-error an error is only caught
+new LimiterError("FREED", "");
 // @ts-expect-error what one limit says has no shadow of its own
 first?.wouldAllow;
 // @ts-expect-error who is admitted need not wait

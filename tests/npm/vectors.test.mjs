@@ -46,12 +46,16 @@ function ask(limiter, key, operation, now) {
   assert.equal(others.length, 0);
   const { lease, ...fields } = camel(given);
   switch (call) {
-    case "check": return limiter.decide(key, camel(given), now);
-    case "settle": return limiter.settle(key, fields, now);
-    case "renew": return limiter.renew(key, lease, fields, now);
-    case "release": return limiter.release(key, lease, now);
-    case "budget": return limiter.budget(key, lease, fields, now);
-    case "report": return limiter.report(key, fields, now);
+    case "check": return limiter.decide(key, { ...camel(given), now });
+    case "peek": return limiter.peek(key, { ...camel(given), now });
+    case "refund": return limiter.refund(key, given.units, { now });
+    case "reset": return limiter.reset(key, { now });
+    case "block": return limiter.block(key, given.for_us, { now });
+    case "settle": return limiter.settle(key, { ...fields, now });
+    case "renew": return limiter.renew(key, lease, { ...fields, now });
+    case "release": return limiter.release(key, lease, { now });
+    case "budget": return limiter.budget(key, lease, { ...fields, now });
+    case "report": return limiter.report(key, { ...fields, now });
   }
   assert.fail(`there is no operation ${call}`);
 }
@@ -64,7 +68,7 @@ function checkAlike(limiter, { at_us, key, operation, answer }, where) {
     return;
   }
   const { at_us: _, limits, factor, would_factor, ...expected } = answer; // not in the answer of check
-  assert.deepEqual(snake(limiter.check(key, cost, at_us)), expected, `${where}, by check`);
+  assert.deepEqual(snake(limiter.check(key, { cost, now: at_us })), expected, `${where}, by check`);
 }
 
 function onWire({ limits, factor, wouldFactor, budget, ...answer }) {

@@ -33,7 +33,9 @@ fn agrees(output: &Output, lines: usize) -> String {
 
 #[test]
 fn all_backends_agree_on_a_real_log_whose_clock_often_goes_back() {
-    for policy in ["all", "bucket", "fixed", "sliding", "two-counters", "log", "counted", "empty"] {
+    for policy in
+        ["all", "bucket", "fixed", "first", "sliding", "two-counters", "log", "counted", "empty"]
+    {
         let output = parity(&file("data/access-2015.log.gz"), &["--policy", policy]);
         let text = agrees(&output, 10_000);
         assert!(text.contains("4915 went back in time"), "{text}");

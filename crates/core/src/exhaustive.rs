@@ -41,7 +41,9 @@ fn token_buckets() {
 #[test]
 fn fixed_windows() {
     for (limit, period, _) in triples(1..=3, 1..=6, 1..=1) {
-        check(fixed::Config::new(limit, Micros(period)).unwrap());
+        let window = fixed::Config::new(limit, Micros(period)).unwrap();
+        check(window);
+        check(window.starting_at_first());
     }
 }
 

@@ -9,7 +9,7 @@
 //! | limiter | guarantee | state |
 //! |---|---|---|
 //! | [`bucket`] | grants at most capacity + rate·L in any span of length L | 16 bytes |
-//! | [`window::fixed`] | grants at most limit in an aligned window, 2·limit in any span of a period | 16 bytes |
+//! | [`window::fixed`] | grants at most limit in a window, 2·limit in any span of a period | 16 bytes; 24 for windows that start at the first grant |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
 //! | [`window::log`] | grants at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
 //! | [`shed::penalty`] | a penalty begins at the n-th refusal within its span and lasts at most its maximum | 32 + 8·(n − 1) bytes |

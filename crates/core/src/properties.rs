@@ -66,7 +66,11 @@ impl Subject for bucket::Config {
 impl Subject for fixed::Config {
     type Oracle = Oracle;
     fn oracle(self) -> Oracle {
-        Oracle::new(Rule::FixedWindow { limit: self.limit(), period: self.period().0 })
+        Oracle::new(Rule::FixedWindow {
+            limit: self.limit(),
+            period: self.period().0,
+            first: self.starts_at_first(),
+        })
     }
 }
 

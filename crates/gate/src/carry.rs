@@ -11,8 +11,7 @@ mod tests;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use tidegate_core::lease::budget::Refundable;
-use tidegate_core::{Micros, Timestamp};
+use tidegate_core::Timestamp;
 
 use crate::limit::Limit;
 use crate::limits::{NamedLimit, Slice};
@@ -85,17 +84,11 @@ fn adopt(
         let more = limit.capacity().saturating_sub(old.capacity());
         carried = carried.max(used.saturating_add(more));
     }
-    if let Some(more) = carried.checked_sub(counted) {
-        limit.charge(own, newest, more);
-    } else {
-        let units = counted.saturating_sub(carried);
-        let after = Micros::ZERO;
-        limit.refund(own, newest, &Refundable { units, granted: units, granted_at: newest, after });
-    }
+    limit.set_used(own, newest, carried);
 }
 
 /// Scales used units, rounded up: a started unit is used.
-fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
+pub(crate) fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
     let product = u128::from(used).saturating_mul(to.into());
     u64::try_from(product.div_ceil(u128::from(from).max(1))).unwrap_or(u64::MAX)
 }

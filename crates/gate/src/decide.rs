@@ -129,6 +129,18 @@ impl Limits {
         }
     }
 
+    /// Makes `used` units count as used at `now`, on each limit that counts units.
+    pub(crate) fn set_used(&self, words: &mut [u64], now: Timestamp, used: u64) {
+        let now = self.taken_at(words, now);
+        for (limit, words) in split_mut(self, words) {
+            if limit.kind() == Kind::Rate {
+                words.fill(0);
+            }
+            limit.advance(words, now);
+            limit.set_used(words, now, used);
+        }
+    }
+
     /// Clears the limits that count by this depth or by more of the key.
     pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
         for slice in self.slices() {

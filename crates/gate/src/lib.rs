@@ -52,6 +52,7 @@ pub use limit::{Kind, Limit, suppression};
 pub use limits::{Limits, NamedLimit, Slice};
 pub use policy::{
     Cost, OnChange, OnError, PersistAhead, Placement, Policies, Policy, PolicyError, Rule, Whole,
+    parse_span,
 };
 pub use quote::Quoted;
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
@@ -59,7 +60,10 @@ pub use resolved::Resolved;
 pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
 pub use source::token::{Algorithm, Verify};
 pub use source::{JoinedSources, KeySource};
-pub use table::{Carried, Decided, KeyHasher, Table, TableError};
+pub use table::{
+    CallLimitsError, Carried, Decided, DumpError, Explanation, KeyHasher, Limited, MAX_CALL_LIMITS,
+    Table, TableError,
+};
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};
 pub use tidegate_core::shed::reporter;

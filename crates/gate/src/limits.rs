@@ -249,6 +249,11 @@ impl Slice {
         self.identity
     }
 
+    /// Whether both slices belong to the same rule and depth, so that one may be an edit of the other.
+    pub(crate) const fn is_edit_of(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+
     /// A number that changes with the rule, the depth and the limits.
     #[must_use]
     pub(crate) const fn fingerprint(&self) -> u64 {

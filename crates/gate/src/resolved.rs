@@ -123,6 +123,12 @@ impl Resolved {
         self.policy.rule_found(self.found, Cow::Borrowed(&self.key))
     }
 
+    /// The number of the rule: see [`Policy::rule_number`].
+    #[must_use]
+    pub const fn rule_number(&self) -> Option<usize> {
+        self.found.number()
+    }
+
     /// The id under which the lease of this name is stored.
     #[must_use]
     pub fn lease_id(&self, name: &str) -> Id {

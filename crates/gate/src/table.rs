@@ -1,7 +1,11 @@
 //! The store in memory: the states of many keys under one policy.
 
+mod call_limits;
 mod carried;
+mod dump;
 mod error;
+mod explain;
+mod keys;
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -21,8 +25,13 @@ use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Rule};
 use crate::request::{Operation, OperationError, Request};
 use crate::resolved::Resolved;
+use call_limits::CallLimits;
+pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
+pub use dump::DumpError;
 pub use error::TableError;
+pub use explain::Explanation;
+pub use keys::Limited;
 
 /// The least time between two searches of a full table for expired states, so that a flood of new keys
 /// does not make every request pay for a search.
@@ -43,6 +52,8 @@ pub struct Table {
     max_bytes: usize,
     hasher: KeyHasher,
     swept: Timestamp,
+    /// The limits that callers gave with their requests.
+    call_limits: CallLimits,
 }
 
 /// An entry has the size of a cache line. While its key and words are inline, a lookup misses one line.
@@ -103,7 +114,8 @@ impl Table {
     #[must_use]
     pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
         let swept = Timestamp::EPOCH;
-        Self { entries: HashTable::new(), heap: 0, max_bytes, hasher, swept }
+        let call_limits = CallLimits::default();
+        Self { entries: HashTable::new(), heap: 0, max_bytes, hasher, swept, call_limits }
     }
 
     /// The number of keys in use. A part of a key that a limit counts by is a key of its own.
@@ -155,7 +167,8 @@ impl Table {
         if let Some(words) = self.find_only(limits, hash, key) {
             return Ok(limits.decide(words, now, request)?);
         }
-        self.with_gathered(policy, limits, key, now, |state| match state.block {
+        let is_peek = request.cost == 0;
+        self.with_gathered(policy, limits, (key, is_peek), now, |state| match state.block {
             None => limits.decide(&mut state.words, now, request),
             Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
         })
@@ -205,7 +218,7 @@ impl Table {
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        self.with_gathered(policy, limits, &key, now, |state| {
+        self.with_gathered(policy, limits, (&key, operation.is_peek()), now, |state| {
             operate(state, limits, now, operation)
         })
     }
@@ -221,8 +234,11 @@ impl Table {
     fn gather(&self, limits: &Limits, key: &str) -> Option<Gathered> {
         let mut state = Gathered::with_room_for(limits)?;
         for slice in limits.slices() {
-            let entry = self.entry(slice, slice.depth().of(key));
-            state.add(slice, entry.map(|entry| entry.words.as_slice()));
+            let key = slice.depth().of(key);
+            match self.entry(slice, key) {
+                Some(entry) => state.add(slice, Some(&entry.words)),
+                None => state.add(slice, self.under_other_limits(slice, key).as_deref()),
+            }
         }
         Some(state)
     }
@@ -232,8 +248,9 @@ impl Table {
     pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
         self.swept = now;
         let mut heap = 0_usize;
-        self.entries.retain(|entry| {
-            let slice = policy.slice(entry.identity);
+        let Self { entries, call_limits, .. } = self;
+        entries.retain(|entry| {
+            let slice = policy.slice(entry.identity).or_else(|| call_limits.slice(entry.identity));
             let lasts = slice.is_some_and(|slice| lasts(slice, &entry.words, now));
             if lasts {
                 heap = heap.saturating_add(entry.heap());
@@ -263,20 +280,23 @@ impl Table {
         self.entries.find(self.hasher.hash(key), |entry| entry.is(slice, key))
     }
 
-    /// Lets `decide` change the state of a key. The table keeps it unless it equals a fresh one. When the
+    /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
     /// table is full, refusals still apply but are not recorded.
     #[cold]
     fn with_gathered<T: Decided>(
         &mut self,
         policy: &Policy,
         limits: &Limits,
-        key: &str,
+        (key, is_peek): (&str, bool),
         now: Timestamp,
         decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         let mut state = self.gather(limits, key).ok_or(full)?;
         let decided = decide(&mut state)?;
+        if is_peek {
+            return Ok(decided);
+        }
         // nothing changes before there is room for all new entries
         let mut learned = self.learned(limits, key, &state, now);
         if learned.is_none() && self.may_sweep(now) {
@@ -286,6 +306,7 @@ impl Table {
         if learned.is_none() && decided.decision().is_allowed() {
             return Err(full);
         }
+        self.forget_other_limits(limits, key);
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));
         for (slice, stored) in state.apart(limits) {
             let key = slice.depth().of(key);

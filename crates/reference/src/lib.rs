@@ -27,8 +27,9 @@ pub enum Rule {
     /// The level starts full or empty and grows continuously by `units` per `period`. A request is
     /// granted if level ≥ cost.
     TokenBucket { capacity: u64, units: u64, period: u64, starts_empty: bool },
-    /// A request is granted if the grants in window ⌊t / period⌋ leave room.
-    FixedWindow { limit: u64, period: u64 },
+    /// A request is granted if the grants in its window leave room. Window k is [k·period, (k + 1)·period).
+    /// If windows start at the `first` grant, the first grant outside of all windows begins one.
+    FixedWindow { limit: u64, period: u64, first: bool },
     /// A request is granted if the estimate leaves room. The estimate is over `segments` segments
     /// and a weighted trailing segment.
     SlidingWindow { limit: u64, period: u64, segments: u64 },
@@ -93,6 +94,10 @@ impl Oracle {
         let current = self.index(self.newest);
         let segments = match self.rule {
             Rule::TokenBucket { .. } => return vec![self.newest, self.room(self.newest)],
+            Rule::FixedWindow { first: true, .. } => {
+                let granted = self.granted(|index| index == current);
+                return vec![self.newest, granted, self.until_closed(self.newest).into()];
+            }
             Rule::FixedWindow { .. } => 0,
             Rule::SlidingWindow { segments, .. } => i128::from(segments),
         };
@@ -140,7 +145,9 @@ impl Oracle {
         if now < self.newest - self.period() {
             // the newest time came from a clock that was ahead, so all grants move back
             let shift = match self.rule {
-                Rule::TokenBucket { .. } => self.newest - now,
+                Rule::TokenBucket { .. } | Rule::FixedWindow { first: true, .. } => {
+                    self.newest - now
+                }
                 Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
                     (self.index(self.newest) - self.index(now)) * self.length()
                 }
@@ -169,10 +176,10 @@ impl Oracle {
             allowed,
             remaining: u64::try_from(self.room(now).max(0) / self.length()).ok()?,
             retry_after,
-            reset_after: if self.starts_empty() {
-                (1 << 53) - 1
-            } else {
-                first(|d| self.room(now + d) >= full)
+            reset_after: match self.rule {
+                Rule::TokenBucket { starts_empty: true, .. } => (1 << 53) - 1,
+                Rule::FixedWindow { first: true, .. } => self.until_closed(now),
+                _ => first(|d| self.room(now + d) >= full),
             },
         })
     }
@@ -215,8 +222,24 @@ impl Oracle {
         self.grants.iter().filter(|grant| counts(self.index(grant.0))).map(|grant| grant.1).sum()
     }
 
+    /// The number of the segment or window at `t`. Windows that start at their first grant have even numbers,
+    /// and the time between two windows has an odd number.
     fn index(&self, t: i128) -> i128 {
-        t.div_euclid(self.length())
+        let Rule::FixedWindow { first: true, period, .. } = self.rule else {
+            return t.div_euclid(self.length());
+        };
+        let (mut begun, mut ends) = (0, i128::MIN);
+        for &(at, units) in &self.grants {
+            if units > 0 && ends <= at && at <= t {
+                (begun, ends) = (begun + 1, at + i128::from(period));
+            }
+        }
+        2 * begun + i128::from(ends <= t)
+    }
+
+    /// The span until no window is open, for windows that start at their first grant.
+    fn until_closed(&self, now: i128) -> u64 {
+        first(|d| self.index(now + d) % 2 == 1)
     }
 
     /// The length of a segment, or the scale of a bucket's level.

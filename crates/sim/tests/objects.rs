@@ -7,7 +7,7 @@ use tidegate_sim::world::Tally;
 use tidegate_sim::world::objects::{History, SITUATIONS, Script};
 
 /// How many histories run. They take some seconds.
-const HISTORIES: u64 = 150;
+const HISTORIES: u64 = 200;
 
 #[test]
 fn every_invariant_holds_in_the_histories_of_fixed_seeds() {

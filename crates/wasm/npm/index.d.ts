@@ -1,7 +1,10 @@
 /// <reference lib="esnext.disposable" />
 
+/** A span of time: microseconds, or a text such as `"90s"`, `"1.5s"` or `"1m30s"`. */
+export type Span = number | string;
+
 /**
- * A limit. Spans are written as `"90s"`, rates as `"100/s"` or `"5/15m"`, shares as `"80%"`.
+ * A limit. Spans are written as `"90s"` or `"1m30s"`, rates as `"100/s"` or `"5/15m"`, shares as `"80%"`.
  */
 export type Limit = Algorithm & {
   name?: string;
@@ -12,7 +15,7 @@ export type Limit = Algorithm & {
 /** An algorithm with its fields. */
 export type Algorithm =
   | { algorithm: "token_bucket"; capacity: number; rate: string; start?: "full" | "empty" }
-  | { algorithm: "fixed_window"; limit: number; period: string }
+  | { algorithm: "fixed_window"; limit: number; period: string; start?: "aligned" | "first" }
   | { algorithm: "sliding_window"; limit: number; period: string; segments?: number }
   | { algorithm: "sliding_log"; rates: string[]; min_gap?: string; count_denied?: boolean }
   | { algorithm: "concurrency"; capacity: number; time_to_live: string; max_leases?: number }
@@ -60,7 +63,7 @@ export interface Policy {
   cost?: number | { header: string; default?: number };
   /** The answer when the store cannot be reached; not used here. */
   on_error?: "open" | "closed";
-  /** The effect of an edit of the limits on used units; not used here. */
+  /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";
   /** Whether checks of an isolate share a call to a Durable Object; not used here. */
   share_calls?: boolean;
@@ -97,6 +100,20 @@ export interface LimiterOptions {
    * Default: 256 MiB, which has room for 900,000 short keys with a small state.
    */
   maxBytes?: number;
+  /** The most requests that may wait at once in `waitFor`, on all keys together. Default: 10,000. */
+  maxWaiters?: number;
+}
+
+/** The options that every operation has. */
+export interface Options {
+  /** Microseconds since the Unix epoch. Default: `Date.now() * 1000`. */
+  now?: number;
+  /**
+   * Limits for this call, in place of the policy's own limits and its overrides, for callers whose limits come from a token
+   * or a database. What the key has used stays used, as in an edit with `on_change: "keep"`. The keys in use may have at
+   * most 1,000 different ones.
+   */
+  limits?: Limit[];
 }
 
 /** The answer to one request. Spans count from the time of the decision, in microseconds. */
@@ -153,17 +170,24 @@ export interface Budget {
 }
 
 /** The units that a holder would spend without asking, and the unspent units of its last budget. */
-export type WantedBudget =
+export type WantedBudget = Options & (
   | { wants: number; grantedAtUs?: undefined; left?: undefined }
-  | { wants: number; grantedAtUs: number; left: number };
+  | { wants: number; grantedAtUs: number; left: number }
+);
 
 /** The answer of one limit. */
 export interface LimitAnswer extends Omit<Decision, "wouldAllow"> {
   readonly name: string;
 }
 
+/** The options of `check`. */
+export interface CheckOptions extends Options {
+  /** The units to take; 0 is a peek. Default: the policy's cost. */
+  cost?: number;
+}
+
 /** A request. Each limit reads the fields that it needs. */
-export interface Request {
+export interface Request extends Options {
   /** The units to take; 0 is a peek. A lease takes one place at any cost. Default: the policy's cost. */
   cost?: number;
   /** The importance: one of the policy's `classes`. Default: the least important one. */
@@ -179,8 +203,55 @@ export interface Request {
   draw?: number;
 }
 
+/** A request that waits. It goes by the clock. */
+export interface WaitOptions extends Omit<Request, "now"> {
+  /** Ends the wait: the promise is rejected with the signal's reason. */
+  signal?: AbortSignal;
+  /** Each wait is longer by a random share of up to this one, from 0 to 1. Default: 0.1. */
+  jitter?: number;
+}
+
+/**
+ * A request that was decided. If it was granted, its units can come back and its lease can be released: at the end of
+ * a block with `using` or `await using`, too.
+ */
+export interface Grant extends Answer {
+  /**
+   * Gives units back, by default all that still count as taken, and returns how many. A refused request has none.
+   *
+   * @throws {ArgumentError} `INVALID_REQUEST` for more units than still count as taken
+   */
+  refund(units?: number, options?: { now?: number }): number;
+  /** Tells the true cost, so that unused units come back and units beyond the estimate are taken. */
+  settle(actual: number, options?: { now?: number }): void;
+  /** Renews the lease. */
+  renew(options?: { count?: number; now?: number }): Answer;
+  /** Releases the lease, once, and returns whether it was live. Does nothing without a lease. */
+  release(options?: { now?: number }): boolean;
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Why a request would pass or not. */
+export interface Explanation extends Answer {
+  /** The name of the limit that refuses longest, or that has the least left; absent if a list or a block decides. */
+  readonly limitName?: string;
+  /** The rate, the gap or the whole limit that decides, in words; empty if a list or a block decides. */
+  readonly bound: string;
+  /** A sentence for people. */
+  readonly text: string;
+}
+
+/** A key, or a part of a key, on which a request of one unit is refused. */
+export interface Limited {
+  readonly key: string;
+  /** The name of the limit that refuses longest; absent if the key is blocked. */
+  readonly limit?: string;
+  readonly retryAfterUs: number;
+}
+
 /** The real cost of a request that was granted on an estimate. */
-export interface Settlement {
+export interface Settlement extends Options {
   /** `atUs` of the answer that granted the request. */
   grantedAtUs: number;
   /** The units that were taken then. */
@@ -208,33 +279,51 @@ export type ErrorCode =
   | "INVALID_COST"
   | "INVALID_NOW"
   | "INVALID_REQUEST"
+  | "INVALID_LIMITS"
+  | "INVALID_DUMP"
   | "COST_EXCEEDS_CAPACITY"
   | "NEEDS_LEASE"
+  | "NEVER_GRANTED"
   | "NO_RANDOMNESS"
   | "TABLE_FULL"
+  | "TOO_MANY_LIMITS"
+  | "TOO_MANY_WAITERS"
   | "FREED";
 
-/** The error of a call: a `TypeError`, a `RangeError` or a plain `Error`. */
-export interface LimiterError extends Error {
-  code: ErrorCode;
+/** Any error of this package. */
+export class LimiterError extends Error {
+  protected constructor();
+  readonly code: ErrorCode;
 }
 
-/** The error for a policy that cannot be read. */
-export interface PolicyError extends LimiterError {
-  code: "INVALID_POLICY";
+/** A policy that cannot be read. */
+export class PolicyError extends LimiterError {
+  protected constructor();
+  readonly code: "INVALID_POLICY" | "UNKNOWN_POLICY";
   /** The line from 1, in a policy given as text; 0 if the error is in no line. */
-  line: number;
+  readonly line: number;
   /** The column from 1, in characters; 0 if the error is in no line. */
-  column: number;
+  readonly column: number;
   /** The field, such as `limits[0].rate`; empty at the top. */
-  path: string;
+  readonly path: string;
+}
+
+/** An argument of the wrong type or value. */
+export class ArgumentError extends LimiterError {
+  protected constructor();
+}
+
+/** There is no room for what a call needs. */
+export class FullError extends LimiterError {
+  protected constructor();
+  readonly code: "TABLE_FULL" | "TOO_MANY_LIMITS" | "TOO_MANY_WAITERS";
 }
 
 /**
  * Limits many keys by one policy, in the memory of this process.
  *
  * All quantities are whole numbers from 0 to 2^53 − 1. `now` is in **microseconds** since the Unix epoch
- * and defaults to `Date.now() * 1000`. An invalid argument throws a `TypeError` or `RangeError`, and takes
+ * and defaults to `Date.now() * 1000`. An invalid argument throws an {@link ArgumentError}, and takes
  * nothing. Only own properties of objects are read, so an object must be plain: without a class, and
  * without fields in its prototype.
  */
@@ -250,17 +339,20 @@ export class Limiter {
    * least important class, and a new random draw for limits that shed by chance. This is the fastest call.
    *
    * @param key the key to count by: 1 to 512 bytes of UTF-8; an address after `ip:`
-   * @param cost default: the policy's cost; 0 changes nothing
-   * @throws {LimiterError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow),
-   *   `TABLE_FULL` for a new key beyond `maxBytes`, `NEEDS_LEASE` if a limit on the key holds leases
+   * @throws {ArgumentError} `COST_EXCEEDS_CAPACITY` for a cost that can never be granted (not in shadow)
+   * @throws {FullError} `TABLE_FULL` for a new key beyond `maxBytes`, `TOO_MANY_LIMITS` for too many different `limits`
+   * @throws {LimiterError} `NEEDS_LEASE` if a limit on the key holds leases
    */
-  check(key: string, cost?: number, now?: number): Decision;
+  check(key: string, options?: CheckOptions): Decision;
 
   /**
    * Answers whether and when a request would pass, and changes nothing. A cost of 0, the default, asks what
    * the key has left. With limits that shed by chance, it answers whether the request passes for certain.
    */
-  peek(key: string, request?: Request, now?: number): Answer;
+  peek(key: string, request?: Request): Answer;
+
+  /** Answers as `peek` does, by default at the policy's cost, and says why: which limit, and which of its rates or gaps. */
+  explain(key: string, request?: Request): Explanation;
 
   /**
    * Decides on a request, and returns the answer of each limit. If a limit on the key holds leases, the
@@ -269,7 +361,16 @@ export class Limiter {
    * @throws {LimiterError} as `check`, except `NEEDS_LEASE`; `NO_RANDOMNESS` if a lease needs a
    *   name and the runtime has no random numbers
    */
-  decide(key: string, request?: Request, now?: number): Answer;
+  decide(key: string, request?: Request): Grant;
+
+  /**
+   * Waits until a request is granted. Requests on one key are granted in the order of their calls. A timer runs only
+   * while a request waits.
+   *
+   * @throws {FullError} `TOO_MANY_WAITERS` beyond `maxWaiters`
+   * @throws {LimiterError} `NEVER_GRANTED` for a key on the list `deny`; `FREED` if the limiter is freed meanwhile
+   */
+  waitFor(key: string, options?: WaitOptions): Promise<Grant>;
 
   /**
    * Acquires a lease, if the answer allows it. The lease holds a place until `release`, or until its time
@@ -278,17 +379,17 @@ export class Limiter {
    * @param request the cost must be above 0
    * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
    */
-  acquire(key: string, request?: Request, now?: number): Answer & { readonly lease: string };
+  acquire(key: string, request?: Request): Grant & { readonly lease: string };
 
   /**
    * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
    *
    * @param options `count`: sets the number of the owner's connections; less than 2^32
    */
-  renew(key: string, lease: string, options?: { count?: number }, now?: number): Answer & { readonly lease: string };
+  renew(key: string, lease: string, options?: Options & { count?: number }): Answer & { readonly lease: string };
 
   /** Releases a lease, or closes one connection of an owner. */
-  release(key: string, lease: string, now?: number): Answer & { readonly lease: string };
+  release(key: string, lease: string, options?: Options): Answer & { readonly lease: string };
 
   /**
    * Returns the `left` units of the last budget of the holder named `lease`, and then takes units out of the
@@ -297,13 +398,13 @@ export class Limiter {
    * @param wanted `wants`: the units that the holder would spend in the time of a budget; 0 only returns units
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
    */
-  budget(key: string, lease: string, wanted: WantedBudget, now?: number): Answer & { readonly lease: string };
+  budget(key: string, lease: string, wanted: WantedBudget): Answer & { readonly lease: string };
 
   /**
    * Reports the real cost of a request that was granted on an estimate. Units that were not needed come
    * back. Units beyond the estimate are taken, even if fewer are available.
    */
-  settle(key: string, settlement: Settlement, now?: number): Answer;
+  settle(key: string, settlement: Settlement): Answer;
 
   /**
    * Returns units that were not used. A token bucket takes them back up to its capacity, a window up to the
@@ -311,37 +412,78 @@ export class Limiter {
    *
    * @param units at least 1
    */
-  refund(key: string, units: number, now?: number): Answer;
+  refund(key: string, units: number, options?: Options): Answer;
 
   /** Clears the state of the key. States that it shares with other keys by a `depth` stay. */
-  reset(key: string, now?: number): Answer;
+  reset(key: string, options?: Options): Answer;
+
+  /** Clears the states of all keys. */
+  resetAll(): void;
+
+  /**
+   * Makes so many units count as used on a key, as if a request had taken them now. A limit counts at most twice its
+   * capacity. Leases stay as they are.
+   */
+  set(key: string, used: number, options?: Options): Answer;
 
   /**
    * Refuses every request on the key for a time, whatever its limits say.
    *
-   * @param forUs the time in µs; 0 ends the block, and so does `reset`
+   * @param span the time; 0 ends the block, and so does `reset`
    * @throws {LimiterError} `INVALID_REQUEST` if no limit counts by the whole key
    */
-  block(key: string, forUs: number, now?: number): Answer;
+  block(key: string, span: Span, options?: Options): Answer;
 
   /**
    * Counts the load that a reporter was offered, and answers the `factor` for reporters to apply.
    *
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `suppression`
    */
-  report(key: string, report: Report, now?: number): Answer;
+  report(key: string, report: Report & Options): Answer;
+
+  /**
+   * All states, in the form in which Tidegate stores them, with a version and a fingerprint of the limits.
+   *
+   * @throws {FullError} if WebAssembly has no memory left
+   */
+  dump(): Uint8Array;
+
+  /**
+   * Takes the states of a dump in place of all states. A dump of other limits is taken only if the policy keeps states
+   * over edits (`on_change`).
+   *
+   * @throws {ArgumentError} `INVALID_DUMP` for anything but a dump that fits the policy; nothing has changed
+   */
+  restore(dump: ArrayBuffer | ArrayBufferView): void;
+
+  /**
+   * Decides by another policy from now on. Its `on_change` says what becomes of the states: by default limits that
+   * changed start afresh.
+   *
+   * @throws {PolicyError} as the constructor; nothing has changed
+   */
+  update(policy: Policy | PolicyFile | string, options?: { policy?: string }): void;
+
+  /**
+   * The keys on which a request of one unit is refused at `now`. With a `depth`, these may be parts of keys. Keys
+   * that come or go meanwhile may be missed or found twice.
+   */
+  limited(options?: { now?: number }): IterableIterator<Limited>;
 
   /**
    * Forgets the keys whose state equals that of a new key. This frees memory and changes no decision. A full
    * limiter does so by itself.
    */
-  sweep(now?: number): void;
+  sweep(options?: { now?: number }): void;
 
   /** The number of keys in use. A limit with a `depth` counts parts of keys. */
   readonly size: number;
 
   /** The most bytes that the keys in use take; never more than `maxBytes`. */
   readonly bytes: number;
+
+  /** The number of requests that wait in `waitFor`. */
+  readonly waiting: number;
 
   /**
    * Frees the memory at once, instead of when the limiter is garbage-collected. Any later call except this

@@ -6,5 +6,6 @@ import { initSync } from "./dist/tidegate.js";
 
 initSync({ module: readFileSync(new URL("./dist/tidegate_bg.wasm", import.meta.url)) });
 
+export { ArgumentError, FullError, LimiterError, PolicyError } from "./errors.js";
 export { Limiter } from "./limiter.js";
 export { Reporter } from "./reporter.js";

@@ -1,18 +1,13 @@
 // Checks the types of arguments. WebAssembly checks ranges and contents.
 //
 // Only own properties are read, and no value is assigned to a property that a prototype could define, so
-// that properties which another library puts on `Object.prototype` change no decision.
-
-/** An error with a stable `code` and other properties. */
-export function coded(Type, code, message, others = { __proto__: null }) {
-  const error = new Type(message);
-  define(error, "code", code);
-  for (const name of Object.keys(others)) define(error, name, others[name]);
-  return error;
-}
+// that properties which another library puts on `Object.prototype` change no decision. All properties are read
+// before WebAssembly is called, because a getter may call the limiter again.
+import { spanOf } from "./dist/tidegate.js";
+import { caught, coded } from "./errors.js";
 
 export function wrongType(field, code, found, expected) {
-  return coded(TypeError, code, `\`${field}\`: expected ${expected}, found ${kindOf(found)}`);
+  return coded(code, `\`${field}\`: expected ${expected}, found ${kindOf(found)}`);
 }
 
 /** The policy as text: a string unchanged, an object as JSON. */
@@ -29,10 +24,20 @@ export function policyText(policy) {
 }
 
 export function limiterOptions(options) {
-  const { policy, maxBytes } = known("options", "INVALID_OPTION", options, ["policy", "maxBytes"]);
+  const names = ["policy", "maxBytes", "maxWaiters"];
+  const { policy, maxBytes, maxWaiters = 10_000 } = known("options", "INVALID_OPTION", options, names);
   requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
   requireType("options.maxBytes", "INVALID_OPTION", maxBytes, "number", OPTIONAL);
-  return { name: policy, maxBytes };
+  requireType("options.maxWaiters", "INVALID_OPTION", maxWaiters, "number");
+  requireWhole("options.maxWaiters", "INVALID_OPTION", maxWaiters, 0, Number.MAX_SAFE_INTEGER);
+  return { name: policy, maxBytes, maxWaiters };
+}
+
+/** The name of the policy to update to. */
+export function updateOptions(options) {
+  const { policy } = known("options", "INVALID_OPTION", options, ["policy"]);
+  requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
+  return policy;
 }
 
 /** A policy with only this limit, as JSON, and whether the reporter has a cap. */
@@ -43,69 +48,169 @@ export function reporterOptions(options) {
   return { policy: `{"limits":[{"algorithm":"suppression","rate":${JSON.stringify(limit)}}]}`, localCap };
 }
 
-/**
- * An operation as the gate reads it: the fields of one of the lists below, and the lease that the
- * operation concerns.
- */
-export function operationText(operation, argument, given, fields, lease) {
-  const read = known(argument, "INVALID_REQUEST", given, fields.names);
-  let text = lease === undefined ? "" : `"lease":${JSON.stringify(lease)}`;
-  for (let place = 0; place < fields.list.length; place++) {
-    const { name, wire, type, required, least, most, code } = fields.list[place];
-    const value = read[name];
-    if (type === "string") requireText(name, code, value, !required);
-    else requireType(name, code, value, type, !required);
-    // checked here, because JSON cannot write NaN
-    if (typeof value === "number") requireWhole(name, code, value, least, most);
-    if (value !== undefined) text += `${text && ","}"${wire}":${JSON.stringify(value)}`;
+/** The options of a call. */
+class Call {
+  /** The fields of one of the lists below as JSON, without the `cost`. */
+  text = "";
+  cost;
+  now;
+  /** The limits of the call as a policy. */
+  limits;
+  signal;
+  jitter;
+}
+
+/** Reads the options of a call, whose fields are those of one of the lists below. */
+export function callOptions(argument, given, fields) {
+  const call = new Call();
+  if (given !== undefined || fields.required.length > 0) {
+    if (typeof given !== "object" || given === null) throw wrongType(argument, "INVALID_REQUEST", given, "an object");
+    requirePlain(argument, "INVALID_REQUEST", given);
+    const names = Object.keys(given);
+    for (let place = 0; place < names.length; place++) readField(call, argument, given, names[place], fields);
   }
-  return `{"${operation}":{${text}}}`;
+  for (let place = 0; place < fields.required.length; place++) {
+    const field = fields.required[place];
+    if (!call.text.includes(`"${field.wire}":`)) field.check(undefined, field);
+  }
+  if (call.now === undefined) call.now = clock();
+  return call;
+}
+
+function readField(call, argument, given, name, fields) {
+  const field = fields.named.get(name);
+  if (field === undefined) throw unknownField(argument, "INVALID_REQUEST", name, fields.names);
+  const value = given[name];
+  if (value === undefined) return;
+  field.check(value, field);
+  switch (name) {
+    case "cost": call.cost = value; break;
+    case "now": call.now = value; break;
+    case "limits": call.limits = limitsText(value); break;
+    case "signal": call.signal = value; break;
+    case "jitter": call.jitter = value; break;
+    default: call.text += `${call.text && ","}"${field.wire}":${JSON.stringify(value)}`;
+  }
+}
+
+/** An operation as the gate reads it. */
+export function operationText(operation, text, lease) {
+  const own = lease === undefined ? "" : `"lease":${JSON.stringify(lease)}${text && ","}`;
+  return `{"${operation}":{${own}${text}}}`;
+}
+
+/** A span of time in microseconds: a number of them, or a text such as `"1m30s"`. */
+export function spanUs(field, span) {
+  if (typeof span === "string") {
+    requireText(field, "INVALID_REQUEST", span);
+    return caught(() => spanOf(field, span));
+  }
+  if (typeof span !== "number") throw wrongType(field, "INVALID_REQUEST", span, "a number or a string");
+  requireWhole(field, "INVALID_REQUEST", span, 0, Number.MAX_SAFE_INTEGER);
+  return span;
+}
+
+/** The bytes of a dump. */
+export function dumpBytes(dump) {
+  if (dump instanceof ArrayBuffer) return new Uint8Array(dump);
+  if (ArrayBuffer.isView(dump)) return new Uint8Array(dump.buffer, dump.byteOffset, dump.byteLength);
+  throw wrongType("dump", "INVALID_DUMP", dump, "bytes");
+}
+
+/** Limits of a call that were read before. */
+export class ReadLimits {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+/** Limits of a call as a policy. */
+function limitsText(limits) {
+  if (limits instanceof ReadLimits) return limits.text;
+  if (!Array.isArray(limits)) throw wrongType("limits", "INVALID_LIMITS", limits, "an array");
+  return `{"limits":${policyJson(limits, "limits", 0)}}`;
 }
 
 const MOST_POLICY = 1_048_576;
 // The gate's own bound is lower. This bound only keeps a long text from exhausting the memory first.
 const MOST_TEXT = 1_000;
 
-const TEXT = rule("string", "INVALID_REQUEST");
-const COST = rule("number", "INVALID_COST", Number.MAX_SAFE_INTEGER);
-const QUANTITY = rule("number", "INVALID_REQUEST", Number.MAX_SAFE_INTEGER);
-const NEEDED = { ...QUANTITY, required: true };
-const CHECK = {
-  class: TEXT,
-  lease: TEXT,
-  signalPpm: rule("number", "INVALID_REQUEST", 1_000_000),
-  draw: rule("number", "INVALID_REQUEST", 0xffff_ffff),
+const isText = (value, { name, code }) => requireText(name, code, value);
+const isNumber = (value, { name, code }) => requireType(name, code, value, "number");
+// checked here, because JSON cannot write NaN
+const isWhole = (value, { name, code, least, most }) => {
+  requireType(name, code, value, "number");
+  requireWhole(name, code, value, least, most);
 };
 
-/** The fields of `check`. */
-export const REQUEST = fieldList({ cost: COST, ...CHECK });
-/** The fields of `check` to acquire a lease: a cost of 0 acquires none. */
-export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...CHECK });
-/** The fields of `settle`. */
-export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED });
-/** What `refund` takes. */
-export const REFUND = fieldList({ units: { ...NEEDED, least: 1 } });
-/** `reset` takes nothing but the key. */
-export const RESET = fieldList({});
-/** What `block` takes. */
-export const BLOCK = fieldList({ forUs: NEEDED });
-/** The fields of `renew` beside the lease. */
-export const RENEWAL = fieldList({ count: rule("number", "INVALID_REQUEST", 0xffff_ffff) });
-/** The fields of `budget` beside the lease. */
-export const BUDGET = fieldList({ wants: NEEDED, grantedAtUs: QUANTITY, left: QUANTITY });
-/** `release` has no field beside the lease. */
-export const RELEASE = fieldList({});
-/** The fields of `report`. */
-export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredAtUs: QUANTITY });
+const TEXT = { check: isText, code: "INVALID_REQUEST" };
+const QUANTITY = { check: isWhole, code: "INVALID_REQUEST", least: 0, most: Number.MAX_SAFE_INTEGER };
+const NEEDED = { ...QUANTITY, required: true };
+const COST = { ...QUANTITY, code: "INVALID_COST" };
+const NOW = { check: isNumber, code: "INVALID_NOW" };
+const LIMITS = { check() {} };
+const EVERY = { now: NOW, limits: LIMITS };
+const FIELDS = {
+  class: TEXT,
+  lease: TEXT,
+  signalPpm: { ...QUANTITY, most: 1_000_000 },
+  draw: { ...QUANTITY, most: 0xffff_ffff },
+};
+const SIGNAL = { check: isSignal, code: "INVALID_REQUEST" };
+const JITTER = { check: isShare, code: "INVALID_REQUEST" };
 
-function rule(type, code, most = undefined) {
-  return { type, code, required: false, least: 0, most };
-}
+/** The options of `check`. */
+export const CHECK = fieldList({ cost: COST, ...EVERY });
+/** The options of `decide`, `peek` and `explain`. */
+export const REQUEST = fieldList({ cost: COST, ...FIELDS, ...EVERY });
+/** The options of `acquire`: a cost of 0 acquires no lease. */
+export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, ...EVERY });
+/** The options of `waitFor`, which goes by the clock. */
+export const WAIT = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, limits: LIMITS, signal: SIGNAL, jitter: JITTER });
+/** What `settle` takes. */
+export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED, ...EVERY });
+/** The options of calls that have no others. */
+export const OPTIONS = fieldList(EVERY);
+/** The options of `renew`. */
+export const RENEWAL = fieldList({ count: { ...QUANTITY, most: 0xffff_ffff }, ...EVERY });
+/** What `budget` takes. */
+export const BUDGET = fieldList({ wants: NEEDED, grantedAtUs: QUANTITY, left: QUANTITY, ...EVERY });
+/** What `report` takes. */
+export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredAtUs: QUANTITY, ...EVERY });
+/** The options of calls about all keys. */
+export const ONLY_NOW = fieldList({ now: NOW });
 
 function fieldList(rules) {
   const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  const names = Object.keys(rules);
-  return { names, list: names.map((name) => ({ name, wire: snake(name), ...rules[name] })) };
+  const list = Object.entries(rules).map(([name, rule]) => ({ name, wire: snake(name), ...rule }));
+  return { named: new Map(list.map((field) => [field.name, field])), names: list.map(({ name }) => name), required: list.filter(({ required }) => required) };
+}
+
+function isSignal(signal) {
+  if (signal instanceof AbortSignal) return;
+  throw wrongType("signal", "INVALID_REQUEST", signal, "an AbortSignal");
+}
+
+function isShare(jitter) {
+  requireType("jitter", "INVALID_REQUEST", jitter, "number");
+  if (jitter >= 0 && jitter <= 1) return;
+  throw coded("INVALID_REQUEST", `\`jitter\`: expected a number from 0 to 1, found ${jitter}`);
+}
+
+/** Checks a number of units. */
+export function requireUnits(field, units, least, most = Number.MAX_SAFE_INTEGER) {
+  requireType(field, "INVALID_REQUEST", units, "number");
+  requireWhole(field, "INVALID_REQUEST", units, least, most);
+}
+
+/** Throws the error about a cost or a time that is no whole number, in the notation of JavaScript. */
+export function requireCostAndTime(cost, now) {
+  requireWhole("cost", "INVALID_COST", cost, 0, Number.MAX_SAFE_INTEGER);
+  requireTime(now);
+}
+
+export function requireTime(now) {
+  requireWhole("now", "INVALID_NOW", now, 0, Number.MAX_SAFE_INTEGER);
 }
 
 /** Checks the name of a lease. */
@@ -116,7 +221,7 @@ export function held(lease) {
 
 /** Refuses lone surrogates, which would all be encoded alike and make different texts equal. */
 export function requireWellFormed(field, code, text) {
-  if (!text.isWellFormed()) throw coded(RangeError, code, `\`${field}\`: ${LONE_SURROGATE}`);
+  if (!text.isWellFormed()) throw coded(code, `\`${field}\`: ${LONE_SURROGATE}`);
 }
 
 export function requireNumber(field, code, value) {
@@ -146,13 +251,13 @@ function requireText(field, code, value, optional = false) {
 function requireShort(field, code, text, most) {
   if (text.length <= most) return text;
   const message = `\`${field}\`: expected at most ${most} characters, found ${text.length}`;
-  throw coded(RangeError, code, message);
+  throw coded(code, message);
 }
 
 function requireWhole(field, code, value, least, most) {
   if (Number.isInteger(value) && value >= least && value <= most) return;
   const message = `\`${field}\`: expected a whole number from ${least} to ${most}, found ${value}`;
-  throw coded(RangeError, code, message);
+  throw coded(code, message);
 }
 
 /** The own fields of an object, which may have no fields but these. */
@@ -173,7 +278,7 @@ function unknownField(argument, code, unknown, fields) {
   const names = fields.map((field) => `\`${field}\``);
   const last = names.pop() ?? "no field";
   const expected = names.length > 0 ? `${names.join(", ")} or ${last}` : last;
-  return coded(TypeError, code, `\`${argument}\`: expected ${expected}, found \`${unknown}\``);
+  return coded(code, `\`${argument}\`: expected ${expected}, found \`${unknown}\``);
 }
 
 /** Refuses an object with its own prototype, because fields of a prototype are not read. */
@@ -181,7 +286,7 @@ function requirePlain(argument, code, found) {
   const prototype = Object.getPrototypeOf(found);
   if (prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(found))) return;
   const kind = Array.isArray(found) ? "an array" : "an object with a prototype of its own";
-  throw coded(TypeError, code, `\`${argument}\`: expected a plain object, found ${kind}`);
+  throw coded(code, `\`${argument}\`: expected a plain object, found ${kind}`);
 }
 
 /**
@@ -198,7 +303,7 @@ function policyJson(value, path, depth) {
   if (typeof value !== "object") return JSON.stringify(String(value));
   if (depth === MOST_DEPTH) {
     const message = `\`policy\`: expected at most ${MOST_DEPTH} levels, found more: it may be circular`;
-    throw coded(TypeError, "INVALID_POLICY", message);
+    throw coded("INVALID_POLICY", message);
   }
   return Array.isArray(value) ? arrayJson(value, path, depth + 1) : objectJson(value, path, depth + 1);
 }
@@ -236,14 +341,7 @@ function loneSurrogate(path, text) {
     [line, column] = [before.length, Array.from(before[before.length - 1]).length + 1];
     place = `line ${line}, column ${column}: `;
   }
-  return coded(Error, "INVALID_POLICY", place + LONE_SURROGATE, { __proto__: null, line, column, path });
-}
-
-/** Assigns a property without calling a setter of a prototype. */
-function define(object, name, value) {
-  Object.defineProperty(object, name, {
-    __proto__: null, value, configurable: true, enumerable: true, writable: true,
-  });
+  return coded("INVALID_POLICY", place + LONE_SURROGATE, { __proto__: null, line, column, path });
 }
 
 function kindOf(value) {

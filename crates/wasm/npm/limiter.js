@@ -1,10 +1,13 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { Limiter as Native, moduleMemory, requireMemory } from "./dist/tidegate.js";
+import { Grant, hasLease, readAnswer, ruleOf } from "./answer.js";
+import { asError, caught, coded, define } from "./errors.js";
 import {
-  ACQUISITION, BLOCK, BUDGET, REFUND, RELEASE, RENEWAL, REPORT, REQUEST, RESET, SETTLEMENT,
-  clock, coded, held, limiterOptions, operationText, policyText, requireNumber,
-  requireWellFormed, wrongType,
+  ACQUISITION, BUDGET, CHECK, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
+  callOptions, clock, dumpBytes, held, limiterOptions, operationText, policyText, requireCostAndTime, requireTime,
+  requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
+import { Waiting } from "./waiting.js";
 
 const utf8 = new TextEncoder();
 
@@ -12,73 +15,189 @@ export class Limiter {
   #native;
   #defaultCost;
   #isShadow;
+  #maxWaiters;
+  #waiting;
   // Views of the module's memory, which its growth detaches. They are then made anew.
   #key = new Uint8Array();
-  #decision = new Float64Array();
+  #numbers = new Float64Array();
+  /** The names of the limits of each rule. */
+  #names = new Map();
 
   constructor(policy, options = {}) {
     const text = policyText(policy);
-    const written = typeof policy === "string";
-    const { name, maxBytes } = limiterOptions(options);
+    const { name, maxBytes, maxWaiters } = limiterOptions(options);
     const seeds = crypto.getRandomValues(new Uint32Array(2));
-    requireMemory(text.length);
-    this.#native = new Native(text, written, name, maxBytes, seeds[0], seeds[1]);
-    this.#defaultCost = this.#native.defaultCost();
-    this.#isShadow = this.#native.isShadow();
+    this.#maxWaiters = maxWaiters;
+    this.#native = caught(() => {
+      requireMemory(text.length);
+      return new Native(text, typeof policy === "string", name, maxBytes, seeds[0], seeds[1]);
+    });
+    this.#readPolicy();
   }
 
-  check(key, cost = this.#defaultCost, now = clock()) {
-    return this.#check(key, cost, now);
+  check(key, options) {
+    let cost = this.#defaultCost;
+    let now;
+    if (options === undefined) now = clock();
+    else {
+      const read = callOptions("options", options, CHECK);
+      if (read.cost !== undefined) cost = read.cost;
+      now = read.now;
+      this.#begin(key, read);
+    }
+    const native = this.#inUse();
+    if (typeof key !== "string") throw notAKey(key);
+    const granted = native.check(this.#writeKey(key), cost, now);
+    if (granted === undefined) throw this.#failure(cost, now);
+    if (this.#numbers.length === 0) this.#view(); // a new key may have grown the memory
+    const numbers = this.#numbers;
+    const decision = {
+      allowed: granted || this.#isShadow,
+      limit: numbers[0],
+      remaining: numbers[1],
+      retryAfterUs: numbers[2],
+      resetAfterUs: numbers[3],
+    };
+    if (this.#isShadow) define(decision, "wouldAllow", granted);
+    return decision;
   }
 
-  peek(key, request = {}, now = clock()) {
-    return this.#operate(key, operationText("peek", "request", request, REQUEST), now);
+  decide(key, request) {
+    return this.#request(key, callOptions("request", request, REQUEST));
   }
 
-  decide(key, request = {}, now = clock()) {
-    return this.#operate(key, operationText("check", "request", request, REQUEST), now);
+  peek(key, request) {
+    const read = callOptions("request", request, REQUEST);
+    if (read.text === "") return this.#decide(key, read, read.cost ?? 0, true, readAnswer);
+    return this.#operate(key, operationText("peek", withCost(read)), read);
   }
 
-  acquire(key, request = {}, now = clock()) {
-    return this.#operate(key, operationText("check", "request", request, ACQUISITION), now, true);
+  explain(key, request) {
+    const read = callOptions("request", request, REQUEST);
+    read.cost ??= this.#defaultCost;
+    const native = this.#begin(key, read);
+    const text = native.explain(this.#writeKey(key), operationText("peek", withCost(read)), read.now);
+    if (text === undefined) throw this.#failure(read.cost, read.now);
+    const answer = this.#answer(!text.startsWith(" "), read, undefined, readAnswer);
+    const [limit, bound, sentence] = text.slice(1).split("\0");
+    return { ...answer, limitName: limit || undefined, bound, text: sentence };
   }
 
-  renew(key, lease, options = {}, now = clock()) {
-    return this.#operate(key, operationText("renew", "options", options, RENEWAL, held(lease)), now);
+  acquire(key, request) {
+    return this.#request(key, callOptions("request", request, ACQUISITION), true);
   }
 
-  release(key, lease, now = clock()) {
-    return this.#operate(key, operationText("release", "options", {}, RELEASE, held(lease)), now);
+  async waitFor(key, options) {
+    const read = callOptions("options", options, WAIT);
+    if (typeof key !== "string") throw notAKey(key);
+    this.#inUse();
+    this.#waiting ??= new Waiting(this.#maxWaiters);
+    const ask = () => {
+      read.now = clock();
+      return this.#request(key, read);
+    };
+    return this.#waiting.wait(key, ask, read);
   }
 
-  budget(key, lease, wanted, now = clock()) {
-    return this.#operate(key, operationText("budget", "wanted", wanted, BUDGET, held(lease)), now);
+  renew(key, lease, options) {
+    const read = callOptions("options", options, RENEWAL);
+    return this.#changed(key, operationText("renew", read.text, held(lease)), read, lease);
   }
 
-  settle(key, settlement, now = clock()) {
-    return this.#operate(key, operationText("settle", "settlement", settlement, SETTLEMENT), now);
+  release(key, lease, options) {
+    const read = callOptions("options", options, OPTIONS);
+    return this.#changed(key, operationText("release", "", held(lease)), read, lease);
   }
 
-  refund(key, units, now = clock()) {
-    const refund = { units };
-    return this.#operate(key, operationText("refund", "refund", refund, REFUND), now);
+  budget(key, lease, wanted) {
+    const read = callOptions("wanted", wanted, BUDGET);
+    return this.#changed(key, operationText("budget", read.text, held(lease)), read, lease);
   }
 
-  reset(key, now = clock()) {
-    return this.#operate(key, operationText("reset", "options", {}, RESET), now);
+  settle(key, settlement) {
+    const read = callOptions("settlement", settlement, SETTLEMENT);
+    return this.#changed(key, operationText("settle", read.text), read);
   }
 
-  block(key, forUs, now = clock()) {
-    const block = { forUs };
-    return this.#operate(key, operationText("block", "block", block, BLOCK), now);
+  refund(key, units, options) {
+    const read = callOptions("options", options, OPTIONS);
+    requireUnits("units", units, 1);
+    return this.#changed(key, operationText("refund", `"units":${units}`), read);
   }
 
-  report(key, report, now = clock()) {
-    return this.#operate(key, operationText("report", "report", report, REPORT), now);
+  reset(key, options) {
+    const read = callOptions("options", options, OPTIONS);
+    return this.#changed(key, operationText("reset", ""), read);
   }
 
-  sweep(now = clock()) {
-    requireNumber("now", "INVALID_NOW", now);
+  block(key, span, options) {
+    const read = callOptions("options", options, OPTIONS);
+    return this.#changed(key, operationText("block", `"for_us":${spanUs("span", span)}`), read);
+  }
+
+  set(key, used, options) {
+    const read = callOptions("options", options, OPTIONS);
+    requireUnits("used", used, 0);
+    const native = this.#begin(key, read);
+    const granted = native.set(this.#writeKey(key), used, read.now);
+    if (granted === undefined) throw this.#failure(0, read.now);
+    return this.#woken(key, this.#answer(granted, read, undefined, readAnswer));
+  }
+
+  report(key, report) {
+    const read = callOptions("report", report, REPORT);
+    return this.#changed(key, operationText("report", read.text), read);
+  }
+
+  resetAll() {
+    this.#inUse().clear();
+    this.#waiting?.wakeAll();
+  }
+
+  dump() {
+    const native = this.#inUse();
+    return caught(() => native.dump());
+  }
+
+  restore(dump) {
+    const bytes = dumpBytes(dump);
+    const native = this.#inUse();
+    caught(() => {
+      requireMemory(Math.ceil(bytes.length / 64));
+      native.restore(bytes);
+    });
+    this.#waiting?.wakeAll();
+  }
+
+  update(policy, options = {}) {
+    const text = policyText(policy);
+    const name = updateOptions(options);
+    const native = this.#inUse();
+    caught(() => {
+      requireMemory(text.length);
+      native.update(text, typeof policy === "string", name);
+    });
+    this.#readPolicy();
+    this.#waiting?.wakeAll();
+  }
+
+  *limited(options) {
+    const { now } = callOptions("options", options, ONLY_NOW);
+    requireTime(now);
+    for (let place = 0; place !== undefined;) {
+      const native = this.#inUse();
+      const from = place;
+      const found = caught(() => native.limited(now, from));
+      for (let at = 0; at + 1 < found.length; at += 3) {
+        yield { key: found[at], limit: found[at + 1], retryAfterUs: found[at + 2] };
+      }
+      place = found[found.length - 1];
+    }
+  }
+
+  sweep(options) {
+    const { now } = callOptions("options", options, ONLY_NOW);
+    requireTime(now);
     this.#inUse().sweep(now);
   }
 
@@ -90,67 +209,118 @@ export class Limiter {
     return this.#inUse().bytes();
   }
 
+  get waiting() {
+    return this.#waiting?.size ?? 0;
+  }
+
   free() {
     this.#native?.free();
     this.#native = undefined;
+    this.#waiting?.close(freed());
   }
 
-  [Symbol.dispose]() {
+  [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
     this.free();
   }
 
-  #check(key, cost, now) {
-    requireNumber("cost", "INVALID_COST", cost);
-    const native = this.#ready(key, now);
-    const granted = native.check(this.#writeKey(key), cost, now);
-    if (granted === undefined) throw native.failure();
-    if (this.#decision.length === 0) this.#view(); // a new key may have grown the memory
-    const numbers = this.#decision;
-    const decision = {
-      allowed: granted || this.#isShadow,
-      limit: numbers[0],
-      remaining: numbers[1],
-      retryAfterUs: numbers[2],
-      resetAfterUs: numbers[3],
-    };
-    return Object.freeze(this.#isShadow ? { ...decision, wouldAllow: granted } : decision);
+  #readPolicy() {
+    this.#defaultCost = this.#native.defaultCost();
+    this.#isShadow = this.#native.isShadow();
+    this.#names.clear();
   }
 
-  #operate(key, operation, now, acquires = false) {
-    const native = this.#ready(key, now);
-    const answer = native.operate(this.#writeKey(key), operation, acquires, now);
-    if (answer === undefined) throw native.failure();
-    return readAnswer(JSON.parse(answer));
+  /** Decides on a request, which acquires a lease if a limit on the key holds leases. */
+  #request(key, read, acquires = false) {
+    const cost = read.cost ?? this.#defaultCost;
+    const grant = (source) => new Grant(source, this, key, cost, read.limits);
+    if (read.text === "" && !acquires) return this.#decide(key, read, cost, false, grant);
+    return this.#operate(key, operationText("check", withCost(read)), read, undefined, acquires, grant);
   }
 
-  #ready(key, now) {
-    if (typeof key !== "string") throw wrongType("key", "INVALID_KEY", key, "a string");
-    requireNumber("now", "INVALID_NOW", now);
-    return this.#inUse();
+  #decide(key, read, cost, looks, make) {
+    const native = this.#begin(key, read);
+    const granted = native.decide(this.#writeKey(key), cost, read.now, looks);
+    if (granted === undefined) throw this.#failure(cost, read.now);
+    return this.#answer(granted, read, undefined, make);
+  }
+
+  #operate(key, text, read, lease, acquires = false, make = readAnswer) {
+    const native = this.#begin(key, read);
+    const granted = native.operate(this.#writeKey(key), text, acquires, read.now);
+    if (granted === undefined) throw this.#failure(0, read.now);
+    return this.#answer(granted, read, lease, make);
+  }
+
+  /** Does an operation after which other requests may pass. */
+  #changed(key, text, read, lease) {
+    return this.#woken(key, this.#operate(key, text, read, lease));
+  }
+
+  #woken(key, answer) {
+    if (this.#waiting !== undefined) {
+      if (this.#native.sharesStates()) this.#waiting.wakeAll();
+      else this.#waiting.wake(key);
+    }
+    return answer;
+  }
+
+  /** Checks the key, and says which limits hold for the next operation. */
+  #begin(key, { limits, now }) {
+    if (typeof key !== "string") throw notAKey(key);
+    const native = this.#inUse();
+    if (limits !== undefined) {
+      requireTime(now);
+      caught(() => native.underLimits(limits, now));
+    }
+    return native;
+  }
+
+  #answer(granted, { limits }, lease, make) {
+    if (this.#numbers.length === 0) this.#view();
+    const [numbers, native] = [this.#numbers, this.#native];
+    const names = this.#namesOf(ruleOf(numbers), limits !== undefined);
+    if (hasLease(numbers)) lease = native.lease() ?? lease;
+    return make({ numbers, granted, isShadow: this.#isShadow, names, lease });
+  }
+
+  #namesOf(rule, isOfCall) {
+    if (rule < 0) return [];
+    const known = isOfCall ? undefined : this.#names.get(rule);
+    if (known !== undefined) return known;
+    const names = this.#native.limitNames(rule).split("\0");
+    if (!isOfCall) this.#names.set(rule, names);
+    return names;
+  }
+
+  #failure(cost, now) {
+    requireCostAndTime(cost, now);
+    return asError(this.#native.failure());
   }
 
   #inUse() {
-    if (this.#native === undefined) throw coded(Error, "FREED", "the limiter has been freed");
+    if (this.#native === undefined) throw freed();
     return this.#native;
   }
 
   #view() {
     const { buffer } = moduleMemory();
     this.#key = new Uint8Array(buffer, this.#native.keyAddress(), this.#native.maxKeyBytes());
-    this.#decision = new Float64Array(buffer, this.#native.decisionAddress(), 4);
+    this.#numbers = new Float64Array(buffer, this.#native.numbersAddress(), this.#native.numbersLength());
   }
 
   /** Returns the length of the key in bytes. A key that is too long is measured but not written. */
   #writeKey(key) {
     if (this.#key.length === 0) this.#view();
     const bytes = this.#key;
-    if (key.length > bytes.length) return utf8.encode(key).length;
-    for (let at = 0; at < key.length; at++) {
+    const { length } = key;
+    if (length > bytes.length) return utf8.encode(key).length;
+    let all = 0;
+    for (let at = 0; at < length; at++) {
       const unit = key.charCodeAt(at);
-      if (unit > 0x7f) return this.#writeUnicode(key);
+      all |= unit;
       bytes[at] = unit;
     }
-    return key.length;
+    return all > 0x7f ? this.#writeUnicode(key) : length;
   }
 
   #writeUnicode(key) {
@@ -160,27 +330,11 @@ export class Limiter {
   }
 }
 
-// Literals and spreads define properties, so they call no setter of a prototype. Optional fields of an
-// answer are read only if they are its own properties.
-function readAnswer(answer) {
-  const has = (name) => Object.hasOwn(answer, name);
-  return Object.freeze({
-    ...readDecision(answer),
-    atUs: answer.at_us,
-    ...(has("lease") && { lease: answer.lease }),
-    ...(has("live") && { live: answer.live }),
-    ...(has("factor") && { factor: answer.factor / 2 ** 32 }), // exact
-    ...(has("would_factor") && { wouldFactor: answer.would_factor / 2 ** 32 }),
-    ...(has("budget") && { budget: readBudget(answer.budget) }),
-    ...(has("would_allow") && { wouldAllow: answer.would_allow }),
-    limits: Object.freeze(answer.limits.map((limit) => Object.freeze({ name: limit.name, ...readDecision(limit) }))),
-  });
+/** The fields of a request in JSON, with its cost. */
+function withCost({ text, cost }) {
+  if (cost === undefined) return text;
+  return `"cost":${cost}${text && ","}${text}`;
 }
 
-function readBudget({ granted, granted_at_us, expires_at_us }) {
-  return Object.freeze({ granted, grantedAtUs: granted_at_us, expiresAtUs: expires_at_us });
-}
-
-function readDecision({ allowed, limit, remaining, retry_after_us, reset_after_us }) {
-  return { allowed, limit, remaining, retryAfterUs: retry_after_us, resetAfterUs: reset_after_us };
-}
+const notAKey = (key) => wrongType("key", "INVALID_KEY", key, "a string");
+const freed = () => coded("FREED", "the limiter has been freed");

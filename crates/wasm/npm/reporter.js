@@ -1,27 +1,31 @@
 // Checks types and reads the clock. WebAssembly decides.
 import { Reporter as Native, requireMemory } from "./dist/tidegate.js";
-import { clock, coded, reporterOptions, requireNumber } from "./input.js";
+import { caught, coded } from "./errors.js";
+import { clock, reporterOptions, requireNumber } from "./input.js";
 
 export class Reporter {
   #native;
 
   constructor(options) {
     const { policy, localCap } = reporterOptions(options);
-    requireMemory(policy.length);
-    this.#native = new Native(policy, localCap);
+    this.#native = caught(() => {
+      requireMemory(policy.length);
+      return new Native(policy, localCap);
+    });
   }
 
   decide(units = 1, now = clock()) {
     requireNumber("units", "INVALID_COST", units);
     const native = this.#inUse(now);
-    if (native.decide(units, now)) return ADMITTED;
+    if (caught(() => native.decide(units, now))) return ADMITTED;
     const retryAfterUs = native.cappedForUs();
     if (retryAfterUs === undefined) return SUPPRESSED;
     return Object.freeze({ admitted: false, reason: "capped", retryAfterUs });
   }
 
   dueReports(now = clock()) {
-    const numbers = this.#inUse(now).dueReports(now);
+    const native = this.#inUse(now);
+    const numbers = caught(() => native.dueReports(now));
     const reports = [];
     for (let at = 0; at < numbers.length; at += 3) {
       reports.push({ offeredAtUs: numbers[at], admitted: numbers[at + 1], suppressed: numbers[at + 2] });
@@ -33,9 +37,10 @@ export class Reporter {
     requireNumber("factor", "INVALID_REQUEST", factor);
     if (!(factor >= 0 && factor <= 1)) {
       const message = `\`factor\`: expected a number from 0 to 1, found ${factor}`;
-      throw coded(RangeError, "INVALID_REQUEST", message);
+      throw coded("INVALID_REQUEST", message);
     }
-    this.#inUse(now).apply(Math.floor(factor * 2 ** 32), now);
+    const native = this.#inUse(now);
+    caught(() => native.apply(Math.floor(factor * 2 ** 32), now));
   }
 
   free() {
@@ -43,13 +48,13 @@ export class Reporter {
     this.#native = undefined;
   }
 
-  [Symbol.dispose]() {
+  [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
     this.free();
   }
 
   #inUse(now) {
     requireNumber("now", "INVALID_NOW", now);
-    if (this.#native === undefined) throw coded(Error, "FREED", "the reporter has been freed");
+    if (this.#native === undefined) throw coded("FREED", "the reporter has been freed");
     return this.#native;
   }
 }

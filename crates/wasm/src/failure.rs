@@ -1,10 +1,11 @@
-//! The errors that JavaScript catches.
+//! The errors that JavaScript throws.
 
-use js_sys::{Error, Number, Object, RangeError, Reflect};
+use js_sys::Number;
 use tidegate_gate::{
-    AskError, CostExceedsCapacity, InvalidKey, OperationError, PolicyError, TableError,
+    AskError, CallLimitsError, CostExceedsCapacity, DumpError, InvalidKey, OperationError,
+    PolicyError, TableError,
 };
-use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen::JsValue;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -29,7 +30,13 @@ pub(crate) enum Failure {
     Ask(AskError),
     /// A limit on the key holds leases, and `check` names no lease.
     NeedsLease,
-    /// WebAssembly has no memory left for a policy.
+    /// The limits of a call cannot be read, or are too many.
+    Limits(CallLimitsError),
+    /// The bytes are not a dump of this limiter's policy.
+    Dump(DumpError),
+    /// A text is not a span of time.
+    Span(String),
+    /// WebAssembly has no memory left.
     NoMemory,
 }
 
@@ -52,9 +59,12 @@ impl Failure {
             | Self::Ask(AskError::Cost(_)) => "COST_EXCEEDS_CAPACITY",
             Self::Ask(AskError::Key(_)) => "INVALID_KEY",
             Self::Ask(AskError::NoRandomness) => "NO_RANDOMNESS",
-            Self::Table(_) | Self::NoMemory => "TABLE_FULL",
+            Self::Limits(CallLimitsError::TooMany) => "TOO_MANY_LIMITS",
+            Self::Limits(_) => "INVALID_LIMITS",
+            Self::Table(_) | Self::NoMemory | Self::Dump(DumpError::Full { .. }) => "TABLE_FULL",
+            Self::Dump(_) => "INVALID_DUMP",
             Self::Option(_) => "INVALID_OPTION",
-            Self::Ask(_) => "INVALID_REQUEST",
+            Self::Ask(_) | Self::Span(_) => "INVALID_REQUEST",
             Self::NeedsLease => "NEEDS_LEASE",
         }
     }
@@ -62,7 +72,9 @@ impl Failure {
     fn message(&self) -> String {
         match self {
             Self::Policy(error) => error.to_string(),
-            Self::UnknownPolicy(message) | Self::Option(message) => message.clone(),
+            Self::UnknownPolicy(message) | Self::Option(message) | Self::Span(message) => {
+                message.clone()
+            }
             Self::Ask(error) => error.to_string(),
             Self::Number { field, found, least, most, .. } => {
                 // in JavaScript's notation, such as Infinity or 1e+21
@@ -75,57 +87,33 @@ impl Failure {
             Self::KeyEncoding => "`key`: expected UTF-8, found other bytes".into(),
             Self::Table(error) => error.to_string(),
             Self::Units(error) => error.to_string(),
+            Self::Limits(CallLimitsError::Policy(error)) => {
+                let PolicyError { path, message, .. } = error;
+                let place = if path.is_empty() { "limits" } else { path };
+                format!("`{place}`: {message}")
+            }
+            Self::Limits(error) => error.to_string(),
+            Self::Dump(error) => error.to_string(),
             Self::NeedsLease => {
                 "the limits on this key hold leases: call `acquire` and `release` instead".into()
             }
             Self::NoMemory => {
-                "no memory is left for a policy: call `free` on limiters that are no longer needed"
-                    .into()
+                "no memory is left: call `free` on limiters that are no longer needed".into()
             }
         }
     }
-
-    fn is_out_of_range(&self) -> bool {
-        match self {
-            Self::Policy(_)
-            | Self::UnknownPolicy(_)
-            | Self::KeyEncoding
-            | Self::NeedsLease
-            | Self::Ask(AskError::NoRandomness)
-            | Self::NoMemory => false,
-            Self::Table(error) => matches!(error, TableError::Operation(OperationError::Cost(_))),
-            _ => true,
-        }
-    }
 }
 
+/// The code, the line, the column and the length of the path in UTF-16, each with a zero after it; then the path and the
+/// message. `errors.js` makes an error of it.
 impl From<Failure> for JsValue {
     fn from(failure: Failure) -> Self {
-        let message = failure.message();
-        let error: Self = if failure.is_out_of_range() {
-            RangeError::new(&message).into()
-        } else {
-            Error::new(&message).into()
+        let (code, message) = (failure.code(), failure.message());
+        let (line, column, path) = match failure {
+            Failure::Policy(PolicyError { line, column, path, .. }) => (line, column, path),
+            _ => (0, 0, String::new()),
         };
-        set(&error, "code", failure.code().into());
-        if let Failure::Policy(PolicyError { line, column, path, .. }) = failure {
-            set(&error, "line", line.into());
-            set(&error, "column", column.into());
-            set(&error, "path", path.into());
-        }
-        error
+        let units = path.encode_utf16().count();
+        Self::from_str(&format!("{code}\0{line}\0{column}\0{units}\0{path}{message}"))
     }
-}
-
-/// Defines a property, so that no setter on `Object.prototype` is called.
-fn set(error: &JsValue, name: &str, value: JsValue) {
-    let descriptor = Object::create(JsValue::NULL.unchecked_ref());
-    let yes = JsValue::TRUE;
-    for (field, value) in
-        [("value", &value), ("configurable", &yes), ("enumerable", &yes), ("writable", &yes)]
-    {
-        // fails only for frozen objects and proxies
-        let _ = Reflect::set(&descriptor, &field.into(), value);
-    }
-    let _ = Reflect::define_property(error.unchecked_ref::<Object>(), &name.into(), &descriptor);
 }

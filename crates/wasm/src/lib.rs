@@ -2,9 +2,10 @@
 //!
 //! Only `npm/limiter.js` and `npm/reporter.js` call this crate. For a check, only plain numbers cross the
 //! boundary: JavaScript writes the key into [`Limiter`]'s memory and reads the decision from it, so neither
-//! side allocates a string or an object. All other operations cross as the JSON that the gate reads and
-//! writes. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.
+//! side allocates a string or an object. Other operations cross as the JSON that the gate reads, and all answers
+//! come back as numbers. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.
 
+mod answer;
 mod chance;
 mod failure;
 mod limiter;
@@ -12,5 +13,5 @@ mod number;
 mod policy;
 mod reporter;
 
-pub use limiter::{Limiter, module_memory};
+pub use limiter::{Limiter, module_memory, require_memory, span_of};
 pub use reporter::Reporter;

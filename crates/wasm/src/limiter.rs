@@ -1,17 +1,19 @@
 //! The limiter of the npm package: a table and its policy.
 
+mod operate;
+
 use std::hint::black_box;
 use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Ask, AskError, CheckForm, Cost, Decision, InvalidKey, KeyHasher, Kind, Limits, MAX_KEY_BYTES,
-    MAX_QUANTITY, OperationError, Policy, Request, Rule, Table, TableError, Timestamp, Whole,
-    check_key, http,
+    Cost, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
+    parse_span,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::answer::{self, NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
@@ -22,14 +24,20 @@ use crate::policy;
 #[derive(Debug)]
 pub struct Limiter {
     policy: Arc<Policy>,
-    /// Whether all limits decide by the cost of a request alone.
+    /// The policy of the next operation, if the caller gave limits with it.
+    call: Option<Arc<Policy>>,
+    /// The policy of the last operation, if the caller gave limits with it.
+    last_call: Option<Arc<Policy>>,
+    /// Whether all limits of `policy` decide by the cost of a request alone.
     cost_is_all: bool,
     table: Table,
+    max_bytes: Option<f64>,
     chance: Chance,
-    /// Boxed like `decision`, because JavaScript keeps their addresses.
+    /// Boxed like `numbers`, because JavaScript keeps their addresses.
     key: Box<[u8; MAX_KEY_BYTES]>,
-    /// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`.
-    decision: Box<[f64; 4]>,
+    numbers: Box<Numbers>,
+    /// The name of the lease that the last operation concerned.
+    lease: Option<String>,
     failure: Option<Failure>,
 }
 
@@ -39,7 +47,7 @@ impl Limiter {
     /// whether the caller wrote this text, so that errors name its lines. The seeds should be random.
     ///
     /// # Errors
-    /// Throws an `Error` with a `code`. The error about a policy also has a `line`, a `column` and a `path`.
+    /// Throws a text that `errors.js` reads, as all calls do.
     #[wasm_bindgen(constructor)]
     pub fn new(
         text: &str,
@@ -49,20 +57,20 @@ impl Limiter {
         seed_high: u32,
         seed_low: u32,
     ) -> Result<Self, JsValue> {
-        let policy = policy::read(text, name.as_deref())
-            .map_err(|failure| if written { failure } else { failure.without_line() })?;
-        let max_bytes = byte_bound(&policy, max_bytes)?;
+        let policy = parsed(text, written, name.as_deref())?;
+        let bound = byte_bound(&policy, max_bytes)?;
         let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
-        let cost_is_all = all_limits(&policy)
-            .flat_map(Limits::iter)
-            .all(|each| !matches!(each.limit.kind(), Kind::Lease | Kind::Shed));
         Ok(Self {
+            cost_is_all: cost_is_all(&policy),
             policy,
-            cost_is_all,
-            table: Table::new(max_bytes, KeyHasher::new(seed)),
+            call: None,
+            last_call: None,
+            table: Table::new(bound, KeyHasher::new(seed)),
+            max_bytes,
             chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
-            decision: Box::new([0.0; 4]),
+            numbers: Box::new(NO_NUMBERS),
+            lease: None,
             failure: None,
         })
     }
@@ -73,10 +81,17 @@ impl Limiter {
         self.key.as_mut_ptr()
     }
 
-    /// The address from which JavaScript reads the four numbers of the last decision.
-    #[wasm_bindgen(js_name = decisionAddress)]
-    pub fn decision_address(&mut self) -> *mut f64 {
-        self.decision.as_mut_ptr()
+    /// The address from which JavaScript reads the [`Numbers`] of the last answer.
+    #[wasm_bindgen(js_name = numbersAddress)]
+    pub fn numbers_address(&mut self) -> *mut f64 {
+        self.numbers.as_mut_ptr()
+    }
+
+    /// How many [`Numbers`] there are.
+    #[wasm_bindgen(js_name = numbersLength)]
+    #[must_use]
+    pub fn numbers_length(&self) -> usize {
+        self.numbers.len()
     }
 
     /// The length of the longest key in bytes.
@@ -103,40 +118,67 @@ impl Limiter {
         self.policy.is_shadow()
     }
 
+    /// Whether some limit counts several keys together, or callers give limits, which may do so.
+    #[wasm_bindgen(js_name = sharesStates)]
+    #[must_use]
+    pub fn shares_states(&self) -> bool {
+        self.policy.shares_states() || self.last_call.is_some()
+    }
+
+    /// Lets the next operation decide by these limits, in JSON, in place of the policy's own.
+    ///
+    /// # Errors
+    /// Throws if the limits cannot be read, or if there are too many different ones.
+    #[wasm_bindgen(js_name = underLimits)]
+    pub fn under_limits(&mut self, text: &str, now: f64) -> Result<(), JsValue> {
+        let own = self.table.with_limits(&self.policy, text, timestamp(now)?);
+        self.call = Some(own.map_err(Failure::Limits)?);
+        Ok(())
+    }
+
     /// Decides on a request of the key with `key_bytes` bytes at [`key_address`](Self::key_address). Without
-    /// an answer, [`failure`](Self::failure) says why, and nothing has changed.
+    /// an answer, [`failure`](Self::failure) says why, and nothing has changed. The answer has only the first four
+    /// [`Numbers`].
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
-        match self.decide(key_bytes, cost, now) {
+        match self.checked(key_bytes, cost, now) {
             Ok(decision) => {
-                *self.decision = [
-                    decision.limit(),
-                    decision.remaining(),
-                    decision.retry_after().0,
-                    decision.reset_after().0,
-                ]
-                .map(from_quantity);
+                let [limit, remaining, retry_after, reset_after, ..] = &mut *self.numbers;
+                [*limit, *remaining, *retry_after, *reset_after] = answer::of_decision(&decision);
                 Some(decision.is_allowed())
             }
-            Err(failure) => {
-                self.failure = Some(failure);
-                None
-            }
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Does the same as [`check`](Self::check), or only looks; the answer has all [`Numbers`].
+    pub fn decide(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Option<bool> {
+        match self.decided(key_bytes, cost, now, looks) {
+            Ok((verdict, beside)) => self.answered(&verdict, beside),
+            Err(failure) => self.failed(failure),
         }
     }
 
     /// Does an operation on the key with `key_bytes` bytes at [`key_address`](Self::key_address).
-    /// [`Ask::parse`] reads the operation and [`http::answer`] writes the answer. If `acquires` is true, the
-    /// operation must acquire a lease. Without an answer, [`failure`](Self::failure) says why, and nothing has
-    /// changed.
+    /// [`Ask::parse`] reads the operation. If `acquires` is true, the operation must acquire a lease. Without an answer,
+    /// [`failure`](Self::failure) says why, and nothing has changed.
     pub fn operate(
         &mut self,
         key_bytes: usize,
         json: &str,
         acquires: bool,
         now: f64,
-    ) -> Option<String> {
-        match self.answer(key_bytes, json, acquires, now) {
-            Ok(answer) => Some(answer),
+    ) -> Option<bool> {
+        match self.operated(key_bytes, json, acquires, now) {
+            Ok((verdict, beside)) => self.answered(&verdict, beside),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Answers as a peek, and says why: the name of the limit that decides, its rate or gap, and a sentence, each with a
+    /// zero after it. The text begins with a plus if the request would pass, otherwise with a space.
+    pub fn explain(&mut self, key_bytes: usize, json: &str, now: f64) -> Option<String> {
+        match self.explained(key_bytes, json, now) {
+            Ok(text) => Some(text),
             Err(failure) => {
                 self.failure = Some(failure);
                 None
@@ -144,16 +186,98 @@ impl Limiter {
         }
     }
 
-    /// An `Error` with a `code`, which says why the last [`check`](Self::check) or
-    /// [`operate`](Self::operate) had no answer.
+    /// Makes `used` units count as used.
+    pub fn set(&mut self, key_bytes: usize, used: f64, now: f64) -> Option<bool> {
+        match self.set_used(key_bytes, used, now) {
+            Ok((verdict, beside)) => self.answered(&verdict, beside),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Why the last operation had no answer.
     pub fn failure(&mut self) -> JsValue {
         self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
+    }
+
+    /// The name of the lease that the last operation concerned.
+    pub fn lease(&mut self) -> Option<String> {
+        self.lease.take()
+    }
+
+    /// The names of the limits of a rule, each with a zero after it, under the limits of the last operation.
+    #[wasm_bindgen(js_name = limitNames)]
+    #[must_use]
+    pub fn limit_names(&self, rule: usize) -> String {
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let limits = policy.limits_of_rule(rule).into_iter().flat_map(Limits::iter);
+        limits.flat_map(|each| [each.name.as_str(), "\0"]).collect()
+    }
+
+    /// The keys that are limited, out of some places of the table: for each the key, the name of the limit or
+    /// `undefined` for a block, and the wait. The last value is the next place, or `undefined` at the end.
+    ///
+    /// # Errors
+    /// Throws if `now` is not a time.
+    pub fn limited(&self, now: f64, place: usize) -> Result<Vec<JsValue>, JsValue> {
+        let (found, next) = self.table.limited(&self.policy, timestamp(now)?, place);
+        let each = found.into_iter().flat_map(|limited| {
+            let limit = limited.limit.map_or(JsValue::UNDEFINED, JsValue::from);
+            [limited.key.into(), limit, from_quantity(limited.retry_after.0).into()]
+        });
+        Ok(each.chain([next.map_or(JsValue::UNDEFINED, JsValue::from)]).collect())
+    }
+
+    /// All states, in the stored form.
+    ///
+    /// # Errors
+    /// Throws if no memory is left.
+    pub fn dump(&self) -> Result<Vec<u8>, JsValue> {
+        Ok(self.table.dump(&self.policy).ok_or(Failure::NoMemory)?)
+    }
+
+    /// Takes the states of a dump in place of all states.
+    ///
+    /// # Errors
+    /// Throws if the bytes are no dump of this policy; nothing has changed.
+    pub fn restore(&mut self, dump: &[u8]) -> Result<(), JsValue> {
+        self.table = self.table.restored(&self.policy, dump).map_err(Failure::Dump)?;
+        Ok(())
+    }
+
+    /// Decides by another policy from now on. Its `on_change` says what becomes of the states.
+    ///
+    /// # Errors
+    /// Throws as the constructor does; nothing has changed.
+    pub fn update(
+        &mut self,
+        text: &str,
+        written: bool,
+        name: Option<String>,
+    ) -> Result<(), JsValue> {
+        let policy = parsed(text, written, name.as_deref())?;
+        let bound = byte_bound(&policy, self.max_bytes)?;
+        require_memory(self.table.bytes().saturating_mul(2).div_ceil(BYTES_PER_CHARACTER))?;
+        let mut table = self.table.emptied(bound);
+        table.know_limits_of(&self.table, &policy);
+        for carried in self.table.close().into_carried(&self.policy, &policy) {
+            if !table.adopt(carried) {
+                return Err(Failure::NoMemory.into()); // never: the memory is there
+            }
+        }
+        self.cost_is_all = cost_is_all(&policy);
+        (self.policy, self.table, self.last_call) = (policy, table, None);
+        Ok(())
+    }
+
+    /// Forgets all keys.
+    pub fn clear(&mut self) {
+        self.table.clear();
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`.
     ///
     /// # Errors
-    /// Throws a `RangeError` if `now` is not a time.
+    /// Throws if `now` is not a time.
     pub fn sweep(&mut self, now: f64) -> Result<(), JsValue> {
         self.table.sweep(&self.policy, timestamp(now)?);
         Ok(())
@@ -170,74 +294,26 @@ impl Limiter {
     pub fn size(&self) -> usize {
         self.table.len()
     }
-
-    fn decide(&mut self, key_bytes: usize, cost: f64, now: f64) -> Result<Decision, Failure> {
-        let cost = to_quantity(cost).ok_or(Failure::Number {
-            field: "cost",
-            code: "INVALID_COST",
-            found: cost,
-            least: 0,
-            most: MAX_QUANTITY,
-        })?;
-        let now = timestamp(now)?;
-        let key = written(&*self.key, key_bytes)?;
-        let mut request = Request::of(cost);
-        if !self.cost_is_all && cost > 0 {
-            if has(&self.policy, key, Kind::Lease) {
-                return Err(Failure::NeedsLease);
-            }
-            if has(&self.policy, key, Kind::Shed) {
-                request.draw = self.chance.draw();
-            }
-        }
-        let decided = self.table.decide(&self.policy, key, now, request);
-        if matches!(decided, Err(TableError::Operation(OperationError::Cost(_))))
-            && self.policy.is_shadow()
-        {
-            let check = CheckForm { cost: Whole::new(cost), ..CheckForm::default() };
-            let asked =
-                Ask::Check(check).resolve(&self.policy, key, &mut || None).map_err(Failure::Ask)?;
-            let verdict = self.table.ask(asked.resolved(), now, &asked.operation());
-            return Ok(asked.said(verdict.map_err(Failure::Table)?).decision);
-        }
-        decided.map_err(Failure::Table)
-    }
-
-    fn answer(
-        &mut self,
-        key_bytes: usize,
-        json: &str,
-        acquires: bool,
-        now: f64,
-    ) -> Result<String, Failure> {
-        let now = timestamp(now)?;
-        let key = written(&*self.key, key_bytes)?;
-        let ask = Ask::parse(json).map_err(Failure::Ask)?;
-        let asked = ask.resolve(&self.policy, key, &mut || self.chance.number());
-        let asked = asked.map_err(Failure::Ask)?;
-        if acquires && asked.lease().is_none() {
-            return Err(Failure::Ask(AskError::NoLeases { policy: self.policy.name().into() }));
-        }
-        let verdict = self.table.ask(asked.resolved(), now, &asked.operation());
-        Ok(http::answer(&asked, verdict.map_err(Failure::Table)?))
-    }
 }
 
-/// The key in the first `key_bytes` bytes.
-fn written(bytes: &[u8], key_bytes: usize) -> Result<&str, Failure> {
-    // for a key that is too long, JavaScript only passes the length
-    let key = bytes.get(..key_bytes).ok_or(Failure::Key(InvalidKey::Length(key_bytes)))?;
-    let key = str::from_utf8(key).map_err(|_| Failure::KeyEncoding)?;
-    check_key(key).map_err(Failure::Key)?;
-    Ok(key)
+fn parsed(text: &str, written: bool, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
+    let read = policy::read(text, name);
+    read.map_err(|failure| if written { failure } else { failure.without_line() })
 }
 
-/// Whether the key has a limit of this kind.
-fn has(policy: &Policy, key: &str, kind: Kind) -> bool {
-    match policy.rule(key) {
-        Rule::Limited(limits, _) => limits.iter().any(|each| each.limit.kind() == kind),
-        Rule::Listed(_) => false,
-    }
+fn cost_is_all(policy: &Policy) -> bool {
+    let each = all_limits(policy).flat_map(Limits::iter);
+    each.map(|each| each.limit.kind()).all(|kind| !matches!(kind, Kind::Lease | Kind::Shed))
+}
+
+/// Reads a span of time in microseconds, such as `1.5s` or `1m30s`.
+///
+/// # Errors
+/// Throws if the text is no span.
+#[wasm_bindgen(js_name = spanOf)]
+pub fn span_of(field: &str, text: &str) -> Result<f64, JsValue> {
+    let span = parse_span(text).map_err(|error| Failure::Span(format!("`{field}`: {error}")))?;
+    Ok(from_quantity(span.0))
 }
 
 fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {
@@ -252,7 +328,8 @@ fn all_limits(policy: &Policy) -> impl Iterator<Item = &Limits> {
 #[wasm_bindgen(js_name = requireMemory)]
 pub fn require_memory(characters: usize) -> Result<(), JsValue> {
     let mut needed: Vec<u8> = Vec::new();
-    let reserved = needed.try_reserve_exact(characters.saturating_mul(256).saturating_add(4 << 20));
+    let bytes = characters.saturating_mul(BYTES_PER_CHARACTER).saturating_add(4 << 20);
+    let reserved = needed.try_reserve_exact(bytes);
     black_box(needed); // otherwise the compiler removes the allocation
     Ok(reserved.map_err(|_| Failure::NoMemory)?)
 }
@@ -264,14 +341,17 @@ pub fn module_memory() -> JsValue {
     wasm_bindgen::memory()
 }
 
+/// The memory that a character of a policy takes at most while the policy is read.
+const BYTES_PER_CHARACTER: usize = 256;
+
 pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
-    to_quantity(now).map(Timestamp).ok_or(Failure::Number {
-        field: "now",
-        code: "INVALID_NOW",
-        found: now,
-        least: 0,
-        most: MAX_QUANTITY,
-    })
+    quantity("now", "INVALID_NOW", now).map(Timestamp)
+}
+
+#[inline]
+fn quantity(field: &'static str, code: &'static str, found: f64) -> Result<u64, Failure> {
+    let number = Failure::Number { field, code, found, least: 0, most: MAX_QUANTITY };
+    to_quantity(found).ok_or(number)
 }
 
 /// A machine with 512 MiB has room for this.

@@ -90,7 +90,9 @@ proptest! {
     fn limiters_of_rates(steps in steps()) {
         let rate = Rate::new(3, Micros(10_000_000)).unwrap();
         counts(bucket::Config::new(5, rate).unwrap(), &steps)?;
-        counts(fixed::Config::new(5, Micros(10_000_000)).unwrap(), &steps)?;
+        let window = fixed::Config::new(5, Micros(10_000_000)).unwrap();
+        counts(window, &steps)?;
+        counts(window.starting_at_first(), &steps)?;
         counts(sliding::Config::new(5, Micros(9_000_000), 3).unwrap(), &steps)?;
         let windows = [(4, 9_000_000), (2, 1_000_000)];
         let windows = windows.map(|(limit, period)| log::Window { limit, period: Micros(period) });
@@ -212,6 +214,7 @@ fn a_configuration_says_what_it_was_made_of() {
     assert!(!bucket.starts_empty() && bucket.starting_empty().starts_empty());
     let fixed = fixed::Config::new(5, span).unwrap();
     assert_eq!((fixed.limit(), fixed.capacity(), fixed.period()), (5, 5, span));
+    assert!(!fixed.starts_at_first() && fixed.starting_at_first().starts_at_first());
     let sliding = sliding::Config::new(5, span, 4).unwrap();
     assert_eq!((sliding.limit(), sliding.capacity(), sliding.segments()), (5, 5, 4));
     let window = log::Window { limit: 5, period: span };
@@ -257,6 +260,7 @@ fn a_state_has_the_size_that_the_docs_say() {
     for (words, bytes) in [
         (bucket::Config::new(5, rate).unwrap().words(), 16),
         (fixed::Config::new(5, span).unwrap().words(), 16),
+        (fixed::Config::new(5, span).unwrap().starting_at_first().words(), 24),
         (sliding::Config::new(5, span, 4).unwrap().words(), 24 + 8 * (4 + 1)),
         (log::Config::new(&window, Micros(0), log::Denied::Forgotten).unwrap().words(), 16 + 8 * 5),
         (penalty::Config::new(terms).unwrap().words(), 32 + 8 * (4 - 1)),

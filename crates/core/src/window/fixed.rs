@@ -1,18 +1,21 @@
-//! Fixed window: one counter for each aligned window.
+//! Fixed window: one counter for each window.
 //!
 //! Source: the one-counter-per-second limiter of "Limiting WebSocket connections" (Replit).
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | N | limit | units |
-//! | P | period; windows are [k·P, (k + 1)·P), aligned to the epoch | µs |
+//! | P | period; the length of a window | µs |
 //! | n | units granted in the current window | units |
 //! | c | cost of a request | units |
 //!
 //! A request is granted iff n + c ≤ N. The error bound is 0.
 //!
-//! **Guarantee:** at most N units are granted in an aligned window, and at most 2·N in any span of
-//! length P.
+//! Windows are [k·P, (k + 1)·P), aligned to the epoch. With [`Config::starting_at_first`] a key has
+//! windows of its own: the first grant outside of a window begins one, and it lasts for P even if
+//! all its units come back.
+//!
+//! **Guarantee:** at most N units are granted in a window, and at most 2·N in any span of length P.
 //!
 //! ```
 //! use tidegate_core::{Micros, RateLimiter, Timestamp, window::fixed};
@@ -41,10 +44,12 @@ use crate::time::{Micros, Timestamp};
 pub struct Config {
     limit: u64,
     period: Divisor,
+    starts_at_first: bool,
 }
 
-/// The state of a key: the units granted in the window of the newest time, and that time. The
-/// default is the state of a key never seen.
+/// The state of a key: the units granted in the window of the newest time, and that time. If windows
+/// start at the first grant, a third word is the span from the newest time to the window's end, 0
+/// outside of a window. The default is the state of a key never seen in aligned windows.
 pub type State<W = [u64; 2]> = limiter::State<Config, W>;
 
 small_state!(Config, 2, newest: 1);
@@ -55,18 +60,35 @@ struct Counter {
     /// The units granted in the window of `newest`.
     count: u64,
     newest: Timestamp,
+    /// The span from `newest` to the end of its window; 0 outside of a window.
+    left: u64,
 }
 
 impl Counter {
     #[inline]
-    fn of(state: &State<impl Words>) -> Self {
-        let [count, newest] = state.read();
-        Self { count, newest: Timestamp(newest) }
+    fn write_to(self, state: &mut State<impl WordsMut>) {
+        state.write([self.count, self.newest.0]);
+        if let Some(left) = state.words_mut().get_mut(LEFT) {
+            *left = self.left;
+        }
     }
 
+    /// The counter at a later time, or at an earlier one to which a clock has returned, for windows that
+    /// start at the first grant.
     #[inline]
-    const fn to_words(self) -> [u64; 2] {
-        [self.count, self.newest.0]
+    fn after(self, taken: Timestamp) -> Self {
+        let left = self.left.saturating_sub(taken.saturating_since(self.newest).0);
+        let count = if left == 0 { 0 } else { self.count };
+        Self { count, newest: taken, left }
+    }
+
+    /// Counts units. The first unit outside of a window begins one.
+    #[inline]
+    const fn add(&mut self, units: u64, period: u64) {
+        self.count = self.count.saturating_add(units);
+        if self.left == 0 && units > 0 {
+            self.left = period;
+        }
     }
 }
 
@@ -82,7 +104,31 @@ impl Config {
         if let Err(error) = in_range("period", period.0) {
             return Err(error);
         }
-        Ok(Self { limit, period: Divisor::new(period.0) })
+        Ok(Self { limit, period: Divisor::new(period.0), starts_at_first: false })
+    }
+
+    /// The same limit, in windows that start at a key's first grant instead of aligned ones.
+    ///
+    /// ```
+    /// use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, window::fixed};
+    ///
+    /// let two_per_second = fixed::Config::new(2, Micros::SECOND).unwrap().starting_at_first();
+    /// let mut state = two_per_second.state([0; 3]).unwrap();
+    /// let now = Timestamp(1_700_000_000_900_000);
+    ///
+    /// assert!(two_per_second.decide(&mut state, now, 2).unwrap().is_allowed());
+    /// let refused = two_per_second.decide(&mut state, now, 1).unwrap();
+    /// assert_eq!(refused.retry_after(), Micros::SECOND); // the window began with the grant
+    /// ```
+    #[must_use]
+    pub const fn starting_at_first(self) -> Self {
+        Self { starts_at_first: true, ..self }
+    }
+
+    /// Whether windows start at a key's first grant.
+    #[must_use]
+    pub const fn starts_at_first(&self) -> bool {
+        self.starts_at_first
     }
 
     /// The most units in a window.
@@ -91,19 +137,59 @@ impl Config {
         self.limit
     }
 
-    /// Advances the counter, and returns how far into its window the newest time then is, in µs.
+    /// Takes over the `units` that count as used in a window of `old`, which began when it began, if
+    /// the windows of both start at the first grant. Otherwise returns `false` and changes nothing.
+    pub fn adopt(
+        &self,
+        state: &mut State<impl WordsMut>,
+        old: &Self,
+        held: &State<impl Words>,
+        units: u64,
+    ) -> bool {
+        if !(self.starts_at_first && old.starts_at_first) {
+            return false;
+        }
+        let mut counter = old.read(held);
+        if counter.left > 0 {
+            counter.left = self.period.value().saturating_sub(old.elapsed(&counter));
+        }
+        let is_open = counter.left > 0;
+        counter.count = if is_open { units.min(self.limit.saturating_mul(2)) } else { 0 };
+        counter.write_to(state);
+        true
+    }
+
+    #[inline]
+    fn read(&self, state: &State<impl Words>) -> Counter {
+        let [count, newest] = state.read();
+        let left = if self.starts_at_first {
+            state.words().get(LEFT).copied().unwrap_or(0)
+        } else {
+            self.until_aligned(newest)
+        };
+        Counter { count, newest: Timestamp(newest), left }
+    }
+
+    /// The state's counter at `now`.
     ///
     /// After a clock has returned from a jump ahead, the count moves into the current window:
-    /// `newest` then lies after the start of the current window.
-    #[inline]
-    const fn settle(&self, counter: &mut Counter, now: Timestamp) -> u64 {
-        let taken = now.taken_after(counter.newest, Micros(self.period.value()));
-        let offset = self.period.rem(taken.0);
-        if counter.newest.0 < taken.0.saturating_sub(offset) {
-            counter.count = 0;
+    /// `newest` then lies after the start of the current window. A window that starts at its first
+    /// grant ends as long after the return as it would have ended after the jump.
+    // in the Worker one copy of the code is enough
+    #[cfg_attr(target_arch = "wasm32", inline(never))]
+    #[cfg_attr(not(target_arch = "wasm32"), inline)]
+    fn settled(&self, state: &State<impl Words>, now: Timestamp) -> Counter {
+        let Counter { mut count, newest, left } = self.read(state);
+        let taken = now.taken_after(newest, Micros(self.period.value()));
+        if self.starts_at_first {
+            return Counter { count, newest, left }.after(taken);
         }
-        counter.newest = taken;
-        offset
+        let left = self.until_aligned(taken.0);
+        let begin = taken.0.saturating_sub(self.period.value().saturating_sub(left));
+        if newest.0 < begin {
+            count = 0;
+        }
+        Counter { count, newest: taken, left }
     }
 
     /// Takes `cost` if it fits. Returns the units that are then left.
@@ -111,7 +197,7 @@ impl Config {
     const fn take(&self, counter: &mut Counter, cost: u64) -> Option<u64> {
         let left = self.limit.saturating_sub(counter.count).checked_sub(cost);
         if left.is_some() {
-            counter.count = counter.count.saturating_add(cost);
+            counter.add(cost, self.period.value());
         }
         left
     }
@@ -119,32 +205,44 @@ impl Config {
     /// The answer to a request. `left` is the units left after a grant, or `None` if the cost did
     /// not fit.
     #[inline]
-    const fn answer(&self, counter: Counter, offset: u64, left: Option<u64>) -> Decision {
+    const fn answer(&self, counter: Counter, left: Option<u64>) -> Decision {
         let limit = self.limit;
-        let ends = self.until_window_ends(offset);
         match left {
             Some(remaining) => {
-                let reset_after = if counter.count == 0 { Micros::ZERO } else { ends };
-                Decision::Allow { limit, remaining, reset_after }
+                Decision::Allow { limit, remaining, reset_after: self.until_fresh(counter) }
             }
             None => {
                 let remaining = limit.saturating_sub(counter.count);
+                let ends = Micros(counter.left);
                 // the next window is empty, and the cost is at most the limit, so it fits there
                 Decision::Deny { limit, remaining, retry_after: ends, reset_after: ends }
             }
         }
     }
 
+    /// A key's own window makes a state differ from a fresh one even if no unit counts in it.
     #[inline]
-    const fn until_window_ends(&self, offset: u64) -> Micros {
-        Micros(self.period.value().saturating_sub(offset))
+    const fn until_fresh(&self, counter: Counter) -> Micros {
+        let is_fresh = counter.count == 0 && !self.starts_at_first;
+        if is_fresh { Micros::ZERO } else { Micros(counter.left) }
+    }
+
+    #[inline]
+    const fn until_aligned(&self, at: u64) -> u64 {
+        self.period.value().saturating_sub(self.period.rem(at))
+    }
+
+    /// The span from the start of the window to the newest time.
+    #[inline]
+    const fn elapsed(&self, counter: &Counter) -> u64 {
+        self.period.value().saturating_sub(counter.left)
     }
 }
 
 impl Limiter for Config {
     #[inline]
     fn words(&self) -> usize {
-        2
+        if self.starts_at_first { 3 } else { 2 }
     }
 
     /// The length of a window.
@@ -153,21 +251,21 @@ impl Limiter for Config {
         Micros(self.period.value())
     }
 
-    /// Opens the window of the new time.
+    /// Ends a window that is over at the new time.
     #[inline]
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
-        let mut counter = Counter::of(state);
-        self.settle(&mut counter, now);
-        state.write(counter.to_words());
+        self.settled(state, now).write_to(state);
     }
 
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
-        let Counter { count, newest } = Counter::of(state);
-        if count == 0 { Micros::ZERO } else { self.until_window_ends(self.period.rem(newest.0)) }
+        self.until_fresh(self.read(state))
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
-        let possible = Counter::of(state).count <= self.limit.saturating_mul(2);
+        let Counter { count, left, .. } = self.read(state);
+        let possible = count <= self.limit.saturating_mul(2)
+            && left <= self.period.value()
+            && (count == 0 || left > 0);
         if possible { Ok(()) } else { Err(InvalidState) }
     }
 }
@@ -184,60 +282,61 @@ impl RateLimiter for Config {
             return self.peek(state, now, 0);
         }
         CostExceedsCapacity::check(cost, self.limit)?;
-        let mut counter = Counter::of(state);
-        let offset = self.settle(&mut counter, now);
+        let mut counter = self.settled(state, now);
         let left = self.take(&mut counter, cost);
-        state.write(counter.to_words());
-        Ok(self.answer(counter, offset, left))
+        counter.write_to(state);
+        Ok(self.answer(counter, left))
     }
 
     #[inline]
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.limit)?;
-        let mut counter = Counter::of(state);
-        let offset = self.settle(&mut counter, now);
+        let mut counter = self.settled(state, now);
         let left = self.take(&mut counter, cost);
-        Ok(self.answer(counter, offset, left))
+        Ok(self.answer(counter, left))
     }
 
     /// The counter never exceeds twice the limit.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
-        let mut counter = Counter::of(state);
-        self.settle(&mut counter, now);
-        counter.count = counter.count.saturating_add(cost).min(self.limit.saturating_mul(2));
-        state.write(counter.to_words());
+        let mut counter = self.settled(state, now);
+        let room = self.limit.saturating_mul(2).saturating_sub(counter.count);
+        counter.add(cost.min(room), self.period.value());
+        counter.write_to(state);
     }
 
     /// The units are charged in the window of the newest time, and cover grants until it ends.
+    /// Outside of a window nothing can be charged, because it is not known when the next one begins.
     fn charge_ahead(
         &self,
         state: &mut State<impl WordsMut>,
         units: u64,
         _: Micros,
     ) -> Option<Ahead> {
-        let mut counter = Counter::of(state);
-        if counter.newest == Timestamp::EPOCH {
+        let mut counter = self.read(state);
+        if counter.newest == Timestamp::EPOCH || counter.left == 0 {
             return None;
         }
         let units = units.min(self.limit.saturating_sub(counter.count)); // no more can be granted
         counter.count = counter.count.saturating_add(units);
-        state.write(counter.to_words());
-        let ends = self.until_window_ends(self.period.rem(counter.newest.0));
-        Some(Ahead { units, until: counter.newest.saturating_add(ends) })
+        counter.write_to(state);
+        Some(Ahead { units, until: counter.newest.saturating_add(Micros(counter.left)) })
     }
 
     fn used(&self, state: &State<impl Words>) -> u64 {
-        Counter::of(state).count
+        self.read(state).count
     }
 
     /// The units come back only if their window is still the current one.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
-        let mut counter = Counter::of(state);
+        let mut counter = self.read(state);
         let from_ahead = refund.granted_at > counter.newest; // a clock that has since come back
-        let its_window = self.period.floor(refund.granted_at.0);
-        if !from_ahead && its_window == self.period.floor(counter.newest.0) {
+        let age = counter.newest.saturating_since(refund.granted_at).0;
+        if !from_ahead && age <= self.elapsed(&counter) {
             counter.count = counter.count.saturating_sub(refund.cost);
-            state.write(counter.to_words());
+            counter.write_to(state);
         }
     }
 }
+
+/// The index of the word that only windows have that start at the first grant.
+const LEFT: usize = 2;

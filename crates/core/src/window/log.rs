@@ -66,6 +66,15 @@ pub struct Window {
     pub period: Micros,
 }
 
+/// A part of a log that can refuse a request by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The least gap between two requests.
+    Gap,
+    /// A rate.
+    Rate(Window),
+}
+
 /// Whether the units of a refused request count. The log itself or
 /// [another limiter](Config::refused) may have refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -202,6 +211,24 @@ impl Config {
         }
         (*newest, *len) = (held.newest().0, count(wanted));
         self.advance(state, held.newest()); // units too old for this configuration leave
+    }
+
+    /// What makes a request of `cost` ≤ every nᵢ wait longest; `None` if the request would pass.
+    pub fn held_by(
+        &self,
+        state: &State<impl Words>,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<(Bound, Micros)> {
+        let view = self.view(state, now);
+        let gap = (Bound::Gap, view.until(0, 0, self.min_gap));
+        let rates = self.windows().iter().map(|window| {
+            let may_stay = index(window.limit.saturating_sub(cost));
+            (Bound::Rate(*window), view.until(may_stay, 0, window.period))
+        });
+        let longest =
+            rates.fold(gap, |longest, next| if next.1 > longest.1 { next } else { longest });
+        (longest.1 > Micros::ZERO).then_some(longest)
     }
 
     #[inline]

@@ -59,6 +59,24 @@ fn the_bytes_are_these() {
     );
 }
 
+/// Windows that start at the first grant have a word more, and another fingerprint.
+#[test]
+fn the_bytes_of_a_window_that_starts_at_the_first_grant_are_these() {
+    let text = "{ algorithm = 'fixed_window', limit = 9, period = '1s', start = 'first' }";
+    let policy = policy(text);
+    let slice = &policy.limits().slices()[0];
+    let mut words = vec![0; slice.words()];
+    for (now, cost) in [(1_700_000_000_123_456, 2), (1_700_000_000_123_466, 1)] {
+        let decision = policy.limits().decide(&mut words, Timestamp(now), &Request::of(cost));
+        assert!(decision.unwrap().is_allowed());
+    }
+    let bytes = encode(&policy, slice, &words);
+    let word = |word: u64| hex(&word.to_le_bytes());
+    let words_written = [3, 1_700_000_000_123_466, 999_990].map(word).concat();
+    assert_eq!(hex(&bytes), ["03", "7a41714251f58605", &words_written].concat());
+    assert_eq!(decode(&policy, slice, &bytes), Ok(words));
+}
+
 #[test]
 fn what_is_truncated_foreign_or_impossible_is_refused() {
     let bucket = slice(BUCKET);

@@ -88,6 +88,16 @@ pub(crate) trait Algorithm: Limiter {
     /// A description of the limit in words, with exact quantities.
     fn describe(&self) -> String;
 
+    /// A description of the part that makes a request wait longest; `None` for an algorithm of one part.
+    fn describe_bound(
+        &self,
+        _state: &State<Self, &[u64]>,
+        _now: Timestamp,
+        _cost: u64,
+    ) -> Option<String> {
+        None
+    }
+
     /// Decides on a request. A cost of 0 is a look.
     fn ask(&self, state: &mut State<Self, &mut [u64]>, now: Timestamp, request: &Request)
     -> Answer;

@@ -1,4 +1,4 @@
-//! `fixed_window`: a number of units in every aligned window.
+//! `fixed_window`: a number of units in every window, aligned or from a key's first grant on.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,36 +9,64 @@ use tidegate_core::window::fixed::{Config, State};
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
 
-use super::Kind;
 use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::unfit;
-use super::shared::{asks_a_rate_limiter, charges_ahead};
-use crate::policy::limit::{LimitForm, required, text};
+use super::shared::{asks_a_rate_limiter, charges_ahead, found_as};
+use super::{Kind, Limit};
+use crate::carry::scaled;
+use crate::policy::limit::{LimitForm, Start, required, text};
 use crate::request::Request;
 
 impl Algorithm for Config {
     const NAME: &'static str = "fixed_window";
     const NUMBER: u64 = 2;
-    const FIELDS: &'static [&'static str] = &["limit", "period"];
+    const FIELDS: &'static [&'static str] = &["limit", "period", "start"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
         let limit = required("limit", form.limit)?.0;
         let period = required("period", form.period)?.0;
-        Self::new(limit, period).map_err(text)
+        let window = Self::new(limit, period).map_err(text)?;
+        match form.start {
+            Some(Start::First) => Ok(window.starting_at_first()),
+            Some(Start::Aligned) | None => Ok(window),
+            Some(other) => Err(other.unfit("\"aligned\" or \"first\"", Self::NAME)),
+        }
     }
 
     fn numbers(&self) -> Vec<u64> {
-        [self.limit(), self.period().0].into()
+        let mut numbers = Vec::from([self.limit(), self.period().0]);
+        numbers.extend(self.starts_at_first().then_some(1));
+        numbers
     }
 
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
-        let [limit, period] = *numbers else { return Err(unfit(numbers)) };
-        Self::new(limit, Micros(period))
+        match *numbers {
+            [limit, period] => Self::new(limit, Micros(period)),
+            [limit, period, 1] => Ok(Self::new(limit, Micros(period))?.starting_at_first()),
+            _ => Err(unfit(numbers)),
+        }
     }
 
     fn describe(&self) -> String {
-        format!("{} in every aligned {}", self.limit(), span(self.period()))
+        let (limit, period) = (self.limit(), span(self.period()));
+        let (every, from) = match self.starts_at_first() {
+            false => ("every aligned ", ""),
+            true => ("", " from a key's first request on"),
+        };
+        format!("{limit} in {every}{period}{from}")
+    }
+
+    found_as!(FixedWindow);
+
+    fn adopt(
+        &self,
+        own: &mut State<&mut [u64]>,
+        old: &Self,
+        held: &State<&[u64]>,
+        ratio: (u64, u64),
+    ) -> bool {
+        Self::adopt(self, own, old, held, scaled(old.used(held), ratio))
     }
 
     asks_a_rate_limiter!(|_window, unused| unused.to_window());

@@ -243,6 +243,15 @@ impl Limit {
         ask!(self, |limiter| limiter.describe())
     }
 
+    /// A description of the part of the limit that makes a request wait longest: a rate or a gap of a
+    /// `sliding_log`, otherwise the whole limit.
+    pub(crate) fn describe_bound(&self, words: &[u64], now: Timestamp, cost: u64) -> String {
+        let bound = ask_about!(self, words, |limiter, state| {
+            Algorithm::describe_bound(limiter, &state, now, cost)
+        });
+        bound.flatten().unwrap_or_else(|| self.describe())
+    }
+
     /// Renews, counts or releases a lease; `None` if the limiter holds no leases, or for another operation.
     pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         ask_about!(self, words, |limiter, mut state| limiter.hold(&mut state, now, operation))?
@@ -308,6 +317,19 @@ impl Limit {
     /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
+    }
+
+    /// Makes `used` units count as used at `now`, in place of those that count in a state that was advanced to
+    /// `now`. Changes nothing for a limiter that counts no units.
+    pub(crate) fn set_used(&self, words: &mut [u64], now: Timestamp, used: u64) {
+        let Some(counted) = self.used(words) else { return };
+        if let Some(more) = used.checked_sub(counted) {
+            self.charge(words, now, more);
+        } else {
+            let units = counted.saturating_sub(used);
+            let after = Micros::ZERO;
+            self.refund(words, now, &Refundable { units, granted: units, granted_at: now, after });
+        }
     }
 
     /// Charges units before they are granted, as [`RateLimiter::charge_ahead`] does.

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use tidegate_core::ConfigError;
 use tidegate_core::lease::budget::Refundable;
-use tidegate_core::window::log::Window;
-use tidegate_core::window::log::{Config, Denied, State};
+use tidegate_core::window::log::{Bound, Config, Denied, State, Window};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
 
 use super::algorithm::{Algorithm, Answer};
@@ -62,6 +61,13 @@ impl Algorithm for Config {
         };
         let windows: Vec<String> = self.windows().iter().map(window).collect();
         format!("{}{gap}{denied}", windows.join(" and "))
+    }
+
+    fn describe_bound(&self, state: &State<&[u64]>, now: Timestamp, cost: u64) -> Option<String> {
+        self.held_by(state, now, cost).map(|(bound, _)| match bound {
+            Bound::Gap => format!("requests at least {} apart", span(self.min_gap())),
+            Bound::Rate(window) => format!("{} in any {}", window.limit, span(window.period)),
+        })
     }
 
     asks_a_rate_limiter!(|_log, unused| unused.to_window());

@@ -12,12 +12,16 @@ use crate::policy::Policy;
 use crate::request::Request;
 
 /// One of each algorithm, and how it is described.
-const LIMITS: [(&str, &str); 12] = [
+const LIMITS: [(&str, &str); 13] = [
     (
         "algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty'",
         "bursts of 5, then 3 every 1 s; full after 1666667 µs; empty at first",
     ),
     ("algorithm = 'fixed_window', limit = 5, period = '90s'", "5 in every aligned 90 s"),
+    (
+        "algorithm = 'fixed_window', limit = 5, period = '90s', start = 'first'",
+        "5 in 90 s from a key's first request on",
+    ),
     (
         "algorithm = 'sliding_window', limit = 5, period = '3s', segments = 3",
         "5 in 3 s, slid by 3 segments of 1 s",

@@ -26,10 +26,11 @@ impl Algorithm for Config {
         let capacity = required("capacity", form.capacity)?.0;
         let rate = required("rate", form.rate)?.0;
         let bucket = Self::new(capacity, rate).map_err(text)?;
-        Ok(match form.start {
-            Some(Start::Empty) => bucket.starting_empty(),
-            Some(Start::Full) | None => bucket,
-        })
+        match form.start {
+            Some(Start::Empty) => Ok(bucket.starting_empty()),
+            Some(Start::Full) | None => Ok(bucket),
+            Some(other) => Err(other.unfit("\"full\" or \"empty\"", Self::NAME)),
+        }
     }
 
     fn numbers(&self) -> Vec<u64> {

@@ -4,6 +4,7 @@ mod build;
 
 pub(crate) use build::{required, text};
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -40,12 +41,27 @@ pub(crate) enum EstimatorForm {
     LinearAdmitted,
 }
 
-/// How full the bucket of a new key is.
+/// How full the bucket of a new key is, or where windows start.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Start {
     Full,
     Empty,
+    Aligned,
+    First,
+}
+
+impl Start {
+    /// The error about a start that the algorithm does not have.
+    pub(crate) fn unfit(self, expected: &str, algorithm: &str) -> String {
+        let found = match self {
+            Self::Full => "full",
+            Self::Empty => "empty",
+            Self::Aligned => "aligned",
+            Self::First => "first",
+        };
+        format!("`start`: expected {expected} for `{algorithm}`, found {found:?}")
+    }
 }
 
 /// Every field that any algorithm has. Which fields belong together is checked after reading, so that an

@@ -30,7 +30,7 @@ pub use error::PolicyError;
 pub use persist::PersistAhead;
 pub(crate) use rule::Found;
 pub use rule::Rule;
-pub use units::Whole;
+pub use units::{Whole, parse_span};
 
 /// A validated policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,6 +212,17 @@ impl Policy {
         let policy: Self = file::parse(text)?;
         let name = file::Name::try_from(String::from(name)).map_err(PolicyError::at_start)?;
         Ok(policy.named(name))
+    }
+
+    /// This policy with other limits on every key, in place of its own limits and its overrides. Lists, shadow
+    /// and the rest stay. `text` is a policy that has only `limits`. The identities of its slices cover the limits.
+    ///
+    /// # Errors
+    /// Fails with [`PolicyError`], which names the place in the text.
+    pub fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
+        let Self { limits, home, .. } = Self::parse(&self.name, text)?;
+        let limits = limits.of_rule("", OnChange::Reset);
+        Ok(Self { limits, home, overrides: Vec::new(), ..self.clone() })
     }
 
     fn named(mut self, name: file::Name) -> Self {

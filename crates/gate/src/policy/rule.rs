@@ -31,7 +31,31 @@ pub(crate) enum Found {
     Override(usize),
 }
 
+impl Found {
+    pub(crate) const fn number(self) -> Option<usize> {
+        match self {
+            Self::Denied | Self::Allowed => None,
+            Self::Limits => Some(0),
+            Self::Override(place) => Some(place.saturating_add(1)),
+        }
+    }
+}
+
 impl Policy {
+    /// The number of the rule for a key: 0 for the policy's own limits, more for overrides; `None` for a listed key.
+    #[must_use]
+    #[inline]
+    pub fn rule_number(&self, key: &str) -> Option<usize> {
+        self.find(key).number()
+    }
+
+    /// The limits of the rule with this [number](Self::rule_number).
+    #[must_use]
+    pub fn limits_of_rule(&self, number: usize) -> Option<&Limits> {
+        let place = number.checked_sub(1).map(|place| self.overrides.get(place));
+        place.map_or(Some(&self.limits), |own| own.map(|(_, limits)| limits))
+    }
+
     /// The slice with this identity, of the policy's own limits or of an override.
     #[must_use]
     pub fn slice(&self, identity: u64) -> Option<&Slice> {

@@ -76,11 +76,12 @@ const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000),
 ];
 
-const SPAN: &str = "a whole number above 0 and one of us, ms, s, m, h, d, together at most 285 years, such as \"90s\"";
+const SPAN: &str = "a span of time in whole microseconds, above 0 and at most 285 years, such as \"90s\", \"1.5s\" or \
+     \"1m30s\", with the units d, h, m, s, ms, us";
 const RATE: &str =
     "a whole number above 0, a slash and a span of time, such as \"100/s\" or \"5/15m\"";
 
-/// A span such as `1h` or `90s`.
+/// A span such as `90s`, `1.5s` or `1m30s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Span(pub(crate) Micros);
@@ -102,8 +103,22 @@ impl TryFrom<String> for Span {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        span(&text).map(Self).ok_or_else(|| format!("expected {SPAN}; found {}", Quoted(&text)))
+        parse_span(&text).map(Self)
     }
+}
+
+/// Reads a span of time, such as `90s`, `1.5s` or `1m30s`, as a policy file writes it.
+///
+/// # Errors
+/// The message says what was expected and what was found.
+///
+/// ```
+/// use tidegate_gate::{Micros, parse_span};
+/// assert_eq!(parse_span("1m30s"), Ok(Micros(90_000_000)));
+/// assert!(parse_span("0.5us").unwrap_err().starts_with("expected a span of time in whole microseconds"));
+/// ```
+pub fn parse_span(text: &str) -> Result<Micros, String> {
+    span(text).ok_or_else(|| format!("expected {SPAN}; found {}", Quoted(text)))
 }
 
 /// A rate such as `100/s` or `5/15m`.
@@ -181,21 +196,50 @@ fn rate(text: &str) -> Option<Rate> {
 /// Units, a slash, and a span: `5/s` stands for `5/1s`.
 fn per(text: &str) -> Option<(u64, Micros)> {
     let (units, period) = text.split_once('/')?;
-    let period = if period.starts_with(|first: char| first.is_ascii_digit()) {
-        span(period)?
-    } else {
-        span(&format!("1{period}"))?
+    let period = match unit(period) {
+        Some(micros) => Micros(micros),
+        None => span(period)?,
     };
     let units = whole(units)?;
     (1..=MAX_QUANTITY).contains(&units).then_some((units, period))
 }
 
+/// Numbers with their units, the largest unit first. Only the last number may have decimals.
 fn span(text: &str) -> Option<Micros> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (count, unit) = text.split_at_checked(digits)?;
-    let (_, micros) = UNITS.iter().find(|(name, _)| *name == unit)?;
-    let span = whole(count)?.checked_mul(*micros)?;
+    let (mut rest, mut larger, mut span) = (text, u64::MAX, 0_u64);
+    while !rest.is_empty() {
+        let (number, name) = rest.split_at_checked(rest.find(is_no_digit)?)?;
+        let name = name.trim_start_matches(' ');
+        let end = name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
+        let (name, next) = name.split_at_checked(end)?;
+        rest = next.trim_start_matches(' ');
+        let unit = unit(name).filter(|unit| *unit < larger)?;
+        let is_last = next.is_empty();
+        let part = match number.split_once('.') {
+            Some((count, decimals)) if is_last => decimal(count, decimals, unit)?,
+            Some(_) => return None,
+            None if rest.is_empty() && !is_last => return None, // a space at the end
+            None => whole(number)?.checked_mul(unit)?,
+        };
+        (larger, span) = (unit, span.checked_add(part)?);
+    }
     (1..=MAX_QUANTITY).contains(&span).then_some(Micros(span))
+}
+
+const fn is_no_digit(c: char) -> bool {
+    !c.is_ascii_digit() && c != '.'
+}
+
+fn unit(name: &str) -> Option<u64> {
+    UNITS.iter().find(|(unit, _)| *unit == name).map(|(_, micros)| *micros)
+}
+
+/// The microseconds of so many units, if they are a whole number.
+fn decimal(count: &str, decimals: &str, unit: u64) -> Option<u64> {
+    let scale = 10_u64.checked_pow(u32::try_from(decimals.len()).ok()?)?;
+    let part = u128::from(whole(decimals)?).checked_mul(unit.into())?;
+    let part = part.is_multiple_of(scale.into()).then(|| part.checked_div(scale.into()))??;
+    whole(count)?.checked_mul(unit)?.checked_add(u64::try_from(part).ok()?)
 }
 
 /// Accepts digits alone: `u64::from_str` would also accept a plus sign.

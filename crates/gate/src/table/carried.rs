@@ -33,14 +33,18 @@ impl Table {
 
     /// The states as they are under the edited policy. States of limits that are no longer there are forgotten.
     pub fn into_carried(self, from: &Policy, to: &Policy) -> impl Iterator<Item = Carried> {
+        let Self { entries, call_limits, .. } = self;
         let carried = move |entry: Entry| {
+            if from.slice(entry.identity).is_none() && call_limits.slice(entry.identity).is_some() {
+                return Some(entry); // the edit does not change a caller's limits
+            }
             let (old, new) = (from.slice(entry.identity)?, to.slice(entry.identity)?);
             if old.fingerprint() == new.fingerprint() {
                 return Some(entry);
             }
             entry.carried(old, new, to)
         };
-        self.entries.into_iter().filter_map(carried).map(Carried)
+        entries.into_iter().filter_map(carried).map(Carried)
     }
 
     /// Takes a state over, even beyond the bound: a state that is forgotten would loosen its limits. `false` if the

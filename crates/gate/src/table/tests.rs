@@ -1,4 +1,7 @@
+mod call_limits;
+mod dump;
 mod edits;
+mod keys;
 mod room;
 
 use std::format;

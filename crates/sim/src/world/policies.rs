@@ -4,7 +4,7 @@
 pub(super) const EDITED: &str = "\n# edited\n";
 
 /// The policies by name.
-pub(super) const POLICIES: [(&str, &str); 27] = [
+pub(super) const POLICIES: [(&str, &str); 29] = [
     ("bucket", "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '5/s' }]"),
     ("window", "limits = [{ algorithm = 'fixed_window', limit = 6, period = '2s' }]"),
     (
@@ -121,6 +121,18 @@ pub(super) const POLICIES: [(&str, &str); 27] = [
         local = { most = 8, time = '3s', max_holders = 2 }
         limits = [{ algorithm = 'fixed_window', limit = 90, period = '2s' },
                   { algorithm = 'sliding_log', rates = ['60/500ms'], depth = 1 }]",
+    ),
+    (
+        "first",
+        "remember = '1s'
+        limits = [{ algorithm = 'fixed_window', limit = 6, period = '2s', start = 'first' },
+                  { algorithm = 'token_bucket', capacity = 9, rate = '4/s', depth = 1 }]",
+    ),
+    (
+        "lent-first",
+        "remember = '500ms'
+        local = { most = 8, time = '3s', max_holders = 2 }
+        limits = [{ algorithm = 'fixed_window', limit = 90, period = '2s', start = 'first' }]",
     ),
     (
         "lent-kept",

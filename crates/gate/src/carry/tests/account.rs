@@ -20,10 +20,24 @@ pub(super) struct Spec {
 /// Spans of time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Bucket { a_second: u64, starts_empty: bool },
-    Fixed { period: u64 },
-    Sliding { period: u64, segments: u64 },
-    Log { period: u64 },
+    Bucket {
+        a_second: u64,
+        starts_empty: bool,
+    },
+    Fixed {
+        period: u64,
+    },
+    /// Windows that start at the first grant.
+    First {
+        period: u64,
+    },
+    Sliding {
+        period: u64,
+        segments: u64,
+    },
+    Log {
+        period: u64,
+    },
 }
 
 impl Spec {
@@ -32,6 +46,7 @@ impl Spec {
         let kind = prop_oneof![
             (1..5_u64, any::<bool>()).prop_map(bucket),
             (1..4_u64).prop_map(|period| Kind::Fixed { period }),
+            (1..4_u64).prop_map(|period| Kind::First { period }),
             (1..4_u64, prop::sample::select(vec![1, 2, 4]))
                 .prop_map(|(period, segments)| Kind::Sliding { period, segments }),
             (1..4_u64).prop_map(|period| Kind::Log { period }),
@@ -53,6 +68,9 @@ impl Spec {
             Kind::Fixed { period } => {
                 format!("algorithm = 'fixed_window', limit = {limit}, period = '{period}s'")
             }
+            Kind::First { period } => format!(
+                "algorithm = 'fixed_window', limit = {limit}, period = '{period}s', start = 'first'"
+            ),
             Kind::Sliding { period, segments } => format!(
                 "algorithm = 'sliding_window', limit = {limit}, period = '{period}s', \
                  segments = {segments}"
@@ -82,13 +100,15 @@ pub(super) struct Account {
     spent: u64,
     /// Of the others: when, and how many; the newest last.
     uses: Vec<(u64, u64)>,
+    /// Of windows that start at the first grant: the start of the window that is open.
+    begin: Option<u64>,
     now: u64,
 }
 
 impl Account {
     pub(super) fn new(spec: Spec, now: u64) -> Self {
         let spent = if spec.starts_empty() { spec.capacity * SECOND } else { 0 };
-        Self { spec, spent, uses: Vec::new(), now }
+        Self { spec, spent, uses: Vec::new(), begin: None, now }
     }
 
     /// The time of the last request.
@@ -103,9 +123,15 @@ impl Account {
         }
         self.now = now;
         let kind = self.spec.kind;
+        if let (Kind::First { period }, Some(begin)) = (kind, self.begin)
+            && now - begin >= period * SECOND
+        {
+            (self.begin, self.uses) = (None, Vec::new());
+        }
         self.uses.retain(|(at, _)| match kind {
             Kind::Bucket { .. } => false,
             Kind::Fixed { period } => at / (period * SECOND) == now / (period * SECOND),
+            Kind::First { .. } => true,
             Kind::Sliding { segments, .. } => age(kind, *at, now) <= segments,
             Kind::Log { period } => now - at < period * SECOND,
         });
@@ -116,7 +142,9 @@ impl Account {
         let (kind, now) = (self.spec.kind, self.now);
         match kind {
             Kind::Bucket { .. } => self.spent.div_ceil(SECOND),
-            Kind::Fixed { .. } | Kind::Log { .. } => self.uses.iter().map(|(_, units)| units).sum(),
+            Kind::Fixed { .. } | Kind::First { .. } | Kind::Log { .. } => {
+                self.uses.iter().map(|(_, units)| units).sum()
+            }
             Kind::Sliding { period, segments } => {
                 let length = period * SECOND / segments;
                 let trailing: u64 = self.of_age(segments);
@@ -145,13 +173,16 @@ impl Account {
                 self.spent = most.min(self.spent + units * SECOND);
                 return;
             }
-            Kind::Fixed { .. } => units.min(most.saturating_sub(self.used())),
+            Kind::Fixed { .. } | Kind::First { .. } => units.min(most.saturating_sub(self.used())),
             Kind::Sliding { segments, .. } => {
                 units.min(most.saturating_sub(self.in_segments(segments)))
             }
             Kind::Log { .. } => units,
         };
         self.uses.extend((0..units).map(|_| (self.now, 1)));
+        if let (Kind::First { .. }, false) = (self.spec.kind, self.uses.is_empty()) {
+            self.begin = self.begin.or(Some(self.now));
+        }
         if let Kind::Log { .. } = self.spec.kind {
             let lost = self.uses.len().saturating_sub(usize::try_from(most).unwrap());
             self.uses.drain(..lost);
@@ -169,9 +200,11 @@ impl Account {
             self.spent = self.spent.saturating_sub(units * SECOND);
             return;
         }
+        let begin = self.begin;
         for _ in 0..units {
             let counted_together = |at: u64| match kind {
                 Kind::Fixed { period } => at / (period * SECOND) == granted_at / (period * SECOND),
+                Kind::First { .. } => begin.is_some_and(|begin| begin <= granted_at),
                 Kind::Sliding { .. } => age(kind, at, now) == age(kind, granted_at, now),
                 _ => at == granted_at,
             };
@@ -187,7 +220,7 @@ impl Account {
             return self.clone();
         }
         let (to, from) = if proportional { (spec.capacity, self.spec.capacity) } else { (1, 1) };
-        let mut edited = Self { spec, spent: 0, uses: Vec::new(), now: self.now };
+        let mut edited = Self { spec, spent: 0, uses: Vec::new(), begin: None, now: self.now };
         if let (Kind::Log { .. }, Kind::Log { .. }) = (spec.kind, self.spec.kind) {
             let count = u64::try_from(self.uses.len()).unwrap();
             // each unit keeps its time
@@ -199,12 +232,17 @@ impl Account {
             edited.advance(self.now);
             return edited;
         }
+        let is_first = |spec: Spec| matches!(spec.kind, Kind::First { .. });
+        if is_first(spec) && is_first(self.spec) {
+            edited.begin = self.begin; // the window stays where it is
+        }
         let used = self.used();
         let mut carried = (used * to).div_ceil(from);
         if spec.starts_empty() {
             carried = carried.max(used + spec.capacity.saturating_sub(self.spec.capacity));
         }
         edited.add(carried); // at the time of the last request
+        edited.advance(self.now);
         edited
     }
 }

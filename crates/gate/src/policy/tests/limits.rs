@@ -1,6 +1,6 @@
 //! Errors in a limit.
 
-use crate::policy::Policies;
+use crate::policy::{Policies, Policy};
 
 #[test]
 fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
@@ -35,7 +35,15 @@ fn errors_name_the_place_and_what_was_expected_and_what_was_found() {
         ("algorithm = 'token_bucket', rate = '1/s'", "missing field `capacity`"),
         (
             "algorithm = 'fixed_window', limit = 5, rate = '1/s', period = '1s'",
-            "expected only fields of `fixed_window` (`limit`, `period`), found `rate`",
+            "expected only fields of `fixed_window` (`limit`, `period`, `start`), found `rate`",
+        ),
+        (
+            "algorithm = 'fixed_window', limit = 5, period = '1s', start = 'empty'",
+            "`start`: expected \"aligned\" or \"first\" for `fixed_window`, found \"empty\"",
+        ),
+        (
+            "algorithm = 'token_bucket', capacity = 5, rate = '1/s', start = 'first'",
+            "`start`: expected \"full\" or \"empty\" for `token_bucket`, found \"first\"",
         ),
         (
             "algorithm = 'sliding_window', limit = 5, period = '1s', segments = 7",
@@ -106,4 +114,79 @@ fn check(limit: &str, place: (usize, &str), message: &str) {
     assert_eq!((error.line, error.path.as_str()), place, "{error}");
     assert!(error.message.contains(message), "{error}");
     assert!(error.column > 0);
+}
+
+#[test]
+fn spans_are_taken_in_several_units_and_with_decimals() {
+    let period = |span: &str| {
+        let limit = std::format!("algorithm = 'fixed_window', limit = 1, period = '{span}'");
+        Policy::parse("p", &std::format!("limits = [{{ {limit} }}]"))
+            .map(|policy| policy.limits().iter().next().unwrap().limit.period().0)
+            .map_err(|error| error.message)
+    };
+    for (span, micros) in [
+        ("90s", 90_000_000),
+        ("4 s", 4_000_000),
+        ("1.5s", 1_500_000),
+        ("1m30s", 90_000_000),
+        ("1min 30 s", 90_000_000),
+        ("1h0m0.25s", 3_600_250_000),
+        ("1d1us", 86_400_000_001),
+        ("0.000001s", 1),
+        ("0.0010 ms", 1),
+        ("0.5d", 43_200_000_000),
+        ("9007199254740.991ms", 9_007_199_254_740_991),
+        ("9007199254s740.991ms", 9_007_199_254_740_991),
+    ] {
+        assert_eq!(period(span), Ok(micros), "{span}");
+    }
+    for span in [
+        "",
+        " ",
+        "4",
+        "s",
+        "4 ",
+        " 4s",
+        "4s ",
+        "-4s",
+        "+4s",
+        "1e3s",
+        "4S",
+        "4 s s",
+        "1s1s",
+        "30s1m",
+        "1m1min",
+        "1.5m30s",
+        "1.s",
+        ".5s",
+        "1.5.5s",
+        "1,5s",
+        "0s",
+        "0.0s",
+        "0.0000001s",
+        "0.5us",
+        "1.5",
+        "9007199254740.992ms",
+        "18446744073709551616s",
+        "1.99999999999999999999s",
+        "106751992d",
+        "4\u{a0}s",
+        "1sm",
+        "٤s",
+        "4µ",
+    ] {
+        let message = period(span).unwrap_err();
+        assert!(message.starts_with("expected a span of time in whole microseconds"), "{message}");
+        assert!(message.ends_with(&std::format!("found {span:?}")), "{span}: {message}");
+    }
+    for (rate, capacity) in [("5/1m30s", 90_000_000), ("5/1.5s", 1_500_000), ("5/s", 1_000_000)] {
+        let limit = std::format!("{{ algorithm = 'sliding_log', rates = ['{rate}'] }}");
+        let policy = Policy::parse("p", &std::format!("limits = [{limit}]")).unwrap();
+        assert_eq!(policy.limits().iter().next().unwrap().limit.period().0, capacity);
+    }
+    check(
+        "algorithm = 'token_bucket', capacity = 5, rate = '5/m30s'",
+        (3, "policies.api.limits[0].rate"),
+        "found \"5/m30s\"",
+    );
 }

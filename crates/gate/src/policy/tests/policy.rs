@@ -73,7 +73,7 @@ fn errors_in_the_rest_of_a_policy_name_their_place_too() {
         (
             "overrides = { a = { capacity = 1 } }",
             "policies.api",
-            "`overrides`: \"a\": expected only fields of `fixed_window` (`limit`, `period`), found `capacity`",
+            "`overrides`: \"a\": expected only fields of `fixed_window` (`limit`, `period`, `start`), found `capacity`",
         ),
         (
             "overrides = { a = { limits = [], limit = 1 } }",

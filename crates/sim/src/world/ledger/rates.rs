@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use tidegate_core::window::fixed;
 use tidegate_gate::{Budget, Effect, Limit, Limiter, Operation, RateLimiter, Settlement, Unspent};
 
 use super::Done;
@@ -15,7 +16,8 @@ pub(super) struct Rates {
     is_lost: bool,
     /// The last grants.
     grants: VecDeque<Grant>,
-    /// For a fixed window: its number, and the units that count as used in it.
+    /// For a fixed window: its beginning, and the units that count as used in it. A window that starts at its first
+    /// grant begins at 0 until it is open.
     window: (u64, u64),
 }
 
@@ -80,9 +82,7 @@ impl Rates {
             }
         }
         match limit {
-            Limit::FixedWindow(window) => {
-                self.count_window(window.limit(), window.period().0, done, remaining)
-            }
+            Limit::FixedWindow(window) => self.count_window(window, done, remaining),
             Limit::TokenBucket(bucket) if !bucket.starts_empty() => {
                 let (units, period) = bucket.rate();
                 let capacity = u128::from(bucket.capacity()) * u128::from(period.0);
@@ -125,23 +125,29 @@ impl Rates {
     /// The units that are used must be those that were granted and not returned.
     fn count_window(
         &mut self,
-        limit: u64,
-        period: u64,
+        config: &fixed::Config,
         done: &Done<'_>,
         remaining: u64,
     ) -> Result<(), String> {
-        let window_of = |at: u64| at.checked_div(period).unwrap_or(0);
-        let now = window_of(done.now());
-        let (window, used) = &mut self.window;
-        if *window != now {
-            (*window, *used) = (now, 0);
+        let (limit, period) = (config.limit(), config.period().0);
+        let (begin, used) = &mut self.window;
+        let now = match config.starts_at_first() {
+            false => done.now() - done.now() % period,
+            true if done.now() < *begin + period => *begin,
+            true => 0,
+        };
+        if *begin != now {
+            (*begin, *used) = (now, 0);
         }
         let (back, granted_at) = done.returned();
-        if window_of(granted_at) == now {
+        if (now..now + period).contains(&granted_at) {
             *used = used.saturating_sub(back);
         }
         let taken = done.taken();
         *used += taken;
+        if taken > 0 && *begin == 0 {
+            *begin = done.now();
+        }
         if taken > 0 && *used > limit && !matches!(done.operation, Operation::Settle(_)) {
             return Err(format!("{used} units granted in a window of {limit}"));
         }

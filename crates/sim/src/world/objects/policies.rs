@@ -7,7 +7,7 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     AHEAD.into_iter().chain(POLICIES)
 }
 
-const AHEAD: [(&str, &str); 12] = [
+const AHEAD: [(&str, &str); 14] = [
     (
         "ahead",
         "persist_ahead = { most = 4, time = '500ms' }
@@ -27,6 +27,21 @@ const AHEAD: [(&str, &str); 12] = [
         "ahead-window",
         "persist_ahead = { most = 3, time = '1s' }
         limits = [{ algorithm = 'fixed_window', limit = 9, period = '2s' }]",
+    ),
+    (
+        "ahead-first",
+        "persist_ahead = { most = 3, time = '1s' }
+        limits = [{ algorithm = 'fixed_window', limit = 9, period = '2s', start = 'first' }]",
+    ),
+    (
+        "ahead-first-kept",
+        "on_change = 'keep'
+        persist_ahead = { most = 4 }
+        limits = [{ algorithm = 'fixed_window', limit = 9, period = '2s', start = 'first' }]
+# edited
+        on_change = 'keep'
+        persist_ahead = { most = 4 }
+        limits = [{ algorithm = 'fixed_window', limit = 12, period = '3s', start = 'first' }]",
     ),
     (
         "ahead-sliding",

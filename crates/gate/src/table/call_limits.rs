@@ -1,0 +1,177 @@
+//! Limits that a caller gives with its requests, because they come from a token or a database.
+//!
+//! A key that is asked for under other limits than before is carried over to them, as by an edit of the policy
+//! that keeps states. So one part of a key has one state, under whichever limits it was last decided.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+
+use tidegate_core::Timestamp;
+
+use super::{Entry, Table};
+use crate::block::SliceWords;
+use crate::carry::carry;
+use crate::gathered::Stored;
+use crate::limits::{Limits, Slice};
+use crate::policy::{OnChange, Policy, PolicyError};
+
+/// The most different limits that a table knows at a time.
+pub const MAX_CALL_LIMITS: usize = 1_000;
+
+/// The longest text of such limits, in bytes.
+const MAX_TEXT_BYTES: usize = 4_096;
+
+/// The limits that callers gave, each as a policy of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallLimits {
+    pub(super) by_text: BTreeMap<String, Arc<Policy>>,
+    /// The policies by the identities of their slices, and the policy of the table.
+    by_identity: BTreeMap<u64, Arc<Policy>>,
+}
+
+/// Why a caller's limits are not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallLimitsError {
+    /// The limits cannot be read.
+    Policy(PolicyError),
+    /// The text of the limits has this many bytes.
+    Length(usize),
+    /// Keys that are in use have [`MAX_CALL_LIMITS`] other limits.
+    TooMany,
+}
+
+impl fmt::Display for CallLimitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(error) => error.fmt(f),
+            Self::Length(bytes) => {
+                write!(f, "`limits`: expected at most {MAX_TEXT_BYTES} bytes, found {bytes}")
+            }
+            Self::TooMany => write!(
+                f,
+                "`limits`: expected at most {MAX_CALL_LIMITS} different limits on the keys in use, found one more"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for CallLimitsError {}
+
+impl CallLimits {
+    /// The slice of this identity.
+    pub(super) fn slice(&self, identity: u64) -> Option<&Slice> {
+        self.by_identity.get(&identity)?.slice(identity)
+    }
+
+    /// The policy that has a slice of this identity.
+    pub(super) fn policy(&self, identity: u64) -> Option<&Arc<Policy>> {
+        self.by_identity.get(&identity)
+    }
+
+    fn know(&mut self, policy: &Arc<Policy>) {
+        for slice in policy.limits().slices() {
+            self.by_identity.insert(slice.identity(), Arc::clone(policy));
+        }
+    }
+
+    /// Reads the limits, and knows them from now on.
+    pub(super) fn add(
+        &mut self,
+        policy: &Arc<Policy>,
+        text: &str,
+    ) -> Result<Arc<Policy>, CallLimitsError> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(CallLimitsError::Length(text.len()));
+        }
+        let own = Arc::new(policy.with_limits(text).map_err(CallLimitsError::Policy)?);
+        if self.by_text.len() >= MAX_CALL_LIMITS {
+            return Err(CallLimitsError::TooMany);
+        }
+        self.know(policy);
+        self.know(&own);
+        self.by_text.insert(text.into(), Arc::clone(&own));
+        Ok(own)
+    }
+
+    fn retain(&mut self, policy: &Arc<Policy>, used: &BTreeSet<u64>) {
+        let is_used = |own: &Policy| {
+            own.limits().slices().iter().any(|slice| used.contains(&slice.identity()))
+        };
+        self.by_text.retain(|_, own| is_used(own));
+        self.by_identity.clear();
+        self.know(policy);
+        let kept: alloc::vec::Vec<_> = self.by_text.values().cloned().collect();
+        kept.iter().for_each(|own| self.know(own));
+    }
+}
+
+impl Table {
+    /// The policy that decides by the limits of `text` in place of those of `policy`: see [`Policy::with_limits`]. A
+    /// state that the key has under other limits is carried over, as by an edit with `on_change = "keep"`.
+    ///
+    /// # Errors
+    /// Fails with [`CallLimitsError`]; nothing has changed.
+    pub fn with_limits(
+        &mut self,
+        policy: &Arc<Policy>,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<Arc<Policy>, CallLimitsError> {
+        if let Some(known) = self.call_limits.by_text.get(text) {
+            return Ok(Arc::clone(known));
+        }
+        if self.call_limits.by_text.len() >= MAX_CALL_LIMITS && self.may_sweep(now) {
+            self.sweep(policy, now);
+            let used = self.entries.iter().map(|entry| entry.identity).collect();
+            self.call_limits.retain(policy, &used);
+        }
+        self.call_limits.add(policy, text)
+    }
+
+    /// Knows the same callers' limits as another table, under the policy of this table.
+    pub fn know_limits_of(&mut self, other: &Self, policy: &Arc<Policy>) {
+        for text in other.call_limits.by_text.keys() {
+            let _ = self.call_limits.add(policy, text); // they were read before
+        }
+    }
+
+    /// The words that the part of a key has under other limits of the same rule, carried over to `slice`.
+    #[cold]
+    pub(super) fn under_other_limits(&self, slice: &Slice, key: &str) -> Option<SliceWords> {
+        let (entry, old) = self.find_other(slice, key)?;
+        let (words, block) = old.unblocked(&entry.words);
+        let words = carry(slice, old, words, OnChange::Keep);
+        Some(Stored { words: &words, block }.all())
+    }
+
+    /// Removes the states that a key had under other limits.
+    pub(super) fn forget_other_limits(&mut self, limits: &Limits, key: &str) {
+        for slice in limits.slices() {
+            let key = slice.depth().of(key);
+            let Some(identity) = self.find_other(slice, key).map(|(entry, _)| entry.identity)
+            else {
+                continue;
+            };
+            let is = |entry: &Entry| entry.identity == identity && entry.key == key;
+            if let Ok(entry) = self.entries.find_entry(self.hasher.hash(key), is) {
+                let (entry, _) = entry.remove();
+                self.heap = self.heap.saturating_sub(entry.heap());
+            }
+        }
+    }
+
+    fn find_other(&self, slice: &Slice, key: &str) -> Option<(&Entry, &Slice)> {
+        if self.call_limits.by_text.is_empty() {
+            return None;
+        }
+        let other = |entry: &Entry| {
+            let old = self.call_limits.slice(entry.identity);
+            old.filter(|old| old.is_edit_of(slice) && entry.identity != slice.identity())
+        };
+        let is = |entry: &Entry| entry.key == key && other(entry).is_some();
+        let entry = self.entries.find(self.hasher.hash(key), is)?;
+        Some((entry, other(entry)?))
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a request passes or not, in words.
+
+use alloc::format;
+use alloc::string::String;
+
+use tidegate_core::{Decision, Timestamp};
+
+use super::{Table, TableError, operate};
+use crate::decide::Verdict;
+use crate::limit::{Kind, span};
+use crate::policy::{Found, Policy, Rule};
+use crate::request::{Operation, Request};
+
+/// Why a request passes or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The answer to the request, as a peek.
+    pub verdict: Verdict,
+    /// The name of the limit that refuses longest, or has the least left; `None` if a list or a block decides.
+    pub limit: Option<String>,
+    /// The rate, the gap or the whole limit that decides, in words; empty if a list or a block decides.
+    pub bound: String,
+    /// A sentence.
+    pub text: String,
+}
+
+impl Table {
+    /// Explains the answer to a request, and changes nothing.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`] as the request would.
+    pub fn explain(
+        &self,
+        policy: &Policy,
+        key: &str,
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Explanation, TableError> {
+        let (limits, key) = match policy.rule(key) {
+            Rule::Limited(limits, key) => (limits, key),
+            Rule::Listed(decision) => {
+                let is_denied = policy.find(key) == Found::Denied;
+                let list = if is_denied { "deny" } else { "allow" };
+                let text =
+                    format!("The key is on the list `{list}`, so its requests are not counted.");
+                let verdict = Verdict::listed(now, decision);
+                return Ok(Explanation { verdict, limit: None, bound: String::new(), text });
+            }
+        };
+        let full = TableError::Full { max_bytes: self.max_bytes };
+        let mut state = self.gather(limits, &key).ok_or(full)?;
+        let verdict = operate(&mut state, limits, now, &Operation::Peek(*request))?;
+        if let Some(left) = state.block.and_then(|block| block.retry_after(now)) {
+            let text = format!("The key is blocked for another {}.", span(left));
+            return Ok(Explanation { verdict, limit: None, bound: String::new(), text });
+        }
+        let now = verdict.at;
+        let words = limits.slices().iter().zip(limits.split(&state.words));
+        let each = words.flat_map(|(slice, (_, words))| slice.split(words));
+        let each = limits.iter().zip(each).zip(&verdict.limits);
+        let is_allowed = verdict.decision.is_allowed();
+        let decides = |said: &Decision| match is_allowed {
+            true => (u64::MAX.saturating_sub(said.remaining()), 0),
+            false => (u64::from(!said.is_allowed()), said.retry_after().0),
+        };
+        let Some(((named, (limit, words)), said)) = each.max_by_key(|(_, said)| decides(said))
+        else {
+            return Err(TableError::Operation(crate::request::OperationError::InvalidState));
+        };
+        let (name, cost) = (&named.name, request.cost);
+        let left = format!("{} of {}", said.remaining(), said.limit());
+        let (bound, text) = if is_allowed {
+            let bound = limit.describe();
+            let text = format!(
+                "The request passes. After it `{name}` has the least left ({bound}): {left}."
+            );
+            (bound, text)
+        } else {
+            let bound = limit.describe_bound(words, now, cost);
+            let wait = match limit.kind() {
+                Kind::Shed => "chance decides on the next one".into(),
+                _ => format!("it passes in {}", span(verdict.decision.retry_after())),
+            };
+            let text = format!(
+                "`{name}` refuses ({bound}): {left} are left and the request costs {cost}; {wait}."
+            );
+            (bound, text)
+        };
+        Ok(Explanation { limit: Some(name.clone()), bound, text, verdict })
+    }
+}

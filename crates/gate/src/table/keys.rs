@@ -1,0 +1,102 @@
+//! What is done to keys beside operations: setting what they have used, and listing who is limited.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::lease::Id;
+use tidegate_core::shed::Draw;
+use tidegate_core::{Micros, Timestamp};
+
+use super::{Entry, Table, TableError, operate};
+use crate::decide::Verdict;
+use crate::limits::Slice;
+use crate::policy::{Policy, Rule};
+use crate::request::{Operation, Request};
+
+/// A key, or a part of a key, on which a request of one unit is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The key, or the part of it that the limit counts by.
+    pub key: String,
+    /// The name of the limit that refuses longest; `None` if the key is blocked.
+    pub limit: Option<String>,
+    /// The span until a request of one unit passes.
+    pub retry_after: Micros,
+}
+
+/// The most places of a table that one call of [`Table::limited`] looks at.
+const MOST_PLACES: usize = 16_384;
+
+impl Table {
+    /// Makes `used` units count as used on a key, as if a request had taken them now. A limit counts at most twice its
+    /// capacity. Limits that count no units stay as they are.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`]; nothing has changed.
+    pub fn set_used(
+        &mut self,
+        policy: &Policy,
+        key: &str,
+        now: Timestamp,
+        used: u64,
+    ) -> Result<Verdict, TableError> {
+        let (limits, key) = match policy.rule(key) {
+            Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => (limits, key),
+        };
+        self.with_gathered(policy, limits, (&key, false), now, |state| {
+            limits.set_used(&mut state.words, now, used);
+            operate(state, limits, now, &Operation::from(0))
+        })
+    }
+
+    /// Forgets all keys.
+    pub fn clear(&mut self) {
+        *self = self.emptied(self.max_bytes);
+    }
+
+    /// An empty table with the hasher of this one.
+    #[must_use]
+    pub fn emptied(&self, max_bytes: usize) -> Self {
+        Self::new(max_bytes, self.hasher.clone())
+    }
+
+    /// The keys on which a request of one unit is refused at `now`, out of some places of the table from
+    /// `place` on. Also returns the place to go on from; `None` at the end. Keys that come, go or move between two
+    /// calls may be missed or found twice.
+    #[must_use]
+    pub fn limited(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        place: usize,
+    ) -> (Vec<Limited>, Option<usize>) {
+        let end = place.saturating_add(MOST_PLACES);
+        let found = (place..end.min(self.entries.num_buckets())).filter_map(|place| {
+            let entry = self.entries.get_bucket(place)?;
+            let slice = policy.slice(entry.identity);
+            slice.or_else(|| self.call_limits.slice(entry.identity))?.limited(entry, now)
+        });
+        (found.collect(), (end < self.entries.num_buckets()).then_some(end))
+    }
+}
+
+impl Slice {
+    fn limited(&self, entry: &Entry, now: Timestamp) -> Option<Limited> {
+        let (words, block) = self.unblocked(&entry.words);
+        let key = || String::from(entry.key.as_str());
+        if let Some(retry_after) = block.and_then(|block| block.retry_after(now)) {
+            return Some(Limited { key: key(), limit: None, retry_after });
+        }
+        // a name that holds no lease, and a draw that only certain refusal sheds
+        let request =
+            Request { lease: Some(Id::default()), draw: Draw(u32::MAX), ..Request::of(1) };
+        let each = self.limits().iter().zip(self.split(words));
+        let refused = each.filter_map(|(named, (limit, words))| {
+            let said = limit.peek(words, now, &request).ok()?;
+            (!said.is_allowed()).then(|| (said.retry_after(), named))
+        });
+        let (retry_after, named) = refused.max_by_key(|(retry_after, _)| *retry_after)?;
+        Some(Limited { key: key(), limit: Some(named.name.clone()), retry_after })
+    }
+}

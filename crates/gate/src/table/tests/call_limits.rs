@@ -1,0 +1,155 @@
+//! Limits that callers give with their requests.
+
+use std::format;
+use std::string::{String, ToString};
+use std::sync::Arc;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use tidegate_core::{Micros, Timestamp};
+
+use super::super::{CallLimitsError, MAX_CALL_LIMITS, Table};
+use super::table;
+use crate::policy::Policy;
+use crate::request::Operation;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+fn policy(text: &str) -> Arc<Policy> {
+    Arc::new(Policy::parse("p", text).unwrap())
+}
+
+fn five() -> Arc<Policy> {
+    policy("deny = ['bad']\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]")
+}
+
+fn of(limit: u64) -> String {
+    format!(
+        "{{\"limits\":[{{\"algorithm\":\"fixed_window\",\"limit\":{limit},\"period\":\"1h\"}}]}}"
+    )
+}
+
+/// What is left of a key after a request, and whether the request passed.
+fn ask(table: &mut Table, policy: &Arc<Policy>, limit: u64, cost: u64) -> (bool, u64) {
+    let policy = match limit {
+        0 => Arc::clone(policy),
+        limit => table.with_limits(policy, &of(limit), NOW).unwrap(),
+    };
+    let said = table.decide(&policy, "k", NOW, cost).unwrap();
+    (said.is_allowed(), said.remaining())
+}
+
+#[test]
+fn what_was_used_stays_used_under_other_limits_and_without_them() {
+    let (mut table, policy) = (table(), five());
+    assert_eq!(ask(&mut table, &policy, 0, 4), (true, 1));
+    assert_eq!(ask(&mut table, &policy, 9, 3), (true, 2));
+    assert_eq!(ask(&mut table, &policy, 9, 3), (false, 2));
+    assert_eq!(ask(&mut table, &policy, 0, 1), (false, 0));
+    assert_eq!(ask(&mut table, &policy, 8, 1), (true, 0));
+    assert_eq!(table.len(), 1, "one state, under whichever limits");
+    assert_eq!(ask(&mut table, &policy, 5, 0), (true, 0), "limits equal to the policy's own");
+    let own = table.with_limits(&policy, &of(9), NOW).unwrap();
+    assert!(!table.decide(&own, "bad", NOW, 1).unwrap().is_allowed(), "lists stay");
+}
+
+#[test]
+fn a_peek_under_other_limits_changes_nothing() {
+    let (mut table, policy) = (table(), five());
+    ask(&mut table, &policy, 0, 5);
+    let before = table.words(policy.limits(), "k");
+    assert_eq!(ask(&mut table, &policy, 1, 0), (true, 0), "it would forget a part");
+    assert_eq!(ask(&mut table, &policy, 9, 0), (true, 4));
+    assert_eq!((table.words(policy.limits(), "k"), table.len()), (before, 1));
+}
+
+#[test]
+fn a_block_stays_under_other_limits_and_a_sweep_keeps_what_counts() {
+    let (mut table, policy) = (table(), five());
+    ask(&mut table, &policy, 9, 1);
+    let block = Operation::Block(Micros(10));
+    table.operate(&policy, "k", NOW, block).unwrap();
+    assert!(!ask(&mut table, &policy, 9, 1).0);
+    table.sweep(&policy, NOW);
+    assert_eq!(table.len(), 1);
+    table.sweep(&policy, NOW.saturating_add(Micros(7_200_000_000)));
+    assert_eq!(table.len(), 0);
+}
+
+#[test]
+fn a_shared_state_is_carried_too() {
+    let text = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h', depth = 1 }]";
+    let (mut table, policy) = (table(), policy(text));
+    assert!(table.decide(&policy, "acme/ann", NOW, 5).unwrap().is_allowed());
+    let other = of(7).replace("\"limit\"", "\"depth\":1,\"limit\"");
+    let other = table.with_limits(&policy, &other, NOW).unwrap();
+    assert_eq!(table.decide(&other, "acme/bob", NOW, 1).unwrap().remaining(), 1);
+    assert!(!table.decide(&policy, "acme/ann", NOW, 1).unwrap().is_allowed());
+}
+
+#[test]
+fn the_number_of_different_limits_is_bounded() {
+    let (mut table, policy) = (Table::new(1 << 22, super::KeyHasher::new(1)), five());
+    let mut last = NOW;
+    let mut add = |limit: u64, later: u64| {
+        last = NOW.saturating_add(Micros(later));
+        let own = table.with_limits(&policy, &of(limit), last)?;
+        assert!(table.decide(&own, &format!("key-{limit}"), last, 1).unwrap().is_allowed());
+        Ok(table.len())
+    };
+    let most = u64::try_from(MAX_CALL_LIMITS).unwrap();
+    for limit in 10..10 + most {
+        add(limit, 0).unwrap();
+    }
+    assert_eq!(add(7, 0), Err(CallLimitsError::TooMany), "every one is in use");
+    assert_eq!(add(10, 0), Ok(MAX_CALL_LIMITS), "a known one");
+    assert_eq!(add(7, 3_600_000_000), Ok(1), "all others have expired");
+}
+
+#[test]
+fn limits_that_cannot_be_read_or_are_too_long_are_refused() {
+    let (mut table, policy) = (table(), five());
+    for text in ["", "{", "{\"limits\":[]}", "{\"limits\":[],\"shadow\":true}", "[]", "\0"] {
+        let error = table.with_limits(&policy, text, NOW).unwrap_err();
+        assert!(matches!(error, CallLimitsError::Policy(_)), "{text:?}: {error}");
+    }
+    let long = of(5) + &" ".repeat(4_096);
+    let error = table.with_limits(&policy, &long, NOW).unwrap_err();
+    assert_eq!(error, CallLimitsError::Length(long.len()));
+    assert!(error.to_string().starts_with("`limits`: expected at most 4096 bytes, found 4"));
+}
+
+#[test]
+fn an_edit_leaves_states_under_callers_limits_alone() {
+    let (mut table, old) = (table(), five());
+    ask(&mut table, &old, 9, 6);
+    let new = policy("limits = [{ algorithm = 'fixed_window', limit = 4, period = '1h' }]");
+    let mut edited = super::table();
+    edited.know_limits_of(&table, &new);
+    for carried in table.into_carried(&old, &new) {
+        assert!(edited.adopt(carried));
+    }
+    assert_eq!(ask(&mut edited, &new, 9, 3), (true, 0));
+    assert_eq!(ask(&mut edited, &new, 0, 1), (false, 0));
+}
+
+proptest! {
+    /// Limits of which none is smaller than half of another forget nothing.
+    #[test]
+    fn a_window_counts_every_unit_once_however_its_limit_changes(
+        steps in proptest::collection::vec((0..=9_u64, 0..=4_u64), 1..60),
+    ) {
+        let (mut table, policy) = (table(), five());
+        let mut used = 0;
+        for (choice, cost) in steps {
+            let limit = if choice == 0 { 5 } else { choice.max(5) };
+            let (allowed, remaining) = ask(&mut table, &policy, choice.max(5) * u64::from(choice > 0), cost);
+            let fits = cost == 0 || used + cost <= limit;
+            prop_assert_eq!(allowed, fits);
+            used += if fits { cost } else { 0 };
+            prop_assert_eq!(remaining, limit.saturating_sub(used));
+        }
+        let asked: Vec<_> = (5..=9).map(|limit| ask(&mut table, &policy, limit, 0).1).collect();
+        prop_assert_eq!(asked, (5..=9_u64).map(|limit| limit.saturating_sub(used)).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,136 @@
+// Answers, read from the numbers that WebAssembly has written. Literals and class fields define properties, so they
+// call no setter of a prototype. `answer.rs` has the order of the numbers.
+import { coded, define } from "./errors.js";
+import { ReadLimits, requireUnits } from "./input.js";
+
+const [AT, FACTOR, LIVE, GRANTED, GRANTED_AT, EXPIRES_AT, RULE, HAS_LEASE, COUNT, HEAD, EACH] =
+  [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 5];
+
+/** The number of the rule of an answer; below 0 for a listed key. */
+export const ruleOf = (numbers) => numbers[RULE];
+
+/** Whether the name of a lease belongs to the answer. */
+export const hasLease = (numbers) => numbers[HAS_LEASE] === 1;
+
+/** The answer to an operation. `source` is where the numbers and names are. */
+export function readAnswer({ numbers, granted, isShadow, names, lease }) {
+  const answer = {
+    allowed: granted || isShadow,
+    limit: numbers[0],
+    remaining: numbers[1],
+    retryAfterUs: numbers[2],
+    resetAfterUs: numbers[3],
+    atUs: numbers[AT],
+    limits: readLimits(numbers, names),
+  };
+  addOptional(answer, numbers, granted, isShadow, lease);
+  return answer;
+}
+
+/** A request that was decided. If it was granted, its units can come back, and its lease can be released. */
+export class Grant {
+  allowed;
+  limit;
+  remaining;
+  retryAfterUs;
+  resetAfterUs;
+  atUs;
+  limits;
+  #limiter;
+  #key;
+  /** The limits of the call, as text. */
+  #limits;
+  /** The units that count as taken. */
+  #units;
+  /** Whether the lease, if there is one, may be held. */
+  #holds;
+
+  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits) {
+    this.allowed = granted || isShadow;
+    this.limit = numbers[0];
+    this.remaining = numbers[1];
+    this.retryAfterUs = numbers[2];
+    this.resetAfterUs = numbers[3];
+    this.atUs = numbers[AT];
+    this.limits = readLimits(numbers, names);
+    addOptional(this, numbers, granted, isShadow, lease);
+    this.#limiter = limiter;
+    this.#key = key;
+    this.#limits = limits;
+    this.#units = granted ? cost : 0;
+    this.#holds = granted && lease !== undefined;
+  }
+
+  refund(units = this.#units, options = {}) {
+    requireUnits("units", units, 0, this.#units);
+    if (units > 0) this.settle(this.#units - units, options);
+    return units;
+  }
+
+  settle(actual, options = {}) {
+    requireUnits("actual", actual, 0);
+    if (actual === this.#units || !this.allowed) return;
+    const settlement = { grantedAtUs: this.atUs, reserved: this.#units, actual };
+    this.#limiter.settle(this.#key, { ...this.#options(options), ...settlement });
+    this.#units = actual;
+  }
+
+  renew(options = {}) {
+    if (this.lease === undefined) {
+      throw coded("INVALID_REQUEST", "`lease`: expected a grant of a lease, found one without");
+    }
+    return this.#limiter.renew(this.#key, this.lease, this.#options(options));
+  }
+
+  release(options = {}) {
+    if (!this.#holds) return false;
+    const { live = false } = this.#limiter.release(this.#key, this.lease, this.#options(options));
+    this.#holds = false;
+    return live;
+  }
+
+  [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
+    this.release();
+  }
+
+  async [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    this.release();
+  }
+
+  /** The options of an operation under the limits of the grant. */
+  #options(options) {
+    return this.#limits === undefined ? options : { ...options, limits: new ReadLimits(this.#limits) };
+  }
+}
+
+function readLimits(numbers, names) {
+  const count = numbers[COUNT];
+  if (count === 1) return [readLimit(numbers, HEAD, names[0])];
+  return Array.from({ length: count }, (_, place) => readLimit(numbers, HEAD + EACH * place, names[place]));
+}
+
+function readLimit(numbers, at, name) {
+  return {
+    name,
+    allowed: numbers[at] === 1,
+    limit: numbers[at + 1],
+    remaining: numbers[at + 2],
+    retryAfterUs: numbers[at + 3],
+    resetAfterUs: numbers[at + 4],
+  };
+}
+
+function addOptional(answer, numbers, granted, isShadow, lease) {
+  if (lease !== undefined) define(answer, "lease", lease);
+  if (numbers[LIVE] >= 0) define(answer, "live", numbers[LIVE] === 1);
+  if (numbers[FACTOR] >= 0) {
+    const factor = numbers[FACTOR] / 2 ** 32; // exact
+    define(answer, "factor", isShadow ? 0 : factor);
+    if (isShadow) define(answer, "wouldFactor", factor);
+  }
+  if (numbers[GRANTED] >= 0) {
+    const [granted, grantedAtUs, expiresAtUs] = [numbers[GRANTED], numbers[GRANTED_AT], numbers[EXPIRES_AT]];
+    define(answer, "budget", { granted, grantedAtUs, expiresAtUs });
+  }
+  if (isShadow) define(answer, "wouldAllow", granted);
+}

@@ -1,0 +1,64 @@
+// The errors of the package. Each has a stable `code`.
+
+/** Any error of this package. */
+export class LimiterError extends Error {
+  constructor(code, message) {
+    super(message);
+    define(this, "code", code);
+  }
+}
+
+/** A policy that cannot be read: `line`, `column` and `path` say where. */
+export class PolicyError extends LimiterError {
+  constructor(code, message, { line, column, path } = NOWHERE) {
+    super(code, message);
+    define(this, "line", line);
+    define(this, "column", column);
+    define(this, "path", path);
+  }
+}
+
+/** An argument of the wrong type or value. */
+export class ArgumentError extends LimiterError {}
+
+/** There is no room for what a call needs. */
+export class FullError extends LimiterError {}
+
+const NOWHERE = { __proto__: null, line: 0, column: 0, path: "" };
+
+const FULL = ["TABLE_FULL", "TOO_MANY_LIMITS", "TOO_MANY_WAITERS"];
+const OTHERS = ["FREED", "NO_RANDOMNESS", "NEEDS_LEASE", "NEVER_GRANTED"];
+
+/** The error of this code. */
+export function coded(code, message, place) {
+  if (code === "INVALID_POLICY" || code === "UNKNOWN_POLICY") return new PolicyError(code, message, place);
+  if (FULL.includes(code)) return new FullError(code, message);
+  return OTHERS.includes(code) ? new LimiterError(code, message) : new ArgumentError(code, message);
+}
+
+/** The error that WebAssembly throws as a text: code, line, column, length of the path, path and message. */
+export function asError(thrown) {
+  if (typeof thrown !== "string") return thrown;
+  const [code, line, column, length] = thrown.split("\0", 4);
+  const rest = thrown.slice(code.length + line.length + column.length + length.length + 4);
+  const path = rest.slice(0, Number(length));
+  return coded(code, rest.slice(path.length), { line: Number(line), column: Number(column), path });
+}
+
+/** Calls WebAssembly, whose errors are texts. */
+export function caught(call) {
+  try {
+    return call();
+  } catch (thrown) {
+    throw asError(thrown);
+  }
+}
+
+/** Defines a property without calling a setter of a prototype. */
+export function define(object, name, value, enumerable = true) {
+  Object.defineProperty(object, name, { __proto__: null, value, configurable: true, enumerable, writable: true });
+}
+
+for (const [name, type] of Object.entries({ LimiterError, PolicyError, ArgumentError, FullError })) {
+  define(type.prototype, "name", name, false);
+}

@@ -1,0 +1,116 @@
+// Requests that wait until they are granted, in the order in which they came.
+import { coded } from "./errors.js";
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** The requests that wait, by key. Only the first one of a key has a timer. */
+export class Waiting {
+  #queues = new Map();
+  #most;
+  #count = 0;
+
+  constructor(most) {
+    this.#most = most;
+  }
+
+  /**
+   * Waits until `ask` returns a grant. `ask` is called when it is this request's turn, and again each time that the
+   * wait of its refusal has passed.
+   */
+  wait(key, ask, { signal, jitter = 0.1 }) {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) throw signal.reason;
+      const first = this.#queues.has(key) ? undefined : ask();
+      if (first?.allowed) {
+        resolve(first);
+        return;
+      }
+      requireSomeTime(first);
+      if (this.#count >= this.#most) {
+        throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
+      }
+      const waiter = { ask, resolve, reject, jitter, signal, abort: () => this.#abort(key, waiter) };
+      signal?.addEventListener("abort", waiter.abort);
+      this.#count++;
+      const queue = this.#queues.get(key);
+      if (queue !== undefined) {
+        queue.waiters.add(waiter);
+        return;
+      }
+      const started = { waiters: new Set([waiter]), timer: undefined };
+      this.#queues.set(key, started);
+      this.#sleep(key, started, waiter, first.retryAfterUs);
+    });
+  }
+
+  /** Asks again at once for the first request on a key, because units may have come back. */
+  wake(key) {
+    const queue = this.#queues.get(key);
+    if (queue !== undefined) this.#serve(key, queue);
+  }
+
+  wakeAll() {
+    for (const key of [...this.#queues.keys()]) this.wake(key);
+  }
+
+  /** Rejects all requests. */
+  close(error) {
+    for (const [key, queue] of [...this.#queues]) {
+      clearTimeout(queue.timer);
+      for (const waiter of [...queue.waiters]) this.#leave(key, queue, waiter).reject(error);
+    }
+  }
+
+  get size() {
+    return this.#count;
+  }
+
+  #serve(key, queue) {
+    clearTimeout(queue.timer);
+    for (const waiter of queue.waiters) {
+      let said;
+      try {
+        said = waiter.ask();
+        if (!said.allowed) {
+          requireSomeTime(said);
+          this.#sleep(key, queue, waiter, said.retryAfterUs);
+          return;
+        }
+      } catch (error) {
+        this.#leave(key, queue, waiter).reject(error);
+        continue;
+      }
+      this.#leave(key, queue, waiter).resolve(said);
+    }
+  }
+
+  /** Sets the timer, a little late, so that processes which share an upstream do not come at the same moment. */
+  #sleep(key, queue, { jitter }, waitUs) {
+    const wait = Math.max(1, Math.ceil((waitUs / 1000) * (1 + jitter * Math.random())));
+    queue.timer = setTimeout(() => this.#serve(key, queue), Math.min(wait, LONGEST_TIMER_MS));
+  }
+
+  #abort(key, waiter) {
+    const queue = this.#queues.get(key);
+    const [first] = queue.waiters;
+    this.#leave(key, queue, waiter).reject(waiter.signal.reason);
+    if (waiter === first && queue.waiters.size > 0) this.#serve(key, queue); // the next one may need less
+  }
+
+  #leave(key, queue, waiter) {
+    waiter.signal?.removeEventListener("abort", waiter.abort);
+    this.#count--;
+    queue.waiters.delete(waiter);
+    if (queue.waiters.size === 0) {
+      clearTimeout(queue.timer);
+      this.#queues.delete(key);
+    }
+    return waiter;
+  }
+}
+
+/** Refuses to wait for a request that no wait ends. */
+function requireSomeTime(said) {
+  if (said === undefined || said.retryAfterUs < Number.MAX_SAFE_INTEGER) return;
+  throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
+}
