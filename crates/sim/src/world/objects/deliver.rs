@@ -49,7 +49,7 @@ impl World {
             let run = self.nodes[node].run;
             let is_new = name == (id(run), question.number) && !self.questions.contains_key(&name);
             check(is_new, Invariant::Once, || format!("{name:?} is not a new name of {run:?}"))?;
-            let queue = (policy, question.to.home().to_owned());
+            let queue = (policy, question.to.group().into_owned());
             let mut operations = Vec::new();
             for (key, operation) in asked {
                 let waiting = self.nodes[node].queues.get_mut(&queue);

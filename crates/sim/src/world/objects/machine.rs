@@ -216,10 +216,11 @@ impl World {
         self.now >= self.nodes[node].stopped_until
     }
 
-    /// The object that owns a key's home.
+    /// The object that owns a key's group.
     pub(super) fn object_of(&self, key: &Key) -> usize {
         let resolved = &key.resolved;
-        let bytes = resolved.policy().name().bytes().chain(resolved.home().bytes());
+        let group = resolved.group();
+        let bytes = resolved.policy().name().bytes().chain(group.bytes());
         bytes.map(usize::from).sum::<usize>() % self.objects.len()
     }
 
@@ -292,7 +293,7 @@ impl World {
                 answer: None,
                 emitted: Vec::new(),
             });
-            let queue = (resolved.policy().name().to_owned(), resolved.home().to_owned());
+            let queue = (resolved.policy().name().to_owned(), resolved.group().into_owned());
             self.nodes[node].queues.entry(queue).or_default().push_back(op);
             let resolved = resolved.clone();
             self.nodes[node].flights.ask(Asked { resolved, operation, now: None, at, token: op });

@@ -7,7 +7,7 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     AHEAD.into_iter().chain(POLICIES)
 }
 
-const AHEAD: [(&str, &str); 14] = [
+const AHEAD: [(&str, &str); 16] = [
     (
         "ahead",
         "persist_ahead = { most = 4, time = '500ms' }
@@ -83,6 +83,21 @@ const AHEAD: [(&str, &str); 14] = [
         "persist_ahead = { most = 10, time = '1s' }
         local = { most = 8, time = '1s' }
         limits = [{ algorithm = 'token_bucket', capacity = 60, rate = '80/s' }]",
+    ),
+    (
+        "shared",
+        "share_calls = true
+        placement = 'shard:2'
+        limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '7/s' }]",
+    ),
+    (
+        "shared-ahead",
+        "share_calls = true
+        placement = 'shard:1'
+        remember = '500ms'
+        local = { most = 4, time = '1s' }
+        persist_ahead = { most = 4, time = '300ms' }
+        limits = [{ algorithm = 'fixed_window', limit = 20, period = '2s' }]",
     ),
     (
         "ahead-kept",

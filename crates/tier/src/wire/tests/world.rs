@@ -121,11 +121,14 @@ impl World {
             offset: 1_000_000 * node,
         });
         let is_only_writer = random.happens(500);
+        let shares_calls = random.happens(300);
+        let shared =
+            POLICIES.replace("limits =", "share_calls = true\nplacement = 'shard:1'\nlimits =");
         let mut world = Self {
             faults,
             node_options,
             options,
-            policies: Policies::parse(POLICIES).unwrap(),
+            policies: Policies::parse(if shares_calls { &shared } else { POLICIES }).unwrap(),
             nodes: nodes.collect(),
             replies: Replies::new(options),
             authority: authority(&mut random, is_only_writer),
