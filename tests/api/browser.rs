@@ -123,7 +123,7 @@ fn port(output: &mut impl std::io::BufRead) -> u16 {
     port.expect("ChromeDriver announces its port")
 }
 
-/// The time that an advice names, such as "Please try again in 90 seconds.".
+/// The time that an advice names, such as "Please try again in 12 hours.".
 fn wait_of(advice: &str) -> Duration {
     let (_, wait) = advice.split_once("try again in ").unwrap_or_else(|| panic!("{advice}"));
     let words: Vec<&str> = wait.split_whitespace().collect();

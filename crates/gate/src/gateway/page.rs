@@ -1,7 +1,7 @@
 //! The page for browsers. It has no text of any caller, so nothing is escaped.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 
 use crate::http::Response;
 
@@ -44,8 +44,10 @@ pub(super) fn of(problem: &Response) -> Response {
         _ => "Something went wrong",
     };
     let advice = match (header("retry-after"), problem.status) {
-        (Some((_, seconds)), _) if seconds == "1" => "Please try again in 1 second.".to_string(),
-        (Some((_, seconds)), _) => format!("Please try again in {seconds} seconds."),
+        (Some((_, seconds)), _) => {
+            let wait = seconds.parse().map_or_else(|_| "a while".to_string(), words);
+            format!("Please try again in {wait}.")
+        }
         (None, 502 | 503) => "Please try again later.".to_string(),
         (None, _) => "Please check the address, or ask the owner of the site.".to_string(),
     };
@@ -56,6 +58,17 @@ pub(super) fn of(problem: &Response) -> Response {
     let body = PAGE.replace("TITLE", title).replace("ADVICE", &advice);
     let body = body.replace("STATUS", &problem.status.to_string());
     Response { status: problem.status, headers, body }
+}
+
+/// A wait in words, rounded up, because an earlier try is refused.
+fn words(seconds: u64) -> String {
+    let (wait, unit) = match seconds {
+        0..120 => (seconds, "second"),
+        120..7_200 => (seconds.div_ceil(60), "minute"),
+        7_200..172_800 => (seconds.div_ceil(3_600), "hour"),
+        _ => (seconds.div_ceil(86_400), "day"),
+    };
+    format!("{wait} {unit}{}", if wait == 1 { "" } else { "s" })
 }
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
@@ -75,3 +88,24 @@ h1{margin:.5rem 0;font-size:1.6rem}
 </style>
 <main><p>STATUS</p><h1>TITLE</h1><p>ADVICE</p></main>
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn a_wait_is_told_in_words_and_never_too_short() {
+        for (seconds, expected) in [
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (120, "2 minutes"),
+            (121, "3 minutes"),
+            (7_199, "120 minutes"),
+            (7_201, "3 hours"),
+            (43_200, "12 hours"),
+            (172_801, "3 days"),
+        ] {
+            assert_eq!(words(seconds), expected);
+        }
+    }
+}

@@ -267,7 +267,7 @@ fn a_refusal_is_a_problem_or_a_page() {
     assert_eq!((page.status, header(&page, "retry-after").as_str()), (429, "86400"));
     assert_eq!(header(&page, "content-type"), "text/html; charset=utf-8");
     assert_eq!(header(&page, "cache-control"), "no-store");
-    assert!(page.body.contains("<h1>Too many requests</h1><p>Please try again in 86400 seconds."));
+    assert!(page.body.contains("<h1>Too many requests</h1><p>Please try again in 24 hours."));
     let page = gateway.refuses("https://h/<script>", &browser);
     assert!(page.status == 404 && !page.body.contains("script"), "{page:?}");
     gateway.server.fails = true;
