@@ -27,6 +27,11 @@ routes = [
 placement = "shard:16"
 limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/10s" }]
 
+[policies.shared]
+placement = "shard:4"
+share_calls = true
+limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/10s" }]
+
 [policies.own]
 limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/10s" }]
 
@@ -55,8 +60,14 @@ limits = [{ algorithm = "connections", limit = 8, expiry = "1m" }]
 "#;
 
 /// Each policy, and the number of its keys.
-const CHECKED: [(&str, u64); 5] =
-    [("strict", 50_000), ("own", 2_000), ("ahead", 50_000), ("remembered", 50_000), ("lent", 200)];
+const CHECKED: [(&str, u64); 6] = [
+    ("strict", 50_000),
+    ("shared", 50_000),
+    ("own", 2_000),
+    ("ahead", 50_000),
+    ("remembered", 50_000),
+    ("lent", 200),
+];
 
 /// The variable that says for how many seconds the Worker is under load.
 const WISH: &str = "TIDEGATE_SOAK_SECONDS";
