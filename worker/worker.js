@@ -136,7 +136,7 @@ async function finish(exchange, calls, asked) {
 const sharing = new Map();
 
 /** How long an exchange waits before it looks by itself whether it can go on. */
-const LONGEST_TURN_MS = 5_000;
+const LONGEST_TURN_MS = 2_000;
 
 /** Waits until the checks of an exchange have their answers. Their call is another request's, or the next one. */
 async function share(exchange, asked) {

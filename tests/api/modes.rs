@@ -307,3 +307,22 @@ fn a_client_that_leaves_does_not_stop_a_shared_call() {
     });
     wait_for(&served, "underWay", 0);
 }
+
+#[test]
+fn a_shared_call_without_an_answer_is_given_up() {
+    let served = start(None);
+    thread::scope(|scope| {
+        arm(&served, "hold");
+        let ask = || served.api.check("shared", "k", 1, None);
+        let held = scope.spawn(ask);
+        wait_for(&served, "held", 1);
+        let waits = scope.spawn(ask);
+        wait_for(&served, "underWay", 2);
+        later(&served, 31_000);
+        let given_up = waits.join().unwrap();
+        assert!(!given_up.get("degraded").is_null(), "{given_up:?}");
+        served.api.get("/fault/release", &[]);
+        assert!(!held.join().unwrap().get("degraded").is_null());
+    });
+    assert_eq!(served.api.check("shared", "k", 1, None).get("remaining"), 998);
+}
