@@ -9,12 +9,14 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use tidegate_core::lease::budget::Config as BudgetConfig;
+use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::problem::{Problem, answer_json, answer_text};
 use super::{Head, Response, forms, query};
 use crate::limits::{Limits, NamedLimit};
 use crate::policy::{OnError, Placement, Policies, Policy};
 use crate::quote::Quoted;
+use crate::request::Request;
 pub use editions::{Changed, Editions, InvalidEditions, Stamp};
 
 /// The longest name of an actor.
@@ -182,7 +184,7 @@ struct ShownPolicy<'a> {
 #[derive(Serialize)]
 struct ShownLimit<'a> {
     name: &'a str,
-    limit: u64,
+    limit: Option<u64>,
     period_us: u64,
 }
 
@@ -225,8 +227,12 @@ impl<'a> ShownPolicy<'a> {
 
 fn limits(limits: &Limits) -> Vec<ShownLimit<'_>> {
     let limits = limits.iter().map(|NamedLimit { name, limit, .. }| {
-        let (most, period_us) = (limit.capacity(), limit.period().0);
-        ShownLimit { name, limit: most, period_us }
+        let mut fresh = alloc::vec![0; limit.words()];
+        let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
+        let limit_of = shown.ok().map(|decision| decision.limit());
+        // a limiter without a greatest number says a number that is above all others
+        let most = limit_of.filter(|most| *most <= MAX_QUANTITY);
+        ShownLimit { name, limit: most, period_us: limit.period().0 }
     });
     limits.collect()
 }

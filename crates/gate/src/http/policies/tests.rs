@@ -5,7 +5,8 @@ use std::vec::Vec;
 use serde_json::Value;
 use tidegate_core::Timestamp;
 
-use super::{Change, Changed, Editions, PolicyCall, To};
+use super::{Change, Changed, Editions, PolicyCall, Stamp, To, show};
+use crate::Policies;
 use crate::http::Response;
 
 const NOW: Timestamp = Timestamp(7);
@@ -164,4 +165,22 @@ fn stored_editions_are_read_or_refused() {
     {
         assert!(Editions::read(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn each_limit_is_shown_by_the_number_that_its_answers_have() {
+    let policies = Policies::parse(
+        "[policies.jobs]
+        limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '1s' }]
+        [policies.lent]
+        local = { most = 5, time = '1s' }
+        limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]",
+    );
+    let shown = json(&show(&policies.unwrap(), &Stamp::default()));
+    let limits = |policy: usize| {
+        let limits = shown["policies"][policy]["limits"].as_array().unwrap();
+        limits.iter().map(|limit| limit["limit"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(limits(0), [Some(2)]);
+    assert_eq!(limits(1), [Some(9), Some(5)], "`local` adds its budget");
 }
