@@ -1,5 +1,5 @@
 // Nanoseconds per decision of the built package, best of seven runs. Not a test: node bench.mjs
-import { Limiter } from "../../crates/wasm/npm/index.js";
+import { Limiter } from "../../crates/wasm/npm/dist/node.js";
 
 const RUNS = 7;
 const CALLS = 2_000_000;
