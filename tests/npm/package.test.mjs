@@ -38,6 +38,15 @@ test("the package exports the limiter, the reporter and the errors", async () =>
   assert.equal(preferred, named.Limiter);
 });
 
+test("an error that nobody catches shows no module", () => {
+  const file = join(folder, "uncaught.js");
+  writeFileSync(file, 'import { Limiter } from "tidegate";\nnew Limiter({ limits: [] });\n');
+  const { status, stderr } = spawnSync(process.execPath, [file], { cwd: folder, encoding: "utf8" });
+  assert.equal(status, 1);
+  assert.match(stderr, /PolicyError: .*limits/);
+  assert.ok(stderr.length < 5_000, `${stderr.length} characters`);
+});
+
 test("the entry without TOML says so, with the place", async () => {
   const { Limiter } = await load(folder);
   assert.throws(() => new Limiter("limits = []"), {
