@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { load } from "./installed.mjs";
 
-const { ArgumentError, FullError, Limiter, LimiterError, PolicyError } = await load();
+const { ArgumentError, FullError, Limiter, LimiterError, PolicyError } = await load(undefined, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const SECOND = 1_000_000;

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { load } from "./installed.mjs";
 
-const { Limiter } = await load();
+const { Limiter } = await load(undefined, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const TWO_THEN_THREE_PER_SECOND = {

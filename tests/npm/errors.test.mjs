@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { load } from "./installed.mjs";
 
-const { Limiter } = await load();
+const { Limiter } = await load(undefined, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };
@@ -197,7 +197,7 @@ test("a value that JSON cannot write is an error and not a default", () => {
 });
 
 test("a policy must be an object or a string", () => {
-  const expected = "an object, or a string of TOML or JSON";
+  const expected = "an object or a string";
   for (const [value, found] of [[undefined, "undefined"], [null, "null"], [5, "a number"], [true, "a boolean"],
     [1n, "a bigint"], [[FIVE_PER_HOUR], "an array"], [() => FIVE_PER_HOUR, "a function"]]) {
     const message = `\`policy\`: expected ${expected}, found ${found}`;

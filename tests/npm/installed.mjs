@@ -9,7 +9,7 @@ const source = fileURLToPath(new URL("../../crates/wasm/npm/", import.meta.url))
 
 /** Installs the packed tarball in a new folder, which is removed with this process. */
 export function install() {
-  if (!existsSync(join(source, "dist/tidegate_bg.wasm"))) {
+  if (!existsSync(join(source, "dist/tidegate.wasm"))) {
     throw new Error(`${source}dist is missing: build the package first`);
   }
   const folder = mkdtempSync(join(tmpdir(), "tidegate-npm-"));
@@ -20,10 +20,10 @@ export function install() {
   return folder;
 }
 
-/** Imports the package out of that folder, by its name as a user does. */
-export async function load(folder = install()) {
-  const entry = join(folder, "entry.js");
-  writeFileSync(entry, 'export * from "tidegate";\n');
+/** Imports an entry of the package out of that folder, by its name as a user does. */
+export async function load(folder = install(), name = "tidegate") {
+  const entry = join(folder, `${name.replace("/", "-")}.js`);
+  writeFileSync(entry, `export * from "${name}";\nexport { default } from "${name}";\n`);
   return import(pathToFileURL(entry).href);
 }
 

@@ -141,6 +141,8 @@ test("without random numbers a lease gets no name, and a request that may be she
   const limiter = of(places);
   const suppressed = of({ algorithm: "suppression", rate: "1/s" });
   suppressed.report("a", { admitted: 7, suppressed: 0, now: NOW });
+  const fresh = of(bucket);
+  limiter.peek("a", { now: NOW }); // the first key of each limiter needs a seed
   t.mock.method(globalThis.crypto, "getRandomValues", () => { throw new Error("none"); });
   for (const call of ["acquire", "decide"]) {
     assert.throws(() => limiter[call]("a", { now: NOW }), { name: "LimiterError", code: "NO_RANDOMNESS" });
@@ -148,6 +150,8 @@ test("without random numbers a lease gets no name, and a request that may be she
   assert.equal(limiter.peek("a", { now: NOW }).remaining, 2);
   assert.equal(limiter.acquire("a", { lease: "mine", now: NOW }).allowed, true);
   for (let index = 0; index < 20; index++) assert.equal(suppressed.check("a", { cost: 1, now: NOW }).allowed, false);
+  const refused = { name: "LimiterError", code: "NO_RANDOMNESS", message: /first key: none$/ };
+  assert.throws(() => fresh.check("a", { cost: 1, now: NOW }), refused);
 });
 
 test("a check acquires no lease, because nobody would know its name", () => {

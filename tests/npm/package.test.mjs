@@ -17,17 +17,42 @@ test("the tarball has exactly the files that are needed", () => {
   const scripts = ofTheWorker.filter((name) => name.endsWith(".js") && name !== "index.js").sort();
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
-    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "answer.js", "caller/caller.js", "caller/wrangler.toml", "dist/tidegate.js",
-    "dist/tidegate_bg.wasm", "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm",
-    ...scripts.map((name) => `dist/worker/${name}`),
-    "errors.js", "index.d.ts", "index.js", "input.js", "limiter.js", "package.json", "reporter.js", "template/policies.toml",
-    "template/worker.js", "template/wrangler.toml", "waiting.js", "worker.d.ts",
+    "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
+    "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
+    "dist/index.d.cts", "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
+    "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
+    "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
+    "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
+    "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
+    "dist/workerd.js", "dist/workerd.js.map",
+    "index.d.ts", "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "worker.d.ts",
   ]);
 });
 
 test("the package exports the limiter, the reporter and the errors", async () => {
+  const { default: preferred, ...named } = await load(folder);
   const expected = ["ArgumentError", "FullError", "Limiter", "LimiterError", "PolicyError", "Reporter"];
-  assert.deepEqual(Object.keys(await load(folder)), expected);
+  assert.deepEqual(Object.keys(named), expected);
+  assert.deepEqual(Object.values(named).map((exported) => exported.name), expected);
+  assert.equal(preferred, named.Limiter);
+});
+
+test("an error that nobody catches shows no module", () => {
+  const file = join(folder, "uncaught.js");
+  writeFileSync(file, 'import { Limiter } from "tidegate";\nnew Limiter({ limits: [] });\n');
+  const { status, stderr } = spawnSync(process.execPath, [file], { cwd: folder, encoding: "utf8" });
+  assert.equal(status, 1);
+  assert.match(stderr, /PolicyError: .*limits/);
+  assert.ok(stderr.length < 5_000, `${stderr.length} characters`);
+});
+
+test("the entry without TOML says so, with the place", async () => {
+  const { Limiter } = await load(folder);
+  assert.throws(() => new Limiter("limits = []"), {
+    code: "INVALID_POLICY", line: 1, column: 1,
+    message: "line 1, column 1: expected JSON, found another text; this build reads no TOML",
+  });
 });
 
 const readme = readFileSync(join(installed, "README.md"), "utf8");

@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { load } from "./installed.mjs";
 
-const { Limiter, Reporter } = await load();
+const { Limiter, Reporter } = await load(undefined, "tidegate/toml");
 
 const NOW = 1_700_000_000_000_000;
 const FIVE_PER_HOUR = { limits: [{ algorithm: "fixed_window", limit: 5, period: "1h" }] };

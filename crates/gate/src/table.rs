@@ -118,6 +118,14 @@ impl Table {
         Self { entries: HashTable::new(), heap: 0, max_bytes, hasher, swept, call_limits }
     }
 
+    /// Hashes keys by this hasher from now on, unless the table has keys already. This is for runtimes that have no random
+    /// numbers while they make the table.
+    pub fn seed(&mut self, hasher: KeyHasher) {
+        if self.entries.is_empty() {
+            self.hasher = hasher;
+        }
+    }
+
     /// The number of keys in use. A part of a key that a limit counts by is a key of its own.
     #[must_use]
     pub fn len(&self) -> usize {

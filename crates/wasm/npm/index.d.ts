@@ -1,4 +1,10 @@
-/// <reference lib="esnext.disposable" />
+declare global {
+  /** As TypeScript 5.2 declares it. Without this, older versions could not read the types of this package. */
+  interface SymbolConstructor {
+    readonly dispose: unique symbol;
+    readonly asyncDispose: unique symbol;
+  }
+}
 
 /** A span of time: microseconds, or a text such as `"90s"`, `"1.5s"` or `"1m30s"`. */
 export type Span = number | string;
@@ -329,7 +335,7 @@ export class FullError extends LimiterError {
  */
 export class Limiter {
   /**
-   * @param policy one policy or a policy file: as an object, or as text in TOML or JSON
+   * @param policy one policy or a policy file: as an object, or as text in JSON. The entry `tidegate/toml` also reads TOML
    * @throws {PolicyError} with the place of the error
    */
   constructor(policy: Policy | PolicyFile | string, options?: LimiterOptions);
@@ -536,3 +542,5 @@ export class Reporter {
   free(): void;
   [Symbol.dispose](): void;
 }
+
+export default Limiter;

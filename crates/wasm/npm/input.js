@@ -3,7 +3,7 @@
 // Only own properties are read, and no value is assigned to a property that a prototype could define, so
 // that properties which another library puts on `Object.prototype` change no decision. All properties are read
 // before WebAssembly is called, because a getter may call the limiter again.
-import { spanOf } from "./dist/tidegate.js";
+import { spanOf } from "#native";
 import { caught, coded } from "./errors.js";
 
 export function wrongType(field, code, found, expected) {
@@ -17,7 +17,7 @@ export function policyText(policy) {
     return requireShort("policy", "INVALID_POLICY", policy, MOST_POLICY);
   }
   if (typeof policy !== "object" || policy === null || Array.isArray(policy)) {
-    throw wrongType("policy", "INVALID_POLICY", policy, "an object, or a string of TOML or JSON");
+    throw wrongType("policy", "INVALID_POLICY", policy, "an object or a string");
   }
   requirePlain("policy", "INVALID_POLICY", policy);
   return requireShort("policy", "INVALID_POLICY", policyJson(policy, "", 0), MOST_POLICY);

@@ -1,5 +1,5 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
-import { Limiter as Native, moduleMemory, requireMemory } from "./dist/tidegate.js";
+import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
 import { Grant, hasLease, readAnswer, ruleOf } from "./answer.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
@@ -20,17 +20,17 @@ export class Limiter {
   // Views of the module's memory, which its growth detaches. They are then made anew.
   #key = new Uint8Array();
   #numbers = new Float64Array();
+  #isSeeded = false;
   /** The names of the limits of each rule. */
   #names = new Map();
 
   constructor(policy, options = {}) {
     const text = policyText(policy);
     const { name, maxBytes, maxWaiters } = limiterOptions(options);
-    const seeds = crypto.getRandomValues(new Uint32Array(2));
     this.#maxWaiters = maxWaiters;
     this.#native = caught(() => {
       requireMemory(text.length);
-      return new Native(text, typeof policy === "string", name, maxBytes, seeds[0], seeds[1]);
+      return new Native(text, typeof policy === "string", name, maxBytes);
     });
     this.#readPolicy();
   }
@@ -162,6 +162,7 @@ export class Limiter {
   restore(dump) {
     const bytes = dumpBytes(dump);
     const native = this.#inUse();
+    if (!this.#isSeeded) this.#seed();
     caught(() => {
       requireMemory(Math.ceil(bytes.length / 64));
       native.restore(bytes);
@@ -303,9 +304,22 @@ export class Limiter {
   }
 
   #view() {
+    if (!this.#isSeeded) this.#seed();
     const { buffer } = moduleMemory();
     this.#key = new Uint8Array(buffer, this.#native.keyAddress(), this.#native.maxKeyBytes());
     this.#numbers = new Float64Array(buffer, this.#native.numbersAddress(), this.#native.numbersLength());
+  }
+
+  /** Seeds the hash table before the first key: the global scope of a Worker makes limiters, but has no random numbers. */
+  #seed() {
+    const seeds = new Uint32Array(2);
+    try {
+      crypto.getRandomValues(seeds);
+    } catch (error) {
+      throw coded("NO_RANDOMNESS", `a limiter needs random numbers before its first key: ${error.message}`);
+    }
+    this.#native.seed(seeds[0], seeds[1]);
+    this.#isSeeded = true;
   }
 
   /** Returns the length of the key in bytes. A key that is too long is measured but not written. */

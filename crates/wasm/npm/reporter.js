@@ -1,5 +1,5 @@
 // Checks types and reads the clock. WebAssembly decides.
-import { Reporter as Native, requireMemory } from "./dist/tidegate.js";
+import { NativeReporter as Native, requireMemory } from "#native";
 import { caught, coded } from "./errors.js";
 import { clock, reporterOptions, requireNumber } from "./input.js";
 

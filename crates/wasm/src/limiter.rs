@@ -20,7 +20,7 @@ use crate::number::{from_quantity, to_quantity};
 use crate::policy;
 
 /// The states of many keys under one policy.
-#[wasm_bindgen]
+#[wasm_bindgen(js_name = NativeLimiter)]
 #[derive(Debug)]
 pub struct Limiter {
     policy: Arc<Policy>,
@@ -41,10 +41,10 @@ pub struct Limiter {
     failure: Option<Failure>,
 }
 
-#[wasm_bindgen]
+#[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// A limiter with the policy in `text`, or with the policy `name` of the file in `text`. `written` says
-    /// whether the caller wrote this text, so that errors name its lines. The seeds should be random.
+    /// whether the caller wrote this text, so that errors name its lines. [`seed`](Self::seed) comes before the first key.
     ///
     /// # Errors
     /// Throws a text that `errors.js` reads, as all calls do.
@@ -54,18 +54,15 @@ impl Limiter {
         written: bool,
         name: Option<String>,
         max_bytes: Option<f64>,
-        seed_high: u32,
-        seed_low: u32,
     ) -> Result<Self, JsValue> {
         let policy = parsed(text, written, name.as_deref())?;
         let bound = byte_bound(&policy, max_bytes)?;
-        let seed = u64::from(seed_high) << 32 | u64::from(seed_low);
         Ok(Self {
             cost_is_all: cost_is_all(&policy),
             policy,
             call: None,
             last_call: None,
-            table: Table::new(bound, KeyHasher::new(seed)),
+            table: Table::new(bound, KeyHasher::new(0)),
             max_bytes,
             chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
@@ -73,6 +70,11 @@ impl Limiter {
             lease: None,
             failure: None,
         })
+    }
+
+    /// Seeds the hash table. The numbers should be random, so that callers cannot choose keys that collide.
+    pub fn seed(&mut self, high: u32, low: u32) {
+        self.table.seed(KeyHasher::new(u64::from(high) << 32 | u64::from(low)));
     }
 
     /// The address to which JavaScript writes a key of up to [`max_key_bytes`](Self::max_key_bytes).

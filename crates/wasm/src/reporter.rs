@@ -12,7 +12,7 @@ use crate::limiter::timestamp;
 use crate::number::{from_quantity, to_quantity};
 
 /// Refuses the fraction of requests that the last factor says, and counts what to report.
-#[wasm_bindgen]
+#[wasm_bindgen(js_name = NativeReporter)]
 #[derive(Debug)]
 pub struct Reporter {
     config: Config,
@@ -21,7 +21,7 @@ pub struct Reporter {
     retry_after: Option<f64>,
 }
 
-#[wasm_bindgen]
+#[wasm_bindgen(js_class = NativeReporter)]
 impl Reporter {
     /// A reporter for an account with the limit of this policy, whose only limit is `suppression`. The rate
     /// of a reporter is thus written as in a policy file.

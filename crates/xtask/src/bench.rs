@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::run::{cargo, step};
-use crate::{build, root};
+use crate::run::{cargo, command, step};
+use crate::{build, install, root};
 
 /// The benchmark of a group that is compared with the others.
 const OURS: &str = "tidegate";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only the benchmark of this name (decide, shed, lease, memory, redis or worker), or only rows whose
+    /// Run only the benchmark of this name (decide, shed, lease, memory, redis, worker or npm), or only rows whose
     /// names contain this text
     name: Option<String>,
     /// Measure each section of redis and worker for this long
@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.name.as_deref() == Some("npm") {
+        return npm();
+    }
     let folder = root().join("target/criterion");
     let _ = fs::remove_dir_all(&folder); // no figures of an earlier run
     fs::create_dir_all(&folder)?;
@@ -68,6 +71,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| file.display().to_string())?;
     }
     Ok(())
+}
+
+/// Measures the npm package beside other limiters in the workspace's Node.
+fn npm() -> Result<()> {
+    build::build(build::Artifact::Npm)?;
+    install::loaders()?;
+    step("benchmarks, npm", &mut command("node_modules/.bin/node", &["tests/npm/bench.mjs"]))
 }
 
 /// The benchmarks of `tests/bench/benches`, and the starts of the names of their rows.

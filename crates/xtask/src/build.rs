@@ -13,6 +13,7 @@ use self::worker_files::worker_files;
 use crate::run::{cargo, command, step};
 use crate::{install, root};
 
+mod npm;
 // the host starts the same files, but `xtask` does not build the host
 #[path = "../../../host/src/local/worker_files.rs"]
 mod worker_files;
@@ -47,6 +48,8 @@ const PORTABLE: [&str; 7] = [
     "--enable-sign-ext",
 ];
 
+const ESBUILD: &str = "node_modules/.bin/esbuild";
+
 /// Everything, because the npm package contains the Worker.
 pub(crate) const ALL: [Artifact; 2] = [Artifact::Guest, Artifact::Npm];
 
@@ -61,7 +64,7 @@ pub(crate) fn build(artifact: Artifact) -> Result<()> {
     match artifact {
         Artifact::Worker => worker(),
         Artifact::Guest => guest(),
-        Artifact::Npm => worker().and_then(|()| npm()),
+        Artifact::Npm => worker().and_then(|()| npm::build()),
     }
 }
 
@@ -81,7 +84,7 @@ pub(crate) fn empty_worker() -> Result<()> {
 
 /// Builds a Worker in Rust, with what binds it to JavaScript.
 fn bound(package: &str, build: &Path) -> Result<()> {
-    let module = wasm(package, "worker")?;
+    let module = wasm(package, "worker", "")?;
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
         .arg(&module)
@@ -90,50 +93,19 @@ fn bound(package: &str, build: &Path) -> Result<()> {
         // the Worker begins anew after a panic
         .args(["--experimental-reset-state-function", "--force-enable-abort-handler"]);
     step("bind the Worker", &mut bindgen)?;
-    let glue = build.join("index.js");
-    let mut minify = command("node_modules/.bin/esbuild", &["--minify", "--allow-overwrite"]);
-    minify.arg(&glue).arg(format!("--outfile={}", glue.display()));
-    step("minify what binds the Worker", &mut minify)?;
+    minify(&build.join("index.js"))?;
     let module = build.join("index_bg.wasm");
     // workerd has all features and catches exceptions, but only its newest versions read compact imports
     optimize(&module, &module, &["--all-features", "--disable-compact-imports"])
 }
 
 fn guest() -> Result<()> {
-    let module = wasm("tidegate-guest", "wasm")?;
+    let module = wasm("tidegate-guest", "wasm", "")?;
     let folder = root().join("target/guest");
     fs::create_dir_all(&folder)?;
     let optimized = folder.join("tidegate_guest.wasm");
     optimize(&module, &optimized, &PORTABLE)?;
     within("guest module", usize::try_from(fs::metadata(optimized)?.len())?, GUEST_LIMIT)
-}
-
-fn npm() -> Result<()> {
-    let module = wasm("tidegate-wasm", "wasm")?;
-    let dist = root().join("crates/wasm/npm/dist");
-    let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
-    bindgen
-        .arg(&module)
-        .args(["--target", "web", "--out-name", "tidegate", "--out-dir"])
-        .arg(&dist);
-    step("bind the npm package", &mut bindgen)?;
-    let module = dist.join("tidegate_bg.wasm");
-    optimize(&module, &module, &PORTABLE)?;
-    println!("npm module: {} bytes", fs::metadata(module)?.len());
-    copy_worker(&dist.join("worker"))
-}
-
-/// Copies the Worker without its entry, which a user of the package writes.
-fn copy_worker(to: &Path) -> Result<()> {
-    if to.exists() {
-        fs::remove_dir_all(to)?; // a script that is no longer part of the Worker must not be packed
-    }
-    fs::create_dir_all(to.join("build"))?;
-    for file in worker_files(&root())?.iter().filter(|file| *file != "index.js") {
-        let from = root().join("worker").join(file);
-        fs::copy(&from, to.join(file)).with_context(|| from.display().to_string())?;
-    }
-    Ok(())
 }
 
 /// Packs the npm package into target/npm as it would be published.
@@ -146,13 +118,21 @@ pub(crate) fn pack() -> Result<()> {
     step("pack the npm package", &mut pack)
 }
 
-fn wasm(package: &str, profile: &str) -> Result<std::path::PathBuf> {
+fn wasm(package: &str, profile: &str, features: &str) -> Result<std::path::PathBuf> {
     let target = "wasm32-unknown-unknown";
     let mut build =
         cargo(&["build", "--profile", profile, "--target", target, "--package", package]);
+    build.args(["--features", features]);
     step(&format!("build {package} for wasm"), &mut build)?;
     let file = format!("{}.wasm", package.replace('-', "_"));
     Ok(root().join("target").join(target).join(profile).join(file))
+}
+
+/// Minifies the script that binds a module, in its place.
+fn minify(glue: &Path) -> Result<()> {
+    let mut minify = command(ESBUILD, &["--minify", "--allow-overwrite", "--log-level=warning"]);
+    minify.arg(glue).arg(format!("--outfile={}", glue.display()));
+    step("minify what binds the wasm", &mut minify)
 }
 
 /// Makes a module smaller and removes the names that only a debugger reads.

@@ -3,7 +3,7 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -60,16 +60,25 @@ pub(crate) fn node_packages() -> Result<()> {
             "Node.js: expected version {OLDEST_NODE} or newer, found {version}; see https://nodejs.org"
         );
     }
-    let read_lock = || fs::read(root().join("package-lock.json")).context("package-lock.json");
-    let lock = read_lock()?;
-    let stamp = root().join("node_modules/.tidegate-lock");
+    node_packages_of(&root())
+}
+
+/// Installs the loaders of the npm package that `tests/npm/loaders` pins, and the browser.
+pub(crate) fn loaders() -> Result<()> {
+    browser()?;
+    node_packages_of(&root().join("tests/npm/loaders"))
+}
+
+fn node_packages_of(folder: &Path) -> Result<()> {
+    let lock = fs::read(folder.join("package-lock.json")).context("package-lock.json")?;
+    let stamp = folder.join("node_modules/.tidegate-lock");
     if fs::read(&stamp).is_ok_and(|installed| installed == lock) {
         return Ok(());
     }
     // `npm ci` fails if a registry lacks the packages of other operating systems, which the lock
     // file then cannot name; `npm install` keeps to the lock file as well
     let install = ["install", "--no-audit", "--no-fund"];
-    step("install the npm packages", &mut command("npm", &install))?;
+    step("install the npm packages", command("npm", &install).current_dir(folder))?;
     Ok(fs::write(stamp, lock)?)
 }
 

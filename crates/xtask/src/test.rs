@@ -27,7 +27,7 @@ enum Suite {
     Rust,
     /// The core without an operating system, and the sizes of Worker, guest and npm package
     Wasm,
-    /// The npm package from its packed tarball, in Node
+    /// The npm package from its packed tarball, in Node and in every other loader
     Npm,
     /// Random operations, stored bytes and policy files, by libFuzzer for a minute
     Fuzz,
@@ -139,7 +139,11 @@ impl Suite {
                 build::pack()?;
                 // runs the tests in the workspace's Node and in the machine's Node
                 tally.watch("node --test", node("node_modules/.bin/node")?)?;
-                tally.watch("node --test, the machine's", node("node")?)
+                tally.watch("node --test, the machine's", node("node")?)?;
+                // loads the package as bundlers, test runners and other runtimes do
+                install::loaders()?;
+                let loaders = ["--test", "tests/npm/loaders/loaders.test.mjs"];
+                tally.watch("loaders", command("node_modules/.bin/node", &loaders))
             }
             Self::Fuzz => {
                 fuzz::build()?;

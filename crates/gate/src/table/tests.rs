@@ -33,6 +33,19 @@ fn keys_and_seeds_have_hashes_of_their_own() {
 }
 
 #[test]
+fn a_seed_that_comes_late_loses_no_key() {
+    let (policy, mut table) = (policy(), table());
+    let hashes = |table: &Table| table.hasher.hash("a");
+    let first = hashes(&table);
+    table.seed(KeyHasher::new(2));
+    assert_ne!(hashes(&table), first);
+    assert!(table.decide(&policy, "a", Timestamp(0), 2).unwrap().is_allowed());
+    table.seed(KeyHasher::new(3));
+    assert!(!table.decide(&policy, "a", Timestamp(0), 1).unwrap().is_allowed());
+    assert_eq!(table.len(), 1);
+}
+
+#[test]
 fn keys_are_counted_apart() {
     let (policy, mut table) = (policy(), table());
     for key in ["a", "b", "", "a longer key than fits anywhere inline, surely"] {

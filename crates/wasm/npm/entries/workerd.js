@@ -1,0 +1,8 @@
+// The entry for Cloudflare Workers, which compile no bytes and import a module instead.
+import module from "./tidegate.wasm";
+import { initSync } from "#native";
+
+initSync({ module });
+
+export * from "../index.js";
+export { default } from "../index.js";

@@ -1,0 +1,2 @@
+export * from "tidegate";
+export { default } from "tidegate";

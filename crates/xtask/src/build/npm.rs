@@ -1,0 +1,153 @@
+//! Builds the npm package: one module of WebAssembly, and a script for each way to load it.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::{ESBUILD, PORTABLE, gzipped, minify, optimize, wasm, within, worker_files};
+use crate::run::{command, step};
+use crate::{install, root};
+
+/// The most bytes that a browser loads, compressed.
+const LIMIT: usize = 196 * 1_024;
+
+pub(super) fn build() -> Result<()> {
+    let package = root().join("crates/wasm/npm");
+    let dist = package.join("dist");
+    if dist.exists() {
+        fs::remove_dir_all(&dist)?; // a file that is no longer built must not be packed
+    }
+    fs::create_dir_all(&dist)?;
+    for (variant, features, scripts) in VARIANTS {
+        let bound = bind(variant, features)?;
+        let module = bound.join("tidegate.wasm");
+        write_text(&module, &bound)?;
+        let dist = dist.join(variant);
+        fs::create_dir_all(&dist)?;
+        fs::copy(&module, dist.join("tidegate.wasm"))?;
+        for script in scripts {
+            bundle(&package, &bound, script, &dist.join(script.file))?;
+        }
+    }
+    // `require` needs types of its own, which say the same
+    for types in ["index", "slim", "toml"] {
+        fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
+    }
+    within("npm package in a browser, gzip", gzipped(&dist.join("browser.js"))?, LIMIT)?;
+    copy_worker(&dist.join("worker"))
+}
+
+/// Builds the module and the script that binds it. Returns their folder.
+fn bind(variant: &str, features: &str) -> Result<PathBuf> {
+    let module = wasm("tidegate-wasm", "wasm", features)?;
+    let folder = root().join("target/npm-build").join(variant);
+    let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
+    bindgen
+        .arg(&module)
+        .args(["--target", "web", "--no-typescript", "--out-name", "tidegate", "--out-dir"])
+        .arg(&folder);
+    step("bind the npm package", &mut bindgen)?;
+    minify(&folder.join("tidegate.js"))?; // also lets its names out of the way of the package's
+    optimize(&folder.join("tidegate_bg.wasm"), &folder.join("tidegate.wasm"), &PORTABLE)?;
+    Ok(folder)
+}
+
+/// A script of the package: the file in `dist`, its entry, and what esbuild must know.
+struct Script {
+    file: &'static str,
+    entry: &'static str,
+    options: &'static [&'static str],
+}
+
+const NODE: &[&str] = &["--platform=node", "--target=node20"];
+const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
+
+/// The modules: the folder in `dist`, the features of `tidegate-wasm`, and the scripts that contain or import the module.
+const VARIANTS: [(&str, &str, &[Script]); 2] =
+    [("", "", &SCRIPTS), ("toml", "toml", SCRIPTS.split_at(TOML).1)];
+/// The scripts before this one are not built with TOML.
+const TOML: usize = 4;
+
+const SCRIPTS: [Script; 8] = [
+    Script { file: "node.js", entry: "node.js", options: NODE },
+    Script { file: "node.cjs", entry: "node.js", options: NODE },
+    Script { file: "slim.js", entry: "slim.js", options: ANY },
+    Script { file: "slim.cjs", entry: "slim.js", options: ANY },
+    Script { file: "browser.js", entry: "browser.js", options: ANY },
+    Script { file: "browser.cjs", entry: "browser.js", options: ANY },
+    Script { file: "workerd.js", entry: "workerd.js", options: ANY },
+    Script { file: "edge.js", entry: "edge.js", options: ANY },
+];
+
+/// Puts a script together. The names of its classes and functions stay, because errors and debuggers show them.
+fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()> {
+    let format = if script.file.ends_with(".cjs") { "--format=cjs" } else { "--format=esm" };
+    let alias = |name, file| format!("--alias:{name}={}", bound.join(file).display());
+    let mut esbuild = command(ESBUILD, &["--bundle", "--sourcemap", "--log-level=warning"]);
+    esbuild
+        .args(["--minify-syntax", format]) // lines stay, because Node prints the line of an error
+        .args(script.options)
+        .args(["--loader:.wasm=binary", "--external:./tidegate.wasm*"])
+        .arg("--log-override:empty-import-meta=silent") // only in a function that nobody calls
+        .args([alias("#native", "tidegate.js"), alias("#module", "tidegate.wasm")])
+        .args([alias("#text", "tidegate.txt"), alias("#order", "tidegate.json")])
+        .arg(package.join("entries").join(script.entry))
+        .arg(format!("--outfile={}", to.display()));
+    step(&format!("bundle {}", script.file), &mut esbuild)?;
+    forget_text(&to.with_file_name(format!("{}.map", script.file)))
+}
+
+/// Removes the module from a source map, which needs only the sources that a person wrote.
+fn forget_text(map: &Path) -> Result<()> {
+    let mut json: Value = serde_json::from_str(&fs::read_to_string(map)?)?;
+    let is_text = |source: &Value| source.as_str().is_some_and(|name| name.ends_with(".txt"));
+    if let Some(place) = json["sources"].as_array().and_then(|all| all.iter().position(is_text)) {
+        json["sourcesContent"][place] = Value::Null;
+        fs::write(map, json.to_string())?;
+    }
+    Ok(())
+}
+
+/// Writes the module as `crates/wasm/npm/decode.js` reads it: all bytes in the order of their frequency, and a text with
+/// a character for each frequent byte and two for any other.
+fn write_text(module: &Path, folder: &Path) -> Result<()> {
+    let module = fs::read(module)?;
+    let alphabet: Vec<char> =
+        (' '..='~').filter(|character| !"\"<\\".contains(*character)).collect();
+    let (singles, sets) = alphabet.split_at(alphabet.len() - 2);
+    let mut count = [0_u32; 256];
+    for byte in &module {
+        count[usize::from(*byte)] += 1;
+    }
+    let mut order: Vec<u8> = (0..=u8::MAX).collect();
+    order.sort_by_key(|byte| Reverse(count[usize::from(*byte)]));
+    let mut places = [0; 256];
+    for (place, byte) in order.iter().enumerate() {
+        places[usize::from(*byte)] = place;
+    }
+    let mut text = String::new();
+    for byte in &module {
+        let place = places[usize::from(*byte)];
+        if let Some(set) = (place / singles.len()).checked_sub(1) {
+            text.push(*sets.get(set).context("expected at most three sets of bytes")?);
+        }
+        text.push(singles[place % singles.len()]);
+    }
+    fs::write(folder.join("tidegate.txt"), text)?;
+    let order = json!({ "length": module.len(), "order": order });
+    fs::write(folder.join("tidegate.json"), order.to_string())?;
+    Ok(())
+}
+
+/// Copies the Worker without its entry, which a user of the package writes.
+fn copy_worker(to: &Path) -> Result<()> {
+    fs::create_dir_all(to.join("build"))?;
+    for file in worker_files(&root())?.iter().filter(|file| *file != "index.js") {
+        let from = root().join("worker").join(file);
+        fs::copy(&from, to.join(file)).with_context(|| from.display().to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+// The packed package in every loader, with the program `app.js`. What is not installed is skipped by name.
+import assert from "node:assert/strict";
+import { execFile, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, extname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+import { install } from "../installed.mjs";
+import { readVectors } from "../vectors.mjs";
+import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, VITEST, WORKER, page } from "./projects.mjs";
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+const tools = join(here, "node_modules/.bin");
+const workspace = fileURLToPath(new URL("../../../node_modules", import.meta.url));
+const PATH = [dirname(process.execPath), tools, join(workspace, ".bin"), process.env.PATH].join(":");
+const work = mkdtempSync(join(here, "built-"));
+const cleanups = [() => rmSync(work, { recursive: true, force: true })];
+after(async () => { for (const clean of cleanups.reverse()) await clean(); });
+
+cpSync(join(install(), "node_modules"), join(work, "node_modules"), { recursive: true });
+const vectors = readVectors();
+const steps = Object.values(vectors).reduce((sum, vector) => sum + vector.steps.length, 0);
+const RESULT = `${Object.keys(vectors).length} vectors, ${steps} steps`;
+writeFileSync(join(work, "vectors.json"), JSON.stringify(vectors));
+for (const [file, format] of [["app.mjs", "esm"], ["app.cjs", "cjs"]]) {
+  const options = ["--bundle", "--platform=neutral", "--external:tidegate", `--alias:#vectors=${work}/vectors.json`];
+  run(work, "esbuild", join(here, "app.js"), ...options, `--format=${format}`, "--log-level=warning", `--outfile=${file}`);
+}
+cpSync(join(here, "report.mjs"), join(work, "report.mjs"));
+writeFileSync(join(work, "main.mjs"), 'import { run } from "./app.mjs";\nconsole.log(run());\n');
+writeFileSync(join(work, "main.cjs"), 'console.log(require("./app.cjs").run());\n');
+
+const WITHOUT_REQUIRE_ESM = "--no-experimental-require-module"; // as before Node 20.19
+for (const [name, node] of [["Node of the workspace", process.execPath], ["Node of the machine", "node"]]) {
+  const env = { ...process.env, ...(node === "node" ? {} : { PATH }) };
+  const inNode = (...args) => execFileSync(node, args, { cwd: work, env, encoding: "utf8" });
+  test(`${name}, ESM`, () => assert.equal(inNode("main.mjs"), `${RESULT}\n`));
+  test(`${name}, CommonJS without require(esm)`, () => assert.equal(inNode(WITHOUT_REQUIRE_ESM, "main.cjs"), `${RESULT}\n`));
+}
+writeFileSync(join(work, "slim.mjs"), `import { readFileSync } from "node:fs";
+import preferred, { Limiter, init } from "tidegate/slim";
+const bytes = readFileSync(new URL(import.meta.resolve("tidegate/tidegate.wasm")));
+init(process.argv[2] === "module" ? new WebAssembly.Module(bytes) : bytes);
+const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] });
+console.log(preferred === Limiter, limiter.check("a").allowed, limiter.check("a").allowed);
+`);
+for (const given of ["module", "bytes"]) {
+  test(`slim, with ${given}`, () => assert.equal(run(work, process.execPath, "slim.mjs", given), "true true false\n"));
+}
+
+for (const [name, ...command] of [
+  ["Deno, ESM, without permissions", "deno", "run", "main.mjs"],
+  ["Deno, CommonJS", "deno", "run", "--allow-read", "main.cjs"], // `require` itself reads files
+  ["Bun, ESM", "bun", "main.mjs"],
+  ["Bun, CommonJS", "bun", "main.cjs"],
+]) {
+  const skip = !starts(command[0]) && `${command[0]} is not installed: not run`;
+  test(name, { skip }, () => assert.equal(run(work, ...command), `${RESULT}\n`));
+}
+
+test("Jest", () => assert.match(run(project("Jest", JEST), "jest", "--silent"), new RegExp(`^Jest: ${RESULT}$`, "m")));
+test("Vitest", () => assert.match(run(project("Vitest", VITEST), "vitest", "run"), new RegExp(`^Vitest: ${RESULT}$`, "m")));
+
+for (const { name, files, build, run: file } of FOR_NODE) {
+  test(name, () => {
+    const folder = project(name, files);
+    run(folder, ...build);
+    rmSync(join(folder, "app.mjs")); // the bundle must not need it
+    assert.equal(run(folder, process.execPath, file), `${name}: ${RESULT}\n`);
+  });
+}
+
+test("workerd, with a limiter in the global scope", async () => {
+  const folder = project("workerd", WORKER);
+  const env = { ...process.env, PATH, HOME: folder, WRANGLER_SEND_METRICS: "false" };
+  const deploy = [join(workspace, "wrangler/bin/wrangler.js"), "deploy", "--dry-run", "--outdir", "out"];
+  execFileSync(process.execPath, deploy, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"] });
+  const modules = readdirSync(join(folder, "out")).filter((file) => /\.(js|wasm)$/.test(file)).sort();
+  const main = modules.find((file) => file.endsWith(".js"));
+  const others = modules.filter((file) => file !== main);
+  assert.equal(others.length, 1, "one module of WebAssembly");
+  writeFileSync(join(folder, "config.capnp"), `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "app", worker = (
+    modules = [(name = "./${main}", esModule = embed "out/${main}"), (name = "./${others[0]}", wasm = embed "out/${others[0]}")],
+    compatibilityDate = "2026-11-01"))],
+  sockets = [(name = "app", address = "127.0.0.1:0", http = (), service = "app")]);`);
+  const workerd = createRequire(join(workspace, "x"))("workerd").default;
+  const line = await started(spawn(workerd, ["serve", "config.capnp", "--control-fd=1"], { cwd: folder }), /"port"/);
+  assert.equal(await text(`http://127.0.0.1:${JSON.parse(line).port}/`), RESULT);
+});
+
+const chromium = ["chromium", "chromium-browser", "google-chrome"].find(starts);
+const noBrowser = chromium === undefined && "Chromium is not installed: not run";
+
+describe("bundles in Chromium", { skip: noBrowser }, () => {
+  let shown = "";
+  for (const { name, files, build } of FOR_BROWSERS) {
+    test(`${name}: the build`, () => {
+      run(project(name, files), ...build);
+      assert.ok(existsSync(join(work, name, "out/out.js")));
+    });
+  }
+  test("Chromium shows the page", async () => {
+    const urls = FOR_BROWSERS.map(({ name }) => `/${encodeURIComponent(name)}/out/out.js`);
+    writeFileSync(join(work, "page.html"), page(urls, "/node_modules/tidegate/dist/browser.js"));
+    shown = await dom(`${await serve(work)}/page.html`);
+  });
+  for (const name of [...FOR_BROWSERS.map((project) => project.name), "no bundler"]) {
+    test(name, () => assert.ok(shown.includes(`${name}: ${RESULT}`), shown));
+  }
+});
+
+describe("Next.js", () => {
+  let url;
+  test("the build and the start", async () => {
+    const folder = project("next", NEXT);
+    run(folder, "next", "build");
+    const args = [join(here, "node_modules/next/dist/bin/next"), "start", "--hostname", "127.0.0.1", "--port", "0"];
+    const line = await started(spawn(process.execPath, args, { cwd: folder, env: environment() }), /http:\/\/127/);
+    [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(line);
+  });
+  test("a route in Node", async () => assert.equal(await text(`${url}/node`), RESULT));
+  test("a route in the edge runtime", async () => assert.equal(await text(`${url}/edge`), RESULT));
+  test("a client component in Chromium", { skip: noBrowser }, async () => {
+    const shown = await dom(url);
+    assert.ok(shown.includes(`Next.js: ${RESULT}`), shown);
+  });
+});
+
+// TypeScript 4.9 has no `bundler`, and 7 has no `node10`
+const RESOLUTIONS = { node16: "node16", nodenext: "nodenext", bundler: "esnext", node10: "commonjs" };
+for (const [version, without] of [["4.9", "bundler"], ["5", ""]]) {
+  for (const [resolution, module] of Object.entries(RESOLUTIONS).filter(([name]) => name !== without)) {
+    test(`types, TypeScript ${version}, ${resolution}`, () => {
+      const folder = project(`types-${version}-${resolution}`, {
+        "package.json": "{}",
+        "tsconfig.json": JSON.stringify({
+          compilerOptions: {
+            strict: true, noEmit: true, esModuleInterop: true, target: "es2022", types: [], module,
+            moduleResolution: resolution === "node10" ? "node" : resolution,
+          },
+          files: ["esm.mts", "commonjs.cts", "slim.ts"],
+        }),
+        "slim.ts": 'import Preferred, { Limiter, init } from "tidegate/slim";\ninit(new Uint8Array());\nnew Preferred({ limits: [] }) satisfies Limiter;\n',
+      });
+      const source = readFileSync(new URL("../types.ts", import.meta.url), "utf8");
+      for (const file of ["esm.mts", "commonjs.cts"]) writeFileSync(join(folder, file), source);
+      run(folder, process.execPath, join(here, `node_modules/typescript-${version}/bin/tsc`), "-p", ".");
+    });
+  }
+}
+
+/** Makes the folder of a project, with the program. */
+function project(name, files) {
+  const folder = join(work, name);
+  for (const [file, content] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, file)), { recursive: true });
+    writeFileSync(join(folder, file), content);
+  }
+  for (const file of ["app.mjs", "app.cjs", "report.mjs"]) cpSync(join(work, file), join(folder, file));
+  return folder;
+}
+
+function environment() {
+  return { ...process.env, PATH, NEXT_TELEMETRY_DISABLED: "1", CI: "1", NO_COLOR: "1", FORCE_COLOR: undefined, NODE_TEST_CONTEXT: undefined };
+}
+
+/** Runs a program and returns what it prints. Its failure shows all that it printed. */
+function run(cwd, program, ...args) {
+  try {
+    return execFileSync(program, args, { cwd, env: environment(), encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+  } catch (error) {
+    throw new Error(`${program} ${args.join(" ")}\n${error.stdout}\n${error.stderr}`);
+  }
+}
+
+function starts(program) {
+  try {
+    run(here, program, "--version");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Waits for the first line of a server that matches. The server ends with the tests. */
+async function started(server, pattern) {
+  cleanups.push(async () => {
+    if (server.exitCode !== null || server.signalCode !== null) return;
+    server.kill("SIGKILL");
+    await once(server, "exit");
+  });
+  server.stderr.pipe(process.stderr);
+  for await (const line of createInterface({ input: server.stdout })) if (pattern.test(line)) return line;
+  throw new Error(`the server has ended before it printed ${pattern}`);
+}
+
+async function text(url) {
+  const response = await fetch(url);
+  const body = await response.text();
+  assert.equal(response.status, 200, body);
+  return body;
+}
+
+/** The page as Chromium shows it once all is loaded. */
+async function dom(url) {
+  const profile = mkdtempSync(join(tmpdir(), "tidegate-chromium-"));
+  cleanups.push(() => rmSync(profile, { recursive: true, force: true }));
+  const quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--virtual-time-budget=10000"];
+  const args = [...quiet, `--user-data-dir=${profile}`, "--dump-dom", url];
+  return (await promisify(execFile)(chromium, args, { encoding: "utf8" })).stdout;
+}
+
+/** Serves the files of a folder. */
+async function serve(folder) {
+  const types = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript" };
+  const server = createServer((request, response) => {
+    const file = join(folder, decodeURIComponent(new URL(request.url, "http://x").pathname));
+    if (!existsSync(file)) return response.writeHead(404).end();
+    response.writeHead(200, { "content-type": types[extname(file)] ?? "application/octet-stream" }).end(readFileSync(file));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  cleanups.push(() => { server.closeAllConnections(); server.close(); });
+  return `http://127.0.0.1:${server.address().port}`;
+}
