@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -85,6 +85,10 @@ pub(crate) fn empty_worker() -> Result<()> {
 /// Builds a Worker in Rust, with what binds it to JavaScript.
 fn bound(package: &str, build: &Path) -> Result<()> {
     let module = wasm(package, "worker", "")?;
+    let done = build.join(".done");
+    if is_newer(&done, &[module.clone(), std::env::current_exe()?]) {
+        return Ok(()); // wrangler builds again for each edit of the policy file
+    }
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
         .arg(&module)
@@ -96,7 +100,15 @@ fn bound(package: &str, build: &Path) -> Result<()> {
     minify(&build.join("index.js"))?;
     let module = build.join("index_bg.wasm");
     // workerd has all features and catches exceptions, but only its newest versions read compact imports
-    optimize(&module, &module, &["--all-features", "--disable-compact-imports"])
+    optimize(&module, &module, &["--all-features", "--disable-compact-imports"])?;
+    fs::write(&done, "").with_context(|| done.display().to_string())
+}
+
+/// Whether a file was written after all of these.
+fn is_newer(file: &Path, than: &[PathBuf]) -> bool {
+    let written = |file: &Path| fs::metadata(file).and_then(|data| data.modified()).ok();
+    let Some(own) = written(file) else { return false };
+    than.iter().all(|other| written(other).is_some_and(|other| other < own))
 }
 
 fn guest() -> Result<()> {
