@@ -4,6 +4,7 @@
 //! sends a request that passes to the upstream, adds [`Pass::headers`] to the answer, and holds [`Pass::lease`] until
 //! the exchange has ended.
 
+mod admit;
 mod page;
 mod routes;
 mod target;
@@ -18,15 +19,14 @@ use alloc::vec::Vec;
 use tidegate_core::Micros;
 
 use crate::ask::Asked;
-use crate::http::{
-    self, Access, Check, Head, Outcome, Response, Server, bad_gateway, invalid_request, not_found,
-    respond,
-};
+use crate::http::{Access, Head, Outcome, Response, Server, bad_gateway, not_found, respond};
 use crate::limit::Kind;
 use crate::limits::Limits;
-use crate::policy::{Cost, Policies, Policy};
+use crate::policy::{Policies, Policy};
 use crate::quote::Quoted;
 use crate::source::{FoundKey, find};
+use admit::without_key;
+pub use admit::{Admitted, admitted, check_of, key_of};
 pub(crate) use routes::{ApiPath, RouteForm};
 pub use routes::{Gateway, Route};
 use target::Path;
@@ -131,34 +131,29 @@ impl Arrived {
                 "expected a request that a route matches, found {method} {found}"
             )));
         };
-        let counted =
-            route.policy().map(|policy| (Arc::clone(policy), find(policies, policy, head)));
+        let counted = route
+            .policy()
+            .map(|policy| (Arc::clone(policy), find(policies.gateway(), policy, head)));
         let url = route.upstream().map(|upstream| match head.query {
             "" => alloc::format!("{upstream}{}", head.path),
             query => alloc::format!("{upstream}{}?{query}", head.path),
         });
-        let client = policies.client_address(head).map(|client| client.to_string());
+        let client = policies.gateway().client_address(head).map(|client| client.to_string());
         let pass = Pass { url, client, headers: Vec::new(), lease: None };
         Ok(Self { pass, counted })
     }
 
     async fn admit(self, server: &mut impl Server) -> Result<Pass, Response> {
         let Self { pass, counted: Some((policy, found)) } = self else { return Ok(self.pass) };
-        let key = found.key(server).await.ok_or_else(|| {
-            let sources: Vec<_> = policy.key_sources().iter().map(ToString::to_string).collect();
-            let sources = sources.join(", else ");
-            invalid_request(alloc::format!("expected a request with {sources}; found none of them"))
-        })?;
-        let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *policy.cost();
-        let check = Check::of_cost(&policy, &key, cost, None, &mut || server.random())?;
+        let key = found.key(server).await.ok_or_else(|| without_key(&policy))?;
+        let check = check_of(&policy, &key, None, &mut || server.random())?;
         let outcome = server.decide(core::slice::from_ref(&check)).await.pop();
         let outcome = outcome.unwrap_or_else(|| Outcome::Unavailable("not decided".to_string()));
         server.decided(&check, &outcome);
         let timing = server.timing().map(|timing| ("server-timing", timing));
-        match http::gate_headers(&check, &outcome) {
-            Ok(mut headers) => {
+        match admitted(&check, &outcome, None) {
+            Ok(Admitted { mut headers, lease }) => {
                 headers.extend(timing);
-                let lease = Lease::of(check.asked(), &outcome);
                 Ok(Pass { headers, lease, ..pass })
             }
             Err(mut refusal) => {

@@ -6,14 +6,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::IpAddr;
 
 use serde::Deserialize;
 
 use super::target::{Path, is_authority, is_written_path};
+use crate::http::Head;
 use crate::policy::Policy;
 use crate::quote::Quoted;
 use crate::source::token::Jwt;
-use crate::source::{Network, is_token};
+use crate::source::{JoinedSources, KeySource, Network, client_address, is_token};
 
 /// The part of a policy file about the gateway and the sources of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +64,40 @@ impl Gateway {
     pub(crate) const fn jwt(&self) -> Option<&Jwt> {
         self.jwt.as_ref()
     }
+
+    /// The address of the client, behind the proxies that the file trusts.
+    pub(crate) fn client_address(&self, head: &Head<'_>) -> Option<IpAddr> {
+        let trusted = &self.trusted_proxies;
+        let forwarded = (!trusted.is_empty()).then(|| (head.header)(FORWARDED_FOR)).flatten();
+        client_address(&(head.client_ip)()?, forwarded.as_deref(), trusted)
+    }
+
+    /// The names of the headers in which the key of a request may be found, each once.
+    #[must_use]
+    pub fn key_headers<'a>(&'a self, policy: &'a Policy) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        let mut add = |name| {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        };
+        for source in policy.key_sources().iter().flat_map(JoinedSources::sources) {
+            let source = match (source, &self.jwt) {
+                (KeySource::Jwt(_) | KeySource::UnverifiedJwt(_), Some(jwt)) => jwt.source(),
+                (source, _) => source,
+            };
+            match source {
+                KeySource::Header(name) => add(name.as_str()),
+                KeySource::Cookie(_) => add("cookie"),
+                KeySource::Ip if !self.trusted_proxies.is_empty() => add(FORWARDED_FOR),
+                _ => (),
+            }
+        }
+        names
+    }
 }
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// A route: the requests that it matches, the policy that decides on them, and their upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]

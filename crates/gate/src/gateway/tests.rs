@@ -1,5 +1,6 @@
 //! Tests of routes, of their errors, of hostile targets, and of the answers.
 
+mod admit;
 mod errors;
 
 use core::pin::pin;

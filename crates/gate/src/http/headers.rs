@@ -1,23 +1,43 @@
 //! `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11, structured fields
 //! of RFC 9651) and `Retry-After` (RFC 9110 §10.2.3).
 
+mod older;
+
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use tidegate_core::Decision;
+use tidegate_core::{Decision, Micros};
 
 use super::Answer;
 use crate::decide::Verdict;
-use crate::limit::Kind;
+use crate::limit::{Kind, Limit};
+use crate::limits::Limits;
+pub use older::OlderForm;
 
-/// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
+type Headers = Vec<(&'static str, String)>;
+
+/// Adds the fields about the limits, in an older form if the caller asks for one, and `Retry-After`.
 pub(super) fn add(
-    headers: &mut Vec<(&'static str, String)>,
+    headers: &mut Headers,
     answer: &Answer<'_>,
     verdict: &Verdict,
+    form: Option<OlderForm>,
 ) {
     let Some(limits) = answer.limits() else { return }; // a listed key has no quota
+    match form {
+        None => add_states(headers, limits, verdict),
+        Some(form) => form.add_state(headers, limits, verdict),
+    }
+    if let Decision::Deny { retry_after, .. } = verdict.decision
+        && !answer.passes()
+    {
+        headers.push(("retry-after", retry_after.as_secs_ceil().to_string()));
+    }
+}
+
+/// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
+fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict) {
     let (mut policies, mut states) = (String::new(), String::new());
     for (limit, decision) in limits.iter().zip(&verdict.limits) {
         let (name, limit) = (&limit.name, &limit.limit);
@@ -34,17 +54,7 @@ pub(super) fn add(
         let (most, remaining) = (most.min(MOST), decision.remaining().min(MOST));
         let _ = write!(policies, "{comma}\"{name}\";q={most}{terms}");
         let _ = write!(states, "{comma}\"{name}\";r={remaining}");
-        let wait = match (decision, verdict.decision) {
-            // `Retry-After` wins over `t` and must not be earlier, so both are rounded up below
-            (Decision::Deny { retry_after, .. }, _) => Some(retry_after),
-            (Decision::Allow { reset_after, .. }, Decision::Allow { .. })
-                if limit.kind() == Kind::Rate =>
-            {
-                Some(reset_after)
-            }
-            (Decision::Allow { .. }, _) => None,
-        };
-        if let Some(wait) = wait {
+        if let Some(wait) = wait(limit, decision, verdict) {
             let _ = write!(states, ";t={}", wait.as_secs_ceil());
         }
     }
@@ -52,10 +62,18 @@ pub(super) fn add(
         headers.push(("ratelimit-policy", policies));
         headers.push(("ratelimit", states));
     }
-    if let Decision::Deny { retry_after, .. } = verdict.decision
-        && !answer.passes()
-    {
-        headers.push(("retry-after", retry_after.as_secs_ceil().to_string()));
+}
+
+/// The time until a limit has more units. `Retry-After` wins over it and must not be earlier, so both are rounded up.
+fn wait(limit: &Limit, decision: &Decision, verdict: &Verdict) -> Option<Micros> {
+    match (*decision, verdict.decision) {
+        (Decision::Deny { retry_after, .. }, _) => Some(retry_after),
+        (Decision::Allow { reset_after, .. }, Decision::Allow { .. })
+            if limit.kind() == Kind::Rate =>
+        {
+            Some(reset_after)
+        }
+        (Decision::Allow { .. }, _) => None,
     }
 }
 

@@ -77,6 +77,7 @@ use crate::policy::{Policies, Policy};
 use crate::quote::Quoted;
 pub use access::{Access, InvalidToken, Tokens};
 pub use forms::{DecisionForm, VerdictForm};
+pub use headers::OlderForm;
 pub use log::Log;
 pub use metrics::{Counted, Local, LocalAnswers, Metrics};
 pub(crate) use plan::gate_headers;

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use tidegate_core::Timestamp;
 use tidegate_core::shed::Draw;
 
+use super::headers::OlderForm;
 use super::problem::{self, Problem, answer_json};
 use super::{Response, forms, headers, internal_error};
 use crate::ask::{Ask, Asked, Chance, CheckForm};
@@ -109,7 +110,7 @@ impl Plan {
         let answers: Vec<_> =
             answers.map(|(Check { asked, .. }, outcome)| Answer { asked, outcome }).collect();
         match (self.form, answers.as_slice()) {
-            (Form::Gate, [answer]) => gate(answer),
+            (Form::Gate, [answer]) => gate(answer, None),
             // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
             (Form::Single, [Answer { asked, outcome: Outcome::Unavailable(reason) }])
                 if matches!(asked.operation(), Operation::Block(_) | Operation::Reset(_)) =>
@@ -119,7 +120,7 @@ impl Plan {
             (Form::Single, [answer]) => {
                 let mut response = answer_json(200, forms::single(answer));
                 if let Outcome::Decided(verdict) = answer.outcome {
-                    headers::add(&mut response.headers, answer, verdict);
+                    headers::add(&mut response.headers, answer, verdict, None);
                 }
                 response
             }
@@ -170,6 +171,7 @@ pub fn answer(asked: &Asked, verdict: Verdict) -> String {
 pub(crate) fn gate_headers(
     check: &Check,
     outcome: &Outcome,
+    form: Option<OlderForm>,
 ) -> Result<Vec<(&'static str, String)>, Response> {
     let told = match outcome {
         Outcome::Decided(verdict) => Outcome::Decided(check.asked.said(verdict.clone())),
@@ -177,23 +179,23 @@ pub(crate) fn gate_headers(
     };
     let answer = Answer { asked: &check.asked, outcome: &told };
     if !answer.passes() {
-        return Err(gate(&answer));
+        return Err(gate(&answer, form));
     }
     let mut headers = Vec::new();
     if let Outcome::Decided(verdict) = &told {
-        headers::add(&mut headers, &answer, verdict);
+        headers::add(&mut headers, &answer, verdict, form);
     }
     Ok(headers)
 }
 
-fn gate(answer: &Answer<'_>) -> Response {
+fn gate(answer: &Answer<'_>, form: Option<OlderForm>) -> Response {
     let mut response = match answer.outcome {
         _ if answer.passes() => problem::no_content(),
         Outcome::Decided(verdict) => problem::refused(answer.limits(), verdict),
         Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
     };
     if let Outcome::Decided(verdict) = answer.outcome {
-        headers::add(&mut response.headers, answer, verdict);
+        headers::add(&mut response.headers, answer, verdict, form);
     }
     response
 }

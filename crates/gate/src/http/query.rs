@@ -31,7 +31,7 @@ impl Gate {
         let policy = find(policies, &name, "")?;
         let key = match key {
             Some(key) => FoundKey::Known(Some(key)),
-            None => source::find(policies, policy, head),
+            None => source::find(policies.gateway(), policy, head),
         };
         let cost = match (cost, policy.cost()) {
             (Some(cost), _) => whole("the query field `cost`", &cost, 0)?,

@@ -14,18 +14,16 @@ mod warnings;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use serde::Deserialize;
 use tidegate_core::shed::utilization::Class;
 
 use crate::fnv::fnv1a;
 use crate::gateway::Gateway;
-use crate::http::Head;
 use crate::key::{Depth, Pattern};
 use crate::limits::Limits;
 use crate::object::Object;
-use crate::source::{JoinedSources, KeySource, client_address};
+use crate::source::{JoinedSources, KeySource};
 pub use error::PolicyError;
 pub use persist::PersistAhead;
 pub(crate) use rule::Found;
@@ -109,13 +107,6 @@ impl Policies {
     #[must_use]
     pub fn reads_country(&self) -> bool {
         self.policies.iter().any(|policy| policy.reads(|source| *source == KeySource::Country))
-    }
-
-    /// The address of the client, behind the proxies that the file trusts.
-    pub(crate) fn client_address(&self, head: &Head<'_>) -> Option<IpAddr> {
-        let trusted = &self.gateway.trusted_proxies;
-        let forwarded = (!trusted.is_empty()).then(|| (head.header)("x-forwarded-for")).flatten();
-        client_address(&(head.client_ip)()?, forwarded.as_deref(), trusted)
     }
 }
 

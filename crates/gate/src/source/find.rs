@@ -8,9 +8,10 @@ use core::net::IpAddr;
 use super::cookie::cookie;
 use super::token::{Token, Verify};
 use super::{JoinedSources, KeySource, part};
+use crate::gateway::Gateway;
 use crate::http::{Head, Server, decoded};
 use crate::key::canonical;
-use crate::policy::{Policies, Policy};
+use crate::policy::Policy;
 
 /// The key that the policy's sources find in a request.
 #[derive(Clone, Debug)]
@@ -41,8 +42,8 @@ pub(crate) struct Unverified {
     pub(crate) otherwise: Option<String>,
 }
 
-pub(crate) fn find(policies: &Policies, policy: &Policy, head: &Head<'_>) -> FoundKey {
-    let reader = Reader::new(policies, policy, head);
+pub(crate) fn find(gateway: &Gateway, policy: &Policy, head: &Head<'_>) -> FoundKey {
+    let reader = Reader::new(gateway, policy, head);
     let first = |with_verified: bool| {
         let sources = policy.key_sources().iter();
         let mut usable = sources.filter(|all| with_verified || !all.needs_verification());
@@ -70,16 +71,16 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(policies: &Policies, policy: &Policy, head: &'a Head<'a>) -> Self {
+    fn new(gateway: &Gateway, policy: &Policy, head: &'a Head<'a>) -> Self {
         let mut sources = policy.key_sources().iter().flat_map(JoinedSources::sources);
         let reads_token =
             |source| matches!(source, &KeySource::Jwt(_) | &KeySource::UnverifiedJwt(_));
-        let jwt = policies.gateway().jwt().filter(|_| sources.any(reads_token));
+        let jwt = gateway.jwt().filter(|_| sources.any(reads_token));
         let token = jwt.and_then(|jwt| {
             let found = value(head, jwt.source())?;
             Token::read(&found, jwt, head.now)
         });
-        let (client, ipv6_prefix) = (policies.client_address(head), policy.ipv6_prefix());
+        let (client, ipv6_prefix) = (gateway.client_address(head), policy.ipv6_prefix());
         Self { head, client, ipv6_prefix, token }
     }
 

@@ -126,7 +126,8 @@ impl JoinedSources {
     }
 
     /// Whether a key of these sources needs a verified token.
-    pub(crate) fn needs_verification(&self) -> bool {
+    #[must_use]
+    pub fn needs_verification(&self) -> bool {
         self.0.iter().any(|source| matches!(source, KeySource::Jwt(_)))
     }
 }

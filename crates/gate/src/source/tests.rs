@@ -42,7 +42,7 @@ impl Request<'_> {
         let client_ip = &|| self.ip.map(Into::into);
         let head =
             Head { method: "GET", path: "/", query, header: &header, client_ip, country, now: NOW };
-        find(policies, policies.get("p").unwrap(), &head)
+        find(policies.gateway(), policies.get("p").unwrap(), &head)
     }
 
     #[track_caller]

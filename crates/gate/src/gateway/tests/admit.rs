@@ -1,0 +1,117 @@
+//! Tests of the steps that middleware takes: the headers that it must read, and the forms of those that it adds.
+
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use tidegate_core::Timestamp;
+
+use crate::gateway::{admitted, check_of};
+use crate::http::{OlderForm, Outcome};
+use crate::policy::Policies;
+use crate::table::{KeyHasher, Table};
+
+#[track_caller]
+fn names(rest: &str, key: &str) -> Vec<String> {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
+    let file = std::format!("{rest}\n[policies.p]\nkey = {key}\n{limits}");
+    let policies = Policies::parse(&file).unwrap();
+    let names = policies.gateway().key_headers(policies.get("p").unwrap());
+    names.into_iter().map(Into::into).collect()
+}
+
+#[test]
+fn only_the_headers_that_the_sources_need_are_read() {
+    assert!(names("", "['ip', 'query:a', 'country']").is_empty());
+    let all = "['header:X-A', ['cookie:a', 'header:x-b'], ['cookie:b', 'header:x-a']]";
+    assert_eq!(names("", all), ["x-a", "cookie", "x-b"]);
+    assert_eq!(names("trusted_proxies = ['10.0.0.0/8']", "['ip']"), ["x-forwarded-for"]);
+    let jwt = "[jwt]\nalgorithms = ['HS256']\nkeys = 'K'\nsource = 'cookie:session'";
+    assert_eq!(names(jwt, "['unverified_jwt:sub', 'jwt:sub']"), ["cookie"]);
+}
+
+/// The headers of two requests on one key, the second of which is refused.
+fn both(limits: &str, form: OlderForm) -> [Vec<(&'static str, String)>; 2] {
+    let file = std::format!("[policies.p]\nlimits = [{limits}]");
+    let policies = Policies::parse(&file).unwrap();
+    let policy = policies.get("p").unwrap();
+    let mut table = Table::new(1 << 20, KeyHasher::new(0));
+    let mut id = 0;
+    [Timestamp(86_400_000_000), Timestamp(86_400_500_000)].map(|now| {
+        id += 1;
+        let check = check_of(policy, "user:42", None, &mut || Some(id)).unwrap();
+        let verdict = table.ask(check.resolved(), now, &check.operation()).unwrap();
+        match admitted(&check, &Outcome::Decided(verdict), Some(form)) {
+            Ok(admitted) => admitted.headers,
+            Err(response) => {
+                let all = response.headers.into_iter();
+                let of_limits =
+                    all.filter(|(name, _)| name.contains("ratelimit") || *name == "retry-after");
+                of_limits.collect()
+            }
+        }
+    })
+}
+
+const TWO: &str = "{ name = 'm', algorithm = 'fixed_window', limit = 1, period = '1m' }, \
+     { name = 'd', algorithm = 'fixed_window', limit = 9, period = '1d' }";
+
+#[test]
+fn older_forms_tell_of_the_limit_that_is_closest() {
+    let own = |all: [&[(&'static str, &str)]; 2]| {
+        all.map(|all| all.iter().map(|(name, value)| (*name, (*value).into())).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        both(TWO, OlderForm::Draft7),
+        own([
+            &[
+                ("ratelimit-policy", "1;w=60, 9;w=86400"),
+                ("ratelimit", "limit=1, remaining=0, reset=60")
+            ],
+            &[
+                ("ratelimit-policy", "1;w=60, 9;w=86400"),
+                ("ratelimit", "limit=1, remaining=0, reset=60"),
+                ("retry-after", "60")
+            ],
+        ])
+    );
+    assert_eq!(
+        both(TWO, OlderForm::Draft6)[0],
+        own([
+            &[
+                ("ratelimit-policy", "1;w=60, 9;w=86400"),
+                ("ratelimit-limit", "1"),
+                ("ratelimit-remaining", "0"),
+                ("ratelimit-reset", "60")
+            ],
+            &[]
+        ])[0]
+    );
+    assert_eq!(
+        both(TWO, OlderForm::X)[1],
+        own([
+            &[
+                ("x-ratelimit-limit", "1"),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "86460"), // the time, in seconds
+                ("retry-after", "60")
+            ],
+            &[]
+        ])[0]
+    );
+}
+
+#[test]
+fn a_lease_comes_back_at_no_known_time() {
+    let leases = "{ algorithm = 'concurrency', capacity = 2, time_to_live = '30s' }";
+    let [granted, _] = both(leases, OlderForm::Draft7);
+    let expected =
+        vec![("ratelimit-policy", "2".into()), ("ratelimit", "limit=2, remaining=1".into())];
+    assert_eq!(granted, expected);
+}
+
+#[test]
+fn an_unknown_form_is_refused() {
+    let error = "draft-5".parse::<OlderForm>().unwrap_err();
+    assert_eq!(error, "expected \"draft-7\", \"draft-6\" or \"x-ratelimit\", found \"draft-5\"");
+}
