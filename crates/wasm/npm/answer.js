@@ -12,6 +12,18 @@ export const ruleOf = (numbers) => numbers[RULE];
 /** Whether the name of a lease belongs to the answer. */
 export const hasLease = (numbers) => numbers[HAS_LEASE] === 1;
 
+/** What middleware does with a request, from the text of `middleware.rs`. */
+export function readAdmission(text) {
+  const [status, body, lease, renewEveryUs, ...rest] = text.split("\0");
+  const headers = [];
+  for (let at = 0; at + 1 < rest.length; at += 2) headers.push([rest[at], rest[at + 1]]);
+  return {
+    headers,
+    refusal: status === "" ? undefined : { status: Number(status), body },
+    lease: lease === "" ? undefined : { name: lease, renewEveryUs: Number(renewEveryUs) },
+  };
+}
+
 /** The answer to an operation. `source` is where the numbers and names are. */
 export function readAnswer({ numbers, granted, isShadow, names, lease }) {
   const answer = {

@@ -241,7 +241,7 @@ function requireType(field, code, value, type, optional = false) {
   throw wrongType(field, code, value, `a ${type}`);
 }
 
-function requireText(field, code, value, optional = false) {
+export function requireText(field, code, value, optional = false) {
   requireType(field, code, value, "string", optional);
   if (value === undefined) return;
   requireShort(field, code, value, MOST_TEXT);

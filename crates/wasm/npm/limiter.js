@@ -1,11 +1,11 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, hasLease, readAnswer, ruleOf } from "./answer.js";
+import { Grant, hasLease, readAdmission, readAnswer, ruleOf } from "./answer.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
   ACQUISITION, BUDGET, CHECK, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
   callOptions, clock, dumpBytes, held, limiterOptions, operationText, policyText, requireCostAndTime, requireTime,
-  requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
+  requireNumber, requireText, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
 import { Waiting } from "./waiting.js";
 
@@ -23,6 +23,8 @@ export class Limiter {
   #isSeeded = false;
   /** The names of the limits of each rule. */
   #names = new Map();
+  /** The names of the headers in which keys are found. */
+  #keyHeaders;
 
   constructor(policy, options = {}) {
     const text = policyText(policy);
@@ -149,6 +151,29 @@ export class Limiter {
     return this.#changed(key, operationText("report", read.text), read);
   }
 
+  prepare(headers = "") {
+    requireText("options.headers", "INVALID_OPTION", headers);
+    const native = this.#inUse();
+    caught(() => native.requireForm(headers));
+    this.#readKeyHeaders();
+  }
+
+  keyOf({ header, query, ip }) {
+    const values = this.#readKeyHeaders().map((name) => header(name) ?? "");
+    const native = this.#inUse();
+    return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.told());
+  }
+
+  admit(key, { cost, headers = "" } = {}) {
+    if (typeof key !== "string") throw notAKey(key);
+    requireWellFormed("key", "INVALID_KEY", key);
+    if (cost !== undefined) requireNumber("cost", "INVALID_COST", cost);
+    const native = this.#inUse();
+    if (!this.#isSeeded) this.#seed();
+    caught(() => native.admit(key, cost, headers, clock()));
+    return readAdmission(native.told());
+  }
+
   resetAll() {
     this.#inUse().clear();
     this.#waiting?.wakeAll();
@@ -228,6 +253,12 @@ export class Limiter {
     this.#defaultCost = this.#native.defaultCost();
     this.#isShadow = this.#native.isShadow();
     this.#names.clear();
+    this.#keyHeaders = undefined;
+  }
+
+  #readKeyHeaders() {
+    const native = this.#inUse();
+    return (this.#keyHeaders ??= caught(() => native.keyHeaders()));
   }
 
   /** Decides on a request, which acquires a lease if a limit on the key holds leases. */

@@ -1,11 +1,13 @@
 //! The limiter of the npm package: a table and its policy.
 
+mod middleware;
 mod operate;
 
 use std::hint::black_box;
 use std::iter;
 use std::sync::Arc;
 
+use tidegate_gate::gateway::Gateway;
 use tidegate_gate::{
     Cost, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
     parse_span,
@@ -24,6 +26,8 @@ use crate::policy;
 #[derive(Debug)]
 pub struct Limiter {
     policy: Arc<Policy>,
+    /// Where middleware finds keys.
+    gateway: Gateway,
     /// The policy of the next operation, if the caller gave limits with it.
     call: Option<Arc<Policy>>,
     /// The policy of the last operation, if the caller gave limits with it.
@@ -39,6 +43,8 @@ pub struct Limiter {
     /// The name of the lease that the last operation concerned.
     lease: Option<String>,
     failure: Option<Failure>,
+    /// What middleware does with the last request.
+    told: String,
 }
 
 #[wasm_bindgen(js_class = NativeLimiter)]
@@ -55,11 +61,12 @@ impl Limiter {
         name: Option<String>,
         max_bytes: Option<f64>,
     ) -> Result<Self, JsValue> {
-        let policy = parsed(text, written, name.as_deref())?;
+        let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let bound = byte_bound(&policy, max_bytes)?;
         Ok(Self {
             cost_is_all: cost_is_all(&policy),
             policy,
+            gateway,
             call: None,
             last_call: None,
             table: Table::new(bound, KeyHasher::new(0)),
@@ -69,6 +76,7 @@ impl Limiter {
             numbers: Box::new(NO_NUMBERS),
             lease: None,
             failure: None,
+            told: String::new(),
         })
     }
 
@@ -256,7 +264,7 @@ impl Limiter {
         written: bool,
         name: Option<String>,
     ) -> Result<(), JsValue> {
-        let policy = parsed(text, written, name.as_deref())?;
+        let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let bound = byte_bound(&policy, self.max_bytes)?;
         require_memory(self.table.bytes().saturating_mul(2).div_ceil(BYTES_PER_CHARACTER))?;
         let mut table = self.table.emptied(bound);
@@ -267,7 +275,8 @@ impl Limiter {
             }
         }
         self.cost_is_all = cost_is_all(&policy);
-        (self.policy, self.table, self.last_call) = (policy, table, None);
+        (self.policy, self.gateway) = (policy, gateway);
+        (self.table, self.last_call) = (table, None);
         Ok(())
     }
 
@@ -298,7 +307,11 @@ impl Limiter {
     }
 }
 
-fn parsed(text: &str, written: bool, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
+fn parsed(
+    text: &str,
+    written: bool,
+    name: Option<&str>,
+) -> Result<(Arc<Policy>, Gateway), Failure> {
     let read = policy::read(text, name);
     read.map_err(|failure| if written { failure } else { failure.without_line() })
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_gate::gateway::Gateway;
 use tidegate_gate::{Policies, Policy, PolicyError};
 
 use crate::failure::Failure;
@@ -10,13 +11,16 @@ use crate::failure::Failure;
 const UNNAMED: &str = "policy";
 
 /// Reads one policy, or the policy `name` of a policy file. Without a name, the file must have only one
-/// policy.
-pub(crate) fn read(text: &str, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
+/// policy. Also returns what the file says about the sources of keys.
+pub(crate) fn read(text: &str, name: Option<&str>) -> Result<(Arc<Policy>, Gateway), Failure> {
     match (Policies::parse(text), name) {
-        (Ok(file), _) => choose(&file, name),
+        (Ok(file), _) => Ok((choose(&file, name)?, file.gateway().clone())),
         (Err(error), Some(_)) => Err(Failure::Policy(error)),
         (Err(error), None) if is_of_file(&error) => Err(Failure::Policy(error)),
-        (Err(_), None) => Policy::parse(UNNAMED, text).map(Arc::new).map_err(Failure::Policy),
+        (Err(_), None) => match Policy::parse(UNNAMED, text) {
+            Ok(policy) => Ok((Arc::new(policy), Gateway::default())),
+            Err(error) => Err(Failure::Policy(error)),
+        },
     }
 }
 

@@ -1,0 +1,66 @@
+// What all adapters share. An adapter says where its framework has the parts of a request, and how it answers.
+import { MemoryStore } from "./store.js";
+
+/**
+ * Returns a function that decides on a request. `facts` reads `{ header, query, ip }` of the arguments with which the
+ * framework calls its middleware.
+ */
+export function limiting(limiter, options = {}, facts) {
+  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError = report } = options;
+  limiter.prepare(headers);
+  return async (...request) => {
+    const found = (await key?.(...request)) ?? limiter.keyOf(read(facts, ip, request));
+    if (typeof found !== "string") return found;
+    const units = typeof cost === "function" ? await cost(...request) : cost;
+    const said = await store.check(found, { cost: units, headers });
+    return { ...said, held: said.lease && hold(store, found, said.lease, onError) };
+  };
+}
+
+function read(facts, ip, request) {
+  const found = facts(...request);
+  return ip === undefined ? found : { ...found, ip: ip(...request) };
+}
+
+/** Renews a lease until `done` releases it, or until the time `renewUntil`. */
+function hold(store, key, { name, renewEveryUs }, onError) {
+  let timer;
+  let isHeld = true;
+  const wait = () => {
+    timer = setTimeout(renew, Math.min(Math.max(1, Math.floor(renewEveryUs / 1000)), LONGEST_TIMER_MS));
+    timer.unref?.(); // a lease does not keep a process alive
+  };
+  const renew = () => {
+    if (Date.now() > held.renewUntil) return; // the lease ends by its time to live
+    store.renew(key, name).then((live) => live && isHeld && wait(), (error) => {
+      onError(error);
+      if (isHeld) wait();
+    });
+  };
+  const held = {
+    renewUntil: soon(),
+    done() {
+      if (!isHeld) return;
+      isHeld = false;
+      clearTimeout(timer);
+      store.release(key, name).catch(onError);
+    },
+  };
+  wait();
+  return held;
+}
+
+/** The time until which the lease of a response is renewed that shows no life: a runtime may drop it without a word. */
+export const soon = () => Date.now() + 600_000;
+
+/** Adds headers to an answer. The fields that are lists follow those of other limits. */
+export function addHeaders(headers, append, set) {
+  for (const [name, value] of headers) (LISTS.includes(name) ? append : set)(name, value);
+}
+
+const LISTS = ["ratelimit", "ratelimit-policy"];
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+function report(error) {
+  console.error("tidegate:", error);
+}

@@ -1,0 +1,18 @@
+import { addHeaders } from "./core.js";
+import { limitingNode } from "./node.js";
+
+/** Middleware for Express, and for other servers that call `(request, response, next)`. */
+export function rateLimit(limiter, options) {
+  const limit = limitingNode(limiter, options, (request, response) => ({ request, response }));
+  return (request, response, next) => {
+    limit(request, response).then(({ headers, refusal }) => {
+      const append = (name, value) => response.appendHeader(name, value);
+      addHeaders(headers, append, (name, value) => response.setHeader(name, value));
+      if (refusal === undefined) return next();
+      response.statusCode = refusal.status;
+      response.end(refusal.body);
+    }).catch(next);
+  };
+}
+
+export default rateLimit;

@@ -1,0 +1,21 @@
+import { addHeaders } from "./core.js";
+import { limitingNode } from "./node.js";
+
+/** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
+export function rateLimit(limiter, options) {
+  const parts = (request, reply) => ({ request: request.raw, response: reply.raw });
+  const limit = limitingNode(limiter, options, parts);
+  return async (request, reply) => {
+    const { headers, refusal } = await limit(request, reply);
+    const append = (name, value) => {
+      const before = reply.getHeader(name);
+      reply.header(name, before === undefined ? value : `${before}, ${value}`);
+    };
+    addHeaders(headers, append, (name, value) => reply.header(name, value));
+    if (refusal === undefined) return;
+    // bytes, because Fastify adds a charset to the type of a text
+    return reply.code(refusal.status).send(new TextEncoder().encode(refusal.body));
+  };
+}
+
+export default rateLimit;

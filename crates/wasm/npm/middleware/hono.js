@@ -1,0 +1,30 @@
+import { addHeaders, limiting } from "./core.js";
+import { fetchFacts, holdUntilRead } from "./fetch.js";
+import { holdUntilEnd, nodeFacts } from "./node.js";
+
+/** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
+export function rateLimit(limiter, options) {
+  const limit = limiting(limiter, options, ({ req, env }) => {
+    const facts = fetchFacts(req.raw);
+    return env?.incoming === undefined ? facts : { ...facts, ip: nodeFacts(env.incoming).ip };
+  });
+  return async (context, next) => {
+    const { headers, refusal, held } = await limit(context);
+    if (refusal !== undefined) return new Response(refusal.body, { status: refusal.status, headers });
+    const respond = async () => {
+      await next();
+      const append = (name, value) => context.header(name, value, { append: true });
+      addHeaders(headers, append, (name, value) => context.header(name, value));
+      return context.res;
+    };
+    const outgoing = context.env?.outgoing; // Node itself tells the end of a response
+    if (held === undefined || outgoing !== undefined) {
+      if (held !== undefined) holdUntilEnd(outgoing, held);
+      await respond();
+    } else {
+      context.res = await holdUntilRead(context.req.raw, respond, held);
+    }
+  };
+}
+
+export default rateLimit;

@@ -1,0 +1,17 @@
+import { addHeaders } from "./core.js";
+import { limitingNode } from "./node.js";
+
+/** Middleware for Koa. */
+export function rateLimit(limiter, options) {
+  const limit = limitingNode(limiter, options, ({ req, res }) => ({ request: req, response: res }));
+  return async (context, next) => {
+    const { headers, refusal } = await limit(context);
+    const append = (name, value) => context.append(name, value);
+    addHeaders(headers, append, (name, value) => context.set(name, value));
+    if (refusal === undefined) return next();
+    context.status = refusal.status;
+    context.body = refusal.body;
+  };
+}
+
+export default rateLimit;

@@ -1,0 +1,119 @@
+//! What middleware asks of a limiter. The words are the gateway's.
+
+use tidegate_gate::JoinedSources;
+use tidegate_gate::gateway::{Admitted, admitted, check_of, key_of};
+use tidegate_gate::http::{Head, OlderForm, Outcome, Response};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use super::{Limiter, quantity, timestamp};
+use crate::failure::Failure;
+
+#[wasm_bindgen]
+impl Limiter {
+    /// # Errors
+    /// Throws if there is no such [`OlderForm`].
+    #[wasm_bindgen(js_name = requireForm)]
+    pub fn require_form(&self, form: &str) -> Result<(), JsValue> {
+        Ok(older(form).map(drop)?)
+    }
+
+    /// The names of the headers that [`key_of`](Self::key_of) reads, in the order in which it takes their values.
+    ///
+    /// # Errors
+    /// Throws if a source of the policy's keys is a verified token.
+    #[wasm_bindgen(js_name = keyHeaders)]
+    pub fn key_headers(&self) -> Result<Vec<String>, JsValue> {
+        if self.policy.key_sources().iter().any(JoinedSources::needs_verification) {
+            let message = "`key`: expected sources that middleware can read, found a source `jwt:`; only the Worker \
+                           verifies tokens";
+            return Err(Failure::Option(message.into()).into());
+        }
+        let names = self.gateway.key_headers(&self.policy);
+        Ok(names.into_iter().map(String::from).collect())
+    }
+
+    /// The key of a request; `undefined` if the request has none, so that [`told`](Self::told) refuses it. An empty header
+    /// counts as absent.
+    ///
+    /// # Errors
+    /// Throws if `now` is not a time.
+    #[wasm_bindgen(js_name = keyOf)]
+    pub fn key_of(
+        &mut self,
+        headers: Vec<String>,
+        query: &str,
+        ip: Option<String>,
+        now: f64,
+    ) -> Result<Option<String>, JsValue> {
+        let names = self.gateway.key_headers(&self.policy);
+        let all: Vec<_> = names.into_iter().zip(headers).collect();
+        let header =
+            |name: &str| all.iter().find(|header| header.0 == name).map(|(_, value)| value.clone());
+        let (client_ip, now) = (&|| ip.clone(), timestamp(now)?);
+        let head =
+            Head { method: "", path: "", query, header: &header, client_ip, country: None, now };
+        let found = key_of(&self.gateway, &self.policy, &head);
+        Ok(found.map_err(|refusal| self.told = refused(&refusal)).ok())
+    }
+
+    /// Decides on a request of the key, and returns whether it passes. [`told`](Self::told) has the rest. `form` is empty or an
+    /// [`OlderForm`].
+    ///
+    /// # Errors
+    /// Throws if a number or the form is invalid; nothing has changed.
+    pub fn admit(
+        &mut self,
+        key: &str,
+        cost: Option<f64>,
+        form: &str,
+        now: f64,
+    ) -> Result<bool, JsValue> {
+        let cost = cost.map(|cost| quantity("cost", "INVALID_COST", cost)).transpose()?;
+        let (form, now) = (older(form)?, timestamp(now)?);
+        self.last_call = None;
+        let answer = check_of(&self.policy, key, cost, &mut || self.chance.number());
+        let answer = answer.and_then(|check| {
+            let decided = self.table.ask(check.resolved(), now, &check.operation());
+            let outcome = match decided {
+                Ok(verdict) => Outcome::Decided(verdict),
+                Err(error) => Outcome::Unavailable(error.to_string()),
+            };
+            admitted(&check, &outcome, form)
+        });
+        self.told = answer.as_ref().map_or_else(refused, passed);
+        Ok(answer.is_ok())
+    }
+
+    /// The status, the body, the name of the lease to hold and the µs between two renewals; then the names and values of the
+    /// headers, each with a zero after it.
+    #[must_use]
+    pub fn told(&mut self) -> String {
+        core::mem::take(&mut self.told)
+    }
+}
+
+fn older(form: &str) -> Result<Option<OlderForm>, Failure> {
+    if form.is_empty() {
+        return Ok(None);
+    }
+    form.parse().map(Some).map_err(|error| Failure::Option(format!("`options.headers`: {error}")))
+}
+
+fn refused(Response { status, headers, body }: &Response) -> String {
+    text([status.to_string(), body.clone(), String::new(), String::new()], headers)
+}
+
+fn passed(Admitted { headers, lease }: &Admitted) -> String {
+    let (name, every) = match lease {
+        Some(lease) => (lease.name.clone(), lease.renew_every.0.to_string()),
+        None => (String::new(), String::new()),
+    };
+    text([String::new(), String::new(), name, every], headers)
+}
+
+/// No part contains a zero: names and values of headers cannot, and JSON escapes it.
+fn text(head: [String; 4], headers: &[(&'static str, String)]) -> String {
+    let headers = headers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
+    head.into_iter().chain(headers).flat_map(|part| [part, "\0".into()]).collect()
+}

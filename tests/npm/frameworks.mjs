@@ -1,0 +1,75 @@
+// A server of each framework with the same handler behind its middleware.
+import { createServer } from "node:http";
+import { createRequire } from "node:module";
+import { getRequestListener } from "@hono/node-server";
+import Koa from "koa";
+import { Hono } from "hono";
+import { load } from "./installed.mjs";
+
+const require = createRequire(import.meta.url);
+const express = require("express");
+const fastify = require("fastify");
+
+const ipOf = (request, { incoming }) => incoming.socket.remoteAddress;
+
+/** Each framework's listener for `node:http`. `answer(path)` returns a promise of the text to answer. */
+export function frameworks(folder) {
+  const rateLimit = async (name) => (await load(folder, `tidegate/${name}`)).rateLimit;
+  const fetched = (name) => async (limiter, options, answer) => {
+    const handler = async ({ url }) => new Response(await answer(new URL(url).pathname));
+    const limited = (await rateLimit(name))(limiter, handler, { ip: ipOf, ...options });
+    return getRequestListener(limited, { overrideGlobalObjects: false });
+  };
+  const hono = async (limiter, options, answer) => {
+    const app = new Hono();
+    app.use((await rateLimit("hono"))(limiter, options));
+    app.all("*", async (context) => context.text(await answer(context.req.path)));
+    return app;
+  };
+  return {
+    async express(limiter, options, answer) {
+      const app = express();
+      app.use("/", (await rateLimit("express"))(limiter, options));
+      app.use(async ({ path }, response) => response.send(await answer(path)));
+      return app;
+    },
+    async fastify(limiter, options, answer) {
+      const app = fastify();
+      app.addHook("onRequest", (await rateLimit("fastify"))(limiter, options));
+      app.all("/*", async ({ url }) => answer(url.split("?")[0]));
+      await app.ready();
+      return app.routing;
+    },
+    fetch: fetched("fetch"),
+    async hono(limiter, options, answer) {
+      const { fetch } = await hono(limiter, options, answer);
+      return getRequestListener(fetch, { overrideGlobalObjects: false });
+    },
+    async "hono elsewhere than on Node"(limiter, options, answer) {
+      const ip = ({ env }) => env.address;
+      const { fetch } = await hono(limiter, { ip, ...options }, answer);
+      const fetchElsewhere = (request, { incoming }) => fetch(request, { address: incoming.socket.remoteAddress });
+      return getRequestListener(fetchElsewhere, { overrideGlobalObjects: false });
+    },
+    async koa(limiter, options, answer) {
+      const app = new Koa();
+      app.use((await rateLimit("koa"))(limiter, options));
+      app.use(async (context) => {
+        context.body = await answer(context.path);
+      });
+      return app.callback();
+    },
+    next: fetched("next"),
+  };
+}
+
+/** Serves on a free port of this machine until the test ends. */
+export async function serve(t, listener) {
+  const server = createServer(listener);
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return server.address().port;
+}
