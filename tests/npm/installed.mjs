@@ -1,6 +1,6 @@
 // The package as a user gets it: packed, and installed in its own folder.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -18,6 +18,13 @@ export function install() {
   writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, type: "module" }));
   npm(["install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts", `./${filename}`], folder);
   return folder;
+}
+
+/** Lets programs in that folder import these packages of the workspace. */
+export function link(folder, names) {
+  for (const name of names) {
+    symlinkSync(fileURLToPath(new URL(`../../node_modules/${name}`, import.meta.url)), join(folder, "node_modules", name));
+  }
 }
 
 /** Imports an entry of the package out of that folder, by its name as a user does. */

@@ -8,7 +8,7 @@ import { frameworks, serve } from "./frameworks.mjs";
 import { install, load } from "./installed.mjs";
 
 const folder = install();
-const { Limiter } = await load(folder);
+const { Limiter } = await load(folder, "tidegate/toml");
 const { MemoryStore } = await load(folder, "tidegate/fetch");
 
 const NOW_MS = 1_700_000_000_000; // 800 s after the start of an hour

@@ -6,15 +6,20 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-import { install, load } from "./installed.mjs";
+import { install, link, load } from "./installed.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
+link(folder, ["express", "fastify", "hono", "koa"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
   const ofTheWorker = readdirSync(fileURLToPath(new URL("../../worker", import.meta.url)));
   const scripts = ofTheWorker.filter((name) => name.endsWith(".js") && name !== "index.js").sort();
+  const ofMiddleware = [
+    "core.js", "express.d.ts", "express.js", "fastify.d.ts", "fastify.js", "fetch.d.ts", "fetch.js", "hono.d.ts", "hono.js",
+    "koa.d.ts", "koa.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "store.js",
+  ].map((name) => `middleware/${name}`);
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
@@ -25,7 +30,7 @@ test("the tarball has exactly the files that are needed", () => {
     "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
     "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
     "dist/workerd.js", "dist/workerd.js.map",
-    "index.d.ts", "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "index.d.ts", ...ofMiddleware, "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ]);
 });
@@ -84,7 +89,7 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "middleware-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));

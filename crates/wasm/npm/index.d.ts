@@ -63,7 +63,7 @@ export interface Policy {
   ipv6_prefix?: number;
   /** Classes from the least to the most important, which is never shed. Default: `["default", "critical"]`. */
   classes?: string[];
-  /** Where a gateway finds the key; not used here. */
+  /** Where middleware finds the key: the first source that a request has. Default: `["ip"]`. */
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
   cost?: number | { header: string; default?: number };
@@ -85,9 +85,9 @@ export interface PolicyFile {
   routes?: { match: string; methods?: string[]; policy?: string; upstream?: string }[];
   /** The path of the Worker's decision API; not used here. */
   api_path?: string;
-  /** The networks of proxies that are believed about a client's address; not used here. */
+  /** The networks of proxies that middleware believes about a client's address. */
   trusted_proxies?: string[];
-  /** How tokens are read; not used here. */
+  /** How tokens are read. Middleware verifies none. */
   jwt?: {
     algorithms: ("HS256" | "RS256" | "ES256")[];
     keys: string;
@@ -256,6 +256,19 @@ export interface Limited {
   readonly retryAfterUs: number;
 }
 
+/** The older forms of the headers about limits. */
+export type OlderHeaders = "draft-6" | "draft-7" | "x-ratelimit";
+
+/** What happens to a request. */
+export interface Admission {
+  /** The headers to add to the response. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  /** The response to a request that is refused. */
+  readonly refusal?: { readonly status: number; readonly body: string };
+  /** The lease to hold until the response has ended. */
+  readonly lease?: { readonly name: string; readonly renewEveryUs: number };
+}
+
 /** The real cost of a request that was granted on an estimate. */
 export interface Settlement extends Options {
   /** `atUs` of the answer that granted the request. */
@@ -422,6 +435,18 @@ export class Limiter {
 
   /** Clears the state of the key. States that it shares with other keys by a `depth` stay. */
   reset(key: string, options?: Options): Answer;
+
+  /** Checks that middleware can find the keys of this policy, and that there is such an older form of the headers. */
+  prepare(headers?: OlderHeaders): void;
+
+  /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
+  keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | Admission;
+
+  /**
+   * Decides on a request as middleware does, by the clock: an invalid key or a cost that can never be granted is refused like
+   * a request beyond the limit.
+   */
+  admit(key: string, options?: { cost?: number; headers?: OlderHeaders }): Admission;
 
   /** Clears the states of all keys. */
   resetAll(): void;

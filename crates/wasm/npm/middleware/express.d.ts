@@ -1,0 +1,10 @@
+import type { Limiter, MiddlewareOptions } from "./options.js";
+
+export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+
+/** Middleware for Express, and for other servers that call `(request, response, next)`. */
+export function rateLimit(
+  limiter: Limiter,
+  options?: MiddlewareOptions<[request: any, response: any]>,
+): (request: any, response: any, next: (error?: any) => void) => void;
+export default rateLimit;

@@ -1,0 +1,10 @@
+import type { Limiter, MiddlewareOptions } from "./options.js";
+
+export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+
+/** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
+export function rateLimit(
+  limiter: Limiter,
+  options?: MiddlewareOptions<[request: any, reply: any]>,
+): (request: any, reply: any) => Promise<any>;
+export default rateLimit;

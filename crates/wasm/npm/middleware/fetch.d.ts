@@ -1,0 +1,22 @@
+import type { Limiter, MiddlewareOptions, Store } from "./options.js";
+
+export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+
+/**
+ * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are
+ * addresses.
+ */
+export function rateLimit<Request, Rest extends unknown[], Response>(
+  limiter: Limiter,
+  handler: (request: Request, ...rest: Rest) => Response | Promise<Response>,
+  options?: MiddlewareOptions<[request: Request, ...rest: Rest]>,
+): (request: Request, ...rest: Rest) => Promise<Response>;
+export default rateLimit;
+
+/** The states of a limiter in the memory of this process, behind the calls that every store has. */
+export class MemoryStore implements Store {
+  constructor(limiter: Limiter);
+  check: Store["check"];
+  renew: Store["renew"];
+  release: Store["release"];
+}

@@ -1,0 +1,10 @@
+import type { Limiter, MiddlewareOptions } from "./options.js";
+
+export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+
+/** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
+export function rateLimit(
+  limiter: Limiter,
+  options?: MiddlewareOptions<[context: any]>,
+): (context: any, next: () => Promise<void>) => Promise<any>;
+export default rateLimit;

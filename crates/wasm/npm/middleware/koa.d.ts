@@ -1,0 +1,10 @@
+import type { Limiter, MiddlewareOptions } from "./options.js";
+
+export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+
+/** Middleware for Koa. */
+export function rateLimit(
+  limiter: Limiter,
+  options?: MiddlewareOptions<[context: any]>,
+): (context: any, next: () => Promise<any>) => Promise<any>;
+export default rateLimit;

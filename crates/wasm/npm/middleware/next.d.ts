@@ -1,0 +1,2 @@
+export * from "./fetch.js";
+export { default } from "./fetch.js";
