@@ -1,5 +1,5 @@
 // Compiled, never run: what the middleware must accept, and what it must not.
-import { Limiter } from "tidegate";
+import { Limiter } from "tidegate/toml";
 import { rateLimit as express } from "tidegate/express";
 import type { Store } from "tidegate/express";
 import fastify from "tidegate/fastify";

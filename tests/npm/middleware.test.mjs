@@ -278,6 +278,13 @@ test("two limits on one request add up in the header", async (t) => {
   assert.deepEqual(await ask(port, alice), expected);
 });
 
+test("a limiter without the code for middleware is refused at once", async () => {
+  const { rateLimit } = await load(folder, "tidegate/express");
+  const { Limiter: Smaller } = await load(folder);
+  const limiter = new Smaller({ limits: [{ algorithm: "fixed_window", limit: 2, period: "1h" }] });
+  assert.throws(() => rateLimit(limiter), { code: "INVALID_OPTION", message: /`tidegate\/toml`/ });
+});
+
 test("options that cannot hold are refused at once", async () => {
   const { rateLimit } = await load(folder, "tidegate/express");
   assert.throws(() => rateLimit(of("api"), { headers: "draft-5" }), {

@@ -154,6 +154,9 @@ export class Limiter {
   prepare(headers = "") {
     requireText("options.headers", "INVALID_OPTION", headers);
     const native = this.#inUse();
+    if (native.requireForm === undefined) {
+      throw coded("INVALID_OPTION", "expected a limiter of `tidegate/toml`, which has what middleware needs; found one without it");
+    }
     caught(() => native.requireForm(headers));
     this.#readKeyHeaders();
   }

@@ -1,5 +1,6 @@
 //! The limiter of the npm package: a table and its policy.
 
+#[cfg(feature = "middleware")]
 mod middleware;
 mod operate;
 
@@ -44,6 +45,10 @@ pub struct Limiter {
     lease: Option<String>,
     failure: Option<Failure>,
     /// What middleware does with the last request.
+    #[cfg_attr(
+        not(feature = "middleware"),
+        expect(dead_code, reason = "only middleware reads it")
+    )]
     told: String,
 }
 

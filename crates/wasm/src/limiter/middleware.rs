@@ -9,7 +9,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use super::{Limiter, quantity, timestamp};
 use crate::failure::Failure;
 
-#[wasm_bindgen]
+#[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
     /// # Errors
     /// Throws if there is no such [`OlderForm`].

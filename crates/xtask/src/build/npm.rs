@@ -67,7 +67,7 @@ const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
 
 /// The modules: the folder in `dist`, the features of `tidegate-wasm`, and the scripts that contain or import the module.
 const VARIANTS: [(&str, &str, &[Script]); 2] =
-    [("", "", &SCRIPTS), ("toml", "toml", SCRIPTS.split_at(TOML).1)];
+    [("", "", &SCRIPTS), ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1)];
 /// The scripts before this one are not built with TOML.
 const TOML: usize = 4;
 
