@@ -285,13 +285,19 @@ test("a limiter without the code for middleware is refused at once", async () =>
   assert.throws(() => rateLimit(limiter), { code: "INVALID_OPTION", message: /`tidegate\/toml`/ });
 });
 
-test("options that cannot hold are refused at once", async () => {
+test("options that cannot hold are refused at once", async (t) => {
   const { rateLimit } = await load(folder, "tidegate/express");
   assert.throws(() => rateLimit(of("api"), { headers: "draft-5" }), {
     code: "INVALID_OPTION",
     message: '`options.headers`: expected "draft-7", "draft-6" or "x-ratelimit", found "draft-5"',
   });
-  assert.throws(() => rateLimit(of("api"), { headers: 7 }), { code: "INVALID_OPTION" });
+  for (const wrong of [{ headers: 7 }, { keys: () => "a" }, { key: "a" }, { cost: "5" }, null]) {
+    assert.throws(() => rateLimit(of("api"), wrong), { code: "INVALID_OPTION" }, JSON.stringify(wrong));
+  }
+  t.after(() => delete Object.prototype.key);
+  Object.prototype.key = () => assert.fail("an option of a prototype was read");
+  const port = await start(t, "express", of("api"));
+  assert.equal((await ask(port, alice))[0], 200);
   const keys = `jwt = { algorithms = ["HS256"], keys = "K" }\n[policies.p]\nkey = ["jwt:sub", "ip"]\n`;
   const limits = `limits = [{ algorithm = "fixed_window", limit = 2, period = "1h" }]`;
   assert.throws(() => rateLimit(new Limiter(keys + limits)), { code: "INVALID_OPTION", message: /a source `jwt:`/ });

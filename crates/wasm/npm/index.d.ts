@@ -436,8 +436,8 @@ export class Limiter {
   /** Clears the state of the key. States that it shares with other keys by a `depth` stay. */
   reset(key: string, options?: Options): Answer;
 
-  /** Checks that middleware can find the keys of this policy, and that there is such an older form of the headers. */
-  prepare(headers?: OlderHeaders): void;
+  /** Checks the options of middleware, and that it can find the keys of this policy. Returns the options. */
+  prepare<T extends object>(options: T): T;
 
   /** The key of a request, or what happens to a request without one. `header` gets names in lower case. */
   keyOf(request: { header: (name: string) => string | undefined; query: string; ip?: string }): string | Admission;

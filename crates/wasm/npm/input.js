@@ -33,6 +33,15 @@ export function limiterOptions(options) {
   return { name: policy, maxBytes, maxWaiters };
 }
 
+/** The options of middleware. */
+export function middlewareOptions(options) {
+  const read = known("options", "INVALID_OPTION", options, ["key", "cost", "ip", "headers", "store", "onError"]);
+  requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
+  for (const name of ["key", "ip", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
+  if (typeof read.cost !== "function") requireType("options.cost", "INVALID_OPTION", read.cost, "number", OPTIONAL);
+  return read;
+}
+
 /** The name of the policy to update to. */
 export function updateOptions(options) {
   const { policy } = known("options", "INVALID_OPTION", options, ["policy"]);
@@ -241,7 +250,7 @@ function requireType(field, code, value, type, optional = false) {
   throw wrongType(field, code, value, `a ${type}`);
 }
 
-export function requireText(field, code, value, optional = false) {
+function requireText(field, code, value, optional = false) {
   requireType(field, code, value, "string", optional);
   if (value === undefined) return;
   requireShort(field, code, value, MOST_TEXT);

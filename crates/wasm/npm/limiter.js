@@ -4,8 +4,8 @@ import { Grant, hasLease, readAdmission, readAnswer, ruleOf } from "./answer.js"
 import { asError, caught, coded, define } from "./errors.js";
 import {
   ACQUISITION, BUDGET, CHECK, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
-  callOptions, clock, dumpBytes, held, limiterOptions, operationText, policyText, requireCostAndTime, requireTime,
-  requireNumber, requireText, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
+  callOptions, clock, dumpBytes, held, limiterOptions, middlewareOptions, operationText, policyText, requireCostAndTime, requireTime,
+  requireNumber, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
 import { Waiting } from "./waiting.js";
 
@@ -151,14 +151,15 @@ export class Limiter {
     return this.#changed(key, operationText("report", read.text), read);
   }
 
-  prepare(headers = "") {
-    requireText("options.headers", "INVALID_OPTION", headers);
+  prepare(options) {
+    const read = middlewareOptions(options);
     const native = this.#inUse();
     if (native.requireForm === undefined) {
       throw coded("INVALID_OPTION", "expected a limiter of `tidegate/toml`, which has what middleware needs; found one without it");
     }
-    caught(() => native.requireForm(headers));
+    caught(() => native.requireForm(read.headers ?? ""));
     this.#readKeyHeaders();
+    return read;
   }
 
   keyOf({ header, query, ip }) {

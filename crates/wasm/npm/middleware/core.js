@@ -6,8 +6,7 @@ import { MemoryStore } from "./store.js";
  * framework calls its middleware.
  */
 export function limiting(limiter, options = {}, facts) {
-  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError = report } = options;
-  limiter.prepare(headers);
+  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError = report } = limiter.prepare(options);
   return async (...request) => {
     const found = (await key?.(...request)) ?? limiter.keyOf(read(facts, ip, request));
     if (typeof found !== "string") return found;
