@@ -140,7 +140,6 @@ const LONGEST_TURN_MS = 2_000;
 
 /** Waits until the checks of an exchange have their answers. Their call is another request's, or the next one. */
 async function share(exchange, asked) {
-  wake();
   while (asked.began === instance && Isolate.waits(exchange, Date.now())) {
     sharing.delete(exchange);
     const calls = transmit(asked.env); // it may be its turn
@@ -148,7 +147,7 @@ async function share(exchange, asked) {
       await Promise.race([new Promise((goOn) => sharing.set(exchange, goOn)), scheduler.wait(LONGEST_TURN_MS)]);
     }
     await Promise.all(calls);
-    wake();
+    wake(); // gives up calls that have no answer
   }
   if (asked.began === instance) sharing.delete(exchange); // otherwise the number may be another exchange's
 }
@@ -233,6 +232,7 @@ async function ask(env, object, questions) {
   const now = Date.now();
   try {
     questions.forEach(({ number }, place) => Isolate.reply(number, replies[place] ?? undefined, now));
+    if (inForce.sharesCalls) wake();
   } catch (error) {
     console.error(error);
     recover(error);
