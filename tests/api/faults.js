@@ -6,6 +6,7 @@
 // - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
+// - `/fault/woken` counts the exchanges that must be woken because they share a call.
 // - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
 //   are remembered, the calls of objects, the objects that are held, and the bytes of WebAssembly's memory.
 import worker, { Keys as Real } from "./worker/index.js";
@@ -113,6 +114,8 @@ export default {
         const memory = initSync().memory.buffer.byteLength;
         return Response.json({ begun, underWay, calls, held: held.length, events, logged, memory });
       }
+      case "/fault/woken":
+        return Response.json({ woken: Isolate.woken(Date.now()).length });
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");

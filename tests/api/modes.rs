@@ -47,6 +47,10 @@ limits = [{ algorithm = 'token_bucket', capacity = 500, rate = '1/d' }]
 [policies.shared]
 share_calls = true
 limits = [{ algorithm = 'token_bucket', capacity = 1000, rate = '1/d' }]
+[policies.shared_and_remembered]
+share_calls = true
+remember = '1h'
+limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/30d' }]
 [policies.reported]
 reports = true
 limits = [{ algorithm = 'suppression', rate = '10/s' }]
@@ -325,4 +329,12 @@ fn a_shared_call_without_an_answer_is_given_up() {
         assert!(!held.join().unwrap().get("degraded").is_null());
     });
     assert_eq!(served.api.check("shared", "k", 1, None).get("remaining"), 998);
+}
+
+#[test]
+fn requests_that_the_isolate_answers_by_itself_leave_nothing_to_wake() {
+    let served = start(None);
+    assert_eq!(grants(&served, "shared_and_remembered", 50), 1);
+    assert_eq!(counted(&served, "calls"), 2);
+    assert_eq!(served.api.get("/fault/woken", &[]).get("woken"), 0);
 }

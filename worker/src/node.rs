@@ -255,7 +255,8 @@ impl Node {
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
         if running.missing == 0 {
-            if self.in_force.shares_calls {
+            // only an object's answer ends a wait, and only a reply empties the list
+            if self.in_force.shares_calls && answered.is_some() {
                 self.woken.push(id);
             }
             if self.in_force.tells.timing {
