@@ -1,4 +1,4 @@
-// The calls beside a decision: grants that come back, explanations, dumps, updates, limits of a call, who is limited.
+// These tests make the calls beside a decision: refunds, explanations, dumps, updates, limits of a call, lists of limited keys.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 

@@ -11,7 +11,7 @@
 //! 1. It calls [`Local::ask`](crate::Local::ask). At [`Next::Forward`](crate::local::Next::Forward) it calls
 //!    [`Flights::ask`] with the same `at`; if there is a budget, once more for that. Then it does so for each operation
 //!    of [`Local::poll_transmit`](crate::Local::poll_transmit).
-//! 2. It sends each question of [`Flights::poll_transmit`] to the authority of its home.
+//! 2. It sends each question of [`Flights::poll_transmit`] to the authority of its keys.
 //! 3. It calls [`Flights::handle_reply`] with the bytes of each reply, [`Flights::handle_lost`] if it learns that none
 //!    will come, and [`Flights::handle_timeout`] at the time of [`Flights::poll_timeout`].
 //! 4. It takes each answer of [`Flights::poll_answer`] and tells [`Local::heard`](crate::Local::heard) what
@@ -34,7 +34,7 @@
 //!   [`Replies`] live all the while, and the copies come within [`AuthorityOptions::time`] of the first reply. An
 //!   authority that starts again has forgotten all questions.
 //! - Under the same assumptions, the operations of a node on one key are decided in the order in which they were asked.
-//!   A question that a later one on its home has overtaken is not begun.
+//!   A question that a later one on its group of keys has overtaken is not begun.
 //! - A reply that is forgotten sooner, for want of memory, closes its number: of each node, `Replies` keep the lowest
 //!   number that may still be taken. A question below it gets [`Failure::Unknown`], also if it never came before. A
 //!   node whose numbers find no room gets [`Failure::Overloaded`]. Only such a question may be taken if it comes again;
@@ -187,7 +187,7 @@ pub enum Failure {
         /// The most operations that may wait, or the most bytes of questions that the authority may remember.
         most: u64,
     },
-    /// The operation waited too long, or a later question on its home came first, so it was not begun.
+    /// The operation waited too long, or a later question on its group of keys came first, so it was not begun.
     TooLate,
     /// Other writers came first for longer than the authority's patience. Nothing was granted.
     Contended,

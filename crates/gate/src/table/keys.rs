@@ -1,4 +1,4 @@
-//! What is done to keys beside operations: setting what they have used, and listing who is limited.
+//! Two calls beside operations: one sets the units that a key has used, the other lists the limited keys.
 
 use alloc::string::String;
 use alloc::vec::Vec;

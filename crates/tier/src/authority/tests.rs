@@ -71,11 +71,11 @@ fn answers(authority: &mut Tested) -> Vec<(usize, Result<bool, Failure<&'static 
 #[test]
 fn queues_have_a_length() {
     let most_of_a_key = Failure::Overloaded { most: 8_192 };
-    let most_of_a_group = Failure::Overloaded { most: 16_384 };
+    let of_a_home = Failure::Overloaded { most: 16_384 };
     for (text, keys, most, failure) in [
         (WINDOW, 1, 8_192, most_of_a_key.clone()),
         (SHARED, 1, 8_192, most_of_a_key),
-        (SHARED, 100, 16_384, most_of_a_group),
+        (SHARED, 100, 16_384, of_a_home),
     ] {
         let (mut authority, policy) = (Tested::new(Options::default()), policy(text));
         for token in 0..20_000 {

@@ -1,4 +1,4 @@
-//! Setting what a key has used, listing who is limited, and explaining an answer.
+//! The tests set the units that a key has used, list the limited keys, and explain answers.
 
 use std::string::{String, ToString};
 use std::vec::Vec;

@@ -22,7 +22,7 @@ impl World {
             }
             for object in 0..self.objects.len() {
                 self.poll(object)?;
-                // what was read is decided, and then written
+                // the object decides with what it read, and then writes
                 while !self.flights.is_empty() {
                     self.execute_nth(0)?;
                     self.finish_nth(0, false)?;
@@ -34,7 +34,7 @@ impl World {
             }
             self.advance(1_000)?;
         }
-        // what was lost before has its deadline
+        // questions that were lost earlier reach their deadline
         self.advance(2 * self.setup.deadline + 1_000)?;
         self.messages.retain(|message| message.to == To::Node);
         let waiting = self.ops.iter().filter(|op| op.waits).count();
