@@ -155,3 +155,16 @@ pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     }
     a
 }
+
+/// The product, or the largest number. Two factors of 32 bits are the usual case. They need no product of 128 bits, for which
+/// WebAssembly calls a function.
+#[inline]
+pub(crate) const fn saturating_product(one: u64, other: u64) -> u64 {
+    if (one | other) >> 32 == 0 { one.wrapping_mul(other) } else { wide_product(one, other) }
+}
+
+#[cold]
+#[inline(never)] // inlined, it would be computed for small factors too
+const fn wide_product(one: u64, other: u64) -> u64 {
+    one.saturating_mul(other)
+}

@@ -254,12 +254,17 @@ pub(crate) fn network_of(text: &str) -> Option<IpNet> {
 /// `ipv6_prefix` bits, because a holder of one such address usually holds the whole network. Any other key
 /// stays as it is.
 #[must_use]
-#[inline]
 pub fn canonical(key: &str, ipv6_prefix: u8) -> Cow<'_, str> {
     match key.strip_prefix("ip:") {
         Some(address) => canonical_address(key, address, ipv6_prefix),
         None => Cow::Borrowed(key),
     }
+}
+
+/// Whether the key is an IP address, of which only [`canonical`] is counted by.
+#[inline]
+pub(crate) fn is_address(key: &str) -> bool {
+    key.starts_with("ip:")
 }
 
 fn canonical_address<'a>(key: &'a str, address: &str, ipv6_prefix: u8) -> Cow<'a, str> {

@@ -291,6 +291,7 @@ impl Table {
     /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
     /// table is full, refusals still apply but are not recorded.
     #[cold]
+    #[inline(never)]
     fn with_gathered<T: Decided>(
         &mut self,
         policy: &Policy,

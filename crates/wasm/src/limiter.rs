@@ -370,8 +370,9 @@ pub(crate) fn timestamp(now: f64) -> Result<Timestamp, Failure> {
 
 #[inline]
 fn quantity(field: &'static str, code: &'static str, found: f64) -> Result<u64, Failure> {
-    let number = Failure::Number { field, code, found, least: 0, most: MAX_QUANTITY };
-    to_quantity(found).ok_or(number)
+    // made only when needed, because each decision comes here twice
+    let number = || Failure::Number { field, code, found, least: 0, most: MAX_QUANTITY };
+    to_quantity(found).ok_or_else(number)
 }
 
 /// A machine with 512 MiB has room for this.

@@ -45,7 +45,7 @@ mod tests;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
-use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range, saturating_product};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
@@ -151,7 +151,7 @@ impl Config {
             *level = Level { spent: self.full, newest: now };
         }
         let taken = now.taken_after(level.newest, self.fill_time);
-        let inflow = taken.saturating_since(level.newest).0.saturating_mul(self.inflow.value());
+        let inflow = saturating_product(taken.saturating_since(level.newest).0, self.inflow.value());
         level.spent = level.spent.saturating_sub(inflow);
         level.newest = taken;
     }
@@ -167,7 +167,7 @@ impl Config {
     /// Takes `cost` if the level holds it. Returns the scaled units that are then left.
     #[inline]
     fn take(&self, level: &mut Level, cost: u64) -> Option<u64> {
-        let needed = cost.saturating_mul(self.scale.value()); // cost ≤ C, so at most p·C
+        let needed = saturating_product(cost, self.scale.value()); // cost ≤ C, so at most p·C
         let left = self.full.saturating_sub(level.spent).checked_sub(needed);
         if left.is_some() {
             level.spent = level.spent.saturating_add(needed);
@@ -177,7 +177,7 @@ impl Config {
 
     /// The answer to a request of `cost`. `left` is the scaled units left after a grant, or `None`
     /// if the level was too low.
-    #[inline]
+    #[inline(always)] // as `decide`
     fn answer(&self, level: Level, cost: u64, left: Option<u64>) -> Decision {
         let (limit, reset_after) = (self.capacity, self.until_full(&level));
         if let Some(left) = left {
@@ -186,7 +186,7 @@ impl Config {
         }
         let available = self.full.saturating_sub(level.spent);
         let debt = level.spent.saturating_sub(self.full);
-        let needed = cost.saturating_mul(self.scale.value());
+        let needed = saturating_product(cost, self.scale.value());
         let missing = needed.saturating_sub(available).saturating_add(debt);
         Decision::Deny {
             limit,
@@ -258,7 +258,7 @@ impl RateLimiter for Config {
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         let mut level = Level::of(state);
         self.refill(&mut level, now);
-        let spent = level.spent.saturating_add(cost.saturating_mul(self.scale.value()));
+        let spent = level.spent.saturating_add(saturating_product(cost, self.scale.value()));
         level.spent = spent.min(self.deepest.max(level.spent));
         state.write(level.to_words());
     }
@@ -295,7 +295,7 @@ impl RateLimiter for Config {
     /// The tokens return up to the capacity, whenever they were granted.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         let mut level = Level::of(state);
-        let given_back = refund.cost.saturating_mul(self.scale.value());
+        let given_back = saturating_product(refund.cost, self.scale.value());
         level.spent = level.spent.saturating_sub(given_back);
         state.write(level.to_words());
     }

@@ -42,7 +42,7 @@ use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, sealed};
-use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range, saturating_product};
 use crate::time::{Micros, Timestamp};
 
 /// The most segments that a window may have. A state then takes about 1 KB.
@@ -183,7 +183,8 @@ impl Config {
     #[inline]
     fn estimate(&self, counts: &[u64], view: View) -> u64 {
         let covered = self.segment.value().saturating_sub(view.offset); // s − o, at least 1
-        let weighted = self.segment.ceil(self.trailing(counts, view.aged).saturating_mul(covered));
+        let weighted = saturating_product(self.trailing(counts, view.aged), covered);
+        let weighted = self.segment.ceil(weighted);
         view.sum.saturating_add(weighted)
     }
 

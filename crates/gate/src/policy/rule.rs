@@ -6,7 +6,7 @@ use core::iter;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use super::Policy;
-use crate::key::{Pattern, canonical};
+use crate::key::{Pattern, canonical, is_address};
 use crate::limits::{Limits, Slice};
 
 /// The rule of a policy for a key.
@@ -65,11 +65,16 @@ impl Policy {
 
     /// The rule for a key. A key on both lists is denied.
     #[must_use]
-    #[inline]
+    #[inline(always)] // a call would move its answer in memory
     pub fn rule<'a>(&'a self, key: &'a str) -> Rule<'a> {
-        if self.has_one_rule() {
-            return Rule::Limited(&self.limits, canonical(key, self.ipv6_prefix));
+        if self.has_one_rule() && !is_address(key) {
+            return Rule::Limited(&self.limits, Cow::Borrowed(key));
         }
+        self.rule_of_address_or_list(key)
+    }
+
+    #[inline(never)]
+    fn rule_of_address_or_list<'a>(&'a self, key: &'a str) -> Rule<'a> {
         self.rule_found(self.find(key), canonical(key, self.ipv6_prefix))
     }
 
