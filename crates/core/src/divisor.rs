@@ -76,7 +76,7 @@ const fn high_word_by_halves(one: u64, other: u64) -> u64 {
     const LOW: u64 = 0xffff_ffff;
     let (one_high, one_low) = (one >> 32, one & LOW);
     let (other_high, other_low) = (other >> 32, other & LOW);
-    let middle = one_high * other_low + (one_low * other_low >> 32);
+    let middle = one_high * other_low + ((one_low * other_low) >> 32);
     let carry = one_low * other_high + (middle & LOW);
     one_high * other_high + (middle >> 32) + (carry >> 32)
 }

@@ -3,6 +3,7 @@
 mod call_limits;
 mod carried;
 mod dump;
+mod entries;
 mod error;
 mod explain;
 mod keys;
@@ -15,7 +16,6 @@ use core::hash::BuildHasher;
 
 use compact_str::CompactString;
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
@@ -29,6 +29,7 @@ use call_limits::CallLimits;
 pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
 pub use dump::DumpError;
+use entries::Entries;
 pub use error::TableError;
 pub use explain::Explanation;
 pub use keys::Limited;
@@ -46,7 +47,7 @@ const SWEEP_EVERY: Micros = Micros::SECOND;
 /// allocator may lose memory to fragmentation, and a decision needs a copy of the states of one key.
 #[derive(Clone, Debug)]
 pub struct Table {
-    entries: HashTable<Entry>,
+    entries: Entries,
     /// The bytes of the entries outside of the hash table.
     heap: usize,
     max_bytes: usize,
@@ -115,7 +116,7 @@ impl Table {
     pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
         let swept = Timestamp::EPOCH;
         let call_limits = CallLimits::default();
-        Self { entries: HashTable::new(), heap: 0, max_bytes, hasher, swept, call_limits }
+        Self { entries: Entries::default(), heap: 0, max_bytes, hasher, swept, call_limits }
     }
 
     /// Hashes keys by this hasher from now on, unless the table has keys already. This is for runtimes that have no random
@@ -266,7 +267,7 @@ impl Table {
             lasts
         });
         self.heap = heap;
-        self.tidy();
+        self.entries.tidy(&self.hasher);
     }
 
     /// The words of a key that is in use, is not blocked and has only one slice.
@@ -337,6 +338,7 @@ impl Table {
         now: Timestamp,
     ) -> Option<SmallVec<[Entry; 1]>> {
         let mut new = SmallVec::<[_; 2]>::new();
+        let mut hashes = SmallVec::<[u64; 2]>::new();
         let mut heap = 0_usize;
         for (slice, stored) in state.apart(limits) {
             let key = slice.depth().of(key);
@@ -346,9 +348,10 @@ impl Table {
             } else if outlives(slice, stored, now) {
                 heap = heap.saturating_add(needed);
                 new.push((slice, key, stored));
+                hashes.push(self.hasher.hash(key));
             }
         }
-        self.reserve(new.len(), heap, self.max_bytes)?;
+        self.reserve(&hashes, heap, self.max_bytes)?;
         new.into_iter().map(|(slice, key, stored)| Entry::new(slice, key, stored)).collect()
     }
 
@@ -367,7 +370,8 @@ impl Table {
     /// of the room. Decisions do not depend on them.
     fn learn_clock(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) {
         let heap = Entry::heap_of(key.len(), stored.len());
-        if self.reserve(1, heap, self.max_bytes.div_euclid(2)).is_some()
+        let most = self.max_bytes.div_euclid(2);
+        if self.reserve(&[self.hasher.hash(key)], heap, most).is_some()
             && let Some(entry) = Entry::new(slice, key, stored)
         {
             self.insert(entry);
@@ -378,8 +382,7 @@ impl Table {
     fn insert(&mut self, entry: Entry) {
         self.heap = self.heap.saturating_add(entry.heap());
         let Self { entries, hasher, .. } = self;
-        let hash = hasher.hash(&entry.key);
-        entries.insert_unique(hash, entry, |entry| hasher.hash(&entry.key));
+        entries.insert(hasher.hash(&entry.key), entry, hasher);
     }
 
     fn may_sweep(&self, now: Timestamp) -> bool {

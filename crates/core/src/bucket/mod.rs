@@ -151,7 +151,8 @@ impl Config {
             *level = Level { spent: self.full, newest: now };
         }
         let taken = now.taken_after(level.newest, self.fill_time);
-        let inflow = saturating_product(taken.saturating_since(level.newest).0, self.inflow.value());
+        let inflow =
+            saturating_product(taken.saturating_since(level.newest).0, self.inflow.value());
         level.spent = level.spent.saturating_sub(inflow);
         level.newest = taken;
     }

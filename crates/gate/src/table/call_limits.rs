@@ -155,8 +155,7 @@ impl Table {
                 continue;
             };
             let is = |entry: &Entry| entry.identity == identity && entry.key == key;
-            if let Ok(entry) = self.entries.find_entry(self.hasher.hash(key), is) {
-                let (entry, _) = entry.remove();
+            if let Some(entry) = self.entries.remove(self.hasher.hash(key), is) {
                 self.heap = self.heap.saturating_sub(entry.heap());
             }
         }

@@ -50,7 +50,8 @@ impl Table {
     /// Takes a state over, even beyond the bound: a state that is forgotten would loosen its limits. `false` if the
     /// allocator has no room.
     pub fn adopt(&mut self, Carried(entry): Carried) -> bool {
-        let has_room = self.reserve(1, entry.heap(), usize::MAX).is_some();
+        let hash = self.hasher.hash(&entry.key);
+        let has_room = self.reserve(&[hash], entry.heap(), usize::MAX).is_some();
         if has_room {
             self.insert(entry);
         }

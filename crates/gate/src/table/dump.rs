@@ -100,7 +100,7 @@ impl Table {
         let count_at = bytes.len();
         bytes.extend(length(0));
         let mut count = 0_usize;
-        for entry in &self.entries {
+        for entry in self.entries.iter() {
             let policy = match policy.slice(entry.identity) {
                 Some(_) => policy,
                 None => match self.call_limits.policy(entry.identity) {
@@ -174,8 +174,8 @@ impl Table {
             .map_err(|error| DumpError::State { key: key.into(), error })?;
         let full = DumpError::Full { max_bytes: self.max_bytes };
         let heap = Entry::heap_of(key.len(), words.len());
-        let entry =
-            self.reserve(1, heap, self.max_bytes).and_then(|()| restored(slice, key, &words));
+        let room = self.reserve(&[self.hasher.hash(key)], heap, self.max_bytes);
+        let entry = room.and_then(|()| restored(slice, key, &words));
         self.insert(entry.ok_or(full)?);
         Ok(())
     }

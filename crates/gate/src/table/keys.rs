@@ -72,12 +72,12 @@ impl Table {
         place: usize,
     ) -> (Vec<Limited>, Option<usize>) {
         let end = place.saturating_add(MOST_PLACES);
-        let found = (place..end.min(self.entries.num_buckets())).filter_map(|place| {
-            let entry = self.entries.get_bucket(place)?;
+        let found = (place..end.min(self.entries.places())).filter_map(|place| {
+            let entry = self.entries.at(place)?;
             let slice = policy.slice(entry.identity);
             slice.or_else(|| self.call_limits.slice(entry.identity))?.limited(entry, now)
         });
-        (found.collect(), (end < self.entries.num_buckets()).then_some(end))
+        (found.collect(), (end < self.entries.places()).then_some(end))
     }
 }
 

@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 use core::hint::black_box;
 
 use compact_str::CompactString;
-use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::{Entry, Table};
+use super::{Entry, Table, entries};
 use crate::gathered::Stored;
 use crate::key::MAX_KEY_BYTES;
 use crate::limits::{Limits, Slice};
@@ -19,16 +18,16 @@ const LEFT_FOR_ANSWERS: usize = 4 << 20;
 
 impl Table {
     /// The most bytes that the table takes. They are the sum of
-    /// - the hash table, which has 64 bytes and a control byte for each place, and leaves at least one place
+    /// - the hash tables, which have 64 bytes and a control byte for each place, and leave at least one place
     ///   in eight free;
     /// - the keys that are too long to be inline (24 bytes, or 12 with addresses of 32 bits);
     /// - the states of more than three words.
     ///
-    /// Each allocation is rounded up as an allocator does. The hash table counts twice, because a second one
-    /// exists for a moment when the table grows or is tidied up.
+    /// Each allocation is rounded up as an allocator does. A hash table of up to 16,384 places counts twice, because a second one
+    /// exists for a moment when it grows or is tidied up. A larger table has several of that size, of which one counts twice.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.heap.saturating_add(twice(self.entries.allocation_size()))
+        self.heap.saturating_add(self.entries.bytes())
     }
 
     /// The smallest bound with which any key of the policy finds room once other keys expire.
@@ -43,56 +42,21 @@ impl Table {
         };
         let most = all.map(heap).max().unwrap_or_default();
         // a sweep leaves the hash table at most a quarter too large, and some keys have not expired
-        most.saturating_mul(4).saturating_add(twice(hash_table(FEWEST_PLACES)))
+        most.saturating_mul(4).saturating_add(entries::least_bytes())
     }
 
-    /// Reserves room for `new` entries with `heap` bytes outside of the hash table, if the table then takes at
-    /// most `most` bytes.
-    pub(super) fn reserve(&mut self, new: usize, heap: usize, most: usize) -> Option<()> {
-        if new == 0 && heap == 0 {
+    /// Reserves room for `new` entries with these hashes, and `heap` bytes outside of the hash tables, if the table then takes
+    /// at most `most` bytes.
+    pub(super) fn reserve(&mut self, new: &[u64], heap: usize, most: usize) -> Option<()> {
+        if new.is_empty() && heap == 0 {
             return Some(());
         }
-        let grown = twice(self.grown(new)).max(twice(self.entries.allocation_size()));
-        let needed = self.heap.saturating_add(heap).saturating_add(grown);
-        if needed > most {
+        let heap = self.heap.saturating_add(heap);
+        if heap.saturating_add(self.entries.bytes_with(new)) > most {
             return None;
         }
-        let Self { entries, hasher, .. } = self;
-        entries.try_reserve(new, |entry| hasher.hash(&entry.key)).ok()?;
+        self.entries.reserve(new, &self.hasher)?;
         is_enough_left().then_some(())
-    }
-
-    /// The bytes of the larger hash table that `new` entries need; 0 if the present one suffices.
-    fn grown(&self, new: usize) -> usize {
-        let needed = self.entries.len().saturating_add(new);
-        // up to half of what fits, the hash table cleans up in place
-        if needed <= self.entries.capacity() || needed <= self.fits().div_euclid(2) {
-            return 0;
-        }
-        hash_table(self.entries.num_buckets().saturating_mul(2).max(FEWEST_PLACES))
-    }
-
-    /// How many entries fit into a hash table of this size that has no traces of removed entries.
-    fn fits(&self) -> usize {
-        self.entries.num_buckets().saturating_mul(7).div_euclid(8)
-    }
-
-    /// Builds the hash table anew if removed entries have left too much behind: traces that fill its places,
-    /// or a size that a flood of keys has caused.
-    pub(super) fn tidy(&mut self) {
-        let (fits, len) = (self.fits(), self.entries.len());
-        let unusable = fits.saturating_sub(self.entries.capacity());
-        let is_tidy = unusable <= fits.div_euclid(8) && len >= fits.div_euclid(8);
-        let Self { entries, hasher, .. } = self;
-        let hash = |entry: &Entry| hasher.hash(&entry.key);
-        let mut anew = HashTable::new();
-        if is_tidy || anew.try_reserve(len.saturating_mul(2).min(fits), hash).is_err() {
-            return;
-        }
-        for entry in entries.drain() {
-            anew.insert_unique(hash(&entry), entry, hash);
-        }
-        *entries = anew;
     }
 }
 
@@ -136,25 +100,9 @@ impl Clone for Entry {
     }
 }
 
-/// The places of the smallest hash table: more than the slices of one key need at once.
-const FEWEST_PLACES: usize = 64;
-
-/// The bytes of a hash table with this many places.
-fn hash_table(places: usize) -> usize {
-    places.saturating_mul(size_of::<Entry>().saturating_add(1)).saturating_add(16)
-}
-
-/// The bytes of two hash tables of this size.
-fn twice(hash_table: usize) -> usize {
-    match hash_table {
-        0 => 0,
-        bytes => allocated(bytes.saturating_add(align_of::<Entry>())).saturating_mul(2),
-    }
-}
-
 /// The bytes that an allocator takes for an allocation, with its own notes. glibc rounds up to 16 bytes, or
 /// to pages for large allocations, and the allocator of WebAssembly rounds up to 8 bytes.
-fn allocated(bytes: usize) -> usize {
+pub(super) fn allocated(bytes: usize) -> usize {
     let (notes, granule) = if bytes < 128 << 10 { (8, 16) } else { (32, 4_096) };
     bytes.saturating_add(notes).div_ceil(granule).saturating_mul(granule)
 }

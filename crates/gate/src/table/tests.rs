@@ -2,6 +2,7 @@ mod call_limits;
 mod dump;
 mod edits;
 mod keys;
+mod large;
 mod room;
 
 use std::format;
