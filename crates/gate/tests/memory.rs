@@ -80,7 +80,7 @@ fn a_table_allocates_no_more_than_its_bound_at_any_moment() {
     for limits in POLICIES {
         let policy = policy(limits);
         let least = Table::least_bytes(&policy);
-        for max_bytes in [least, least + MIB, 3 * MIB] {
+        for max_bytes in [least, least + MIB, 3 * MIB, least + 8 * MIB] {
             let before = HELD.get();
             MOST.set(before);
             let mut table = Table::new(max_bytes, KeyHasher::new(1));
@@ -120,10 +120,12 @@ fn an_allocator_that_has_no_more_is_a_full_table() {
 #[test]
 fn what_has_expired_gives_its_memory_back() {
     let policy = policy(POLICIES[2]);
-    let before = HELD.get();
-    let mut table = Table::new(3 * MIB, KeyHasher::new(1));
-    fill(&mut table, &policy, "", 0);
-    assert!(table.bytes() > 2 * MIB);
-    table.sweep(&policy, Timestamp(3_600_000_000 * 60));
-    assert_eq!((table.len(), table.bytes(), HELD.get()), (0, 0, before));
+    for bytes in [3 * MIB, 12 * MIB] {
+        let mut table = Table::new(bytes, KeyHasher::new(1));
+        let before = HELD.get();
+        fill(&mut table, &policy, "", 0);
+        assert!(table.bytes() > bytes / 3 * 2);
+        table.sweep(&policy, Timestamp(3_600_000_000 * 60));
+        assert_eq!((table.len(), table.bytes(), HELD.get()), (0, 0, before));
+    }
 }

@@ -222,6 +222,8 @@ impl Entries {
                 self.directory.truncate(1 << bits);
             }
         }
+        self.directory.shrink_to_fit();
+        self.parts.shrink_to_fit();
     }
 
     fn join_two(&mut self, into: usize, from: usize, bits: u32, hasher: &KeyHasher) {
