@@ -162,6 +162,11 @@ impl Limits {
         request: &Request,
         mut each: impl FnMut(Decision),
     ) -> Result<Decision, OperationError> {
+        if let Some(only) = self.only() {
+            let said = only.decide(words, now, request)?; // there is no other limit to ask first
+            each(said);
+            return Ok(said);
+        }
         let lacks_lease = |each: &Each| each.kind == Kind::Lease && each.limit.needs_lease(request);
         if request.lease.is_none() && self.each().iter().any(lacks_lease) {
             return Err(OperationError::NeedsLease);
