@@ -23,7 +23,7 @@ const handler = async (request: Request, info: Info) => new Response(info.addres
 const limited: (request: Request, info: Info) => Promise<Response> = fetched(limiter, handler, {
   ip: (_, info) => info.address,
 });
-next(limiter, async (request: Request) => Response.json(await request.json()));
+next(limiter, async (request: Request) => new Response(await request.text()));
 const found = limiter.keyOf({ header: () => undefined, query: "", ip: "192.0.2.1" });
 const status: number | undefined = typeof found === "string" ? limiter.admit(found).refusal?.status : 400;
 

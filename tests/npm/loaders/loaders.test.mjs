@@ -33,7 +33,7 @@ for (const [file, format] of [["app.mjs", "esm"], ["app.cjs", "cjs"]]) {
   const options = ["--bundle", "--platform=neutral", "--external:tidegate", `--alias:#vectors=${work}/vectors.json`];
   run(work, "esbuild", join(here, "app.js"), ...options, `--format=${format}`, "--log-level=warning", `--outfile=${file}`);
 }
-cpSync(join(here, "report.mjs"), join(work, "report.mjs"));
+for (const file of ["report.mjs", "middleware.cjs"]) cpSync(join(here, file), join(work, file));
 writeFileSync(join(work, "main.mjs"), 'import { run } from "./app.mjs";\nconsole.log(run());\n');
 writeFileSync(join(work, "main.cjs"), 'console.log(require("./app.cjs").run());\n');
 
@@ -43,6 +43,9 @@ for (const [name, node] of [["Node of the workspace", process.execPath], ["Node 
   const inNode = (...args) => execFileSync(node, args, { cwd: work, env, encoding: "utf8" });
   test(`${name}, ESM`, () => assert.equal(inNode("main.mjs"), `${RESULT}\n`));
   test(`${name}, CommonJS without require(esm)`, () => assert.equal(inNode(WITHOUT_REQUIRE_ESM, "main.cjs"), `${RESULT}\n`));
+  test(`${name}, middleware in CommonJS without require(esm)`, () => {
+    assert.equal(inNode(WITHOUT_REQUIRE_ESM, "middleware.cjs"), "express fastify fetch hono koa next\n");
+  });
 }
 writeFileSync(join(work, "slim.mjs"), `import { readFileSync } from "node:fs";
 import preferred, { Limiter, init } from "tidegate/slim";
@@ -147,12 +150,13 @@ for (const [version, without] of [["4.9", "bundler"], ["5", ""]]) {
             strict: true, noEmit: true, esModuleInterop: true, target: "es2022", types: [], module,
             moduleResolution: resolution === "node10" ? "node" : resolution,
           },
-          files: ["esm.mts", "commonjs.cts", "slim.ts"],
+          files: ["esm.mts", "commonjs.cts", "slim.ts", "middleware.mts", "middleware.cts"],
         }),
         "slim.ts": 'import Preferred, { Limiter, init } from "tidegate/slim";\ninit(new Uint8Array());\nnew Preferred({ limits: [] }) satisfies Limiter;\n',
       });
-      const source = readFileSync(new URL("../types.ts", import.meta.url), "utf8");
-      for (const file of ["esm.mts", "commonjs.cts"]) writeFileSync(join(folder, file), source);
+      for (const [source, ...files] of [["types.ts", "esm.mts", "commonjs.cts"], ["middleware-types.ts", "middleware.mts", "middleware.cts"]]) {
+        for (const file of files) cpSync(join(here, "..", source), join(folder, file));
+      }
       run(folder, process.execPath, join(here, `node_modules/typescript-${version}/bin/tsc`), "-p", ".");
     });
   }

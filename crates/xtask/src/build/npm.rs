@@ -36,6 +36,7 @@ pub(super) fn build() -> Result<()> {
     for types in ["index", "slim", "toml"] {
         fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
     }
+    require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
     within("npm package in a browser, gzip", gzipped(&dist.join("browser.js"))?, LIMIT)?;
     copy_worker(&dist.join("worker"))
 }
@@ -98,6 +99,24 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
         .arg(format!("--outfile={}", to.display()));
     step(&format!("bundle {}", script.file), &mut esbuild)?;
     forget_text(&to.with_file_name(format!("{}.map", script.file)))
+}
+
+/// Writes the middleware as CommonJS, file by file, so that its entries share what they share as ES modules. The folder's own
+/// `package.json` says what its scripts and types are.
+fn require_middleware(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    fs::write(to.join("package.json"), json!({ "type": "commonjs" }).to_string())?;
+    let mut esbuild = command(ESBUILD, &["--format=cjs", "--sourcemap", "--log-level=warning"]);
+    esbuild.args(NODE).arg(format!("--outdir={}", to.display()));
+    for file in fs::read_dir(from)? {
+        let file = file?.path();
+        if file.extension().is_some_and(|extension| extension == "js") {
+            esbuild.arg(file);
+        } else if let Some(name) = file.file_name() {
+            fs::copy(&file, to.join(name))?;
+        }
+    }
+    step("write the middleware as CommonJS", &mut esbuild)
 }
 
 /// Removes the module from a source map, which needs only the sources that a person wrote.
