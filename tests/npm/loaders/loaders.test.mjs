@@ -14,7 +14,7 @@ import { promisify } from "node:util";
 
 import { install } from "../installed.mjs";
 import { readVectors } from "../vectors.mjs";
-import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, VITEST, WORKER, page } from "./projects.mjs";
+import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page } from "./projects.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const tools = join(here, "node_modules/.bin");
@@ -123,20 +123,49 @@ describe("bundles in Chromium", { skip: noBrowser }, () => {
 
 describe("Next.js", () => {
   let url;
-  test("the build and the start", async () => {
-    const folder = project("next", NEXT);
-    run(folder, "next", "build");
-    const args = [join(here, "node_modules/next/dist/bin/next"), "start", "--hostname", "127.0.0.1", "--port", "0"];
-    const line = await started(spawn(process.execPath, args, { cwd: folder, env: environment() }), /http:\/\/127/);
-    [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(line);
-  });
+  test("the build and the start", async () => { url = await startNext("next", NEXT); });
   test("a route in Node", async () => assert.equal(await text(`${url}/node`), RESULT));
   test("a route in the edge runtime", async () => assert.equal(await text(`${url}/edge`), RESULT));
+  test("a limited route in Node", () => refusesTheSecond(`${url}/limited/node`));
+  test("a limited route in the edge runtime", () => refusesTheSecond(`${url}/limited/edge`));
+  test("a route behind a limiting proxy", () => refusesTheSecond(`${url}/behind`, "passed"));
   test("a client component in Chromium", { skip: noBrowser }, async () => {
     const shown = await dom(url);
     assert.ok(shown.includes(`Next.js: ${RESULT}`), shown);
   });
+  test("a route behind a limiting middleware in the edge runtime", async () => {
+    await refusesTheSecond(`${await startNext("next-middleware", NEXT_MIDDLEWARE)}/behind`, "passed");
+  });
 });
+
+/** Builds and starts a project of Next.js. Returns its address. */
+async function startNext(name, files) {
+  const folder = project(name, files);
+  run(folder, "next", "build");
+  const args = [join(here, "node_modules/next/dist/bin/next"), "start", "--hostname", "127.0.0.1", "--port", "0"];
+  const line = await started(spawn(process.execPath, args, { cwd: folder, env: environment() }), /http:\/\/127/);
+  return /http:\/\/127\.0\.0\.1:\d+/.exec(line)[0];
+}
+
+/** Asks what grants one request per user. */
+async function refusesTheSecond(url, front = null) {
+  const ask = (user) => fetch(url, { headers: { "x-user": user } });
+  const [granted, refused, other] = [await ask("alice"), await ask("alice"), await ask("bob")];
+  for (const response of [granted, other]) {
+    assert.equal(await response.text(), `${new URL(url).pathname} passed`);
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("x-front"), front);
+    assert.match(response.headers.get("ratelimit"), /^"policy";r=0;t=\d+$/);
+    assert.equal(response.headers.get("ratelimit-policy"), '"policy";q=1;w=3600');
+  }
+  assert.equal(refused.status, 429);
+  assert.equal((await refused.json()).title, "Quota exceeded");
+  assert.equal(refused.headers.get("content-type"), "application/problem+json");
+  assert.equal(refused.headers.get("cache-control"), "no-store");
+  assert.match(refused.headers.get("retry-after"), /^\d+$/);
+  assert.match(refused.headers.get("ratelimit"), /^"policy";r=0;t=\d+$/);
+  assert.equal(refused.headers.get("x-front"), null);
+}
 
 // TypeScript 4.9 has no `bundler`, and 7 has no `node10`
 const RESOLUTIONS = { node16: "node16", nodenext: "nodenext", bundler: "esnext", node10: "commonjs" };

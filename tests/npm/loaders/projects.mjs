@@ -72,11 +72,34 @@ export const runtime = ${JSON.stringify(runtime)};
 export const dynamic = "force-dynamic";
 export function GET() { return new Response(run()); }`;
 
-export const NEXT = {
+/** A file of Next.js that limits the requests to it. `handler` answers the others. */
+const limited = (exports, handler) => `import { NextResponse } from "next/server";
+import { Limiter } from "tidegate/toml";
+import { rateLimit } from "tidegate/next";
+const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h", start: "first" }] });
+const key = (request) => request.headers.get("x-user") ?? undefined;
+${exports} = rateLimit(limiter, ${handler}, { key });
+`;
+const limitedRoute = (runtime) => limited(
+  `export const runtime = ${JSON.stringify(runtime)};\nexport const GET`,
+  "async (request) => new NextResponse(`${request.nextUrl.pathname} passed`)",
+);
+/** The file in front of all routes, whose name depends on the version of Next.js. */
+const limitedProxy = (name) => limited(
+  `export const config = { matcher: "/behind" };\nexport const ${name}`,
+  'async () => NextResponse.next({ headers: { "x-front": "passed" } })',
+);
+
+const NEXT_APP = {
   "package.json": "{}",
   "next.config.mjs": `import { resolve } from "node:path";
 export default { turbopack: { root: resolve(import.meta.dirname, "../..") }, experimental: { cpus: 1 } };`,
   "app/layout.jsx": "export default function Layout({ children }) { return <html lang=\"en\"><body>{children}</body></html>; }",
+  "app/behind/route.js": 'export const GET = async () => new Response("/behind passed");',
+};
+
+export const NEXT = {
+  ...NEXT_APP,
   "app/page.jsx": `"use client";
 import { useEffect, useState } from "react";
 import { run } from "../app.mjs";
@@ -87,7 +110,13 @@ export default function Page() {
 }`,
   "app/node/route.js": route("nodejs"),
   "app/edge/route.js": route("edge"),
+  "app/limited/node/route.js": limitedRoute("nodejs"),
+  "app/limited/edge/route.js": limitedRoute("edge"),
+  "proxy.js": limitedProxy("proxy"),
 };
+
+/** Before Next.js 16 the proxy was a middleware, and ran in the edge runtime. */
+export const NEXT_MIDDLEWARE = { ...NEXT_APP, "middleware.js": limitedProxy("middleware") };
 
 export const WORKER = {
   "package.json": "{}",
