@@ -300,6 +300,7 @@ export type ErrorCode =
   | "INVALID_REQUEST"
   | "INVALID_LIMITS"
   | "INVALID_DUMP"
+  | "INVALID_MODULE"
   | "COST_EXCEEDS_CAPACITY"
   | "NEEDS_LEASE"
   | "NEVER_GRANTED"
@@ -307,6 +308,7 @@ export type ErrorCode =
   | "TABLE_FULL"
   | "TOO_MANY_LIMITS"
   | "TOO_MANY_WAITERS"
+  | "NOT_INITIALIZED"
   | "FREED";
 
 /** Any error of this package. */

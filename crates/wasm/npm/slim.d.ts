@@ -2,8 +2,10 @@ export * from "tidegate";
 export { default } from "tidegate";
 
 /**
- * Makes the package ready. Call this once, before the first `Limiter` or `Reporter`.
+ * Makes the package ready. Call this before the first `Limiter` or `Reporter`, which otherwise throw `NOT_INITIALIZED`. A second
+ * call with the same file does nothing.
  *
- * @param module the file `tidegate/tidegate.wasm`, as a `WebAssembly.Module` or as its bytes
+ * @param module the file `tidegate/tidegate.wasm` of the same version, as a `WebAssembly.Module` or as its bytes
+ * @throws {ArgumentError} `INVALID_MODULE` for anything else; nothing has changed
  */
 export function init(module: object): void;

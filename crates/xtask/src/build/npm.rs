@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -24,7 +25,8 @@ pub(super) fn build() -> Result<()> {
     for (variant, features, scripts) in VARIANTS {
         let bound = bind(variant, features)?;
         let module = bound.join("tidegate.wasm");
-        write_text(&module, &bound)?;
+        let stamp = stamp(&module)?;
+        write_text(&module, &stamp, &bound)?;
         let dist = dist.join(variant);
         fs::create_dir_all(&dist)?;
         fs::copy(&module, dist.join("tidegate.wasm"))?;
@@ -130,9 +132,23 @@ fn forget_text(map: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Adds a section with a text that no other module has, and returns the text. By it `tidegate/slim` knows its own module.
+fn stamp(module: &Path) -> Result<String> {
+    let mut bytes = fs::read(module)?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let stamp = format!("{:016x}", hasher.finish());
+    // a custom section: its number, its length, the length of its name, its name, its contents
+    bytes.extend([0, 25, 8]);
+    bytes.extend(b"tidegate");
+    bytes.extend(stamp.as_bytes());
+    fs::write(module, bytes)?;
+    Ok(stamp)
+}
+
 /// Writes the module as `crates/wasm/npm/decode.js` reads it: all bytes in the order of their frequency, and a text with
 /// a character for each frequent byte and two for any other.
-fn write_text(module: &Path, folder: &Path) -> Result<()> {
+fn write_text(module: &Path, stamp: &str, folder: &Path) -> Result<()> {
     let module = fs::read(module)?;
     let alphabet: Vec<char> =
         (' '..='~').filter(|character| !"\"<\\".contains(*character)).collect();
@@ -156,7 +172,7 @@ fn write_text(module: &Path, folder: &Path) -> Result<()> {
         text.push(singles[place % singles.len()]);
     }
     fs::write(folder.join("tidegate.txt"), text)?;
-    let order = json!({ "length": module.len(), "order": order });
+    let order = json!({ "length": module.len(), "order": order, "stamp": stamp });
     fs::write(folder.join("tidegate.json"), order.to_string())?;
     Ok(())
 }
