@@ -67,10 +67,12 @@ import { run } from "./app.mjs";
 test("Vitest", () => { process.stdout.write(\`Vitest: \${run()}\\n\`); });`,
 };
 
-const route = (runtime) => `import { run } from "../../app.mjs";
+// `?module` is known for files, not for the exports of a package
+const route = (runtime, module) => `import { run } from "../../app.mjs";
+${module && `import module from ${JSON.stringify(module)};`}
 export const runtime = ${JSON.stringify(runtime)};
 export const dynamic = "force-dynamic";
-export function GET() { return new Response(run()); }`;
+export function GET() { return new Response(run(${module && "module"})); }`;
 
 /** A file of Next.js that limits the requests to it. `handler` answers the others. */
 const limited = (exports, handler) => `import { NextResponse } from "next/server";
@@ -108,8 +110,8 @@ export default function Page() {
   useEffect(() => setResult(run()), []);
   return <p>{\`Next.js: \${result}\`}</p>;
 }`,
-  "app/node/route.js": route("nodejs"),
-  "app/edge/route.js": route("edge"),
+  "app/node/route.js": route("nodejs", ""),
+  "app/edge/route.js": route("edge", "../../../node_modules/tidegate/dist/tidegate.wasm?module"),
   "app/limited/node/route.js": limitedRoute("nodejs"),
   "app/limited/edge/route.js": limitedRoute("edge"),
   "proxy.js": limitedProxy("proxy"),
@@ -122,11 +124,14 @@ export const WORKER = {
   "package.json": "{}",
   "wrangler.toml": 'name = "app"\nmain = "worker.mjs"\ncompatibility_date = "2026-11-01"\n',
   "worker.mjs": `import { run } from "./app.mjs";
-export default { fetch() { return new Response(run()); } };`,
+import module from "tidegate/tidegate.wasm";
+export default { fetch() { return new Response(run(module)); } };`,
 };
 
-/** The page for all bundles, and for the package without any bundler. */
+/** The page for all bundles, and for the package without any bundler, whose scripts are in the folder `unpacked`. */
 export const page = (bundles, unpacked) => `<!doctype html><html><body><script type="importmap">
-{"imports": {"tidegate": ${JSON.stringify(unpacked)}}}</script>
+${JSON.stringify({ imports: {
+  tidegate: `${unpacked}browser.js`, "tidegate/slim": `${unpacked}slim.js`, "tidegate/toml": `${unpacked}toml/browser.js`,
+} })}</script>
 ${bundles.map((url) => `<script type="module" src="${url}"></script>`).join("\n")}
 <script type="module">${entry("no bundler").replaceAll('"./', '"/')}</script></body></html>`;
