@@ -10,7 +10,7 @@ import { install, link, load } from "./installed.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
-link(folder, ["express", "fastify", "hono", "koa"]);
+link(folder, ["expect-type", "express", "fastify", "hono", "koa"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
@@ -91,11 +91,11 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "middleware-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));
-    const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", ""];
+    const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable,esnext.disposable", "--types", ""];
     const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, file], { cwd: folder, encoding: "utf8" });
     assert.equal(status, 0, stdout);
   });

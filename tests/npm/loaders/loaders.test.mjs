@@ -164,19 +164,23 @@ const RESOLUTIONS = { node16: "node16", nodenext: "nodenext", bundler: "esnext",
 for (const [version, without] of [["4.9", "bundler"], ["5", ""]]) {
   for (const [resolution, module] of Object.entries(RESOLUTIONS).filter(([name]) => name !== without)) {
     test(`types, TypeScript ${version}, ${resolution}`, () => {
+      const sources = { "types.ts": "types", "middleware-types.ts": "middleware" };
+      if (version !== "4.9") sources["using-types.ts"] = "using";
+      const files = Object.values(sources).flatMap((name) => [`${name}.mts`, `${name}.cts`]);
       const folder = project(`types-${version}-${resolution}`, {
         "package.json": "{}",
         "tsconfig.json": JSON.stringify({
           compilerOptions: {
             strict: true, noEmit: true, esModuleInterop: true, target: "es2022", types: [], module,
+            lib: ["es2022", "dom", "dom.iterable", ...(version === "4.9" ? [] : ["esnext.disposable"])],
             moduleResolution: resolution === "node10" ? "node" : resolution,
           },
-          files: ["esm.mts", "commonjs.cts", "slim.ts", "middleware.mts", "middleware.cts"],
+          files: ["slim.ts", ...files],
         }),
         "slim.ts": 'import Preferred, { Limiter, init } from "tidegate/slim";\ninit(new Uint8Array());\nnew Preferred({ limits: [] }) satisfies Limiter;\n',
       });
-      for (const [source, ...files] of [["types.ts", "esm.mts", "commonjs.cts"], ["middleware-types.ts", "middleware.mts", "middleware.cts"]]) {
-        for (const file of files) cpSync(join(here, "..", source), join(folder, file));
+      for (const [source, name] of Object.entries(sources)) {
+        for (const ending of ["mts", "cts"]) cpSync(join(here, "..", source), join(folder, `${name}.${ending}`));
       }
       run(folder, process.execPath, join(here, `node_modules/typescript-${version}/bin/tsc`), "-p", ".");
     });
