@@ -2,7 +2,7 @@
 import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
-  Admission, Answer, Budget, CheckOptions, Decision, ErrorCode, Explanation, Grant, Limit, LimitAnswer, Limited, LimiterOptions,
+  Admission, Answer, Budget, CheckOptions, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
   OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Settlement, Span, WaitOptions,
   WantedBudget,
 } from "tidegate";
@@ -14,6 +14,7 @@ expectTypeOf(preferred).toEqualTypeOf<typeof Limiter>();
 const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
 const policy: Policy = { limits: [limit], cost: { header: "x-cost" } };
 const file: PolicyFile = { policies: { api: policy } };
+const elsewhere: Policy = { limits: [limit], remember: "2s", local: { most: 5, time: "1s" }, reports: false, persist_ahead: { most: 5 } };
 const gateway: PolicyFile = {
   policies: { api: { limits: [limit], key: ["jwt:sub", ["header:x-tenant", "ip"]] } },
   routes: [{ match: "/api/*", policy: "api", upstream: "https://origin.example" }],
@@ -25,6 +26,7 @@ expectTypeOf<LimiterOptions>().toEqualTypeOf<{ policy?: string; maxBytes?: numbe
 expectTypeOf(Limiter).toBeConstructibleWith(policy, { maxBytes: 1_000_000, maxWaiters: 5 });
 expectTypeOf(Limiter).toBeConstructibleWith(file, { policy: "api" });
 expectTypeOf(Limiter).toBeConstructibleWith(gateway);
+expectTypeOf(Limiter).toBeConstructibleWith(elsewhere);
 expectTypeOf(Limiter).toBeConstructibleWith("limits = []");
 expectTypeOf(Limiter).toBeConstructibleWith({
   limits: [
@@ -98,16 +100,18 @@ type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "
   | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit";
 expectTypeOf<keyof Limiter>().toEqualTypeOf<Calls | "size" | "bytes" | "waiting" | typeof Symbol.dispose>();
 
-type Held = Answer & { readonly lease: string };
+expectTypeOf<Omit<HeldAnswer, keyof Answer>>().toEqualTypeOf<{}>();
+expectTypeOf<HeldAnswer["lease"]>().toEqualTypeOf<string>();
+expectTypeOf<HeldGrant>().toExtend<Grant & HeldAnswer>();
 expectTypeOf(limiter.check).toEqualTypeOf<(key: string, options?: CheckOptions) => Decision>();
 expectTypeOf(limiter.decide).toEqualTypeOf<(key: string, request?: Request) => Grant>();
 expectTypeOf(limiter.peek).toEqualTypeOf<(key: string, request?: Request) => Answer>();
 expectTypeOf(limiter.explain).toEqualTypeOf<(key: string, request?: Request) => Explanation>();
 expectTypeOf(limiter.waitFor).toEqualTypeOf<(key: string, options?: WaitOptions) => Promise<Grant>>();
-expectTypeOf(limiter.acquire).toEqualTypeOf<(key: string, request?: Request) => Grant & { readonly lease: string }>();
-expectTypeOf(limiter.renew).toEqualTypeOf<(key: string, lease: string, options?: Options & { count?: number }) => Held>();
-expectTypeOf(limiter.release).toEqualTypeOf<(key: string, lease: string, options?: Options) => Held>();
-expectTypeOf(limiter.budget).toEqualTypeOf<(key: string, lease: string, wanted: WantedBudget) => Held>();
+expectTypeOf(limiter.acquire).toEqualTypeOf<(key: string, request?: Request) => HeldGrant>();
+expectTypeOf(limiter.renew).toEqualTypeOf<(key: string, lease: string, options?: Options & { count?: number }) => HeldAnswer>();
+expectTypeOf(limiter.release).toEqualTypeOf<(key: string, lease: string, options?: Options) => HeldAnswer>();
+expectTypeOf(limiter.budget).toEqualTypeOf<(key: string, lease: string, wanted: WantedBudget) => HeldAnswer>();
 expectTypeOf(limiter.settle).toEqualTypeOf<(key: string, settlement: Settlement) => Answer>();
 expectTypeOf(limiter.refund).toEqualTypeOf<(key: string, units: number, options?: Options) => Answer>();
 expectTypeOf(limiter.reset).toEqualTypeOf<(key: string, options?: Options) => Answer>();

@@ -1,3 +1,9 @@
+/**
+ * The package without its WebAssembly, which the caller gives to {@link init}.
+ *
+ * @module tidegate/slim
+ */
+
 export * from "tidegate";
 export { default } from "tidegate";
 

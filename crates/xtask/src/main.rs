@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod docs;
 mod fuzz;
 mod install;
 mod run;
@@ -41,6 +42,8 @@ enum Task {
     Build(build::Arguments),
     /// Build and pack the npm package
     Npm,
+    /// Make the API pages of the npm package, in target/docs/npm
+    Docs,
     /// Run the benchmarks whose names contain a text, or all of them
     Bench(bench::Arguments),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::Build(arguments) => build::run(&arguments),
         Task::Npm => build::pack(),
+        Task::Docs => docs::run(),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match result {

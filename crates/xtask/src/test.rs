@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::build::Artifact;
 use crate::run::{cargo, command};
-use crate::{build, fuzz, install, root};
+use crate::{build, docs, fuzz, install, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -27,7 +27,7 @@ enum Suite {
     Rust,
     /// The core without an operating system, and the sizes of Worker, guest and npm package
     Wasm,
-    /// The npm package from its packed tarball, in Node and in every other loader
+    /// The npm package from its packed tarball, in Node and in every other loader, and its API pages
     Npm,
     /// Random operations, stored bytes and policy files, by libFuzzer for a minute
     Fuzz,
@@ -143,7 +143,8 @@ impl Suite {
                 // loads the package as bundlers, test runners and other runtimes do
                 install::loaders()?;
                 let loaders = ["--test", "tests/npm/loaders/loaders.test.mjs"];
-                tally.watch("loaders", command("node_modules/.bin/node", &loaders))
+                tally.watch("loaders", command("node_modules/.bin/node", &loaders))?;
+                docs::run()
             }
             Self::Fuzz => {
                 fuzz::build()?;

@@ -161,7 +161,7 @@ async function refusesTheSecond(url, front = null) {
 
 // TypeScript 4.9 has no `bundler`, and 7 has no `node10`
 const RESOLUTIONS = { node16: "node16", nodenext: "nodenext", bundler: "esnext", node10: "commonjs" };
-for (const [version, without] of [["4.9", "bundler"], ["5", ""]]) {
+for (const [version, compiler, without] of [["4.9", "typescript-4.9", "bundler"], ["5", "typescript", ""]]) {
   for (const [resolution, module] of Object.entries(RESOLUTIONS).filter(([name]) => name !== without)) {
     test(`types, TypeScript ${version}, ${resolution}`, () => {
       const sources = { "types.ts": "types", "middleware-types.ts": "middleware" };
@@ -182,7 +182,7 @@ for (const [version, without] of [["4.9", "bundler"], ["5", ""]]) {
       for (const [source, name] of Object.entries(sources)) {
         for (const ending of ["mts", "cts"]) cpSync(join(here, "..", source), join(folder, `${name}.${ending}`));
       }
-      run(folder, process.execPath, join(here, `node_modules/typescript-${version}/bin/tsc`), "-p", ".");
+      run(folder, process.execPath, join(here, `node_modules/${compiler}/bin/tsc`), "-p", ".");
     });
   }
 }
