@@ -6,6 +6,7 @@ mod docs;
 mod fuzz;
 mod install;
 mod run;
+mod sizes;
 mod start;
 mod test;
 
@@ -44,6 +45,8 @@ enum Task {
     Npm,
     /// Make the API pages of the npm package, in target/docs/npm
     Docs,
+    /// Write where the bytes of the npm package are into docs/sizes.md
+    Sizes,
     /// Run the benchmarks whose names contain a text, or all of them
     Bench(bench::Arguments),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::Build(arguments) => build::run(&arguments),
         Task::Npm => build::pack(),
         Task::Docs => docs::run(),
+        Task::Sizes => sizes::run(),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match result {
