@@ -50,6 +50,11 @@ const PORTABLE: [&str; 7] = [
 
 const ESBUILD: &str = "node_modules/.bin/esbuild";
 
+/// The features of `tidegate-wasm` for each module of the npm package.
+pub(crate) fn npm_features() -> impl Iterator<Item = &'static str> {
+    npm::VARIANTS.iter().map(|(_, features, _)| *features)
+}
+
 /// Everything, because the npm package contains the Worker.
 pub(crate) const ALL: [Artifact; 2] = [Artifact::Guest, Artifact::Npm];
 

@@ -107,8 +107,6 @@ impl Suite {
                     "--target",
                     "wasm32-unknown-unknown",
                     "-p",
-                    "tidegate-wasm",
-                    "-p",
                     "tidegate-worker",
                     "-p",
                     "tidegate-bench-empty",
@@ -116,7 +114,15 @@ impl Suite {
                     "-D",
                     "warnings",
                 ];
-                tally.watch("clippy for wasm", cargo(&wasm))
+                tally.watch("clippy for wasm", cargo(&wasm))?;
+                // one at a time: beside the Worker, the gate has TOML in every variant
+                build::npm_features().try_for_each(|features| {
+                    let target = ["clippy", "--quiet", "--target", "wasm32-unknown-unknown"];
+                    let npm =
+                        ["-p", "tidegate-wasm", "--features", features, "--", "-D", "warnings"];
+                    let what = format!("clippy for the npm package, features \"{features}\"");
+                    tally.watch(&what, cargo(&[&target[..], &npm].concat()))
+                })
             }
             Self::Rust => tally.watch("cargo test", cargo(&["test", "--no-fail-fast"])),
             Self::Wasm => {

@@ -59,7 +59,7 @@ fn bind(variant: &str, features: &str) -> Result<PathBuf> {
 }
 
 /// A script of the package: the file in `dist`, its entry, and what esbuild must know.
-struct Script {
+pub(super) struct Script {
     file: &'static str,
     entry: &'static str,
     options: &'static [&'static str],
@@ -69,7 +69,7 @@ const NODE: &[&str] = &["--platform=node", "--target=node20"];
 const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
 
 /// The modules: the folder in `dist`, the features of `tidegate-wasm`, and the scripts that contain or import the module.
-const VARIANTS: [(&str, &str, &[Script]); 2] =
+pub(super) const VARIANTS: [(&str, &str, &[Script]); 2] =
     [("", "", &SCRIPTS), ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1)];
 /// The scripts before this one are not built with TOML.
 const TOML: usize = 4;
