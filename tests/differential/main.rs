@@ -1,7 +1,9 @@
 //! Compares the token bucket with the crates `governor` and `ratelimit`. All get the same requests at the same
-//! given times, and exact rational arithmetic tells the right answer.
+//! given times, and exact rational arithmetic tells the right answer. `first` compares windows with libraries for
+//! JavaScript.
 
 mod exact;
+mod first;
 mod others;
 
 use std::fs;

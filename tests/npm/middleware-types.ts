@@ -1,34 +1,59 @@
 // Compiled, never run: what the middleware must accept, and what it must not.
+import { expectTypeOf } from "expect-type";
 import { Limiter } from "tidegate/toml";
-import { rateLimit as express } from "tidegate/express";
-import type { Store } from "tidegate/express";
+import preferred, { rateLimit as express } from "tidegate/express";
+import type { Admission, MiddlewareOptions, OlderHeaders, Store } from "tidegate/express";
 import fastify from "tidegate/fastify";
 import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
 import { rateLimit as koa } from "tidegate/koa";
-import { rateLimit as next } from "tidegate/next";
+import next, { rateLimit as named } from "tidegate/next";
+
+expectTypeOf(preferred).toEqualTypeOf(express);
+expectTypeOf(next).toEqualTypeOf(named);
+expectTypeOf(next).toEqualTypeOf(fetched);
 
 const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 5, period: "1m" }] });
 const store: Store = new MemoryStore(limiter);
 
-express(limiter, { key: (request) => request.user, cost: 2, headers: "draft-6", store, onError: console.error });
-fastify(limiter, { cost: async (request) => request.body.length });
-hono(limiter, { ip: (context) => context.env.address });
-koa(limiter);
+expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
+  key?: (one: string, two: number) => string | undefined | Promise<string | undefined>;
+  cost?: number | ((one: string, two: number) => number | undefined | Promise<number | undefined>);
+  ip?: (one: string, two: number) => string | undefined;
+  headers?: OlderHeaders;
+  store?: Store;
+  onError?: (error: unknown) => void;
+}>();
+expectTypeOf<Store>().toEqualTypeOf<{
+  check(key: string, options: { cost?: number; headers?: OlderHeaders }): Promise<Admission>;
+  renew(key: string, lease: string): Promise<boolean>;
+  release(key: string, lease: string): Promise<void>;
+}>();
+
+const middleware = express(limiter, { key: (request) => request.user, cost: 2, headers: "draft-6", store, onError: console.error });
+expectTypeOf(middleware).toEqualTypeOf<(request: any, response: any, next: (error?: any) => void) => void>();
+const hook = fastify(limiter, { cost: async (request) => request.body.length });
+expectTypeOf(hook).toEqualTypeOf<(request: any, reply: any) => Promise<any>>();
+const ofHono = hono(limiter, { ip: (context) => context.env.address });
+expectTypeOf(ofHono).toEqualTypeOf<(context: any, next: () => Promise<void>) => Promise<any>>();
+expectTypeOf(koa(limiter)).toEqualTypeOf<(context: any, next: () => Promise<any>) => Promise<any>>();
 
 interface Info {
   address: string;
 }
 const handler = async (request: Request, info: Info) => new Response(info.address);
-const limited: (request: Request, info: Info) => Promise<Response> = fetched(limiter, handler, {
-  ip: (_, info) => info.address,
-});
-next(limiter, async (request: Request) => Response.json(await request.json()));
-const found = limiter.keyOf({ header: () => undefined, query: "", ip: "192.0.2.1" });
-const status: number | undefined = typeof found === "string" ? limiter.admit(found).refusal?.status : 400;
+const limited = fetched(limiter, handler, { ip: (_, info) => info.address });
+expectTypeOf(limited).toEqualTypeOf<(request: Request, info: Info) => Promise<Response>>();
+expectTypeOf(next(limiter, (request: Request) => new Response(request.url))).returns.toEqualTypeOf<Promise<Response>>();
 
+// @ts-expect-error a limiter is needed
+express({ limits: [] });
 // @ts-expect-error there is no such form
 express(limiter, { headers: "draft-5" });
+// @ts-expect-error there is no such option
+koa(limiter, { keys: () => "user:42" });
+// @ts-expect-error a key is a text
+fetched(limiter, handler, { key: () => 42 });
 // @ts-expect-error a handler is needed
 fetched(limiter, { cost: 2 });
 // @ts-expect-error an address is a text

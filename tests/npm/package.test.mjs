@@ -10,7 +10,7 @@ import { install, link, load } from "./installed.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
-link(folder, ["express", "fastify", "hono", "koa"]);
+link(folder, ["expect-type", "express", "fastify", "hono", "koa"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
@@ -18,19 +18,21 @@ test("the tarball has exactly the files that are needed", () => {
   const scripts = ofTheWorker.filter((name) => name.endsWith(".js") && name !== "index.js").sort();
   const ofMiddleware = [
     "core.js", "express.d.ts", "express.js", "fastify.d.ts", "fastify.js", "fetch.d.ts", "fetch.js", "hono.d.ts", "hono.js",
-    "koa.d.ts", "koa.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "store.js",
-  ].map((name) => `middleware/${name}`);
+    "koa.d.ts", "koa.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "store.js", "web.js",
+  ];
+  const required = ofMiddleware.flatMap((name) => (name.endsWith(".d.ts") ? [name] : [name, `${name}.map`]));
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
-    "dist/index.d.cts", "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
+    "dist/index.d.cts",
+    ...[...required, "package.json"].sort().map((name) => `dist/middleware/${name}`), "dist/node.cjs", "dist/node.cjs.map", "dist/node.js", "dist/node.js.map",
     "dist/slim.cjs", "dist/slim.cjs.map", "dist/slim.d.cts", "dist/slim.js", "dist/slim.js.map", "dist/tidegate.wasm",
     "dist/toml.d.cts", "dist/toml/browser.cjs", "dist/toml/browser.cjs.map", "dist/toml/browser.js", "dist/toml/browser.js.map",
     "dist/toml/edge.js", "dist/toml/edge.js.map", "dist/toml/tidegate.wasm", "dist/toml/workerd.js", "dist/toml/workerd.js.map",
     "dist/worker/build/index.js", "dist/worker/build/index_bg.wasm", ...scripts.map((name) => `dist/worker/${name}`),
     "dist/workerd.js", "dist/workerd.js.map",
-    "index.d.ts", ...ofMiddleware, "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
+    "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
   ]);
 });
@@ -89,11 +91,11 @@ const tsc = fileURLToPath(new URL("../../node_modules/typescript/bin/tsc", impor
 
 const skip = existsSync(tsc) ? false : "TypeScript is not installed: run `npm install`";
 
-for (const name of ["types.ts", "middleware-types.ts", "worker-types.ts"]) {
+for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "worker-types.ts"]) {
   test(`the types accept every documented use: ${name}`, { skip }, () => {
     const file = join(folder, name);
     writeFileSync(file, readFileSync(new URL(name, import.meta.url)));
-    const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--types", ""];
+    const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable,esnext.disposable", "--types", ""];
     const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, file], { cwd: folder, encoding: "utf8" });
     assert.equal(status, 0, stdout);
   });

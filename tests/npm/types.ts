@@ -1,28 +1,42 @@
-// Compiled, never run: what must be accepted, and what must not.
-import { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
+// Compiled, never run: the type of every call, what must be accepted, and what must not.
+import { expectTypeOf } from "expect-type";
+import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
-  Answer, Decision, ErrorCode, Explanation, Grant, Limit, Limited, Policy, PolicyFile, ReporterDecision, Request, Span,
+  Admission, Answer, Budget, CheckOptions, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
+  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Settlement, Span, WaitOptions,
+  WantedBudget,
 } from "tidegate";
+
+expectTypeOf(preferred).toEqualTypeOf<typeof Limiter>();
+
+// policies
 
 const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
 const policy: Policy = { limits: [limit], cost: { header: "x-cost" } };
 const file: PolicyFile = { policies: { api: policy } };
+const elsewhere: Policy = { limits: [limit], remember: "2s", local: { most: 5, time: "1s" }, reports: false, persist_ahead: { most: 5 } };
 const gateway: PolicyFile = {
   policies: { api: { limits: [limit], key: ["jwt:sub", ["header:x-tenant", "ip"]] } },
   routes: [{ match: "/api/*", policy: "api", upstream: "https://origin.example" }],
   jwt: { algorithms: ["ES256"], keys: "JWT_KEYS", issuer: "us", audience: "api" }, trusted_proxies: ["10.0.0.0/8"], api_path: "/_tidegate",
 };
-new Limiter(gateway);
 
-const limiter = new Limiter(policy, { maxBytes: 1_000_000 });
-new Limiter(file, { policy: "api" });
-new Limiter("limits = []");
-new Limiter({
+expectTypeOf(Limiter).constructorParameters.toEqualTypeOf<[policy: Policy | PolicyFile | string, options?: LimiterOptions]>();
+expectTypeOf<LimiterOptions>().toEqualTypeOf<{ policy?: string; maxBytes?: number; maxWaiters?: number }>();
+expectTypeOf(Limiter).toBeConstructibleWith(policy, { maxBytes: 1_000_000, maxWaiters: 5 });
+expectTypeOf(Limiter).toBeConstructibleWith(file, { policy: "api" });
+expectTypeOf(Limiter).toBeConstructibleWith(gateway);
+expectTypeOf(Limiter).toBeConstructibleWith(elsewhere);
+expectTypeOf(Limiter).toBeConstructibleWith("limits = []");
+expectTypeOf(Limiter).toBeConstructibleWith({
   limits: [
     { algorithm: "token_bucket", capacity: 2, rate: "3/s", start: "empty", depth: 1 },
+    { algorithm: "fixed_window", limit: 1, period: "1.5s", start: "first" },
+    { algorithm: "sliding_window", limit: 1, period: "1m30s", segments: 4 },
     { algorithm: "sliding_log", rates: ["5/s", "20/m"], min_gap: "1ms", count_denied: true },
     { algorithm: "concurrency", capacity: 2, time_to_live: "10s", max_leases: 4 },
     { algorithm: "connections", limit: 2, name: "sockets" },
+    { algorithm: "budget", most: 5, time: "10s" },
     { algorithm: "fleet_usage", capacity: 10, reserve: "20%", time_to_live: "10s" },
     { algorithm: "utilization", good: "70%", bad: "80%", delay: "28s", full: "2m" },
     { algorithm: "suppression", rate: "100/s", estimator: "linear_admitted", ramp: 2 },
@@ -31,100 +45,182 @@ new Limiter({
   overrides: { "user:42": { capacity: 5 }, "team:*": { limits: [limit] } },
   deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, ipv6_prefix: 56, classes: ["low", "high"],
 });
+// @ts-expect-error a policy is needed
+new Limiter();
+// @ts-expect-error there is no such option
+new Limiter(policy, { maxKeys: 5 });
+// @ts-expect-error there is no such field
+new Limiter({ limits: [limit], limit });
+// @ts-expect-error a bucket has no period
+new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 2, period: "1s" }] });
+// @ts-expect-error there is no such algorithm
+new Limiter({ limits: [{ algorithm: "leaky_bucket", capacity: 2, rate: "1/s" }] });
+// @ts-expect-error an override has the fields of limits
+new Limiter({ limits: [limit], overrides: { key: { colour: 5 } } });
 
-const decision: Decision = limiter.check("key", { cost: 1, now: 0 });
-const numbers: number[] = [decision.limit, decision.remaining, decision.retryAfterUs, decision.resetAfterUs];
-const allowed: boolean = limiter.peek("key", { cost: 2, now: 0 }).allowed && limiter.check("key").allowed;
-const request: Request = { cost: 2, class: "critical", lease: "one", signalPpm: 5, draw: 0 };
-const answer: Answer = limiter.decide("key", { ...request, now: 0 });
-const lease: string = limiter.acquire("key").lease;
-const live: boolean | undefined = limiter.renew("key", lease, { count: 2, now: 0 }).live ?? limiter.release("key", lease, { now: 0 }).live;
-const { limits: [first], wouldAllow } = limiter.settle("key", { grantedAtUs: answer.atUs, reserved: 2, actual: 1 });
-const name: string | undefined = live || wouldAllow ? undefined : first?.name;
-const { budget } = limiter.budget("key", "node", { wants: 5, now: 0 });
-if (budget) limiter.budget("key", "node", { wants: 0, grantedAtUs: budget.grantedAtUs, left: budget.granted });
-const reporter = new Reporter({ limit: "1000/s", localCap: false });
-const told: ReporterDecision = reporter.decide(1, 0);
-const wait: number = !told.admitted && told.reason === "capped" ? told.retryAfterUs : (name ?? "").length;
-for (const report of reporter.dueReports(wait)) reporter.apply(limiter.report("key", report).factor ?? 0);
-reporter.free();
-reporter[Symbol.dispose]();
+// answers
 
-limiter.sweep();
-limiter.sweep({ now: numbers.length + limiter.size + limiter.bytes });
-limiter.free();
-limiter[Symbol.dispose]();
+type Numbers = { readonly allowed: boolean; readonly limit: number; readonly remaining: number; readonly retryAfterUs: number; readonly resetAfterUs: number };
+expectTypeOf<Pick<Decision, keyof Numbers>>().toEqualTypeOf<Numbers>();
+expectTypeOf<Omit<Decision, keyof Numbers>>().toEqualTypeOf<{ readonly wouldAllow?: boolean }>();
+expectTypeOf<Omit<Answer, keyof Decision>>().toEqualTypeOf<{
+  readonly atUs: number;
+  readonly limits: readonly LimitAnswer[];
+  readonly lease?: string;
+  readonly live?: boolean;
+  readonly factor?: number;
+  readonly wouldFactor?: number;
+  readonly budget?: Budget;
+}>();
+expectTypeOf<Answer>().toExtend<Decision>();
+expectTypeOf<LimitAnswer>().branded.toEqualTypeOf<Numbers & { readonly name: string }>();
+expectTypeOf<Budget>().toEqualTypeOf<{ readonly granted: number; readonly grantedAtUs: number; readonly expiresAtUs: number }>();
+expectTypeOf<Omit<Explanation, keyof Answer>>().toEqualTypeOf<{ readonly limitName?: string; readonly bound: string; readonly text: string }>();
+expectTypeOf<Explanation>().toExtend<Answer>();
+expectTypeOf<Limited>().toEqualTypeOf<{ readonly key: string; readonly limit?: string; readonly retryAfterUs: number }>();
 
-const span: Span = "1m30s";
-new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1.5s", start: "first" }] }, { maxWaiters: 5 });
-const grant: Grant = limiter.decide("key", { cost: 2, limits: [limit], now: 0 });
-const back: number = grant.refund() + grant.refund(1, { now: 0 });
-grant.settle(1, { now: 0 });
-const why: Explanation = limiter.explain("key", { cost: 2 });
-console.log(why.limitName ?? why.bound, why.text, why.limits.length, back, grant.release());
-async function waits(signal: AbortSignal): Promise<Grant> {
-  await limiter.waitFor("key");
-  return limiter.waitFor("key", { cost: 2, signal, jitter: 0 });
-}
-console.log(waits.length, limiter.waiting);
-for (const { key, limit: limited, retryAfterUs } of limiter.limited({ now: 0 })) console.log(key, limited, retryAfterUs);
-const all: Limited[] = [...limiter.limited()];
-const bytes: Uint8Array = limiter.dump();
-limiter.restore(bytes);
-limiter.restore(bytes.buffer as ArrayBuffer);
-limiter.update(file, { policy: "api" });
-limiter.set("key", 2, { now: 0 });
-limiter.refund("key", 1, { limits: [limit] });
-limiter.block("key", span);
-limiter.block("key", 5, { now: all.length });
-limiter.reset("key");
-limiter.resetAll();
+const limiter = new Limiter(policy);
+const decision = limiter.check("key");
+// @ts-expect-error decisions are read-only
+decision.allowed = true;
+// @ts-expect-error so are the limits of an answer
+limiter.peek("key").limits.push();
 
-try {
-  new Limiter("");
-} catch (error) {
-  if (error instanceof PolicyError) console.log(error.line + error.column, error.path.length, allowed);
-  if (error instanceof FullError || error instanceof ArgumentError || error instanceof LimiterError) {
-    const known: ErrorCode = error.code;
-    console.log(known);
-  }
-}
+// options
+
+expectTypeOf<Options>().toEqualTypeOf<{ now?: number; limits?: Limit[] }>();
+expectTypeOf<Omit<CheckOptions, keyof Options>>().toEqualTypeOf<{ cost?: number }>();
+expectTypeOf<Omit<Request, keyof Options>>().toEqualTypeOf<{ cost?: number; class?: string; lease?: string; signalPpm?: number; draw?: number }>();
+expectTypeOf<Omit<WaitOptions, keyof Request>>().toEqualTypeOf<{ signal?: AbortSignal; jitter?: number }>();
+expectTypeOf<Span>().toEqualTypeOf<number | string>();
+
+// every call of a limiter
+
+type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "settle" | "refund" | "reset"
+  | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit";
+expectTypeOf<keyof Limiter>().toEqualTypeOf<Calls | "size" | "bytes" | "waiting" | typeof Symbol.dispose>();
+
+expectTypeOf<Omit<HeldAnswer, keyof Answer>>().toEqualTypeOf<{}>();
+expectTypeOf<HeldAnswer["lease"]>().toEqualTypeOf<string>();
+expectTypeOf<HeldGrant>().toExtend<Grant & HeldAnswer>();
+expectTypeOf(limiter.check).toEqualTypeOf<(key: string, options?: CheckOptions) => Decision>();
+expectTypeOf(limiter.decide).toEqualTypeOf<(key: string, request?: Request) => Grant>();
+expectTypeOf(limiter.peek).toEqualTypeOf<(key: string, request?: Request) => Answer>();
+expectTypeOf(limiter.explain).toEqualTypeOf<(key: string, request?: Request) => Explanation>();
+expectTypeOf(limiter.waitFor).toEqualTypeOf<(key: string, options?: WaitOptions) => Promise<Grant>>();
+expectTypeOf(limiter.acquire).toEqualTypeOf<(key: string, request?: Request) => HeldGrant>();
+expectTypeOf(limiter.renew).toEqualTypeOf<(key: string, lease: string, options?: Options & { count?: number }) => HeldAnswer>();
+expectTypeOf(limiter.release).toEqualTypeOf<(key: string, lease: string, options?: Options) => HeldAnswer>();
+expectTypeOf(limiter.budget).toEqualTypeOf<(key: string, lease: string, wanted: WantedBudget) => HeldAnswer>();
+expectTypeOf(limiter.settle).toEqualTypeOf<(key: string, settlement: Settlement) => Answer>();
+expectTypeOf(limiter.refund).toEqualTypeOf<(key: string, units: number, options?: Options) => Answer>();
+expectTypeOf(limiter.reset).toEqualTypeOf<(key: string, options?: Options) => Answer>();
+expectTypeOf(limiter.resetAll).toEqualTypeOf<() => void>();
+expectTypeOf(limiter.set).toEqualTypeOf<(key: string, used: number, options?: Options) => Answer>();
+expectTypeOf(limiter.block).toEqualTypeOf<(key: string, span: Span, options?: Options) => Answer>();
+expectTypeOf(limiter.report).toEqualTypeOf<(key: string, report: Report & Options) => Answer>();
+expectTypeOf(limiter.dump).returns.toExtend<Uint8Array>();
+expectTypeOf(limiter.restore).toEqualTypeOf<(dump: ArrayBuffer | ArrayBufferView) => void>();
+expectTypeOf(limiter.restore).toBeCallableWith(limiter.dump());
+expectTypeOf(limiter.update).toEqualTypeOf<(policy: Policy | PolicyFile | string, options?: { policy?: string }) => void>();
+expectTypeOf(limiter.limited).toEqualTypeOf<(options?: { now?: number }) => IterableIterator<Limited>>();
+expectTypeOf(limiter.sweep).toEqualTypeOf<(options?: { now?: number }) => void>();
+expectTypeOf(limiter.free).toEqualTypeOf<() => void>();
+expectTypeOf(limiter[Symbol.dispose]).toEqualTypeOf<() => void>();
+expectTypeOf<Pick<Limiter, "size" | "bytes" | "waiting">>().toEqualTypeOf<{ readonly size: number; readonly bytes: number; readonly waiting: number }>();
 
 // @ts-expect-error a key is needed
 limiter.check();
 // @ts-expect-error a key is a string
 limiter.check(5);
+// @ts-expect-error options are an object
+limiter.check("key", 1);
 // @ts-expect-error numbers are plain
 limiter.check("key", { cost: 1n });
-// @ts-expect-error decisions are frozen
-decision.allowed = true;
-// @ts-expect-error the size is not set
-limiter.size = 5;
-// @ts-expect-error a bucket has no period
-new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 2, period: "1s" }] });
-// @ts-expect-error there is no such algorithm
-new Limiter({ limits: [{ algorithm: "leaky_bucket", capacity: 2, rate: "1/s" }] });
-// @ts-expect-error there is no such option
-new Limiter(policy, { maxKeys: 5 });
-// @ts-expect-error the factor is in the answer to a report, as `factor`
-reporter.apply(limiter.report("key", { admitted: 1, suppressed: 0 }));
+// @ts-expect-error limits are a list
+limiter.check("key", { limits: limit });
+// @ts-expect-error `check` knows no class
+limiter.check("key", { class: "critical" });
+// @ts-expect-error a request that waits has no `now`
+limiter.waitFor("key", { now: 5 });
 // @ts-expect-error a lease is named
 limiter.renew("key");
 // @ts-expect-error all three are needed
 limiter.settle("key", { reserved: 2, actual: 1 });
 // @ts-expect-error what is left was granted at some time
 limiter.budget("key", "node", { wants: 5, left: 2 });
-// @ts-expect-error a request that waits has no `now`
-limiter.waitFor("key", { now: 5 });
-// @ts-expect-error options are an object
-limiter.check("key", 1);
-// @ts-expect-error limits are a list
-limiter.check("key", { limits: limit });
+// @ts-expect-error a span is needed
+limiter.block("key");
+// @ts-expect-error a dump is bytes
+limiter.restore("dump");
+// @ts-expect-error the size is not set
+limiter.size = 5;
+
+// what middleware asks
+
+expectTypeOf(limiter.prepare).toEqualTypeOf<<T extends object>(options: T) => T>();
+expectTypeOf(limiter.keyOf).returns.toEqualTypeOf<string | Admission>();
+expectTypeOf(limiter.keyOf).toBeCallableWith({ header: () => undefined, query: "", ip: "192.0.2.1" });
+expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: { cost?: number; headers?: OlderHeaders }) => Admission>();
+expectTypeOf<OlderHeaders>().toEqualTypeOf<"draft-6" | "draft-7" | "x-ratelimit">();
+expectTypeOf<Admission>().toEqualTypeOf<{
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly refusal?: { readonly status: number; readonly body: string };
+  readonly lease?: { readonly name: string; readonly renewEveryUs: number };
+}>();
+
+// grants
+
+expectTypeOf<Grant>().toExtend<Answer>();
+expectTypeOf<Omit<Grant, keyof Answer>>().toEqualTypeOf<{
+  refund(units?: number, options?: { now?: number }): number;
+  settle(actual: number, options?: { now?: number }): void;
+  renew(options?: { count?: number; now?: number }): Answer;
+  release(options?: { now?: number }): boolean;
+  [Symbol.dispose](): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}>();
+// @ts-expect-error the true cost is needed
+limiter.decide("key").settle();
+
+// reporters
+
+expectTypeOf(Reporter).constructorParameters.toEqualTypeOf<[options: ReporterOptions]>();
+expectTypeOf<ReporterOptions>().toEqualTypeOf<{ limit: string; localCap?: boolean }>();
+expectTypeOf<keyof Reporter>().toEqualTypeOf<"decide" | "dueReports" | "apply" | "free" | typeof Symbol.dispose>();
+const reporter = new Reporter({ limit: "1000/s" });
+expectTypeOf(reporter.decide).toEqualTypeOf<(units?: number, now?: number) => ReporterDecision>();
+expectTypeOf(reporter.dueReports).toEqualTypeOf<(now?: number) => Required<Report>[]>();
+expectTypeOf(reporter.apply).toEqualTypeOf<(factor: number, now?: number) => void>();
+expectTypeOf(reporter.free).toEqualTypeOf<() => void>();
+expectTypeOf(reporter[Symbol.dispose]).toEqualTypeOf<() => void>();
+for (const report of reporter.dueReports()) expectTypeOf(limiter.report).toBeCallableWith("key", report);
+const told = reporter.decide();
+if (told.admitted) expectTypeOf(told).toEqualTypeOf<{ readonly admitted: true }>();
+else if (told.reason === "capped") expectTypeOf(told.retryAfterUs).toEqualTypeOf<number>();
+else expectTypeOf(told.reason).toEqualTypeOf<"suppressed">();
+// @ts-expect-error a rate is needed
+new Reporter({});
+// @ts-expect-error the factor is in the answer to a report, as `factor`
+reporter.apply(limiter.report("key", { admitted: 1, suppressed: 0 }));
+// @ts-expect-error a request that is admitted need not wait
+told.retryAfterUs;
+
+// errors
+
+expectTypeOf<LimiterError>().toExtend<Error>();
+expectTypeOf<LimiterError["code"]>().toEqualTypeOf<ErrorCode>();
+expectTypeOf<ErrorCode>().not.toEqualTypeOf<string>();
+expectTypeOf<PolicyError>().toExtend<LimiterError>();
+expectTypeOf<PolicyError["code"]>().toEqualTypeOf<"INVALID_POLICY" | "UNKNOWN_POLICY">();
+expectTypeOf<Pick<PolicyError, "line" | "column" | "path">>().toEqualTypeOf<{ readonly line: number; readonly column: number; readonly path: string }>();
+expectTypeOf<ArgumentError>().toExtend<LimiterError>();
+expectTypeOf<FullError>().toExtend<LimiterError>();
+expectTypeOf<FullError["code"]>().toEqualTypeOf<"TABLE_FULL" | "TOO_MANY_LIMITS" | "TOO_MANY_WAITERS">();
+const caught: unknown = undefined;
+if (caught instanceof PolicyError) expectTypeOf(caught.path).toEqualTypeOf<string>();
+if (caught instanceof LimiterError && caught.code === "FREED") expectTypeOf(caught.code).toEqualTypeOf<"FREED">();
 // @ts-expect-error an error is only caught
 new LimiterError("FREED", "");
-// @ts-expect-error what one limit says has no shadow of its own
-first?.wouldAllow;
-// @ts-expect-error who is admitted need not wait
-told.retryAfterUs;
-// @ts-expect-error an override has the fields of limits
-new Limiter({ limits: [limit], overrides: { key: { colour: 5 } } });
+// @ts-expect-error there is no such code
+if (caught instanceof LimiterError && caught.code === "RATE_LIMITED") console.log(caught);

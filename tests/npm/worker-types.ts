@@ -1,25 +1,34 @@
 // Compiled, never run: what `tidegate/worker` must accept, and what it must not.
+import { expectTypeOf } from "expect-type";
 import { Keys, Tidegate, tidegate } from "tidegate/worker";
-import type { Check, Decision } from "tidegate/worker";
+import type { Check, Decision, Estimate, Key, LimitDecision } from "tidegate/worker";
 
 const handler = tidegate("[policies.api]");
-const response: Promise<Response> = handler.fetch(new Request("https://tidegate/healthz"), {}, {});
-new Keys({}, {});
+expectTypeOf(handler.fetch).toEqualTypeOf<(request: Request, env: unknown, context: unknown) => Promise<Response>>();
+expectTypeOf(Keys).toBeConstructibleWith({}, {});
+expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "settle">();
+expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Response>>();
+expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();
+expectTypeOf<Tidegate["settle"]>().toEqualTypeOf<(settlement: Key & (Estimate | { refund: number })) => Promise<Decision>>();
+expectTypeOf<Omit<Decision, keyof LimitDecision>>().toEqualTypeOf<{
+  policy: string; at_us: number; limits: LimitDecision[]; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
+}>();
 
-async function ask(binding: Tidegate): Promise<string | undefined> {
+async function ask(binding: Tidegate): Promise<void> {
   const check: Check = { policy: "api", key: "user:42", cost: 2 };
-  const decision: Decision = await binding.check(check);
-  const { decisions } = await binding.check({ checks: [check] });
-  const [limit] = decisions[0]?.limits ?? [];
+  const decision = await binding.check(check);
+  expectTypeOf(decision).toEqualTypeOf<Decision>();
+  const batch = await binding.check({ checks: [check] });
+  expectTypeOf(batch.decisions).toEqualTypeOf<Decision[]>();
   const estimate = { granted_at_us: decision.at_us, reserved: 2, actual: 1 };
   await binding.settle({ policy: "api", key: "user:42", ...estimate });
   await binding.settle({ policy: "api", key: "user:42", refund: 1 });
   await binding.peek({ policy: "api", key: "user:42" });
   const { lease } = await binding.acquire({ policy: "jobs", key: "user:42" });
+  expectTypeOf(lease).toEqualTypeOf<string | undefined>();
   const held = { policy: "jobs", key: "user:42", lease: lease ?? "" };
   await binding.renew({ ...held, count: 2 });
-  console.log((await binding.release(held)).live, decision.retry_after_us, response);
-  return limit?.name;
+  expectTypeOf((await binding.release(held)).live).toEqualTypeOf<boolean | undefined>();
 }
 void ask;
 

@@ -1,3 +1,9 @@
+/**
+ * Exact rate limiting in the memory of a process.
+ *
+ * @module tidegate
+ */
+
 declare global {
   /** As TypeScript 5.2 declares it. Without this, older versions could not read the types of this package. */
   interface SymbolConstructor {
@@ -10,9 +16,10 @@ declare global {
 export type Span = number | string;
 
 /**
- * A limit. Spans are written as `"90s"` or `"1m30s"`, rates as `"100/s"` or `"5/15m"`, shares as `"80%"`.
+ * A limit of a policy. Its spans are texts such as `"90s"` or `"1m30s"`, its rates `"100/s"` or `"5/15m"`, its shares `"80%"`.
  */
 export type Limit = Algorithm & {
+  /** The name in headers and answers. Default: the policy's name; with several limits `limit-1`, `limit-2`, … */
   name?: string;
   /** The limit counts by this many parts of the key, separated by `/`; 0 counts all keys together. Default: the whole key. */
   depth?: number;
@@ -20,33 +27,179 @@ export type Limit = Algorithm & {
 
 /** An algorithm with its fields. */
 export type Algorithm =
-  | { algorithm: "token_bucket"; capacity: number; rate: string; start?: "full" | "empty" }
-  | { algorithm: "fixed_window"; limit: number; period: string; start?: "aligned" | "first" }
-  | { algorithm: "sliding_window"; limit: number; period: string; segments?: number }
-  | { algorithm: "sliding_log"; rates: string[]; min_gap?: string; count_denied?: boolean }
-  | { algorithm: "concurrency"; capacity: number; time_to_live: string; max_leases?: number }
-  | { algorithm: "connections"; limit: number; expiry?: string; max_owners?: number }
-  | { algorithm: "budget"; most: number; time: string; max_holders?: number }
-  | { algorithm: "fleet_usage"; capacity: number; reserve: string; time_to_live: string; max_leases?: number }
-  | { algorithm: "utilization"; good?: string; bad?: string; delay?: string; full?: string }
-  | { algorithm: "suppression"; rate: string; estimator?: "newest_part" | "modified_mean" }
-  | { algorithm: "suppression"; rate: string; estimator: "linear_admitted"; ramp?: number }
-  | {
-      algorithm: "penalty";
-      refusals: number;
-      within: string;
-      duration: string;
-      max?: string;
-      forgive_after?: string;
-    };
+  | TokenBucketLimit
+  | FixedWindowLimit
+  | SlidingWindowLimit
+  | SlidingLogLimit
+  | ConcurrencyLimit
+  | ConnectionsLimit
+  | BudgetLimit
+  | FleetUsageLimit
+  | UtilizationLimit
+  | SuppressionLimit
+  | PenaltyLimit;
+
+/** In any span of length L at most `capacity` + `rate`·L. */
+export interface TokenBucketLimit {
+  /** The algorithm. */
+  algorithm: "token_bucket";
+  /** The tokens of a full bucket: the most units at once. */
+  capacity: number;
+  /** The tokens that come back, such as `"100/s"`. */
+  rate: string;
+  /** The bucket of a key never seen. Default: `"full"`. */
+  start?: "full" | "empty";
+}
+
+/** At most `limit` in a window. */
+export interface FixedWindowLimit {
+  /** The algorithm. */
+  algorithm: "fixed_window";
+  /** The most units in a window. */
+  limit: number;
+  /** The length of a window, such as `"1h"`. */
+  period: string;
+  /**
+   * The start of a window: a multiple of `period` since the Unix epoch, or the first request that is granted outside of a
+   * window. Default: `"aligned"`.
+   */
+  start?: "aligned" | "first";
+}
+
+/** An estimate of the units in the last `period`, which weights the oldest segment, never exceeds `limit`. */
+export interface SlidingWindowLimit {
+  /** The algorithm. */
+  algorithm: "sliding_window";
+  /** The most units in a window. */
+  limit: number;
+  /** The length of a window, such as `"1h"`. */
+  period: string;
+  /** The segments of a window, from 1 to 120; the more, the closer the estimate. Default: 1. */
+  segments?: number;
+}
+
+/** At most the units of each rate in every span of its length. */
+export interface SlidingLogLimit {
+  /** The algorithm. */
+  algorithm: "sliding_log";
+  /** From 1 to 8 rates such as `"10/m"`, each of at most 1,000 units. */
+  rates: string[];
+  /** The shortest span between two requests. Default: none. */
+  min_gap?: string;
+  /** Whether refused requests count too, so that a caller that never stops never passes. Default: false. */
+  count_denied?: boolean;
+}
+
+/** Never more than `capacity` leases at once. */
+export interface ConcurrencyLimit {
+  /** The algorithm. */
+  algorithm: "concurrency";
+  /** The most leases at once. */
+  capacity: number;
+  /** The span for which a lease lasts after it was acquired or last renewed. */
+  time_to_live: string;
+  /** The leases for which a state has room. Default: the capacity, at most 4,096. */
+  max_leases?: number;
+}
+
+/** No connection is opened that would make the live owners exceed `limit`. */
+export interface ConnectionsLimit {
+  /** The algorithm. */
+  algorithm: "connections";
+  /** The most connections at once, of all owners together. */
+  limit: number;
+  /** The span of silence after which an owner is forgotten with its connections. Default: `"10m"`. */
+  expiry?: string;
+  /** The owners for which a state has room, from 1 to 4,096. Default: 64. */
+  max_owners?: number;
+}
+
+/** Holders spend units of the other limits without asking: in any span of length L at most what these grant in L + `time`. */
+export interface BudgetLimit {
+  /** The algorithm. */
+  algorithm: "budget";
+  /** The most units that a holder may have at once. */
+  most: number;
+  /** The span in which a holder may spend them. */
+  time: string;
+  /** The holders for which a state has room, from 1 to 4,096. Default: 64. */
+  max_holders?: number;
+}
+
+/** The classes below the most important one never hold more than `capacity` less `reserve`. */
+export interface FleetUsageLimit {
+  /** The algorithm. */
+  algorithm: "fleet_usage";
+  /** The most leases at once, of all classes together. */
+  capacity: number;
+  /** The share of the capacity that only the most important class may use, such as `"20%"`. */
+  reserve: string;
+  /** The span for which a lease lasts after it was acquired or last renewed. */
+  time_to_live: string;
+  /** The leases for which a state has room. Default: the capacity, at most 4,096. */
+  max_leases?: number;
+}
+
+/** Sheds one class after another by the measured `signalPpm` of the requests. */
+export interface UtilizationLimit {
+  /** The algorithm. */
+  algorithm: "utilization";
+  /** The signal below which less and less is shed. Default: `"70%"`. */
+  good?: string;
+  /** The signal above which more and more is shed. Default: `"80%"`. */
+  bad?: string;
+  /** The span of a signal of 100 % after which shedding begins. Default: `"28s"`. */
+  delay?: string;
+  /** The span of a signal of 100 %, after `delay`, after which everything is shed. Default: `"120s"`. */
+  full?: string;
+}
+
+/** Refuses a fraction of an account's load. An account within `rate` in every part of 6 s is never suppressed. */
+export interface SuppressionLimit {
+  /** The algorithm. */
+  algorithm: "suppression";
+  /** The rate that the account may have, over all reporters together. */
+  rate: string;
+  /** The estimate of the account's load. Default: `"newest_part"`. */
+  estimator?: "newest_part" | "modified_mean" | "linear_admitted";
+  /** Only beside `linear_admitted`: everything is refused at 1 + `ramp` times the rate. Default: 2. */
+  ramp?: number;
+}
+
+/** Refuses everything for a span when the other limits have refused too often. */
+export interface PenaltyLimit {
+  /** The algorithm. */
+  algorithm: "penalty";
+  /** The refusals, from 1 to 100, after which a penalty begins. */
+  refusals: number;
+  /** The span within which these refusals count. */
+  within: string;
+  /** The length of the first penalty. Each further penalty is twice as long. */
+  duration: string;
+  /** The longest length of a penalty. Default: `duration`. */
+  max?: string;
+  /** The span after its end after which a penalty is forgotten. Default: `duration`. */
+  forgive_after?: string;
+}
 
 /** Other numbers for the policy's only limit, or other limits, for some keys. */
-export type Override = { limits: Limit[] } | Partial<Fields<Limit>>;
-type Fields<T> = { [K in T extends unknown ? keyof T : never]: T extends { [P in K]?: infer V } ? V : never };
+export type Override = OtherLimits | Partial<Fields<Limit>>;
+
+/** Other limits for some keys. */
+export interface OtherLimits {
+  /** The limits in place of the policy's own. */
+  limits: Limit[];
+}
+
+
+/** The fields of all members of a union. */
+export type Fields<T> = { [K in T extends unknown ? keyof T : never]: T extends { [P in K]?: infer V } ? V : never };
 
 /** A policy of up to 16 limits, which are decided all or nothing. */
 export interface Policy {
+  /** A text for people; not used here. */
   description?: string;
+  /** From 1 to 16 limits. */
   limits: Limit[];
   /**
    * Limits for some keys. The name is a key, a key in which one `*` matches any characters, or a network
@@ -66,11 +219,19 @@ export interface Policy {
   /** Where middleware finds the key: the first source that a request has. Default: `["ip"]`. */
   key?: (string | string[])[];
   /** The cost of a request that names no cost. The header is not read here. Default: 1. */
-  cost?: number | { header: string; default?: number };
+  cost?: number | CostHeader;
   /** The answer when the store cannot be reached; not used here. */
   on_error?: "open" | "closed";
   /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";
+  /** How long a node may repeat a refusal without asking; not used here. */
+  remember?: string;
+  /** The units that a node may spend without asking; not used here. */
+  local?: Omit<BudgetLimit, "algorithm">;
+  /** Whether nodes decide by the factor of a `suppression` and report; not used here. */
+  reports?: boolean;
+  /** How far a Durable Object may store states before it grants them; not used here. */
+  persist_ahead?: Partial<Pick<BudgetLimit, "most" | "time">>;
   /** Whether checks of an isolate share a call to a Durable Object; not used here. */
   share_calls?: boolean;
   /** The assignment of keys to Durable Objects; not used here. */
@@ -79,24 +240,55 @@ export interface Policy {
 
 /** A policy file, which the Worker and the native host read too. */
 export interface PolicyFile {
+  /** Whether a server without a token admits callers; not used here. */
   auth?: "token" | "none";
+  /** The policies by their names. */
   policies: Record<string, Policy>;
   /** The routes of the Worker as a gateway; not used here. */
-  routes?: { match: string; methods?: string[]; policy?: string; upstream?: string }[];
+  routes?: Route[];
   /** The path of the Worker's decision API; not used here. */
   api_path?: string;
   /** The networks of proxies that middleware believes about a client's address. */
   trusted_proxies?: string[];
   /** How tokens are read. Middleware verifies none. */
-  jwt?: {
-    algorithms: ("HS256" | "RS256" | "ES256")[];
-    keys: string;
-    source?: string;
-    issuer?: string;
-    audience?: string;
-  };
+  jwt?: Tokens;
 }
 
+/** A cost that a request names in a header. */
+export interface CostHeader {
+  /** The name of the header. */
+  header: string;
+  /** The cost of a request without the header. Default: 1. */
+  default?: number;
+}
+
+/** A route of the Worker as a gateway. */
+export interface Route {
+  /** The paths, such as `"/api/*"`. */
+  match: string;
+  /** The methods of HTTP. Default: all. */
+  methods?: string[];
+  /** The name of the policy that decides. Default: none. */
+  policy?: string;
+  /** The address to which granted requests go. */
+  upstream?: string;
+}
+
+/** How the Worker reads tokens. */
+export interface Tokens {
+  /** The algorithms of valid signatures. */
+  algorithms: ("HS256" | "RS256" | "ES256")[];
+  /** The name of the variable that has the keys. */
+  keys: string;
+  /** The place of the token in a request. Default: the header `Authorization`. */
+  source?: string;
+  /** The issuer that a token must name. Default: any. */
+  issuer?: string;
+  /** The audience that a token must name. Default: any. */
+  audience?: string;
+}
+
+/** The options of a limiter. */
 export interface LimiterOptions {
   /** The name of a policy in the policy file. Not needed if the file has only one policy. */
   policy?: string;
@@ -165,6 +357,12 @@ export interface Answer extends Decision {
   readonly budget?: Budget;
 }
 
+/** The answer to an operation on a lease. */
+export interface HeldAnswer extends Answer {
+  /** The name of the lease. */
+  readonly lease: string;
+}
+
 /** Units that a holder may spend without asking. */
 export interface Budget {
   /** The number of units; 0 is no budget. */
@@ -176,13 +374,22 @@ export interface Budget {
 }
 
 /** The units that a holder would spend without asking, and the unspent units of its last budget. */
-export type WantedBudget = Options & (
-  | { wants: number; grantedAtUs?: undefined; left?: undefined }
-  | { wants: number; grantedAtUs: number; left: number }
-);
+export type WantedBudget = Options & {
+  /** The units that the holder would spend in the time of a budget; 0 only returns units. */
+  wants: number;
+} & (LastBudget | { [Field in keyof LastBudget]?: undefined });
+
+/** What is left of the holder's last budget. */
+export interface LastBudget {
+  /** The time of its grant. */
+  grantedAtUs: number;
+  /** The units that the holder has not spent. */
+  left: number;
+}
 
 /** The answer of one limit. */
 export interface LimitAnswer extends Omit<Decision, "wouldAllow"> {
+  /** The name of the limit. */
   readonly name: string;
 }
 
@@ -234,8 +441,16 @@ export interface Grant extends Answer {
   renew(options?: { count?: number; now?: number }): Answer;
   /** Releases the lease, once, and returns whether it was live. Does nothing without a lease. */
   release(options?: { now?: number }): boolean;
+  /** Releases the lease, for `using`. */
   [Symbol.dispose](): void;
+  /** Releases the lease, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A grant of `acquire`, which names a lease even if it is refused. */
+export interface HeldGrant extends Grant {
+  /** The name of the lease. */
+  readonly lease: string;
 }
 
 /** Why a request would pass or not. */
@@ -250,9 +465,11 @@ export interface Explanation extends Answer {
 
 /** A key, or a part of a key, on which a request of one unit is refused. */
 export interface Limited {
+  /** The key, or a part of it that a limit with a `depth` counts by. */
   readonly key: string;
   /** The name of the limit that refuses longest; absent if the key is blocked. */
   readonly limit?: string;
+  /** The time in microseconds until a request of one unit is granted, if no other request comes. */
   readonly retryAfterUs: number;
 }
 
@@ -264,9 +481,19 @@ export interface Admission {
   /** The headers to add to the response. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The response to a request that is refused. */
-  readonly refusal?: { readonly status: number; readonly body: string };
+  readonly refusal?: {
+    /** The status of HTTP. */
+    readonly status: number;
+    /** Problem details in JSON. */
+    readonly body: string;
+  };
   /** The lease to hold until the response has ended. */
-  readonly lease?: { readonly name: string; readonly renewEveryUs: number };
+  readonly lease?: {
+    /** The name of the lease. */
+    readonly name: string;
+    /** The time in microseconds after which to renew the lease. */
+    readonly renewEveryUs: number;
+  };
 }
 
 /** The real cost of a request that was granted on an estimate. */
@@ -300,6 +527,7 @@ export type ErrorCode =
   | "INVALID_REQUEST"
   | "INVALID_LIMITS"
   | "INVALID_DUMP"
+  | "INVALID_MODULE"
   | "COST_EXCEEDS_CAPACITY"
   | "NEEDS_LEASE"
   | "NEVER_GRANTED"
@@ -307,17 +535,22 @@ export type ErrorCode =
   | "TABLE_FULL"
   | "TOO_MANY_LIMITS"
   | "TOO_MANY_WAITERS"
+  | "NOT_INITIALIZED"
   | "FREED";
 
 /** Any error of this package. */
 export class LimiterError extends Error {
+  /** Only the package makes errors. */
   protected constructor();
+  /** What went wrong, in a form that stays the same. */
   readonly code: ErrorCode;
 }
 
 /** A policy that cannot be read. */
 export class PolicyError extends LimiterError {
+  /** Only the package makes errors. */
   protected constructor();
+  /** Whether the policy is invalid, or lacks in its file. */
   readonly code: "INVALID_POLICY" | "UNKNOWN_POLICY";
   /** The line from 1, in a policy given as text; 0 if the error is in no line. */
   readonly line: number;
@@ -329,12 +562,15 @@ export class PolicyError extends LimiterError {
 
 /** An argument of the wrong type or value. */
 export class ArgumentError extends LimiterError {
+  /** Only the package makes errors. */
   protected constructor();
 }
 
 /** There is no room for what a call needs. */
 export class FullError extends LimiterError {
+  /** Only the package makes errors. */
   protected constructor();
+  /** What is full. */
   readonly code: "TABLE_FULL" | "TOO_MANY_LIMITS" | "TOO_MANY_WAITERS";
 }
 
@@ -398,26 +634,25 @@ export class Limiter {
    * @param request the cost must be above 0
    * @throws {LimiterError} as `decide`; `INVALID_REQUEST` if no limit on the key holds leases
    */
-  acquire(key: string, request?: Request): Grant & { readonly lease: string };
+  acquire(key: string, request?: Request): HeldGrant;
 
   /**
    * Renews a lease. If the lease is no longer `live`, it cannot be renewed: acquire a new one.
    *
    * @param options `count`: sets the number of the owner's connections; less than 2^32
    */
-  renew(key: string, lease: string, options?: Options & { count?: number }): Answer & { readonly lease: string };
+  renew(key: string, lease: string, options?: Options & { count?: number }): HeldAnswer;
 
   /** Releases a lease, or closes one connection of an owner. */
-  release(key: string, lease: string, options?: Options): Answer & { readonly lease: string };
+  release(key: string, lease: string, options?: Options): HeldAnswer;
 
   /**
    * Returns the `left` units of the last budget of the holder named `lease`, and then takes units out of the
    * key's other limits, which the holder may spend without asking.
    *
-   * @param wanted `wants`: the units that the holder would spend in the time of a budget; 0 only returns units
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
    */
-  budget(key: string, lease: string, wanted: WantedBudget): Answer & { readonly lease: string };
+  budget(key: string, lease: string, wanted: WantedBudget): HeldAnswer;
 
   /**
    * Reports the real cost of a request that was granted on an estimate. Units that were not needed come
@@ -521,9 +756,11 @@ export class Limiter {
    * one throws.
    */
   free(): void;
+  /** Frees the memory, for `using`. */
   [Symbol.dispose](): void;
 }
 
+/** The options of a reporter. */
 export interface ReporterOptions {
   /** The rate of the account's limit `suppression`, such as `"1000/s"`. */
   limit: string;
@@ -532,12 +769,31 @@ export interface ReporterOptions {
 }
 
 /** The answer of a reporter. */
-export type ReporterDecision =
-  | { readonly admitted: true }
-  /** The factor refused the request. */
-  | { readonly admitted: false; readonly reason: "suppressed" }
-  /** This process alone would exceed the account's limit. The cap has room again after `retryAfterUs`. */
-  | { readonly admitted: false; readonly reason: "capped"; readonly retryAfterUs: number };
+export type ReporterDecision = Admitted | Suppressed | Capped;
+
+/** The request may pass. */
+export interface Admitted {
+  /** Whether the request may pass. */
+  readonly admitted: true;
+}
+
+/** The factor refused the request. */
+export interface Suppressed {
+  /** Whether the request may pass. */
+  readonly admitted: false;
+  /** What refused the request. */
+  readonly reason: "suppressed";
+}
+
+/** This process alone would exceed the account's limit. */
+export interface Capped {
+  /** Whether the request may pass. */
+  readonly admitted: false;
+  /** What refused the request. */
+  readonly reason: "capped";
+  /** The time in microseconds until the cap has room again. */
+  readonly retryAfterUs: number;
+}
 
 /**
  * One account's requests in this process, under a limit `suppression` whose state is kept elsewhere.
@@ -565,6 +821,7 @@ export class Reporter {
 
   /** Frees the memory at once. Any later call except this one throws. */
   free(): void;
+  /** Frees the memory, for `using`. */
   [Symbol.dispose](): void;
 }
 

@@ -353,7 +353,7 @@ function loneSurrogate(path, text) {
   return coded("INVALID_POLICY", place + LONE_SURROGATE, { __proto__: null, line, column, path });
 }
 
-function kindOf(value) {
+export function kindOf(value) {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return "an array";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;

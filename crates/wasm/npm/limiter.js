@@ -7,6 +7,7 @@ import {
   callOptions, clock, dumpBytes, held, limiterOptions, middlewareOptions, operationText, policyText, requireCostAndTime, requireTime,
   requireNumber, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
+import { requireReady } from "./module.js";
 import { Waiting } from "./waiting.js";
 
 const utf8 = new TextEncoder();
@@ -27,6 +28,7 @@ export class Limiter {
   #keyHeaders;
 
   constructor(policy, options = {}) {
+    requireReady();
     const text = policyText(policy);
     const { name, maxBytes, maxWaiters } = limiterOptions(options);
     this.#maxWaiters = maxWaiters;

@@ -2,11 +2,13 @@
 import { NativeReporter as Native, requireMemory } from "#native";
 import { caught, coded } from "./errors.js";
 import { clock, reporterOptions, requireNumber } from "./input.js";
+import { requireReady } from "./module.js";
 
 export class Reporter {
   #native;
 
   constructor(options) {
+    requireReady();
     const { policy, localCap } = reporterOptions(options);
     this.#native = caught(() => {
       requireMemory(policy.length);

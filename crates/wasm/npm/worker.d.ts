@@ -1,27 +1,35 @@
 /**
- * `tidegate/worker`: the whole Cloudflare Worker, built. The fields of requests and answers are those of the HTTP API,
- * which docs/http.md in the repository of Tidegate explains.
+ * The whole Cloudflare Worker, built. The fields of requests and answers are those of the HTTP API, which docs/http.md in the
+ * repository of Tidegate explains.
+ *
+ * @module tidegate/worker
  */
 
 /** The handler of a Worker that decides by this text of a policy file (TOML or JSON). */
-export function tidegate(policies: string): {
+export function tidegate(policies: string): Handler;
+
+/** The handler of a Worker, to export as its default. */
+export interface Handler {
+  /** Answers a request to the HTTP API. */
   fetch(request: Request, env: unknown, context: unknown): Promise<Response>;
-};
+}
 
 /** The Durable Object that holds the states of keys. Bind it as `KEYS`. */
 export class Keys {
+  /** Called by the runtime. */
   constructor(state: unknown, env: unknown);
 }
 
 /** The calls for other Workers, whose service binding says `entrypoint = "Tidegate"`. They need no token. */
 export class Tidegate {
+  /** Called by the runtime. */
   constructor(context: unknown, env: unknown);
   /** The HTTP API. The request needs its token. */
   fetch(request: Request): Promise<Response>;
   /** Decides whether a request may pass. A refusal is an answer, too; a problem is thrown. */
   check(check: Check): Promise<Decision>;
   /** Decides several checks in their order. */
-  check(batch: { checks: Check[] }): Promise<{ decisions: Decision[] }>;
+  check(batch: Batch): Promise<Decisions>;
   /** Says whether a request would pass, and takes nothing. The default cost is 0. */
   peek(check: Key & Pick<Check, "cost" | "class">): Promise<Decision>;
   /** Acquires a lease. */
@@ -34,45 +42,85 @@ export class Tidegate {
   settle(settlement: Key & (Estimate | { refund: number })): Promise<Decision>;
 }
 
+/** A key of a policy. */
 export interface Key {
+  /** The name of the policy. */
   policy: string;
+  /** The key to count by: 1 to 512 bytes of UTF-8. */
   key: string;
 }
 
+/** A request to decide on. */
 export interface Check extends Key {
+  /** The units to take; 0 is a peek. Default: the policy's cost. */
   cost?: number;
+  /** The importance: one of the policy's `classes`. Default: the least important one. */
   class?: string;
+  /** The name of the lease to acquire. Default: a name that nobody can guess. */
   lease?: string;
+  /** The measured signal for a limit `utilization`: busy parts per million. */
   signal_ppm?: number;
 }
 
+/** Several requests to decide on. */
+export interface Batch {
+  /** The requests, in the order in which to decide on them. */
+  checks: Check[];
+}
+
+/** The answer to several requests. */
+export interface Decisions {
+  /** The decisions, in the order of the requests. */
+  decisions: Decision[];
+}
+
+/** A lease on a key. */
 export interface Lease extends Key {
+  /** The name of the lease. */
   lease: string;
 }
 
+/** The real cost of a request that was granted on an estimate. */
 export interface Estimate {
+  /** `at_us` of the decision that granted the request. */
   granted_at_us: number;
+  /** The units that were taken then. */
   reserved: number;
+  /** The units that the request really cost. */
   actual: number;
 }
 
-/** What one limit says. */
+/** What one limit says. Spans count from the time of the decision, in microseconds. */
 export interface LimitDecision {
+  /** The name of the limit. */
   name: string;
+  /** Whether the limit grants the request. */
   allowed: boolean;
+  /** The most units that can be taken at once. */
   limit: number;
+  /** The units that can be taken now, rounded down. */
   remaining: number;
+  /** The time until the same request is granted, if no other request comes; 0 if it was granted. */
   retry_after_us: number;
+  /** The time until the state equals that of a new key, if no other request comes. */
   reset_after_us: number;
 }
 
+/** The answer to one request. A refused request takes nothing. */
 export interface Decision extends Omit<LimitDecision, "name"> {
+  /** The name of the policy. */
   policy: string;
+  /** The time of the decision, in microseconds since the Unix epoch. A settlement names this time. */
   at_us: number;
+  /** The decision of each limit. Empty for a key on the list `allow` or `deny`. */
   limits: LimitDecision[];
+  /** Only in shadow mode, where every request is allowed: `allowed` without shadow mode. */
   would_allow?: boolean;
+  /** The name of the lease that the operation concerns. */
   lease?: string;
+  /** Whether the lease was live. */
   live?: boolean;
+  /** Under a limit `suppression`: the fraction of the load to refuse, in units of 2^-32. */
   factor?: number;
   /** The store could not be asked, so the policy's `on_error` has decided. */
   degraded?: string;

@@ -50,6 +50,11 @@ const PORTABLE: [&str; 7] = [
 
 const ESBUILD: &str = "node_modules/.bin/esbuild";
 
+/// The features of `tidegate-wasm` for each module of the npm package.
+pub(crate) fn npm_features() -> impl Iterator<Item = &'static str> {
+    npm::VARIANTS.iter().map(|(_, features, _)| *features)
+}
+
 /// Everything, because the npm package contains the Worker.
 pub(crate) const ALL: [Artifact; 2] = [Artifact::Guest, Artifact::Npm];
 
@@ -149,14 +154,25 @@ fn minify(glue: &Path) -> Result<()> {
 
 /// Makes a module smaller and removes the names that only a debugger reads.
 fn optimize(from: &Path, to: &Path, features: &[&str]) -> Result<()> {
-    let mut optimize = command(
-        "node_modules/.bin/wasm-opt",
-        &[&["-Oz", "--strip-debug", "--strip-producers"], features].concat(),
-    );
+    wasm_opt(from, to, &[&["-Oz", "--strip-debug", "--strip-producers"], features].concat())
+}
+
+fn wasm_opt(from: &Path, to: &Path, options: &[&str]) -> Result<()> {
+    let mut optimize = command("node_modules/.bin/wasm-opt", options);
     step("optimize the wasm", optimize.arg(from).arg("-o").arg(to))
 }
 
-fn gzipped(file: &Path) -> Result<usize> {
+/// The module of the npm package in this folder of `dist`, with the names of its functions. Build the package before.
+pub(crate) fn named_npm_module(variant: &str) -> Result<Vec<u8>> {
+    let folder = root().join("target/npm-build").join(variant);
+    let named = folder.join("named.wasm");
+    let options = [&["-Oz", "--debuginfo", "--strip-producers"], &PORTABLE[..]].concat();
+    wasm_opt(&folder.join("tidegate_bg.wasm"), &named, &options)?;
+    fs::read(&named).with_context(|| named.display().to_string())
+}
+
+/// The length of a file after compression by gzip.
+pub(crate) fn gzipped(file: &Path) -> Result<usize> {
     let bytes = fs::read(file).with_context(|| file.display().to_string())?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&bytes)?;

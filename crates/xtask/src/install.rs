@@ -63,9 +63,14 @@ pub(crate) fn node_packages() -> Result<()> {
     node_packages_of(&root())
 }
 
-/// Installs the loaders of the npm package that `tests/npm/loaders` pins, and the browser.
+/// Installs the loaders of the npm package, and the browser.
 pub(crate) fn loaders() -> Result<()> {
     browser()?;
+    loader_packages()
+}
+
+/// Installs the loaders and the other tools that `tests/npm/loaders` pins.
+pub(crate) fn loader_packages() -> Result<()> {
     node_packages_of(&root().join("tests/npm/loaders"))
 }
 

@@ -2,9 +2,11 @@
 
 mod bench;
 mod build;
+mod docs;
 mod fuzz;
 mod install;
 mod run;
+mod sizes;
 mod start;
 mod test;
 
@@ -41,6 +43,10 @@ enum Task {
     Build(build::Arguments),
     /// Build and pack the npm package
     Npm,
+    /// Make the API pages of the npm package, in target/docs/npm
+    Docs,
+    /// Write where the bytes of the npm package are into docs/sizes.md
+    Sizes,
     /// Run the benchmarks whose names contain a text, or all of them
     Bench(bench::Arguments),
 }
@@ -51,6 +57,8 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::Build(arguments) => build::run(&arguments),
         Task::Npm => build::pack(),
+        Task::Docs => docs::run(),
+        Task::Sizes => sizes::run(),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match result {

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use crate::build::Artifact;
 use crate::run::{cargo, command};
-use crate::{build, fuzz, install, root};
+use crate::{build, docs, fuzz, install, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -27,7 +27,7 @@ enum Suite {
     Rust,
     /// The core without an operating system, and the sizes of Worker, guest and npm package
     Wasm,
-    /// The npm package from its packed tarball, in Node and in every other loader
+    /// The npm package from its packed tarball, in Node and in every other loader, and its API pages
     Npm,
     /// Random operations, stored bytes and policy files, by libFuzzer for a minute
     Fuzz,
@@ -107,8 +107,6 @@ impl Suite {
                     "--target",
                     "wasm32-unknown-unknown",
                     "-p",
-                    "tidegate-wasm",
-                    "-p",
                     "tidegate-worker",
                     "-p",
                     "tidegate-bench-empty",
@@ -116,7 +114,15 @@ impl Suite {
                     "-D",
                     "warnings",
                 ];
-                tally.watch("clippy for wasm", cargo(&wasm))
+                tally.watch("clippy for wasm", cargo(&wasm))?;
+                // one at a time: beside the Worker, the gate has TOML in every variant
+                build::npm_features().try_for_each(|features| {
+                    let target = ["clippy", "--quiet", "--target", "wasm32-unknown-unknown"];
+                    let npm =
+                        ["-p", "tidegate-wasm", "--features", features, "--", "-D", "warnings"];
+                    let what = format!("clippy for the npm package, features \"{features}\"");
+                    tally.watch(&what, cargo(&[&target[..], &npm].concat()))
+                })
             }
             Self::Rust => tally.watch("cargo test", cargo(&["test", "--no-fail-fast"])),
             Self::Wasm => {
@@ -143,7 +149,8 @@ impl Suite {
                 // loads the package as bundlers, test runners and other runtimes do
                 install::loaders()?;
                 let loaders = ["--test", "tests/npm/loaders/loaders.test.mjs"];
-                tally.watch("loaders", command("node_modules/.bin/node", &loaders))
+                tally.watch("loaders", command("node_modules/.bin/node", &loaders))?;
+                docs::run()
             }
             Self::Fuzz => {
                 fuzz::build()?;

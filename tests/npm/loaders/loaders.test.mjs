@@ -14,7 +14,7 @@ import { promisify } from "node:util";
 
 import { install } from "../installed.mjs";
 import { readVectors } from "../vectors.mjs";
-import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, VITEST, WORKER, page } from "./projects.mjs";
+import { FOR_BROWSERS, FOR_NODE, JEST, NEXT, NEXT_MIDDLEWARE, VITEST, WORKER, page } from "./projects.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const tools = join(here, "node_modules/.bin");
@@ -27,13 +27,15 @@ after(async () => { for (const clean of cleanups.reverse()) await clean(); });
 cpSync(join(install(), "node_modules"), join(work, "node_modules"), { recursive: true });
 const vectors = readVectors();
 const steps = Object.values(vectors).reduce((sum, vector) => sum + vector.steps.length, 0);
-const RESULT = `${Object.keys(vectors).length} vectors, ${steps} steps`;
+const RESULT = `${Object.keys(vectors).length} vectors, ${steps} + ${steps} + ${steps} steps`;
 writeFileSync(join(work, "vectors.json"), JSON.stringify(vectors));
 for (const [file, format] of [["app.mjs", "esm"], ["app.cjs", "cjs"]]) {
-  const options = ["--bundle", "--platform=neutral", "--external:tidegate", `--alias:#vectors=${work}/vectors.json`];
-  run(work, "esbuild", join(here, "app.js"), ...options, `--format=${format}`, "--log-level=warning", `--outfile=${file}`);
+  const options = ["--bundle", "--platform=neutral", "--target=es2022", "--external:tidegate", "--loader:.wasm=binary", "--log-level=warning"];
+  const files = { vectors: "vectors.json", module: "node_modules/tidegate/dist/tidegate.wasm" };
+  const aliases = Object.entries(files).map(([name, path]) => `--alias:#${name}=${join(work, path)}`);
+  run(work, "esbuild", join(here, "app.js"), ...options, ...aliases, `--format=${format}`, `--outfile=${file}`);
 }
-cpSync(join(here, "report.mjs"), join(work, "report.mjs"));
+for (const file of ["report.mjs", "middleware.cjs"]) cpSync(join(here, file), join(work, file));
 writeFileSync(join(work, "main.mjs"), 'import { run } from "./app.mjs";\nconsole.log(run());\n');
 writeFileSync(join(work, "main.cjs"), 'console.log(require("./app.cjs").run());\n');
 
@@ -43,18 +45,10 @@ for (const [name, node] of [["Node of the workspace", process.execPath], ["Node 
   const inNode = (...args) => execFileSync(node, args, { cwd: work, env, encoding: "utf8" });
   test(`${name}, ESM`, () => assert.equal(inNode("main.mjs"), `${RESULT}\n`));
   test(`${name}, CommonJS without require(esm)`, () => assert.equal(inNode(WITHOUT_REQUIRE_ESM, "main.cjs"), `${RESULT}\n`));
+  test(`${name}, middleware in CommonJS without require(esm)`, () => {
+    assert.equal(inNode(WITHOUT_REQUIRE_ESM, "middleware.cjs"), "express fastify fetch hono koa next\n");
+  });
 }
-writeFileSync(join(work, "slim.mjs"), `import { readFileSync } from "node:fs";
-import preferred, { Limiter, init } from "tidegate/slim";
-const bytes = readFileSync(new URL(import.meta.resolve("tidegate/tidegate.wasm")));
-init(process.argv[2] === "module" ? new WebAssembly.Module(bytes) : bytes);
-const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] });
-console.log(preferred === Limiter, limiter.check("a").allowed, limiter.check("a").allowed);
-`);
-for (const given of ["module", "bytes"]) {
-  test(`slim, with ${given}`, () => assert.equal(run(work, process.execPath, "slim.mjs", given), "true true false\n"));
-}
-
 for (const [name, ...command] of [
   ["Deno, ESM, without permissions", "deno", "run", "main.mjs"],
   ["Deno, CommonJS", "deno", "run", "--allow-read", "main.cjs"], // `require` itself reads files
@@ -65,8 +59,8 @@ for (const [name, ...command] of [
   test(name, { skip }, () => assert.equal(run(work, ...command), `${RESULT}\n`));
 }
 
-test("Jest", () => assert.match(run(project("Jest", JEST), "jest", "--silent"), new RegExp(`^Jest: ${RESULT}$`, "m")));
-test("Vitest", () => assert.match(run(project("Vitest", VITEST), "vitest", "run"), new RegExp(`^Vitest: ${RESULT}$`, "m")));
+test("Jest", () => assert.match(run(project("Jest", JEST), "jest", "--silent"), new RegExp(`^Jest: ${RegExp.escape(RESULT)}$`, "m")));
+test("Vitest", () => assert.match(run(project("Vitest", VITEST), "vitest", "run"), new RegExp(`^Vitest: ${RegExp.escape(RESULT)}$`, "m")));
 
 for (const { name, files, build, run: file } of FOR_NODE) {
   test(name, () => {
@@ -85,11 +79,12 @@ test("workerd, with a limiter in the global scope", async () => {
   const modules = readdirSync(join(folder, "out")).filter((file) => /\.(js|wasm)$/.test(file)).sort();
   const main = modules.find((file) => file.endsWith(".js"));
   const others = modules.filter((file) => file !== main);
-  assert.equal(others.length, 1, "one module of WebAssembly");
+  assert.equal(others.length, 2, "the module, and the one with TOML");
+  const wasm = others.map((file) => `(name = "./${file}", wasm = embed "out/${file}")`).join(", ");
   writeFileSync(join(folder, "config.capnp"), `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [(name = "app", worker = (
-    modules = [(name = "./${main}", esModule = embed "out/${main}"), (name = "./${others[0]}", wasm = embed "out/${others[0]}")],
+    modules = [(name = "./${main}", esModule = embed "out/${main}"), ${wasm}],
     compatibilityDate = "2026-11-01"))],
   sockets = [(name = "app", address = "127.0.0.1:0", http = (), service = "app")]);`);
   const workerd = createRequire(join(workspace, "x"))("workerd").default;
@@ -110,7 +105,7 @@ describe("bundles in Chromium", { skip: noBrowser }, () => {
   }
   test("Chromium shows the page", async () => {
     const urls = FOR_BROWSERS.map(({ name }) => `/${encodeURIComponent(name)}/out/out.js`);
-    writeFileSync(join(work, "page.html"), page(urls, "/node_modules/tidegate/dist/browser.js"));
+    writeFileSync(join(work, "page.html"), page(urls, "/node_modules/tidegate/dist/"));
     shown = await dom(`${await serve(work)}/page.html`);
   });
   for (const name of [...FOR_BROWSERS.map((project) => project.name), "no bundler"]) {
@@ -120,40 +115,74 @@ describe("bundles in Chromium", { skip: noBrowser }, () => {
 
 describe("Next.js", () => {
   let url;
-  test("the build and the start", async () => {
-    const folder = project("next", NEXT);
-    run(folder, "next", "build");
-    const args = [join(here, "node_modules/next/dist/bin/next"), "start", "--hostname", "127.0.0.1", "--port", "0"];
-    const line = await started(spawn(process.execPath, args, { cwd: folder, env: environment() }), /http:\/\/127/);
-    [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(line);
-  });
+  test("the build and the start", async () => { url = await startNext("next", NEXT); });
   test("a route in Node", async () => assert.equal(await text(`${url}/node`), RESULT));
   test("a route in the edge runtime", async () => assert.equal(await text(`${url}/edge`), RESULT));
+  test("a limited route in Node", () => refusesTheSecond(`${url}/limited/node`));
+  test("a limited route in the edge runtime", () => refusesTheSecond(`${url}/limited/edge`));
+  test("a route behind a limiting proxy", () => refusesTheSecond(`${url}/behind`, "passed"));
   test("a client component in Chromium", { skip: noBrowser }, async () => {
     const shown = await dom(url);
     assert.ok(shown.includes(`Next.js: ${RESULT}`), shown);
   });
+  test("a route behind a limiting middleware in the edge runtime", async () => {
+    await refusesTheSecond(`${await startNext("next-middleware", NEXT_MIDDLEWARE)}/behind`, "passed");
+  });
 });
+
+/** Builds and starts a project of Next.js. Returns its address. */
+async function startNext(name, files) {
+  const folder = project(name, files);
+  run(folder, "next", "build");
+  const args = [join(here, "node_modules/next/dist/bin/next"), "start", "--hostname", "127.0.0.1", "--port", "0"];
+  const line = await started(spawn(process.execPath, args, { cwd: folder, env: environment() }), /http:\/\/127/);
+  return /http:\/\/127\.0\.0\.1:\d+/.exec(line)[0];
+}
+
+/** Asks what grants one request per user. */
+async function refusesTheSecond(url, front = null) {
+  const ask = (user) => fetch(url, { headers: { "x-user": user } });
+  const [granted, refused, other] = [await ask("alice"), await ask("alice"), await ask("bob")];
+  for (const response of [granted, other]) {
+    assert.equal(await response.text(), `${new URL(url).pathname} passed`);
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("x-front"), front);
+    assert.match(response.headers.get("ratelimit"), /^"policy";r=0;t=\d+$/);
+    assert.equal(response.headers.get("ratelimit-policy"), '"policy";q=1;w=3600');
+  }
+  assert.equal(refused.status, 429);
+  assert.equal((await refused.json()).title, "Quota exceeded");
+  assert.equal(refused.headers.get("content-type"), "application/problem+json");
+  assert.equal(refused.headers.get("cache-control"), "no-store");
+  assert.match(refused.headers.get("retry-after"), /^\d+$/);
+  assert.match(refused.headers.get("ratelimit"), /^"policy";r=0;t=\d+$/);
+  assert.equal(refused.headers.get("x-front"), null);
+}
 
 // TypeScript 4.9 has no `bundler`, and 7 has no `node10`
 const RESOLUTIONS = { node16: "node16", nodenext: "nodenext", bundler: "esnext", node10: "commonjs" };
-for (const [version, without] of [["4.9", "bundler"], ["5", ""]]) {
+for (const [version, compiler, without] of [["4.9", "typescript-4.9", "bundler"], ["5", "typescript", ""]]) {
   for (const [resolution, module] of Object.entries(RESOLUTIONS).filter(([name]) => name !== without)) {
     test(`types, TypeScript ${version}, ${resolution}`, () => {
+      const sources = { "types.ts": "types", "middleware-types.ts": "middleware" };
+      if (version !== "4.9") sources["using-types.ts"] = "using";
+      const files = Object.values(sources).flatMap((name) => [`${name}.mts`, `${name}.cts`]);
       const folder = project(`types-${version}-${resolution}`, {
         "package.json": "{}",
         "tsconfig.json": JSON.stringify({
           compilerOptions: {
             strict: true, noEmit: true, esModuleInterop: true, target: "es2022", types: [], module,
+            lib: ["es2022", "dom", "dom.iterable", ...(version === "4.9" ? [] : ["esnext.disposable"])],
             moduleResolution: resolution === "node10" ? "node" : resolution,
           },
-          files: ["esm.mts", "commonjs.cts", "slim.ts"],
+          files: ["slim.ts", ...files],
         }),
         "slim.ts": 'import Preferred, { Limiter, init } from "tidegate/slim";\ninit(new Uint8Array());\nnew Preferred({ limits: [] }) satisfies Limiter;\n',
       });
-      const source = readFileSync(new URL("../types.ts", import.meta.url), "utf8");
-      for (const file of ["esm.mts", "commonjs.cts"]) writeFileSync(join(folder, file), source);
-      run(folder, process.execPath, join(here, `node_modules/typescript-${version}/bin/tsc`), "-p", ".");
+      for (const [source, name] of Object.entries(sources)) {
+        for (const ending of ["mts", "cts"]) cpSync(join(here, "..", source), join(folder, `${name}.${ending}`));
+      }
+      run(folder, process.execPath, join(here, `node_modules/${compiler}/bin/tsc`), "-p", ".");
     });
   }
 }

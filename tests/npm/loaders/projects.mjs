@@ -67,16 +67,41 @@ import { run } from "./app.mjs";
 test("Vitest", () => { process.stdout.write(\`Vitest: \${run()}\\n\`); });`,
 };
 
-const route = (runtime) => `import { run } from "../../app.mjs";
+// `?module` is known for files, not for the exports of a package
+const route = (runtime, module) => `import { run } from "../../app.mjs";
+${module && `import module from ${JSON.stringify(module)};`}
 export const runtime = ${JSON.stringify(runtime)};
 export const dynamic = "force-dynamic";
-export function GET() { return new Response(run()); }`;
+export function GET() { return new Response(run(${module && "module"})); }`;
 
-export const NEXT = {
+/** A file of Next.js that limits the requests to it. `handler` answers the others. */
+const limited = (exports, handler) => `import { NextResponse } from "next/server";
+import { Limiter } from "tidegate/toml";
+import { rateLimit } from "tidegate/next";
+const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h", start: "first" }] });
+const key = (request) => request.headers.get("x-user") ?? undefined;
+${exports} = rateLimit(limiter, ${handler}, { key });
+`;
+const limitedRoute = (runtime) => limited(
+  `export const runtime = ${JSON.stringify(runtime)};\nexport const GET`,
+  "async (request) => new NextResponse(`${request.nextUrl.pathname} passed`)",
+);
+/** The file in front of all routes, whose name depends on the version of Next.js. */
+const limitedProxy = (name) => limited(
+  `export const config = { matcher: "/behind" };\nexport const ${name}`,
+  'async () => NextResponse.next({ headers: { "x-front": "passed" } })',
+);
+
+const NEXT_APP = {
   "package.json": "{}",
   "next.config.mjs": `import { resolve } from "node:path";
 export default { turbopack: { root: resolve(import.meta.dirname, "../..") }, experimental: { cpus: 1 } };`,
   "app/layout.jsx": "export default function Layout({ children }) { return <html lang=\"en\"><body>{children}</body></html>; }",
+  "app/behind/route.js": 'export const GET = async () => new Response("/behind passed");',
+};
+
+export const NEXT = {
+  ...NEXT_APP,
   "app/page.jsx": `"use client";
 import { useEffect, useState } from "react";
 import { run } from "../app.mjs";
@@ -85,19 +110,28 @@ export default function Page() {
   useEffect(() => setResult(run()), []);
   return <p>{\`Next.js: \${result}\`}</p>;
 }`,
-  "app/node/route.js": route("nodejs"),
-  "app/edge/route.js": route("edge"),
+  "app/node/route.js": route("nodejs", ""),
+  "app/edge/route.js": route("edge", "../../../node_modules/tidegate/dist/tidegate.wasm?module"),
+  "app/limited/node/route.js": limitedRoute("nodejs"),
+  "app/limited/edge/route.js": limitedRoute("edge"),
+  "proxy.js": limitedProxy("proxy"),
 };
+
+/** Before Next.js 16 the proxy was a middleware, and ran in the edge runtime. */
+export const NEXT_MIDDLEWARE = { ...NEXT_APP, "middleware.js": limitedProxy("middleware") };
 
 export const WORKER = {
   "package.json": "{}",
   "wrangler.toml": 'name = "app"\nmain = "worker.mjs"\ncompatibility_date = "2026-11-01"\n',
   "worker.mjs": `import { run } from "./app.mjs";
-export default { fetch() { return new Response(run()); } };`,
+import module from "tidegate/tidegate.wasm";
+export default { fetch() { return new Response(run(module)); } };`,
 };
 
-/** The page for all bundles, and for the package without any bundler. */
+/** The page for all bundles, and for the package without any bundler, whose scripts are in the folder `unpacked`. */
 export const page = (bundles, unpacked) => `<!doctype html><html><body><script type="importmap">
-{"imports": {"tidegate": ${JSON.stringify(unpacked)}}}</script>
+${JSON.stringify({ imports: {
+  tidegate: `${unpacked}browser.js`, "tidegate/slim": `${unpacked}slim.js`, "tidegate/toml": `${unpacked}toml/browser.js`,
+} })}</script>
 ${bundles.map((url) => `<script type="module" src="${url}"></script>`).join("\n")}
 <script type="module">${entry("no bundler").replaceAll('"./', '"/')}</script></body></html>`;

@@ -1,8 +1,9 @@
 // The entry for Cloudflare Workers, which compile no bytes and import a module instead.
 import module from "./tidegate.wasm";
-import { initSync } from "#native";
 
-initSync({ module });
+import { start } from "../module.js";
+
+start(module);
 
 export * from "../index.js";
 export { default } from "../index.js";

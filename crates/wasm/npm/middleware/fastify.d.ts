@@ -1,3 +1,9 @@
+/**
+ * Middleware for Fastify. Its limiter comes from `tidegate/toml`.
+ *
+ * @module tidegate/fastify
+ */
+
 import type { Limiter, MiddlewareOptions } from "./options.js";
 
 export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";

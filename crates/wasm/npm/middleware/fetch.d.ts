@@ -1,3 +1,9 @@
+/**
+ * Middleware for handlers that take a `Request` and return a `Response`. Its limiter comes from `tidegate/toml`.
+ *
+ * @module tidegate/fetch
+ */
+
 import type { Limiter, MiddlewareOptions, Store } from "./options.js";
 
 export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";

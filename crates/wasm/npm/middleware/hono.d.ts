@@ -1,3 +1,9 @@
+/**
+ * Middleware for Hono. Its limiter comes from `tidegate/toml`.
+ *
+ * @module tidegate/hono
+ */
+
 import type { Limiter, MiddlewareOptions } from "./options.js";
 
 export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";

@@ -1,6 +1,6 @@
 import { addHeaders, limiting } from "./core.js";
-import { fetchFacts, holdUntilRead } from "./fetch.js";
 import { holdUntilEnd, nodeFacts } from "./node.js";
+import { fetchFacts, holdUntilRead } from "./web.js";
 
 /** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
 export function rateLimit(limiter, options) {

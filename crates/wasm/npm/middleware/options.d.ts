@@ -1,4 +1,4 @@
-import type { Admission, Limiter, OlderHeaders } from "../index.js";
+import type { Admission, Limiter, OlderHeaders } from "tidegate";
 
 /** The options of a middleware. `Request` are the arguments with which the framework calls it. */
 export interface MiddlewareOptions<Request extends unknown[] = any[]> {

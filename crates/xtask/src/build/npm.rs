@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -24,7 +25,8 @@ pub(super) fn build() -> Result<()> {
     for (variant, features, scripts) in VARIANTS {
         let bound = bind(variant, features)?;
         let module = bound.join("tidegate.wasm");
-        write_text(&module, &bound)?;
+        let stamp = stamp(&module)?;
+        write_text(&module, &stamp, &bound)?;
         let dist = dist.join(variant);
         fs::create_dir_all(&dist)?;
         fs::copy(&module, dist.join("tidegate.wasm"))?;
@@ -36,6 +38,7 @@ pub(super) fn build() -> Result<()> {
     for types in ["index", "slim", "toml"] {
         fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
     }
+    require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
     within("npm package in a browser, gzip", gzipped(&dist.join("browser.js"))?, LIMIT)?;
     copy_worker(&dist.join("worker"))
 }
@@ -56,7 +59,7 @@ fn bind(variant: &str, features: &str) -> Result<PathBuf> {
 }
 
 /// A script of the package: the file in `dist`, its entry, and what esbuild must know.
-struct Script {
+pub(super) struct Script {
     file: &'static str,
     entry: &'static str,
     options: &'static [&'static str],
@@ -66,7 +69,7 @@ const NODE: &[&str] = &["--platform=node", "--target=node20"];
 const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
 
 /// The modules: the folder in `dist`, the features of `tidegate-wasm`, and the scripts that contain or import the module.
-const VARIANTS: [(&str, &str, &[Script]); 2] =
+pub(super) const VARIANTS: [(&str, &str, &[Script]); 2] =
     [("", "", &SCRIPTS), ("toml", "toml,middleware", SCRIPTS.split_at(TOML).1)];
 /// The scripts before this one are not built with TOML.
 const TOML: usize = 4;
@@ -100,6 +103,24 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
     forget_text(&to.with_file_name(format!("{}.map", script.file)))
 }
 
+/// Writes the middleware as CommonJS, file by file, so that its entries share what they share as ES modules. The folder's own
+/// `package.json` says what its scripts and types are.
+fn require_middleware(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    fs::write(to.join("package.json"), json!({ "type": "commonjs" }).to_string())?;
+    let mut esbuild = command(ESBUILD, &["--format=cjs", "--sourcemap", "--log-level=warning"]);
+    esbuild.args(NODE).arg(format!("--outdir={}", to.display()));
+    for file in fs::read_dir(from)? {
+        let file = file?.path();
+        if file.extension().is_some_and(|extension| extension == "js") {
+            esbuild.arg(file);
+        } else if let Some(name) = file.file_name() {
+            fs::copy(&file, to.join(name))?;
+        }
+    }
+    step("write the middleware as CommonJS", &mut esbuild)
+}
+
 /// Removes the module from a source map, which needs only the sources that a person wrote.
 fn forget_text(map: &Path) -> Result<()> {
     let mut json: Value = serde_json::from_str(&fs::read_to_string(map)?)?;
@@ -111,9 +132,23 @@ fn forget_text(map: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Adds a section with a text that no other module has, and returns the text. By it `tidegate/slim` knows its own module.
+fn stamp(module: &Path) -> Result<String> {
+    let mut bytes = fs::read(module)?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let stamp = format!("{:016x}", hasher.finish());
+    // a custom section: its number, its length, the length of its name, its name, its contents
+    bytes.extend([0, 25, 8]);
+    bytes.extend(b"tidegate");
+    bytes.extend(stamp.as_bytes());
+    fs::write(module, bytes)?;
+    Ok(stamp)
+}
+
 /// Writes the module as `crates/wasm/npm/decode.js` reads it: all bytes in the order of their frequency, and a text with
 /// a character for each frequent byte and two for any other.
-fn write_text(module: &Path, folder: &Path) -> Result<()> {
+fn write_text(module: &Path, stamp: &str, folder: &Path) -> Result<()> {
     let module = fs::read(module)?;
     let alphabet: Vec<char> =
         (' '..='~').filter(|character| !"\"<\\".contains(*character)).collect();
@@ -137,7 +172,7 @@ fn write_text(module: &Path, folder: &Path) -> Result<()> {
         text.push(singles[place % singles.len()]);
     }
     fs::write(folder.join("tidegate.txt"), text)?;
-    let order = json!({ "length": module.len(), "order": order });
+    let order = json!({ "length": module.len(), "order": order, "stamp": stamp });
     fs::write(folder.join("tidegate.json"), order.to_string())?;
     Ok(())
 }
