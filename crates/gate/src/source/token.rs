@@ -10,12 +10,11 @@ use alloc::vec::Vec;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use tidegate_core::{Micros, Timestamp};
 
 use super::KeySource;
 use crate::quote::Quoted;
-use crate::tree::{self, Scalar};
+use crate::tree::{self, Error, Form, Node, Scalar, form};
 
 /// The longest token, in bytes.
 const MAX_TOKEN_BYTES: usize = 8_192;
@@ -29,17 +28,14 @@ const LEEWAY: Micros = Micros(60_000_000);
 const SECOND_US: u64 = 1_000_000;
 
 /// The algorithms of a signature (RFC 7518 §3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// HMAC with SHA-256.
-    #[serde(rename = "HS256")]
     Hs256,
     /// RSASSA-PKCS1-v1_5 with SHA-256.
-    #[serde(rename = "RS256")]
     Rs256,
     /// ECDSA with P-256 and SHA-256.
-    #[serde(rename = "ES256")]
     Es256,
 }
 
@@ -66,9 +62,14 @@ impl Algorithm {
     }
 }
 
+impl Form for Algorithm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&Self::ALL.map(|algorithm| (algorithm.name(), algorithm)))
+    }
+}
+
 /// How tokens are read and verified: the table `jwt` of the policy file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "JwtForm")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Jwt {
     algorithms: Vec<Algorithm>,
     keys: String,
@@ -77,20 +78,24 @@ pub(crate) struct Jwt {
     audience: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JwtForm {
-    algorithms: Vec<Algorithm>,
-    keys: String,
-    source: Option<KeySource>,
-    issuer: Option<String>,
-    audience: Option<String>,
+form! {
+    struct JwtForm {
+        algorithms: Vec<Algorithm>,
+        keys: String,
+        source: Option<KeySource> = None,
+        issuer: Option<String> = None,
+        audience: Option<String> = None,
+    }
 }
 
-impl TryFrom<JwtForm> for Jwt {
-    type Error = String;
+impl Form for Jwt {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        Self::new(node.read()?).map_err(Error::plain)
+    }
+}
 
-    fn try_from(form: JwtForm) -> Result<Self, String> {
+impl Jwt {
+    fn new(form: JwtForm) -> Result<Self, String> {
         let JwtForm { algorithms, keys, source, issuer, audience } = form;
         if algorithms.is_empty() {
             return Err("`algorithms`: expected at least one, found none".to_string());
@@ -110,9 +115,7 @@ impl TryFrom<JwtForm> for Jwt {
         }
         Ok(Self { algorithms, keys, source, issuer, audience })
     }
-}
 
-impl Jwt {
     pub(crate) const fn source(&self) -> &KeySource {
         &self.source
     }
