@@ -163,7 +163,7 @@ impl Pattern {
             };
             // an address with a prefix that is too short would match more addresses than were meant
             let starts_elsewhere =
-                written.parse().is_ok_and(|written: IpNet| written.addr() != written.network());
+                written_network(written).is_some_and(|written| written.addr() != written.network());
             if starts_elsewhere {
                 return Err(invalid(&alloc::format!(
                     "the first address of the network, as in ip:{network};"
@@ -241,7 +241,7 @@ impl Pattern {
 pub(crate) fn network_of(text: &str) -> Option<IpNet> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().into(),
-        Err(_) => text.parse().ok()?,
+        Err(_) => written_network(text)?,
     };
     let (address, prefix) = (network.addr().to_canonical(), network.prefix_len());
     let is_mapped = address.is_ipv4() && network.addr().is_ipv6();
@@ -251,6 +251,15 @@ pub(crate) fn network_of(text: &str) -> Option<IpNet> {
         }
         _ => Some(network.trunc()),
     }
+}
+
+/// Reads an address with a prefix. The parser of `ipnet` also accepts leading zeros, which other readers take for
+/// octal numbers.
+fn written_network(text: &str) -> Option<IpNet> {
+    let (address, prefix) = text.split_once('/')?;
+    let is_number = prefix == "0" || !prefix.starts_with(['0', '+']);
+    let prefix = prefix.parse().ok().filter(|_| is_number)?;
+    IpNet::new(address.parse().ok()?, prefix).ok()
 }
 
 /// The canonical form of a key. An IPv4 address stays itself. An IPv6 address becomes its network with
