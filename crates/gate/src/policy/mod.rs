@@ -54,7 +54,7 @@ impl Policies {
     /// let error = Policies::parse("[policies.api]\nlimits = []").unwrap_err();
     /// assert_eq!((error.line, error.path.as_str()), (1, "policies.api"));
     /// ```
-    #[inline(never)]
+    #[inline(never)] // a caller that is built for speed would build it for speed too, which takes more bytes
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
         let file: file::File = file::parse(text)?;
         file.try_into()
@@ -195,7 +195,7 @@ impl Policy {
     ///
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
-    #[inline(never)]
+    #[inline(never)] // as above
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let policy: Self = file::parse(text)?;
         let name = file::Name::parse(name).map_err(PolicyError::at_start)?;

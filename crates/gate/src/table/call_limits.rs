@@ -151,6 +151,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails with [`CallLimitsError`]; nothing has changed.
+    #[inline(never)]
     pub fn with_limits(
         &mut self,
         policy: &Arc<Policy>,
@@ -174,6 +175,7 @@ impl Table {
     }
 
     /// Knows the same callers' limits as another table, under the policy of this table.
+    #[inline(never)]
     pub fn know_limits_of(&mut self, other: &Self, policy: &Arc<Policy>) {
         for text in other.call_limits.texts() {
             let _ = self.call_limits.add(policy, text); // they were read before

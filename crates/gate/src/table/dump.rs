@@ -86,6 +86,7 @@ impl core::error::Error for DumpError {}
 impl Table {
     /// All states, as bytes that [`restored`](Self::restored) reads. `None` if the allocator has no room.
     #[must_use]
+    #[inline(never)]
     pub fn dump(&self, policy: &Policy) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.try_reserve(64).ok()?;
@@ -131,6 +132,7 @@ impl Table {
     /// # Errors
     /// Fails with [`DumpError`] if the bytes are no dump of a table of this policy, or of one that the policy
     /// keeps states over edits of.
+    #[inline(never)]
     pub fn restored(&self, policy: &Arc<Policy>, bytes: &[u8]) -> Result<Self, DumpError> {
         let (&version, rest) = bytes.split_first().ok_or(DumpError::Version { found: None })?;
         if version != VERSION {

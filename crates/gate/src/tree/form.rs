@@ -129,10 +129,8 @@ impl<'t> Node<'t> {
     /// Fails if the value is none of the names.
     pub(crate) fn one_of<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, Error> {
         let found = self.text()?;
-        match names.iter().find(|(name, _)| *name == found) {
-            Some((_, meaning)) => Ok(*meaning),
-            None => Err(unknown_name(found, &mut names.iter().map(|(name, _)| *name))),
-        }
+        let known = names.iter().find(|(name, _)| *name == found).map(|(_, meaning)| *meaning);
+        known.ok_or_else(|| unknown_name(found, &mut names.iter().map(|(name, _)| *name)))
     }
 
     /// What the only field of a map stands for: `names` says how the value of each field is read.
@@ -195,7 +193,7 @@ impl<'t> Node<'t> {
         {
             return Err(Error::plain(format!("expected each name once, found {name} twice")));
         }
-        let mut values = Vec::with_capacity(names.len());
+        let mut values = Vec::new();
         for (name, place) in names {
             if let Some(entry) = entries.get(place) {
                 values.push((name, entry.read()?));
@@ -335,7 +333,7 @@ impl<T: Form> Form for Option<T> {
 impl<T: Form> Form for Vec<T> {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let Value::List(nodes) = &node.value else { return Err(node.refused("an array")) };
-        let mut values = Self::with_capacity(nodes.len());
+        let mut values = Self::new(); // a wrong value is found before there is room for all
         for (place, node) in nodes.iter().enumerate() {
             values.push(node.read().map_err(|error| error.in_place(place))?);
         }
