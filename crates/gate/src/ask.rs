@@ -167,6 +167,7 @@ impl Ask {
     ///
     /// # Errors
     /// Fails with [`AskError`], but never with [`AskError::Cost`].
+    #[inline(never)] // a caller that is built for speed would build it for speed too, which takes more bytes
     pub fn resolve_any_cost(
         self,
         policy: &Arc<Policy>,

@@ -52,6 +52,7 @@ impl Table {
     }
 
     /// Forgets all keys.
+    #[inline(never)]
     pub fn clear(&mut self) {
         *self = self.emptied(self.max_bytes);
     }
