@@ -21,7 +21,7 @@ use crate::limits::{Limits, Slice};
 use crate::policy::{Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 use crate::resolved::Resolved;
-use crate::tree::{self, Error, Form, Node, variant};
+use crate::tree::{self, Error, Form, Node, fields};
 pub use check::CheckForm;
 pub(crate) use check::{DrawForm, Ppm, draw_of};
 pub use error::AskError;
@@ -108,16 +108,16 @@ impl Form for Ask {
         node.only_field(&[
             ("check", |node| node.read().map(Self::Check)),
             ("peek", |node| node.read().map(Self::Peek)),
-            ("settle", |node| variant!(node, Self::Settle { granted_at_us, reserved, actual })),
-            ("refund", |node| variant!(node, Self::Refund { units })),
-            ("renew", |node| variant!(node, Self::Renew { lease, count = None })),
-            ("release", |node| variant!(node, Self::Release { lease })),
+            ("settle", |node| fields!(node, Self::Settle { granted_at_us, reserved, actual })),
+            ("refund", |node| fields!(node, Self::Refund { units })),
+            ("renew", |node| fields!(node, Self::Renew { lease, count = None })),
+            ("release", |node| fields!(node, Self::Release { lease })),
             ("budget", |node| {
-                variant!(node, Self::Budget { lease, wants, granted_at_us = None, left = None })
+                fields!(node, Self::Budget { lease, wants, granted_at_us = None, left = None })
             }),
-            ("report", |node| variant!(node, Self::Report { offered_at_us = None, admitted, suppressed })),
-            ("reset", |node| variant!(node, Self::Reset {})),
-            ("block", |node| variant!(node, Self::Block { for_us })),
+            ("report", |node| fields!(node, Self::Report { offered_at_us = None, admitted, suppressed })),
+            ("reset", |node| fields!(node, Self::Reset {})),
+            ("block", |node| fields!(node, Self::Block { for_us })),
         ])
     }
 }

@@ -14,7 +14,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 pub(crate) use error::Error;
-pub(crate) use form::{Form, form, name_of, repeated, variant};
+pub(crate) use form::{Form, fields, form, name_of, repeated};
 pub(crate) use json::json;
 #[cfg(feature = "toml")]
 pub(crate) use toml::toml;
