@@ -56,40 +56,6 @@ pub(crate) struct Entry<'t> {
     node: Node<'t>,
 }
 
-/// A value of a map that has no form.
-#[derive(Debug)]
-pub(crate) enum Scalar<'n> {
-    Text(&'n str),
-    Whole(i64),
-    Texts(Vec<&'n str>),
-    /// Any other value.
-    Other,
-}
-
-impl Node<'_> {
-    /// The entries of a map in their order; names may repeat. `None` for any other value.
-    pub(crate) fn entries(&self) -> Option<impl Iterator<Item = (&str, Scalar<'_>)>> {
-        let Value::Map(entries) = &self.value else { return None };
-        Some(entries.iter().map(|entry| (&*entry.name, entry.node.scalar())))
-    }
-
-    fn scalar(&self) -> Scalar<'_> {
-        match &self.value {
-            Value::Text(text) => Scalar::Text(text),
-            Value::Natural(number) => i64::try_from(*number).map_or(Scalar::Other, Scalar::Whole),
-            Value::Negative(number) => Scalar::Whole(*number),
-            Value::List(nodes) => {
-                let texts = nodes.iter().map(|node| match &node.value {
-                    Value::Text(text) => Some(&**text),
-                    _ => None,
-                });
-                texts.collect::<Option<_>>().map_or(Scalar::Other, Scalar::Texts)
-            }
-            _ => Scalar::Other,
-        }
-    }
-}
-
 impl<'t> Value<'t> {
     /// The whole number that `digits` stand for; the number as written if it does not fit.
     fn whole(digits: &str, radix: u32, written: impl FnOnce() -> Cow<'t, str>) -> Self {
