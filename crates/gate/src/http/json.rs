@@ -5,7 +5,7 @@ use core::fmt::Write;
 
 /// Writes an object.
 pub(super) fn object(write: impl FnOnce(&mut Object<'_>)) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(256); // most answers
     Object::write(&mut text, write);
     text
 }
@@ -58,8 +58,9 @@ impl Object<'_> {
             self.text.push(',');
         }
         self.is_empty = false;
-        name.write(self.text);
-        self.text.push(':');
+        self.text.push('"');
+        self.text.push_str(name); // names are ours, and need no escapes
+        self.text.push_str("\":");
     }
 }
 
@@ -86,22 +87,28 @@ pub(super) trait Value {
 impl Value for &str {
     fn write(self, text: &mut String) {
         text.push('"');
-        for char in self.chars() {
-            match char {
-                '"' => text.push_str("\\\""),
-                '\\' => text.push_str("\\\\"),
-                '\n' => text.push_str("\\n"),
-                '\r' => text.push_str("\\r"),
-                '\t' => text.push_str("\\t"),
-                '\u{8}' => text.push_str("\\b"),
-                '\u{c}' => text.push_str("\\f"),
-                '\0'..' ' => {
-                    let _ = write!(text, "\\u{:04x}", u32::from(char)); // writing to a string cannot fail
-                }
-                _ => text.push(char),
-            }
+        if self.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+            self.chars().for_each(|char| escape(char, text));
+        } else {
+            text.push_str(self); // at once, because most texts have nothing to escape
         }
         text.push('"');
+    }
+}
+
+fn escape(char: char, text: &mut String) {
+    match char {
+        '"' => text.push_str("\\\""),
+        '\\' => text.push_str("\\\\"),
+        '\n' => text.push_str("\\n"),
+        '\r' => text.push_str("\\r"),
+        '\t' => text.push_str("\\t"),
+        '\u{8}' => text.push_str("\\b"),
+        '\u{c}' => text.push_str("\\f"),
+        '\0'..' ' => {
+            let _ = write!(text, "\\u{:04x}", u32::from(char)); // writing to a string cannot fail
+        }
+        _ => text.push(char),
     }
 }
 
