@@ -180,6 +180,7 @@ test("an error in a policy's object names its field, and line 0", () => {
   const bucket = (fields) => ({ limits: [{ algorithm: "token_bucket", capacity: 5, rate: "1/s", ...fields }] });
   refused({}, [0, 0, ""], /^missing field `limits`/);
   refused({ policies: { api: { limits: [] } } }, [0, 0, "policies.api"], /^policies\.api: `limits`: expected 1 to 16 limits, found 0$/);
+  refused({ policies: { api: { limits: [] } }, colour: 1 }, [0, 0, "colour"], /^colour: expected one of `auth`, .*; found the field "colour"$/);
   refused(bucket({ rate: "fast" }), [0, 0, "limits[0].rate"], /^limits\[0\]\.rate: expected .*; found "fast"$/);
   refused(bucket({ rate: 5 }), [0, 0, "limits[0].rate"], /: expected a string, found the integer `5`$/);
   refused(bucket({ burst: 5 }), [0, 0, "limits[0].burst"], /; found the field "burst"$/);

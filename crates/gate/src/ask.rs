@@ -9,8 +9,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
 use tidegate_core::shed::{Draw, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
@@ -20,11 +18,10 @@ use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::algorithm::Algorithm;
 use crate::limit::{Kind, Limit};
 use crate::limits::{Limits, Slice};
-use crate::object::Object;
 use crate::policy::{Policy, Whole};
 use crate::request::{Budget, Offered, Operation, Request, Settlement, Unspent};
 use crate::resolved::Resolved;
-use crate::tree;
+use crate::tree::{self, Error, Form, Node, fields};
 pub use check::CheckForm;
 pub(crate) use check::{DrawForm, Ppm, draw_of};
 pub use error::AskError;
@@ -58,8 +55,7 @@ const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all
 /// let error = ask.resolve(&policy, "user:42", &mut || None).unwrap_err();
 /// assert!(matches!(error, AskError::Cost(_)));
 /// ```
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Ask {
     /// Asks whether a request may pass, and takes its cost if it may.
@@ -107,6 +103,25 @@ pub enum Ask {
     },
 }
 
+impl Form for Ask {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.only_field(&[
+            ("check", |node| node.read().map(Self::Check)),
+            ("peek", |node| node.read().map(Self::Peek)),
+            ("settle", |node| fields!(node, Self::Settle { granted_at_us, reserved, actual })),
+            ("refund", |node| fields!(node, Self::Refund { units })),
+            ("renew", |node| fields!(node, Self::Renew { lease, count = None })),
+            ("release", |node| fields!(node, Self::Release { lease })),
+            ("budget", |node| {
+                fields!(node, Self::Budget { lease, wants, granted_at_us = None, left = None })
+            }),
+            ("report", |node| fields!(node, Self::Report { offered_at_us = None, admitted, suppressed })),
+            ("reset", |node| fields!(node, Self::Reset {})),
+            ("block", |node| fields!(node, Self::Block { for_us })),
+        ])
+    }
+}
+
 /// An operation that was checked against the policy of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -152,6 +167,7 @@ impl Ask {
     ///
     /// # Errors
     /// Fails with [`AskError`], but never with [`AskError::Cost`].
+    #[inline(never)] // a caller that is built for speed would build it for speed too, which takes more bytes
     pub fn resolve_any_cost(
         self,
         policy: &Arc<Policy>,
@@ -350,13 +366,12 @@ fn limits(resolved: &Resolved) -> impl Iterator<Item = &Limit> {
 }
 
 /// Reads a JSON object. Anything after the object is an error.
-pub(crate) fn parse<T: DeserializeOwned>(json: &str) -> Result<T, AskError> {
+pub(crate) fn parse<T: Form>(json: &str) -> Result<T, AskError> {
     const MAP: &str = "an object";
     let tree = tree::json(json).map_err(|error| {
         let (line, column) = error.line_and_column(json);
         let message = format!("{} at line {line}, column {column}", error.message(MAP));
         AskError::Json { path: error.path(), message }
     })?;
-    let form = tree.read().map(|Object(form)| form);
-    form.map_err(|error| AskError::Json { path: error.path(), message: error.message(MAP) })
+    tree.read().map_err(|error| AskError::Json { path: error.path(), message: error.message(MAP) })
 }

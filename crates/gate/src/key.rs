@@ -6,12 +6,12 @@ use core::fmt;
 use core::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tidegate_core::lease::Id;
 
 use crate::policy::Whole;
 use crate::quote::Quoted;
+use crate::tree::{Error, Form, Node};
 
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -129,16 +129,15 @@ impl Depth {
     }
 }
 
-impl<'de> Deserialize<'de> for Depth {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Whole::<0, 255>(parts) = Whole::deserialize(deserializer)?;
+impl Form for Depth {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let Whole::<0, 255>(parts) = node.read()?;
         Ok(Self::Parts(u8::try_from(parts).unwrap_or(u8::MAX))) // never: it is at most 255
     }
 }
 
 /// A pattern of keys: one key, all keys with a start and an end, or the addresses of a network.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pattern {
     /// This key alone.
     Exact(String),
@@ -148,19 +147,23 @@ pub enum Pattern {
     Network(IpNet),
 }
 
-impl TryFrom<String> for Pattern {
-    type Error = String;
+impl Form for Pattern {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(Self::parse)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        let invalid =
-            |expected: &str| alloc::format!("expected {expected} found {}", Quoted(&text));
+impl Pattern {
+    /// Reads a pattern as the policy file writes it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let invalid = |expected: &str| alloc::format!("expected {expected} found {}", Quoted(text));
         if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
             let Some(network) = network_of(written) else {
                 return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24,"));
             };
             // an address with a prefix that is too short would match more addresses than were meant
             let starts_elsewhere =
-                written.parse().is_ok_and(|written: IpNet| written.addr() != written.network());
+                written_network(written).is_some_and(|written| written.addr() != written.network());
             if starts_elsewhere {
                 return Err(invalid(&alloc::format!(
                     "the first address of the network, as in ip:{network};"
@@ -173,16 +176,16 @@ impl TryFrom<String> for Pattern {
         {
             return Err(invalid("`ip:` in lower case before an address,"));
         }
-        if network_of(&text).is_some() {
+        if network_of(text).is_some() {
             return Err(invalid("an address with `ip:` before it, such as ip:192.0.2.0/24;"));
         }
-        if !has_key_length(&text) {
+        if !has_key_length(text) {
             return Err(invalid(
                 "a key of 1 to 512 bytes, in which one `*` matches any characters;",
             ));
         }
         match text.split_once('*') {
-            None => Ok(Self::Exact(text)),
+            None => Ok(Self::Exact(text.into())),
             Some((_, end)) if end.contains('*') => Err(invalid("at most one `*`,")),
             Some((start, end)) => Ok(Self::Between(start.into(), end.into())),
         }
@@ -238,7 +241,7 @@ impl Pattern {
 pub(crate) fn network_of(text: &str) -> Option<IpNet> {
     let network: IpNet = match text.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().into(),
-        Err(_) => text.parse().ok()?,
+        Err(_) => written_network(text)?,
     };
     let (address, prefix) = (network.addr().to_canonical(), network.prefix_len());
     let is_mapped = address.is_ipv4() && network.addr().is_ipv6();
@@ -248,6 +251,15 @@ pub(crate) fn network_of(text: &str) -> Option<IpNet> {
         }
         _ => Some(network.trunc()),
     }
+}
+
+/// Reads an address with a prefix. The parser of `ipnet` also accepts leading zeros, which other readers take for
+/// octal numbers.
+fn written_network(text: &str) -> Option<IpNet> {
+    let (address, prefix) = text.split_once('/')?;
+    let is_number = prefix == "0" || !prefix.starts_with(['0', '+']);
+    let prefix = prefix.parse().ok().filter(|_| is_number)?;
+    IpNet::new(address.parse().ok()?, prefix).ok()
 }
 
 /// The canonical form of a key. An IPv4 address stays itself. An IPv6 address becomes its network with

@@ -34,7 +34,6 @@ pub mod http;
 mod key;
 mod limit;
 mod limits;
-mod object;
 mod policy;
 mod quote;
 mod request;

@@ -64,8 +64,13 @@ pub struct Slice {
 
 impl Limits {
     /// Sorts the limits by depth, the shortest part of the key first.
-    pub(crate) fn new(mut limits: Vec<NamedLimit>) -> Self {
-        limits.sort_by_key(|limit| limit.depth);
+    pub(crate) fn new(unsorted: Vec<NamedLimit>) -> Self {
+        let mut limits = Vec::<NamedLimit>::with_capacity(unsorted.len());
+        for limit in unsorted {
+            // they are few, and the code of `sort` is large
+            let at = limits.partition_point(|before| before.depth <= limit.depth);
+            limits.insert(at, limit);
+        }
         let each: Vec<Each> = limits.iter().map(|named| Each::new(named.limit)).collect();
         let period = each.iter().map(|each| each.limit.period()).max().unwrap_or_default();
         let mut words = 0_usize;

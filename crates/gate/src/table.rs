@@ -1,4 +1,7 @@
 //! The store in memory: the states of many keys under one policy.
+//!
+//! `#[inline(never)]` marks what is seldom called. A caller that is built for speed would build it for speed too, which
+//! takes more bytes.
 
 mod call_limits;
 mod carried;

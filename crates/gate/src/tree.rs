@@ -1,11 +1,10 @@
 //! A TOML or JSON text as one tree of values, from which all forms are read.
 //!
-//! serde makes a copy of the code of a form for each format that the form is read from. These copies were a third of
-//! the Worker, so both formats become this tree first, and forms are read from the tree alone.
+//! Both formats become a tree first, and [forms](Form) are read from the tree alone. So the code of a form exists once.
 
 mod error;
+mod form;
 mod json;
-mod read;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "toml")]
@@ -15,6 +14,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 pub(crate) use error::Error;
+pub(crate) use form::{Form, fields, form, name_of, repeated};
 pub(crate) use json::json;
 #[cfg(feature = "toml")]
 pub(crate) use toml::toml;
@@ -29,11 +29,11 @@ pub(crate) fn toml(_: &str) -> Result<Node<'_>, Error> {
 #[derive(Debug)]
 pub(crate) struct Node<'t> {
     at: usize,
-    value: Value<'t>,
+    pub(crate) value: Value<'t>,
 }
 
 #[derive(Debug)]
-enum Value<'t> {
+pub(crate) enum Value<'t> {
     Null,
     Bool(bool),
     Natural(u64),
@@ -50,44 +50,10 @@ enum Value<'t> {
 }
 
 #[derive(Debug)]
-struct Entry<'t> {
+pub(crate) struct Entry<'t> {
     name_at: usize,
     name: Cow<'t, str>,
     node: Node<'t>,
-}
-
-/// A value of a map that has no form.
-#[derive(Debug)]
-pub(crate) enum Scalar<'n> {
-    Text(&'n str),
-    Whole(i64),
-    Texts(Vec<&'n str>),
-    /// Any other value.
-    Other,
-}
-
-impl Node<'_> {
-    /// The entries of a map in their order; names may repeat. `None` for any other value.
-    pub(crate) fn entries(&self) -> Option<impl Iterator<Item = (&str, Scalar<'_>)>> {
-        let Value::Map(entries) = &self.value else { return None };
-        Some(entries.iter().map(|entry| (&*entry.name, entry.node.scalar())))
-    }
-
-    fn scalar(&self) -> Scalar<'_> {
-        match &self.value {
-            Value::Text(text) => Scalar::Text(text),
-            Value::Natural(number) => i64::try_from(*number).map_or(Scalar::Other, Scalar::Whole),
-            Value::Negative(number) => Scalar::Whole(*number),
-            Value::List(nodes) => {
-                let texts = nodes.iter().map(|node| match &node.value {
-                    Value::Text(text) => Some(&**text),
-                    _ => None,
-                });
-                texts.collect::<Option<_>>().map_or(Scalar::Other, Scalar::Texts)
-            }
-            _ => Scalar::Other,
-        }
-    }
 }
 
 impl<'t> Value<'t> {

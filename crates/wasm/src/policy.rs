@@ -16,9 +16,11 @@ pub(crate) fn read(text: &str, name: Option<&str>) -> Result<(Arc<Policy>, Gatew
     match (Policies::parse(text), name) {
         (Ok(file), _) => Ok((choose(&file, name)?, file.gateway().clone())),
         (Err(error), Some(_)) => Err(Failure::Policy(error)),
-        (Err(error), None) if is_of_file(&error) => Err(Failure::Policy(error)),
-        (Err(_), None) => match Policy::parse(UNNAMED, text) {
+        (Err(of_file), None) => match Policy::parse(UNNAMED, text) {
             Ok(policy) => Ok((Arc::new(policy), Gateway::default())),
+            Err(error) if is_of_file(&of_file) || is_of_file(&error) => {
+                Err(Failure::Policy(of_file))
+            }
             Err(error) => Err(Failure::Policy(error)),
         },
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tidegate::clock;
 use tidegate::gate::{
-    Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole, http,
+    Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole,
 };
+use tidegate::replay::DecisionForm;
 use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
@@ -77,7 +78,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let store = super::store(&policies, arguments.redis.as_deref(), options, usize::MAX)?;
     let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
     let decision = asked.said(verdict).decision;
-    say(&serde_json::to_string(&http::DecisionForm::from(decision))?)?;
+    say(&serde_json::to_string(&DecisionForm::from(decision))?)?;
     Ok(if decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

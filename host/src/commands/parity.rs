@@ -7,8 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use tidegate::gate::Policies;
-use tidegate::gate::http::DecisionForm;
-use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
+use tidegate::replay::{Backend, BackendKind, DecisionForm, Event, Line, Target, Trace};
 
 use super::replay::{Servers, decide};
 use super::report::Report;

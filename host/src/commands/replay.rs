@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use tidegate::gate::http::DecisionForm;
-use tidegate::replay::{Backend, BackendKind, Event, Line, Target, Trace};
+use tidegate::replay::{Backend, BackendKind, DecisionForm, Event, Line, Target, Trace};
 
 use super::report::Report;
 use super::{Interrupts, PolicyFile, say};

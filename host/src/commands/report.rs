@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tidegate::gate::http::DecisionForm;
-use tidegate::replay::Line;
+use tidegate::replay::{DecisionForm, Line};
 
 /// How many of the most refused keys, and how many of the unreadable lines, the report shows.
 const SHOWN: usize = 10;

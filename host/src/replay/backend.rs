@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use serde_json::json;
-use tidegate_gate::http::DecisionForm;
 use tidegate_gate::{Limits, Micros, Policies, Policy, Resolved, blob};
 
+use super::decision::DecisionForm;
 use super::trace::Event;
 use super::wasmtime::Guest;
 use super::worker::Worker;

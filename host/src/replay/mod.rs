@@ -25,10 +25,12 @@
 //! ```
 
 mod backend;
+mod decision;
 mod trace;
 mod wasmtime;
 mod worker;
 
 pub use backend::{Backend, BackendKind, RedisReplay, Target};
+pub use decision::DecisionForm;
 pub use trace::{Event, Line, Trace};
 pub use wasmtime::Guest;

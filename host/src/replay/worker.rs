@@ -8,10 +8,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate_gate::http::{DecisionForm, MAX_BODY_BYTES};
+use tidegate_gate::http::MAX_BODY_BYTES;
 use tidegate_gate::{Decision, Policies, Timestamp, Verdict};
 use ureq::Agent;
 
+use super::decision::DecisionForm;
 use super::trace::Event;
 use crate::local::Workerd;
 

@@ -2,7 +2,6 @@
 
 use alloc::string::String;
 
-use serde::Deserialize;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 
@@ -11,6 +10,7 @@ use crate::limit::Kind;
 use crate::policy::{Cost, Whole};
 use crate::request::Request;
 use crate::resolved::Resolved;
+use crate::tree::form;
 
 /// A signal in parts per million.
 pub type Ppm = Whole<0, 1_000_000>;
@@ -22,20 +22,21 @@ pub(crate) fn draw_of(Whole(bits): DrawForm) -> Draw {
     Draw(bits.try_into().unwrap_or_default()) // never: the form has at most 32 bits
 }
 
-/// The fields of a request as a caller writes them.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CheckForm {
-    /// The units that the request takes; by default the policy's `cost`.
-    pub cost: Option<Whole<0>>,
-    /// The name of the request's class; by default the least important class.
-    pub class: Option<String>,
-    /// The name of the lease that the request acquires; by default a random name.
-    pub lease: Option<String>,
-    /// The measured signal for a `utilization` limit, in parts per million.
-    pub signal_ppm: Option<Ppm>,
-    /// The random bits of the request; by default a random number.
-    pub draw: Option<DrawForm>,
+form! {
+    /// The fields of a request as a caller writes them.
+    #[derive(Clone, Debug, Default)]
+    pub struct CheckForm {
+        /// The units that the request takes; by default the policy's `cost`.
+        pub cost: Option<Whole<0>> = None,
+        /// The name of the request's class; by default the least important class.
+        pub class: Option<String> = None,
+        /// The name of the lease that the request acquires; by default a random name.
+        pub lease: Option<String> = None,
+        /// The measured signal for a `utilization` limit, in parts per million.
+        pub signal_ppm: Option<Ppm> = None,
+        /// The random bits of the request; by default a random number.
+        pub draw: Option<DrawForm> = None,
+    }
 }
 
 impl CheckForm {

@@ -8,14 +8,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use serde::Deserialize;
-
 use super::target::{Path, is_authority, is_written_path};
 use crate::http::Head;
 use crate::policy::Policy;
 use crate::quote::Quoted;
 use crate::source::token::Jwt;
 use crate::source::{JoinedSources, KeySource, Network, client_address, is_token};
+use crate::tree::{Error, Form, Node, form};
 
 /// The part of a policy file about the gateway and the sources of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,15 +138,13 @@ impl fmt::Display for Route {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RouteForm {
-    #[serde(rename = "match")]
-    matches: Match,
-    #[serde(default)]
-    methods: Vec<Method>,
-    policy: Option<String>,
-    upstream: Option<Upstream>,
+form! {
+    pub(crate) struct RouteForm {
+        r#match: Match,
+        methods: Vec<Method> = Vec::new(),
+        policy: Option<String> = None,
+        upstream: Option<Upstream> = None,
+    }
 }
 
 impl RouteForm {
@@ -157,7 +154,7 @@ impl RouteForm {
         self,
         policy: impl FnOnce(&str) -> Option<&'a Arc<Policy>>,
     ) -> Result<Route, String> {
-        let Self { matches, methods, policy: name, upstream } = self;
+        let Self { r#match: matches, methods, policy: name, upstream } = self;
         if upstream.is_none() && matches.host.is_none() {
             // otherwise a client could choose the host that its request is sent to
             return Err(
@@ -180,8 +177,7 @@ impl RouteForm {
 }
 
 /// A path, or a path and everything below it, on one host or on all.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Match {
     /// With its port, in lower case.
     host: Option<String>,
@@ -190,14 +186,18 @@ struct Match {
     and_below: bool,
 }
 
-impl TryFrom<String> for Match {
-    type Error = String;
+impl Form for Match {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(Self::parse)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl Match {
+    fn parse(text: &str) -> Result<Self, String> {
         let invalid = || {
             format!(
                 "expected a path such as \"/login\" or \"/api/*\", with or without a host before it; found {}",
-                Quoted(&text)
+                Quoted(text)
             )
         };
         let (host, path) =
@@ -243,33 +243,33 @@ impl Match {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Method(String);
 
-impl TryFrom<String> for Method {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match is_token(&text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-            true => Ok(Self(text)),
+impl Form for Method {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(|text| match is_token(text) && !text.bytes().any(|b| b.is_ascii_lowercase()) {
+            true => Ok(Self(text.into())),
             false => Err(format!(
                 "expected a method in capitals such as \"GET\", found {}",
-                Quoted(&text)
+                Quoted(text)
             )),
-        }
+        })
     }
 }
 
 /// The start of a URL: scheme, host, and a path without a slash at its end.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Upstream(String);
 
-impl TryFrom<String> for Upstream {
-    type Error = String;
+impl Form for Upstream {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(Self::parse)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl Upstream {
+    fn parse(text: &str) -> Result<Self, String> {
         let rest = ["https://", "http://"].into_iter().find_map(|scheme| text.strip_prefix(scheme));
         let valid = rest.is_some_and(|rest| {
             let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -280,27 +280,24 @@ impl TryFrom<String> for Upstream {
             false => Err(format!(
                 "expected a URL without a user name, query or fragment, such as \
                  \"https://origin.example/v2\"; found {}",
-                Quoted(&text)
+                Quoted(text)
             )),
         }
     }
 }
 
 /// The path under which a gateway serves the HTTP API.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiPath(String);
 
-impl TryFrom<String> for ApiPath {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match is_written_path(&text) && !text.ends_with('/') {
-            true => Ok(Self(text)),
+impl Form for ApiPath {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(|text| match is_written_path(text) && !text.ends_with('/') {
+            true => Ok(Self(text.into())),
             false => Err(format!(
                 "expected a path such as \"/_tidegate\" without a slash at its end, found {}",
-                Quoted(&text)
+                Quoted(text)
             )),
-        }
+        })
     }
 }

@@ -3,15 +3,13 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use tidegate_core::Timestamp;
 
 use super::problem::Problem;
 use super::{Check, Form, MAX_CHECKS, Plan, Response, find, located};
 use crate::ask::{Ask, AskError, Chance, CheckForm, Count, DrawForm, Ppm, draw_of, parse};
-use crate::object::Object;
 use crate::policy::{Policies, Whole};
+use crate::tree::{Form as Readable, form};
 
 /// A call with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,22 +99,22 @@ impl Target {
     }
 }
 
-fn read<T: DeserializeOwned>(body: &str) -> Result<T, Response> {
+fn read<T: Readable>(body: &str) -> Result<T, Response> {
     parse(body).map_err(|error| error.response(""))
 }
 
-/// One check in a body.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CheckBody {
-    policy: String,
-    key: String,
-    cost: Option<Whole<0>>,
-    class: Option<String>,
-    lease: Option<String>,
-    signal_ppm: Option<Ppm>,
-    now_us: Option<Whole<0>>,
-    draw: Option<DrawForm>,
+form! {
+    /// One check in a body.
+    struct CheckBody {
+        policy: String,
+        key: String,
+        cost: Option<Whole<0>> = None,
+        class: Option<String> = None,
+        lease: Option<String> = None,
+        signal_ppm: Option<Ppm> = None,
+        now_us: Option<Whole<0>> = None,
+        draw: Option<DrawForm> = None,
+    }
 }
 
 impl CheckBody {
@@ -138,19 +136,19 @@ fn acquire(policies: &Policies, body: &str, chance: Chance<'_>) -> Result<Plan, 
     Ok(Plan { checks: [check].into(), form: Form::Single })
 }
 
-/// A single check or a batch. An untagged enum would only say that neither fits.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchBody {
-    policy: Option<String>,
-    key: Option<String>,
-    cost: Option<Whole<0>>,
-    class: Option<String>,
-    lease: Option<String>,
-    signal_ppm: Option<Ppm>,
-    now_us: Option<Whole<0>>,
-    draw: Option<DrawForm>,
-    checks: Option<Vec<Object<CheckBody>>>,
+form! {
+    /// A single check or a batch. An untagged enum would only say that neither fits.
+    struct BatchBody {
+        policy: Option<String> = None,
+        key: Option<String> = None,
+        cost: Option<Whole<0>> = None,
+        class: Option<String> = None,
+        lease: Option<String> = None,
+        signal_ppm: Option<Ppm> = None,
+        now_us: Option<Whole<0>> = None,
+        draw: Option<DrawForm> = None,
+        checks: Option<Vec<CheckBody>> = None,
+    }
 }
 
 fn batch(policies: &Policies, body: &str, chance: Chance<'_>) -> Result<Plan, Response> {
@@ -171,7 +169,7 @@ fn batch(policies: &Policies, body: &str, chance: Chance<'_>) -> Result<Plan, Re
                     "`checks`: expected 1 to {MAX_CHECKS} checks, found {found}"
                 ));
             }
-            let checks = checks.into_iter().enumerate().map(|(place, Object(body))| {
+            let checks = checks.into_iter().enumerate().map(|(place, body)| {
                 body.check(policies, chance, &alloc::format!("`checks[{place}]`: "))
             });
             Ok(Plan { checks: checks.collect::<Result<_, _>>()?, form: Form::Batch })
@@ -188,27 +186,27 @@ fn batch(policies: &Policies, body: &str, chance: Chance<'_>) -> Result<Plan, Re
     }
 }
 
-/// `PUT /v1/leases/{id}`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RenewBody {
-    policy: String,
-    key: String,
-    now_us: Option<Whole<0>>,
-    count: Option<Count>,
+form! {
+    /// `PUT /v1/leases/{id}`
+    struct RenewBody {
+        policy: String,
+        key: String,
+        now_us: Option<Whole<0>> = None,
+        count: Option<Count> = None,
+    }
 }
 
-/// `POST /v1/settle`: the real cost of a request granted on an estimate, or a refund.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SettleBody {
-    policy: String,
-    key: String,
-    now_us: Option<Whole<0>>,
-    granted_at_us: Option<Whole<0>>,
-    reserved: Option<Whole<0>>,
-    actual: Option<Whole<0>>,
-    refund: Option<Whole<1>>,
+form! {
+    /// `POST /v1/settle`: the real cost of a request granted on an estimate, or a refund.
+    struct SettleBody {
+        policy: String,
+        key: String,
+        now_us: Option<Whole<0>> = None,
+        granted_at_us: Option<Whole<0>> = None,
+        reserved: Option<Whole<0>> = None,
+        actual: Option<Whole<0>> = None,
+        refund: Option<Whole<1>> = None,
+    }
 }
 
 impl SettleBody {
@@ -235,37 +233,37 @@ impl SettleBody {
     }
 }
 
-/// `POST /v1/budget`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BudgetBody {
-    policy: String,
-    key: String,
-    now_us: Option<Whole<0>>,
-    lease: String,
-    wants: Whole<0>,
-    granted_at_us: Option<Whole<0>>,
-    left: Option<Whole<0>>,
+form! {
+    /// `POST /v1/budget`
+    struct BudgetBody {
+        policy: String,
+        key: String,
+        now_us: Option<Whole<0>> = None,
+        lease: String,
+        wants: Whole<0>,
+        granted_at_us: Option<Whole<0>> = None,
+        left: Option<Whole<0>> = None,
+    }
 }
 
-/// `POST /v1/keys/{policy}/{key}/block`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BlockBody {
-    for_us: Whole<0>,
-    now_us: Option<Whole<0>>,
+form! {
+    /// `POST /v1/keys/{policy}/{key}/block`
+    struct BlockBody {
+        for_us: Whole<0>,
+        now_us: Option<Whole<0>> = None,
+    }
 }
 
-/// `POST /v1/report`
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReportBody {
-    policy: String,
-    key: String,
-    now_us: Option<Whole<0>>,
-    offered_at_us: Option<Whole<0>>,
-    admitted: Whole<0>,
-    suppressed: Whole<0>,
+form! {
+    /// `POST /v1/report`
+    struct ReportBody {
+        policy: String,
+        key: String,
+        now_us: Option<Whole<0>> = None,
+        offered_at_us: Option<Whole<0>> = None,
+        admitted: Whole<0>,
+        suppressed: Whole<0>,
+    }
 }
 
 impl AskError {

@@ -5,15 +5,14 @@ mod editions;
 mod tests;
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
-use serde::Serialize;
 use tidegate_core::lease::budget::Config as BudgetConfig;
 use tidegate_core::{MAX_QUANTITY, Timestamp};
 
+use super::json::{Object, object};
 use super::problem::{Problem, answer_json, answer_text};
-use super::{Head, Response, forms, query};
-use crate::limits::{Limits, NamedLimit};
+use super::{Head, Response, query};
+use crate::limits::NamedLimit;
 use crate::policy::{OnError, Placement, Policies, Policy};
 use crate::quote::Quoted;
 use crate::request::Request;
@@ -153,88 +152,53 @@ fn version(head: &Head<'_>) -> Result<Option<u64>, Response> {
     version.map(|version| query::whole("the query field `version`", &version, 1)).transpose()
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    version: u64,
-    hash: &'a str,
-    needs_token: bool,
-    policies: Vec<ShownPolicy<'a>>,
-}
-
-#[derive(Serialize)]
-struct ShownPolicy<'a> {
-    name: &'a str,
-    description: Option<&'a str>,
-    limits: Vec<ShownLimit<'a>>,
-    overrides: usize,
-    shadow: bool,
-    on_error: &'static str,
-    placement: String,
-    /// How long a node may remember a refusal; `null` if it must ask for every request.
-    remember_us: Option<u64>,
-    /// How many units of a key a node may take in advance; `null` for none.
-    local_most: Option<u64>,
-    /// Whether nodes decide by the factor that they heard last.
-    reports: bool,
-    /// Whether states are stored ahead of what was granted.
-    persist_ahead: bool,
-    share_calls: bool,
-}
-
-#[derive(Serialize)]
-struct ShownLimit<'a> {
-    name: &'a str,
-    limit: Option<u64>,
-    period_us: u64,
-}
-
 /// `GET /v1/policies`
 pub(super) fn show(policies: &Policies, stamp: &Stamp) -> Response {
-    let Stamp { version, hash } = stamp;
-    let shown = Shown {
-        version: *version,
-        hash,
-        needs_token: policies.needs_token(),
-        policies: policies.all().iter().map(|policy| ShownPolicy::of(policy)).collect(),
-    };
-    stamp.on(answer_json(200, forms::to_json(&shown)))
+    let shown = object(|it| {
+        it.field("version", stamp.version);
+        it.field("hash", stamp.hash.as_str());
+        it.field("needs_token", policies.needs_token());
+        it.objects("policies", policies.all(), |policy, it| show_policy(policy, it));
+    });
+    stamp.on(answer_json(200, shown))
 }
 
-impl<'a> ShownPolicy<'a> {
-    fn of(policy: &'a Policy) -> Self {
-        Self {
-            name: policy.name(),
-            description: policy.description(),
-            limits: limits(policy.limits()),
-            overrides: policy.overrides().len(),
-            shadow: policy.is_shadow(),
-            on_error: match policy.on_error() {
-                OnError::Open => "open",
-                OnError::Closed => "closed",
-            },
-            placement: match policy.placement() {
-                Placement::Key => "key".to_string(),
-                Placement::Shard(shards) => alloc::format!("shard:{shards}"),
-            },
-            remember_us: policy.remember().map(|time| time.0),
-            local_most: policy.local().map(BudgetConfig::most),
-            reports: policy.reports(),
-            persist_ahead: policy.persist_ahead().is_some(),
-            share_calls: policy.shares_calls(),
+fn show_policy(policy: &Policy, it: &mut Object<'_>) {
+    it.field("name", policy.name());
+    it.field("description", policy.description());
+    it.objects("limits", policy.limits().iter(), show_limit);
+    it.field("overrides", policy.overrides().len());
+    it.field("shadow", policy.is_shadow());
+    it.field(
+        "on_error",
+        match policy.on_error() {
+            OnError::Open => "open",
+            OnError::Closed => "closed",
+        },
+    );
+    match policy.placement() {
+        Placement::Key => it.field("placement", "key"),
+        Placement::Shard(shards) => {
+            it.field("placement", alloc::format!("shard:{shards}").as_str());
         }
     }
+    // how long a node may remember a refusal; `null` if it must ask for every request
+    it.field("remember_us", policy.remember().map(|time| time.0));
+    // how many units of a key a node may take in advance; `null` for none
+    it.field("local_most", policy.local().map(BudgetConfig::most));
+    it.field("reports", policy.reports());
+    it.field("persist_ahead", policy.persist_ahead().is_some());
+    it.field("share_calls", policy.shares_calls());
 }
 
-fn limits(limits: &Limits) -> Vec<ShownLimit<'_>> {
-    let limits = limits.iter().map(|NamedLimit { name, limit, .. }| {
-        let mut fresh = alloc::vec![0; limit.words()];
-        let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
-        let limit_of = shown.ok().map(|decision| decision.limit());
-        // a limiter without a greatest number says a number that is above all others
-        let most = limit_of.filter(|most| *most <= MAX_QUANTITY);
-        ShownLimit { name, limit: most, period_us: limit.period().0 }
-    });
-    limits.collect()
+fn show_limit(NamedLimit { name, limit, .. }: &NamedLimit, it: &mut Object<'_>) {
+    let mut fresh = alloc::vec![0; limit.words()];
+    let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
+    let limit_of = shown.ok().map(|decision| decision.limit());
+    it.field("name", name.as_str());
+    // a limiter without a greatest number says a number that is above all others
+    it.field("limit", limit_of.filter(|most| *most <= MAX_QUANTITY));
+    it.field("period_us", limit.period().0);
 }
 
 /// A policy file as it was written.

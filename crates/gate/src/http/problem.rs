@@ -3,9 +3,8 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use serde::Serialize;
-
-use super::{Response, forms};
+use super::Response;
+use super::json::object;
 use crate::decide::Verdict;
 use crate::limit::algorithm::Cause;
 use crate::limits::Limits;
@@ -35,23 +34,14 @@ pub(super) enum Problem {
     ReducedCapacity,
 }
 
-#[derive(Default, Serialize)]
+/// What a problem says beside its kind.
+#[derive(Default)]
 struct Body<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
     detail: String,
-    #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
-    violated_policies: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    violated_policies: &'a [&'a str],
     retry_after_us: Option<u64>,
     /// The place of an error in a policy file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'a str>,
+    place: Option<&'a PolicyError>,
 }
 
 impl Problem {
@@ -122,20 +112,28 @@ impl Problem {
 
     fn with(self, body: Body<'_>) -> Response {
         let (status, r#type, title) = self.describe();
-        let body = Body { r#type, title, status, ..body };
-        answer(status, "application/problem+json", forms::to_json(&body))
+        let body = object(|it| {
+            it.field("type", r#type);
+            it.field("title", title);
+            it.field("status", u64::from(status));
+            it.field("detail", body.detail.as_str());
+            let violated = Some(body.violated_policies).filter(|names| !names.is_empty());
+            it.some("violated-policies", violated);
+            it.some("retry_after_us", body.retry_after_us);
+            if let Some(place) = body.place {
+                it.field("line", place.line);
+                it.field("column", place.column);
+                it.field("path", place.path.as_str());
+            }
+        });
+        answer(status, "application/problem+json", body)
     }
 }
 
 /// `PUT /v1/policies` with a file that is wrong.
 pub(super) fn invalid_policies(error: &PolicyError) -> Response {
-    Problem::InvalidPolicies.with(Body {
-        detail: error.to_string(),
-        line: Some(error.line),
-        column: Some(error.column),
-        path: Some(&error.path),
-        ..Body::default()
-    })
+    let (detail, place) = (error.to_string(), Some(error));
+    Problem::InvalidPolicies.with(Body { detail, place, ..Body::default() })
 }
 
 /// `limits` is `None` for a listed key.
@@ -157,7 +155,7 @@ pub(super) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
         }
         _ => alloc::format!("the same request is granted in {wait} µs"),
     };
-    let violated_policies = names;
+    let violated_policies = names.as_slice();
     let retry_after_us = Some(wait);
     problem.with(Body { detail, violated_policies, retry_after_us, ..Body::default() })
 }

@@ -1,19 +1,14 @@
-//! The shape of the policy file. A file that deserializes is valid.
+//! The shape of the policy file. A file that can be read is valid.
 
 mod build;
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
-use core::marker::PhantomData;
-
-use serde::Deserialize;
-use serde::de::value::{I64Deserializer, MapAccessDeserializer, U64Deserializer};
-use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 
 use super::limit::{LimitEntry, LimitForm};
 use super::nodes::LocalForm;
@@ -22,17 +17,16 @@ use super::units::{Span, Whole};
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
 use crate::gateway::{ApiPath, Gateway, RouteForm};
 use crate::key::Pattern;
-use crate::object::{Object, object};
 use crate::quote::Quoted;
 use crate::source::token::Jwt;
 use crate::source::{JoinedSources, KeySource, Network, is_token};
-use crate::tree;
+use crate::tree::{self, Error, Form, Node, Value, form, repeated};
 
 const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
 const MAX_CLASSES: usize = 16;
 
-pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, PolicyError> {
+pub(super) fn parse<T: Form>(text: &str) -> Result<T, PolicyError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
     let (tree, map) = match text.trim_start().starts_with('{') {
         true => (tree::json(text), "an object"),
@@ -41,73 +35,35 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, PolicyError> {
     tree.and_then(|tree| tree.read()).map_err(|error| PolicyError::new(text, &error, map))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct File {
-    #[serde(default)]
-    auth: Auth,
-    #[serde(deserialize_with = "at_least_one")]
-    policies: BTreeMap<Name, Policy>,
-    #[serde(default)]
-    routes: Vec<Object<RouteForm>>,
-    api_path: Option<ApiPath>,
-    #[serde(default)]
-    trusted_proxies: Vec<Network>,
-    jwt: Option<Object<Jwt>>,
+form! {
+    pub(super) struct File {
+        auth: Auth = Auth::Token,
+        policies: Named,
+        routes: Vec<RouteForm> = Vec::new(),
+        api_path: Option<ApiPath> = None,
+        trusted_proxies: Vec<Network> = Vec::new(),
+        jwt: Option<Jwt> = None,
+    }
 }
 
-fn at_least_one<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<BTreeMap<Name, Policy>, D::Error> {
-    let policies: BTreeMap<Name, Policy> = no_two_alike(deserializer)?;
-    if policies.is_empty() {
-        return Err(D::Error::custom("expected at least one policy, found none"));
-    }
-    Ok(policies)
-}
+/// All policies, at least one, sorted by name.
+struct Named(Vec<(Name, Policy)>);
 
-/// Refuses a second field of the same name. TOML does so by itself; in JSON the last field would win.
-fn no_two_alike<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
-where
-    K: Deserialize<'de> + Ord + fmt::Display,
-    V: Deserialize<'de>,
-    D: serde::Deserializer<'de>,
-{
-    struct UniqueVisitor<K, V>(PhantomData<(K, V)>);
-
-    impl<'de, K, V> Visitor<'de> for UniqueVisitor<K, V>
-    where
-        K: Deserialize<'de> + Ord + fmt::Display,
-        V: Deserialize<'de>,
-    {
-        type Value = BTreeMap<K, V>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a table")
+impl Form for Named {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let policies = node.sorted(Name::parse)?;
+        if policies.is_empty() {
+            return Err(Error::plain("expected at least one policy, found none".to_owned()));
         }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut all = BTreeMap::new();
-            while let Some((name, value)) = map.next_entry::<K, V>()? {
-                if all.contains_key(&name) {
-                    return Err(A::Error::custom(format!(
-                        "expected each name once, found {name} twice"
-                    )));
-                }
-                all.insert(name, value);
-            }
-            Ok(all)
-        }
+        Ok(Self(policies))
     }
-
-    deserializer.deserialize_map(UniqueVisitor(PhantomData))
 }
 
 impl TryFrom<File> for Policies {
     type Error = PolicyError;
 
     fn try_from(file: File) -> Result<Self, PolicyError> {
-        let File { auth, policies, routes, api_path, trusted_proxies, jwt } = file;
+        let File { auth, policies: Named(policies), routes, api_path, trusted_proxies, jwt } = file;
         let policies = policies.into_iter().map(|(name, policy)| Arc::new(policy.named(name)));
         let mut all = Self {
             policies: policies.collect(),
@@ -118,12 +74,11 @@ impl TryFrom<File> for Policies {
             let message = "expected `routes` beside it, found none";
             return Err(PolicyError::at_path("api_path".to_owned(), message.to_owned()));
         }
-        let routes = routes.into_iter().enumerate().map(|(place, Object(form))| {
+        let routes = routes.into_iter().enumerate().map(|(place, form)| {
             form.route(|name| all.get(name))
                 .map_err(|message| PolicyError::at_path(format!("routes[{place}]"), message))
         });
         let routes = routes.collect::<Result<_, _>>()?;
-        let jwt = jwt.map(|Object(jwt)| jwt);
         if jwt.is_none()
             && let Some(policy) = all.policies.iter().find(|policy| policy.reads_token())
         {
@@ -137,17 +92,20 @@ impl TryFrom<File> for Policies {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy)]
 enum Auth {
-    #[default]
     Token,
     None,
 }
 
+impl Form for Auth {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[("token", Self::Token), ("none", Self::None)])
+    }
+}
+
 /// The name of a policy or a limit. Headers, URLs and the names of stored states contain it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name(String);
 
 impl fmt::Display for Name {
@@ -156,17 +114,21 @@ impl fmt::Display for Name {
     }
 }
 
-impl TryFrom<String> for Name {
-    type Error = String;
+impl Form for Name {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(Self::parse)
+    }
+}
 
-    fn try_from(name: String) -> Result<Self, String> {
+impl Name {
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed) {
-            return Ok(Self(name));
+            return Ok(Self(name.into()));
         }
         Err(format!(
             "expected a name of 1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` and `.`; found {}",
-            Quoted(&name)
+            Quoted(name)
         ))
     }
 }
@@ -177,46 +139,60 @@ impl From<Name> for String {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PolicyForm {
-    description: Option<String>,
-    limits: Vec<LimitEntry>,
-    #[serde(default, deserialize_with = "no_two_alike")]
-    overrides: BTreeMap<Pattern, Object<LimitForm>>,
-    #[serde(default)]
-    deny: Vec<Pattern>,
-    #[serde(default)]
-    allow: Vec<Pattern>,
-    #[serde(default)]
-    shadow: bool,
-    #[serde(default)]
-    ipv6_prefix: Ipv6Prefix,
-    #[serde(default)]
-    classes: Classes,
-    #[serde(default = "by_ip")]
-    key: Vec<JoinedSources>,
-    #[serde(default)]
-    cost: Cost,
-    #[serde(default)]
-    on_error: OnError,
-    #[serde(default)]
-    on_change: OnChange,
-    #[serde(default)]
-    placement: Placement,
-    remember: Option<Span>,
-    local: Option<Object<LocalForm>>,
-    persist_ahead: Option<Object<PersistAheadForm>>,
-    #[serde(default)]
-    reports: bool,
-    #[serde(default)]
-    share_calls: bool,
+form! {
+    pub(super) struct PolicyForm {
+        description: Option<String> = None,
+        limits: Vec<LimitEntry>,
+        overrides: Overrides = Overrides(Vec::new()),
+        deny: Vec<Pattern> = Vec::new(),
+        allow: Vec<Pattern> = Vec::new(),
+        shadow: bool = false,
+        ipv6_prefix: Ipv6Prefix = Ipv6Prefix::default(),
+        classes: Classes = Classes::default(),
+        key: Vec<JoinedSources> = by_ip(),
+        cost: Cost = Cost::default(),
+        on_error: OnError = OnError::default(),
+        on_change: OnChange = OnChange::default(),
+        placement: Placement = Placement::default(),
+        remember: Option<Span> = None,
+        local: Option<LocalForm> = None,
+        persist_ahead: Option<PersistAheadForm> = None,
+        reports: bool = false,
+        share_calls: bool = false,
+    }
+}
+
+/// The overrides, the most specific pattern first.
+struct Overrides(Vec<(Ranked, LimitForm)>);
+
+impl Form for Overrides {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.sorted(Ranked::parse).map(Self)
+    }
+}
+
+/// A pattern that comes before all less specific ones.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    rank: Reverse<(bool, usize)>,
+    pattern: Pattern,
+}
+
+impl Ranked {
+    fn parse(text: &str) -> Result<Self, String> {
+        let pattern = Pattern::parse(text)?;
+        Ok(Self { rank: Reverse(pattern.specificity()), pattern })
+    }
+}
+
+impl fmt::Display for Ranked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pattern.fmt(f)
+    }
 }
 
 /// The number of leading bits of an IPv6 address that a limit counts by. Providers usually give each
 /// customer a network with 64.
-#[derive(Deserialize)]
-#[serde(from = "Whole<1, 128>")]
 struct Ipv6Prefix(u8);
 
 impl Default for Ipv6Prefix {
@@ -225,15 +201,14 @@ impl Default for Ipv6Prefix {
     }
 }
 
-impl From<Whole<1, 128>> for Ipv6Prefix {
-    fn from(Whole(bits): Whole<1, 128>) -> Self {
-        Self(u8::try_from(bits).unwrap_or(128)) // never: it is at most 128
+impl Form for Ipv6Prefix {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let Whole::<1, 128>(bits) = node.read()?;
+        Ok(Self(u8::try_from(bits).unwrap_or(128))) // never: it is at most 128
     }
 }
 
 /// The names of the classes, from the least to the most important, which is never shed.
-#[derive(Clone, Deserialize)]
-#[serde(try_from = "Vec<Name>")]
 struct Classes(Vec<String>);
 
 impl Default for Classes {
@@ -242,17 +217,20 @@ impl Default for Classes {
     }
 }
 
-impl TryFrom<Vec<Name>> for Classes {
-    type Error = String;
+impl Form for Classes {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let names: Vec<Name> = node.read()?;
+        Self::new(names).map_err(Error::plain)
+    }
+}
 
-    fn try_from(names: Vec<Name>) -> Result<Self, String> {
+impl Classes {
+    fn new(names: Vec<Name>) -> Result<Self, String> {
         if !(2..=MAX_CLASSES).contains(&names.len()) {
             return Err(format!("expected 2 to {MAX_CLASSES} classes, found {}", names.len()));
         }
-        let mut sorted: Vec<&Name> = names.iter().collect();
-        sorted.sort_unstable();
-        match sorted.array_windows().find(|[one, next]| one == next) {
-            Some([name, _]) => Err(format!("expected each class once, found {name} twice")),
+        match repeated(&names) {
+            Some(name) => Err(format!("expected each class once, found {name} twice")),
             None => Ok(Self(names.into_iter().map(String::from).collect())),
         }
     }
@@ -262,9 +240,10 @@ fn by_ip() -> Vec<JoinedSources> {
     [KeySource::Ip.into()].into()
 }
 
-impl<'de> Deserialize<'de> for Policy {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        object(deserializer, "a table with `limits`", Self::new)
+impl Form for Policy {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.must_be_map("a table with `limits`")?;
+        Self::new(node.read()?).map_err(Error::plain)
     }
 }
 
@@ -274,51 +253,63 @@ impl Default for Cost {
     }
 }
 
-impl<'de> Deserialize<'de> for Cost {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CostVisitor)
+impl Form for Cost {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        match node.value {
+            Value::Natural(_) | Value::Negative(_) => {
+                node.read().map(|Whole::<1>(cost)| Self::Fixed(cost))
+            }
+            Value::Map(_) => node.read().and_then(Self::of_header),
+            _ => {
+                Err(node.refused("a whole number above 0, or { header = \"x-cost\", default = 1 }"))
+            }
+        }
     }
 }
 
-struct CostVisitor;
-
-impl<'de> Visitor<'de> for CostVisitor {
-    type Value = Cost;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number above 0, or { header = \"x-cost\", default = 1 }")
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Cost, E> {
-        Whole::<1>::deserialize(U64Deserializer::new(value)).map(|cost| Cost::Fixed(cost.0))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Cost, E> {
-        Whole::<1>::deserialize(I64Deserializer::new(value)).map(|cost| Cost::Fixed(cost.0))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Cost, A::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct HeaderForm {
-            header: String,
-            default: Option<Whole<1>>,
-        }
-        let form = HeaderForm::deserialize(MapAccessDeserializer::new(map))?;
-        if !is_token(&form.header) {
-            let message =
-                format!("`header`: expected the name of a header, found {}", Quoted(&form.header));
-            return Err(A::Error::custom(message));
-        }
-        let default = form.default.map_or(1, |default| default.0);
-        Ok(Cost::Header { name: form.header.to_ascii_lowercase(), default })
+form! {
+    struct HeaderForm {
+        header: String,
+        default: Option<Whole<1>> = None,
     }
 }
 
-impl TryFrom<String> for Placement {
-    type Error = String;
+impl Cost {
+    fn of_header(HeaderForm { header, default }: HeaderForm) -> Result<Self, Error> {
+        if !is_token(&header) {
+            let found = Quoted(&header);
+            let message = format!("`header`: expected the name of a header, found {found}");
+            return Err(Error::plain(message));
+        }
+        let default = default.map_or(1, Whole::get);
+        Ok(Self::Header { name: header.to_ascii_lowercase(), default })
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl Form for OnError {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[("open", Self::Open), ("closed", Self::Closed)])
+    }
+}
+
+impl Form for OnChange {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[
+            ("reset", Self::Reset),
+            ("keep", Self::Keep),
+            ("proportional", Self::Proportional),
+        ])
+    }
+}
+
+impl Form for Placement {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(Self::parse)
+    }
+}
+
+impl Placement {
+    fn parse(text: &str) -> Result<Self, String> {
         if text == "key" {
             return Ok(Self::Key);
         }
@@ -328,7 +319,7 @@ impl TryFrom<String> for Placement {
             Some(shards) if (1..=MAX_SHARDS).contains(&shards) => Ok(Self::Shard(shards)),
             _ => Err(format!(
                 "expected \"key\" or \"shard:N\" with N from 1 to {MAX_SHARDS}, found {}",
-                Quoted(&text)
+                Quoted(text)
             )),
         }
     }

@@ -8,17 +8,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
-
 use super::file::Name;
 use super::units::{Percent, RateForm, Span, Whole, WindowForm};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limits::NamedLimit;
-use crate::object::object;
+use crate::tree::{Error, Form, Node, form};
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum AlgorithmName {
     TokenBucket,
     FixedWindow,
@@ -33,17 +30,43 @@ pub(super) enum AlgorithmName {
     Penalty,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+impl Form for AlgorithmName {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[
+            ("token_bucket", Self::TokenBucket),
+            ("fixed_window", Self::FixedWindow),
+            ("sliding_window", Self::SlidingWindow),
+            ("sliding_log", Self::SlidingLog),
+            ("concurrency", Self::Concurrency),
+            ("connections", Self::Connections),
+            ("budget", Self::Budget),
+            ("fleet_usage", Self::FleetUsage),
+            ("utilization", Self::Utilization),
+            ("suppression", Self::Suppression),
+            ("penalty", Self::Penalty),
+        ])
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum EstimatorForm {
     NewestPart,
     ModifiedMean,
     LinearAdmitted,
 }
 
+impl Form for EstimatorForm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[
+            ("newest_part", Self::NewestPart),
+            ("modified_mean", Self::ModifiedMean),
+            ("linear_admitted", Self::LinearAdmitted),
+        ])
+    }
+}
+
 /// How full the bucket of a new key is, or where windows start.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     Full,
     Empty,
@@ -52,15 +75,24 @@ pub(crate) enum Start {
 }
 
 impl Start {
+    const NAMES: [(&str, Self); 4] = [
+        ("full", Self::Full),
+        ("empty", Self::Empty),
+        ("aligned", Self::Aligned),
+        ("first", Self::First),
+    ];
+
     /// The error about a start that the algorithm does not have.
     pub(crate) fn unfit(self, expected: &str, algorithm: &str) -> String {
-        let found = match self {
-            Self::Full => "full",
-            Self::Empty => "empty",
-            Self::Aligned => "aligned",
-            Self::First => "first",
-        };
-        format!("`start`: expected {expected} for `{algorithm}`, found {found:?}")
+        let found = Self::NAMES.into_iter().find(|(_, start)| *start == self);
+        let found = found.map_or("", |(name, _)| name);
+        format!("`start`: expected {expected} for `{algorithm}`, found \"{found}\"")
+    }
+}
+
+impl Form for Start {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&Self::NAMES)
     }
 }
 
@@ -68,15 +100,16 @@ impl Start {
 /// error about one field names that field's place and not the place of the whole table.
 macro_rules! limit_form {
     ($($field:ident: $form:ty,)*) => {
-        #[derive(Clone, Debug, Default, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(crate) struct LimitForm {
-            algorithm: Option<AlgorithmName>,
-            name: Option<Name>,
-            depth: Option<Depth>,
-            /// Only for an override: other limits in place of other numbers.
-            limits: Option<Vec<LimitEntry>>,
-            $(pub(crate) $field: Option<$form>,)*
+        form! {
+            #[derive(Clone, Debug)]
+            pub(crate) struct LimitForm {
+                algorithm: Option<AlgorithmName> = None,
+                name: Option<Name> = None,
+                depth: Option<Depth> = None,
+                /// Only for an override: other limits in place of other numbers.
+                limits: Option<Vec<LimitEntry>> = None,
+                $(pub(crate) $field: Option<$form> = None,)*
+            }
         }
 
         impl LimitForm {
@@ -141,11 +174,12 @@ pub(super) struct LimitEntry {
     pub(super) limit: NamedLimit,
 }
 
-impl<'de> Deserialize<'de> for LimitEntry {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let example =
-            "a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }";
-        object(deserializer, example, Self::new)
+impl Form for LimitEntry {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.must_be_map(
+            "a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }",
+        )?;
+        Self::new(node.read()?).map_err(Error::plain)
     }
 }
 

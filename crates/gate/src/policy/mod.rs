@@ -15,14 +15,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
 use tidegate_core::shed::utilization::Class;
 
 use crate::fnv::fnv1a;
 use crate::gateway::Gateway;
 use crate::key::{Depth, Pattern};
 use crate::limits::Limits;
-use crate::object::Object;
 use crate::source::{JoinedSources, KeySource};
 pub use error::PolicyError;
 pub use persist::PersistAhead;
@@ -56,8 +54,9 @@ impl Policies {
     /// let error = Policies::parse("[policies.api]\nlimits = []").unwrap_err();
     /// assert_eq!((error.line, error.path.as_str()), (1, "policies.api"));
     /// ```
+    #[inline(never)] // a caller that is built for speed would build it for speed too, which takes more bytes
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
-        let Object(file): Object<file::File> = file::parse(text)?;
+        let file: file::File = file::parse(text)?;
         file.try_into()
     }
 
@@ -151,8 +150,7 @@ pub enum Cost {
 }
 
 /// The answer to a request when the store cannot be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// The request passes.
     Open,
@@ -162,8 +160,7 @@ pub enum OnError {
 }
 
 /// The effect of an edit of the limits on stored states.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnChange {
     /// States start afresh under the new limits.
     #[default]
@@ -183,8 +180,7 @@ impl OnChange {
 }
 
 /// The assignment of keys to Durable Objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {
     /// Each home has its own object.
@@ -199,9 +195,10 @@ impl Policy {
     ///
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
+    #[inline(never)] // as above
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let policy: Self = file::parse(text)?;
-        let name = file::Name::try_from(String::from(name)).map_err(PolicyError::at_start)?;
+        let name = file::Name::parse(name).map_err(PolicyError::at_start)?;
         Ok(policy.named(name))
     }
 

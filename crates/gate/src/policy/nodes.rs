@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::Deserialize;
 use tidegate_core::lease::budget;
 use tidegate_core::shed::suppression::{PART, REPORT_EVERY};
 use tidegate_core::{Limiter, Micros};
@@ -17,7 +16,7 @@ use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::{DEFAULT_MAX_HOLDERS, Kind, Limit, span};
 use crate::limits::{MAX_LIMITS, NamedLimit};
-use crate::object::Object;
+use crate::tree::form;
 
 /// The fields of a policy that allow nodes something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,12 +30,12 @@ pub(super) struct Nodes {
     share_calls: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LocalForm {
-    most: Whole<1>,
-    time: Span,
-    max_holders: Option<Whole<1>>,
+form! {
+    pub(super) struct LocalForm {
+        most: Whole<1>,
+        time: Span,
+        max_holders: Option<Whole<1>> = None,
+    }
 }
 
 impl Policy {
@@ -131,11 +130,11 @@ impl Policy {
 impl Nodes {
     pub(super) fn new(
         remember: Option<Span>,
-        local: Option<Object<LocalForm>>,
+        local: Option<LocalForm>,
         reports: bool,
         share_calls: bool,
     ) -> Result<Self, String> {
-        let local = local.map(|Object(form)| {
+        let local = local.map(|form| {
             let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Whole::get);
             budget::Config::new(form.most.get(), form.time.0, holders).map_err(text)
         });

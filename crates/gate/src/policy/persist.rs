@@ -3,13 +3,13 @@
 use alloc::format;
 use alloc::string::String;
 
-use serde::Deserialize;
 use tidegate_core::Micros;
 
 use super::Policy;
 use super::units::{Span, Whole};
 use crate::limit::span;
 use crate::limits::{Limits, Slice};
+use crate::tree::form;
 
 /// The most that a stored state may count before it is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,21 +20,11 @@ pub struct PersistAhead {
     pub time: Micros,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PersistAheadForm {
-    #[serde(default = "default_most")]
-    most: Whole<0>,
-    #[serde(default = "default_time")]
-    time: Span,
-}
-
-const fn default_most() -> Whole<0> {
-    Whole(100)
-}
-
-const fn default_time() -> Span {
-    Span(Micros::SECOND)
+form! {
+    pub(super) struct PersistAheadForm {
+        most: Whole<0> = Whole(100),
+        time: Span = Span(Micros::SECOND),
+    }
 }
 
 impl PersistAhead {

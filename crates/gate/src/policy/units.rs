@@ -4,13 +4,12 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-use serde::de::{Error, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer};
 use tidegate_core::shed::Share;
 use tidegate_core::window::log;
 use tidegate_core::{MAX_QUANTITY, Micros, Rate};
 
 use crate::quote::Quoted;
+use crate::tree::{Error, Form, Node};
 
 /// A whole number from `LEAST` to `MOST`; `MOST` is 2^53 − 1 by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,32 +35,9 @@ impl<const LEAST: u64, const MOST: u64> Whole<LEAST, MOST> {
     }
 }
 
-impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, MOST> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct WholeVisitor<const LEAST: u64, const MOST: u64>;
-        impl<const LEAST: u64, const MOST: u64> Visitor<'_> for WholeVisitor<LEAST, MOST> {
-            type Value = u64;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a whole number from {LEAST} to {MOST}")
-            }
-
-            fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
-                if (LEAST..=MOST).contains(&value) {
-                    Ok(value)
-                } else {
-                    Err(E::invalid_value(Unexpected::Unsigned(value), &self))
-                }
-            }
-
-            fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
-                match u64::try_from(value) {
-                    Ok(value) => self.visit_u64(value),
-                    Err(_) => Err(E::invalid_value(Unexpected::Signed(value), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_u64(WholeVisitor::<LEAST, MOST>).map(Self)
+impl<const LEAST: u64, const MOST: u64> Form for Whole<LEAST, MOST> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.whole(LEAST, MOST).map(Self)
     }
 }
 
@@ -82,8 +58,7 @@ const RATE: &str =
     "a whole number above 0, a slash and a span of time, such as \"100/s\" or \"5/15m\"";
 
 /// A span such as `90s`, `1.5s` or `1m30s`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Micros);
 
 /// Writes the span in the largest unit that is exact.
@@ -99,11 +74,9 @@ impl fmt::Display for Span {
     }
 }
 
-impl TryFrom<String> for Span {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        parse_span(&text).map(Self)
+impl Form for Span {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(parse_span).map(Self)
     }
 }
 
@@ -122,32 +95,32 @@ pub fn parse_span(text: &str) -> Result<Micros, String> {
 }
 
 /// A rate such as `100/s` or `5/15m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RateForm(pub(crate) Rate);
 
-impl TryFrom<String> for RateForm {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        rate(&text).map(Self).ok_or_else(|| format!("expected {RATE}; found {}", Quoted(&text)))
+impl Form for RateForm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(|text| rate(text).map(Self).ok_or_else(|| no_rate(text)))
     }
 }
 
+fn no_rate(text: &str) -> String {
+    format!("expected {RATE}; found {}", Quoted(text))
+}
+
 /// A share such as `80%` or `0.5%`, to the ten-thousandth of a percent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Percent(pub(crate) Share);
 
-impl TryFrom<String> for Percent {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        percent(&text).map(Self).ok_or_else(|| {
-            format!(
-                "expected \"0%\" to \"100%\" with at most four decimals, such as \"80%\" or \"0.5%\"; found {}",
-                Quoted(&text)
-            )
+impl Form for Percent {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(|text| {
+            percent(text).map(Self).ok_or_else(|| {
+                format!(
+                    "expected \"0%\" to \"100%\" with at most four decimals, such as \"80%\" or \"0.5%\"; found {}",
+                    Quoted(text)
+                )
+            })
         })
     }
 }
@@ -175,16 +148,15 @@ fn percent(text: &str) -> Option<Share> {
 
 /// A number of units in any span, such as `10/m` or `2/3s`. It is not reduced: 10 in 10 s differs from 1
 /// in 1 s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowForm(pub(crate) log::Window);
 
-impl TryFrom<String> for WindowForm {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let window = per(&text).map(|(limit, period)| log::Window { limit, period });
-        window.map(Self).ok_or_else(|| format!("expected {RATE}; found {}", Quoted(&text)))
+impl Form for WindowForm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(|text| {
+            let window = per(text).map(|(limit, period)| log::Window { limit, period });
+            window.map(Self).ok_or_else(|| no_rate(text))
+        })
     }
 }
 

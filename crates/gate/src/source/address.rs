@@ -5,22 +5,25 @@ use alloc::string::String;
 use core::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use serde::Deserialize;
 
 use crate::key::network_of;
 use crate::quote::Quoted;
+use crate::tree::{Error, Form, Node};
 
 /// A network of trusted proxies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network(IpNet);
 
-impl TryFrom<String> for Network {
-    type Error = String;
+impl Form for Network {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(Self::parse)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        network_of(&text).map(Self).ok_or_else(|| {
-            let found = Quoted(&text);
+impl Network {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        network_of(text).map(Self).ok_or_else(|| {
+            let found = Quoted(text);
             format!("expected an address or a network such as \"10.0.0.0/8\", found {found}")
         })
     }

@@ -16,12 +16,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{Error, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use sha2::{Digest, Sha256};
 
 use crate::quote::Quoted;
+use crate::tree::{Error, Form, Node, Value, repeated};
 pub(crate) use address::{Network, client_address};
 pub(crate) use find::{FoundKey, find};
 
@@ -35,8 +33,7 @@ const MAX_VALUE_BYTES: usize = 80;
 const MAX_JOINED: usize = 3;
 
 /// A source in which a gateway finds the key of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeySource {
     /// The value of a header, by its name in lower case.
@@ -59,16 +56,16 @@ pub enum KeySource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedSources(Vec<KeySource>);
 
-impl TryFrom<String> for KeySource {
-    type Error = String;
-
-    fn try_from(source: String) -> Result<Self, String> {
-        Self::parse(&source).ok_or_else(|| {
-            format!(
-                "expected \"ip\", \"country\", or a name of at most {MAX_NAME_BYTES} bytes after `header:`, \
-                 `cookie:`, `query:`, `jwt:` or `unverified_jwt:`, such as \"header:x-api-key\"; found {}",
-                Quoted(&source)
-            )
+impl Form for KeySource {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.parse(|source| {
+            Self::parse(source).ok_or_else(|| {
+                format!(
+                    "expected \"ip\", \"country\", or a name of at most {MAX_NAME_BYTES} bytes after `header:`, \
+                     `cookie:`, `query:`, `jwt:` or `unverified_jwt:`, such as \"header:x-api-key\"; found {}",
+                    Quoted(source)
+                )
+            })
         })
     }
 }
@@ -148,47 +145,34 @@ impl fmt::Display for JoinedSources {
     }
 }
 
-impl<'de> Deserialize<'de> for JoinedSources {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct JoinedVisitor;
-
-        impl<'de> Visitor<'de> for JoinedVisitor {
-            type Value = JoinedSources;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a source such as \"ip\", or an array of 2 to {MAX_JOINED} sources")
+impl Form for JoinedSources {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let all: Vec<KeySource> = match node.value {
+            Value::Text(_) => return node.read().map(KeySource::into),
+            Value::List(_) => node.read()?,
+            _ => {
+                let expected =
+                    format!("a source such as \"ip\", or an array of 2 to {MAX_JOINED} sources");
+                return Err(node.refused(&expected));
             }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<JoinedSources, E> {
-                KeySource::try_from(String::from(text)).map(JoinedSources::from).map_err(E::custom)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, all: A) -> Result<JoinedSources, A::Error> {
-                let all = Vec::<KeySource>::deserialize(SeqAccessDeserializer::new(all))?;
-                if !(2..=MAX_JOINED).contains(&all.len()) {
-                    let found = all.len();
-                    let message =
-                        format!("expected 2 to {MAX_JOINED} joined sources, found {found}");
-                    return Err(A::Error::custom(message));
-                }
-                once_each(&all).map_err(A::Error::custom)?;
-                Ok(JoinedSources(all))
-            }
+        };
+        if !(2..=MAX_JOINED).contains(&all.len()) {
+            let found = all.len();
+            let message = format!("expected 2 to {MAX_JOINED} joined sources, found {found}");
+            return Err(Error::plain(message));
         }
-
-        deserializer.deserialize_any(JoinedVisitor)
+        once_each(&all).map_err(Error::plain)?;
+        Ok(Self(all))
     }
 }
 
 /// # Errors
 /// The message names an entry that occurs twice.
 pub(crate) fn once_each<T: PartialEq + fmt::Display>(all: &[T]) -> Result<(), String> {
-    for (place, one) in all.iter().enumerate() {
-        if all.iter().take(place).any(|before| before == one) {
-            return Err(format!("expected each source once, found {one} twice"));
-        }
+    match repeated(all) {
+        Some(one) => Err(format!("expected each source once, found {one} twice")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether the name is a token (RFC 9110 §5.6.2).

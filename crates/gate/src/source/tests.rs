@@ -161,7 +161,7 @@ fn a_value_that_two_readers_may_read_differently_is_absent() {
 #[test]
 fn a_spoofed_address_is_not_believed() {
     let trusted: Vec<Network> = ["10.0.0.0/8", "2001:db8::/32", "192.0.2.1"]
-        .map(|network| Network::try_from(network.to_string()).unwrap())
+        .map(|network| Network::parse(network).unwrap())
         .into();
     for (peer, forwarded, client) in [
         ("198.51.100.7", Some("203.0.113.9"), Some("198.51.100.7")),

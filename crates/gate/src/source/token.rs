@@ -3,19 +3,17 @@
 //! This module reads a token and returns the signature to verify. An adapter verifies the signature, because only the
 //! adapter has the keys and the cryptography.
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Deserialize;
 use tidegate_core::{Micros, Timestamp};
 
 use super::KeySource;
 use crate::quote::Quoted;
-use crate::tree::{self, Scalar};
+use crate::tree::{self, Error, Form, Node, Value, form};
 
 /// The longest token, in bytes.
 const MAX_TOKEN_BYTES: usize = 8_192;
@@ -29,17 +27,14 @@ const LEEWAY: Micros = Micros(60_000_000);
 const SECOND_US: u64 = 1_000_000;
 
 /// The algorithms of a signature (RFC 7518 §3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// HMAC with SHA-256.
-    #[serde(rename = "HS256")]
     Hs256,
     /// RSASSA-PKCS1-v1_5 with SHA-256.
-    #[serde(rename = "RS256")]
     Rs256,
     /// ECDSA with P-256 and SHA-256.
-    #[serde(rename = "ES256")]
     Es256,
 }
 
@@ -66,9 +61,14 @@ impl Algorithm {
     }
 }
 
+impl Form for Algorithm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&Self::ALL.map(|algorithm| (algorithm.name(), algorithm)))
+    }
+}
+
 /// How tokens are read and verified: the table `jwt` of the policy file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "JwtForm")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Jwt {
     algorithms: Vec<Algorithm>,
     keys: String,
@@ -77,20 +77,24 @@ pub(crate) struct Jwt {
     audience: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JwtForm {
-    algorithms: Vec<Algorithm>,
-    keys: String,
-    source: Option<KeySource>,
-    issuer: Option<String>,
-    audience: Option<String>,
+form! {
+    struct JwtForm {
+        algorithms: Vec<Algorithm>,
+        keys: String,
+        source: Option<KeySource> = None,
+        issuer: Option<String> = None,
+        audience: Option<String> = None,
+    }
 }
 
-impl TryFrom<JwtForm> for Jwt {
-    type Error = String;
+impl Form for Jwt {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        Self::new(node.read()?).map_err(Error::plain)
+    }
+}
 
-    fn try_from(form: JwtForm) -> Result<Self, String> {
+impl Jwt {
+    fn new(form: JwtForm) -> Result<Self, String> {
         let JwtForm { algorithms, keys, source, issuer, audience } = form;
         if algorithms.is_empty() {
             return Err("`algorithms`: expected at least one, found none".to_string());
@@ -110,15 +114,13 @@ impl TryFrom<JwtForm> for Jwt {
         }
         Ok(Self { algorithms, keys, source, issuer, audience })
     }
-}
 
-impl Jwt {
     pub(crate) const fn source(&self) -> &KeySource {
         &self.source
     }
 
     /// Whether a token is from the expected issuer and for the expected audience (RFC 7519 §4.1.1 and §4.1.3).
-    fn expects(&self, claims: &BTreeMap<String, Claim>) -> bool {
+    fn expects(&self, claims: &Claims) -> bool {
         let is_from = |issuer: &String| matches!(claims.get("iss"), Some(Claim::Text(found)) if found == issuer);
         let is_for = |audience: &String| match claims.get("aud") {
             Some(Claim::Text(found)) => found == audience,
@@ -146,7 +148,7 @@ pub struct Verify {
 
 /// A token that was read.
 pub(super) struct Token {
-    claims: BTreeMap<String, Claim>,
+    claims: Claims,
     verify: Option<Verify>,
 }
 
@@ -195,15 +197,15 @@ impl Token {
 
 /// The algorithm, if it is allowed. A header with extensions that this module does not know must be refused
 /// (RFC 7515 §4.1.11).
-fn algorithm(head: &BTreeMap<String, Claim>, jwt: &Jwt) -> Option<Algorithm> {
+fn algorithm(head: &Claims, jwt: &Jwt) -> Option<Algorithm> {
     let Some(Claim::Text(name)) = head.get("alg") else { return None };
     let found = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name)?;
-    (jwt.algorithms.contains(&found) && !head.contains_key("crit")).then_some(found)
+    (jwt.algorithms.contains(&found) && head.get("crit").is_none()).then_some(found)
 }
 
 /// The name of the key, if the header has one. `None` if the name is invalid.
 #[expect(clippy::option_option, reason = "no name is another thing than an invalid one")]
-fn key_id(head: &BTreeMap<String, Claim>) -> Option<Option<String>> {
+fn key_id(head: &Claims) -> Option<Option<String>> {
     match head.get("kid") {
         None => Some(None),
         Some(Claim::Text(id)) if id.len() <= MAX_KEY_ID_BYTES && is_printable(id) => {
@@ -218,7 +220,7 @@ fn is_printable(text: &str) -> bool {
 }
 
 /// Whether the token holds now, by its claims `exp` and `nbf` (RFC 7519 §4.1).
-fn is_current(claims: &BTreeMap<String, Claim>, now: Timestamp) -> bool {
+fn is_current(claims: &Claims, now: Timestamp) -> bool {
     let time = |name| match claims.get(name) {
         None => Some(None),
         Some(Claim::Whole(seconds)) => {
@@ -240,23 +242,33 @@ enum Claim {
     Other,
 }
 
+impl Form for Claim {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        Ok(match &node.value {
+            Value::Text(text) => Self::Text(text.as_ref().into()),
+            Value::Natural(number) => i64::try_from(*number).map_or(Self::Other, Self::Whole),
+            Value::Negative(number) => Self::Whole(*number),
+            Value::List(_) => node.read().map_or(Self::Other, Self::Texts),
+            _ => Self::Other,
+        })
+    }
+}
+
+/// The values of a header or a payload, sorted by name.
+struct Claims(Vec<(String, Claim)>);
+
+impl Claims {
+    fn get(&self, name: &str) -> Option<&Claim> {
+        let place = self.0.binary_search_by(|(claim, _)| claim.as_str().cmp(name)).ok()?;
+        self.0.get(place).map(|(_, claim)| claim)
+    }
+}
+
 /// Reads a JSON object in base64url. `None` for anything else, and for an object that itself has a name twice: a reader
 /// could take the first value, and another reader the last. Objects within it may have a name twice, because nothing in
 /// them is read.
-fn object(encoded: &str) -> Option<BTreeMap<String, Claim>> {
+fn object(encoded: &str) -> Option<Claims> {
     let json = URL_SAFE_NO_PAD.decode(encoded).ok()?;
     let tree = tree::json(str::from_utf8(&json).ok()?).ok()?;
-    let mut claims = BTreeMap::new();
-    for (name, value) in tree.entries()? {
-        let claim = match value {
-            Scalar::Text(text) => Claim::Text(text.into()),
-            Scalar::Whole(number) => Claim::Whole(number),
-            Scalar::Texts(texts) => Claim::Texts(texts.into_iter().map(String::from).collect()),
-            Scalar::Other => Claim::Other,
-        };
-        if claims.insert(name.into(), claim).is_some() {
-            return None;
-        }
-    }
-    Some(claims)
+    tree.sorted(|name| Ok(name.into())).ok().map(Claims)
 }

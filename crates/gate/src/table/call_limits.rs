@@ -3,9 +3,10 @@
 //! A key that is asked for under other limits than before is carried over to them, as by an edit of the policy
 //! that keeps states. So one part of a key has one state, under whichever limits it was last decided.
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
 use core::fmt;
 
 use tidegate_core::Timestamp;
@@ -26,9 +27,40 @@ const MAX_TEXT_BYTES: usize = 4_096;
 /// The limits that callers gave, each as a policy of its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLimits {
-    pub(super) by_text: BTreeMap<String, Arc<Policy>>,
+    by_text: Sorted<String>,
     /// The policies by the identities of their slices, and the policy of the table.
-    by_identity: BTreeMap<u64, Arc<Policy>>,
+    by_identity: Sorted<u64>,
+}
+
+/// Policies in the order of their keys. They are few, and the code of a map is large.
+#[derive(Clone, Debug, Default)]
+struct Sorted<K>(Vec<(K, Arc<Policy>)>);
+
+impl<K: Ord> Sorted<K> {
+    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.binary_search_by(|(one, _)| one.borrow().cmp(key))
+    }
+
+    fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&Arc<Policy>>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(self.place(key).ok()?).map(|(_, policy)| policy)
+    }
+
+    fn insert(&mut self, key: K, policy: &Arc<Policy>) {
+        match self.place(&key) {
+            Ok(place) => {
+                if let Some((_, old)) = self.0.get_mut(place) {
+                    *old = Arc::clone(policy);
+                }
+            }
+            Err(place) => self.0.insert(place, (key, Arc::clone(policy))),
+        }
+    }
 }
 
 /// Why a caller's limits are not taken.
@@ -60,9 +92,14 @@ impl fmt::Display for CallLimitsError {
 impl core::error::Error for CallLimitsError {}
 
 impl CallLimits {
+    /// The texts of all limits, sorted.
+    pub(super) fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.by_text.0.iter().map(|(text, _)| text.as_str())
+    }
+
     /// The slice of this identity.
     pub(super) fn slice(&self, identity: u64) -> Option<&Slice> {
-        self.by_identity.get(&identity)?.slice(identity)
+        self.policy(identity)?.slice(identity)
     }
 
     /// The policy that has a slice of this identity.
@@ -72,7 +109,7 @@ impl CallLimits {
 
     fn know(&mut self, policy: &Arc<Policy>) {
         for slice in policy.limits().slices() {
-            self.by_identity.insert(slice.identity(), Arc::clone(policy));
+            self.by_identity.insert(slice.identity(), policy);
         }
     }
 
@@ -86,23 +123,24 @@ impl CallLimits {
             return Err(CallLimitsError::Length(text.len()));
         }
         let own = Arc::new(policy.with_limits(text).map_err(CallLimitsError::Policy)?);
-        if self.by_text.len() >= MAX_CALL_LIMITS {
+        if self.texts().len() >= MAX_CALL_LIMITS {
             return Err(CallLimitsError::TooMany);
         }
         self.know(policy);
         self.know(&own);
-        self.by_text.insert(text.into(), Arc::clone(&own));
+        self.by_text.insert(text.into(), &own);
         Ok(own)
     }
 
-    fn retain(&mut self, policy: &Arc<Policy>, used: &BTreeSet<u64>) {
+    /// Forgets the limits of which no slice is `used`.
+    fn retain(&mut self, policy: &Arc<Policy>, used: &Sorted<u64>) {
         let is_used = |own: &Policy| {
-            own.limits().slices().iter().any(|slice| used.contains(&slice.identity()))
+            own.limits().slices().iter().any(|slice| used.get(&slice.identity()).is_some())
         };
-        self.by_text.retain(|_, own| is_used(own));
-        self.by_identity.clear();
+        self.by_text.0.retain(|(_, own)| is_used(own));
+        self.by_identity.0.clear();
         self.know(policy);
-        let kept: alloc::vec::Vec<_> = self.by_text.values().cloned().collect();
+        let kept: Vec<_> = self.by_text.0.iter().map(|(_, own)| Arc::clone(own)).collect();
         kept.iter().for_each(|own| self.know(own));
     }
 }
@@ -113,6 +151,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails with [`CallLimitsError`]; nothing has changed.
+    #[inline(never)]
     pub fn with_limits(
         &mut self,
         policy: &Arc<Policy>,
@@ -122,17 +161,23 @@ impl Table {
         if let Some(known) = self.call_limits.by_text.get(text) {
             return Ok(Arc::clone(known));
         }
-        if self.call_limits.by_text.len() >= MAX_CALL_LIMITS && self.may_sweep(now) {
+        if self.call_limits.texts().len() >= MAX_CALL_LIMITS && self.may_sweep(now) {
             self.sweep(policy, now);
-            let used = self.entries.iter().map(|entry| entry.identity).collect();
+            let mut used = Sorted::default();
+            for entry in self.entries.iter() {
+                if let Some(own) = self.call_limits.policy(entry.identity) {
+                    used.insert(entry.identity, own);
+                }
+            }
             self.call_limits.retain(policy, &used);
         }
         self.call_limits.add(policy, text)
     }
 
     /// Knows the same callers' limits as another table, under the policy of this table.
+    #[inline(never)]
     pub fn know_limits_of(&mut self, other: &Self, policy: &Arc<Policy>) {
-        for text in other.call_limits.by_text.keys() {
+        for text in other.call_limits.texts() {
             let _ = self.call_limits.add(policy, text); // they were read before
         }
     }
@@ -162,7 +207,7 @@ impl Table {
     }
 
     fn find_other(&self, slice: &Slice, key: &str) -> Option<(&Entry, &Slice)> {
-        if self.call_limits.by_text.is_empty() {
+        if self.call_limits.texts().len() == 0 {
             return None;
         }
         let other = |entry: &Entry| {

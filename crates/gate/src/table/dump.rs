@@ -86,13 +86,14 @@ impl core::error::Error for DumpError {}
 impl Table {
     /// All states, as bytes that [`restored`](Self::restored) reads. `None` if the allocator has no room.
     #[must_use]
+    #[inline(never)]
     pub fn dump(&self, policy: &Policy) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.try_reserve(64).ok()?;
         bytes.push(VERSION);
         bytes.extend([0; 8]); // the hash comes last
-        bytes.extend(length(self.call_limits.by_text.len()));
-        for text in self.call_limits.by_text.keys() {
+        bytes.extend(length(self.call_limits.texts().len()));
+        for text in self.call_limits.texts() {
             bytes.try_reserve(text.len().saturating_add(2)).ok()?;
             bytes.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
             bytes.extend(text.as_bytes());
@@ -131,6 +132,7 @@ impl Table {
     /// # Errors
     /// Fails with [`DumpError`] if the bytes are no dump of a table of this policy, or of one that the policy
     /// keeps states over edits of.
+    #[inline(never)]
     pub fn restored(&self, policy: &Arc<Policy>, bytes: &[u8]) -> Result<Self, DumpError> {
         let (&version, rest) = bytes.split_first().ok_or(DumpError::Version { found: None })?;
         if version != VERSION {

@@ -29,6 +29,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails with [`TableError`] as the request would.
+    #[inline(never)]
     pub fn explain(
         &self,
         policy: &Policy,

@@ -33,6 +33,7 @@ impl Table {
     ///
     /// # Errors
     /// Fails with [`TableError`]; nothing has changed.
+    #[inline(never)]
     pub fn set_used(
         &mut self,
         policy: &Policy,
@@ -51,12 +52,14 @@ impl Table {
     }
 
     /// Forgets all keys.
+    #[inline(never)]
     pub fn clear(&mut self) {
         *self = self.emptied(self.max_bytes);
     }
 
     /// An empty table with the hasher of this one.
     #[must_use]
+    #[inline(never)]
     pub fn emptied(&self, max_bytes: usize) -> Self {
         Self::new(max_bytes, self.hasher.clone())
     }
@@ -65,6 +68,7 @@ impl Table {
     /// `place` on. Also returns the place to go on from; `None` at the end. Keys that come, go or move between two
     /// calls may be missed or found twice.
     #[must_use]
+    #[inline(never)]
     pub fn limited(
         &self,
         policy: &Policy,

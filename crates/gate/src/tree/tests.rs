@@ -3,43 +3,46 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value as Oracle;
 
-use super::{Error, Node, Value, json, toml};
+use super::{Error, Form, Node, Value, form, json, toml};
 use crate::policy::Whole;
 
-#[derive(Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Form {
-    cost: Option<Whole<1, 5>>,
-    mode: Option<Mode>,
-    #[serde(default)]
-    forms: Vec<Form>,
+form! {
+    #[derive(Debug, PartialEq)]
+    struct Sample {
+        cost: Option<Whole<1, 5>> = None,
+        mode: Option<Mode> = None,
+        forms: Vec<Sample> = Vec::new(),
+    }
 }
 
-#[derive(Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Open,
     Closed,
     Ajar,
 }
 
+impl Form for Mode {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[("open", Self::Open), ("closed", Self::Closed), ("ajar", Self::Ajar)])
+    }
+}
+
 /// The path and the message of the error.
-fn wrong<T: DeserializeOwned + core::fmt::Debug>(text: &str) -> (String, String) {
+fn wrong<T: Form + core::fmt::Debug>(text: &str) -> (String, String) {
     let error = json(text).and_then(|node| node.read::<T>()).unwrap_err();
     (error.path(), error.message("an object"))
 }
 
 #[test]
 fn both_formats_make_the_same_form() {
-    let form = |node: Result<Node<'_>, Error>| node.unwrap().read::<Form>().unwrap();
-    let expected = Form {
+    let form = |node: Result<Node<'_>, Error>| node.unwrap().read::<Sample>().unwrap();
+    let expected = Sample {
         cost: Some(Whole::new(5).unwrap()),
         mode: Some(Mode::Ajar),
-        forms: [Form { cost: None, mode: Some(Mode::Open), forms: Vec::new() }].into(),
+        forms: [Sample { cost: None, mode: Some(Mode::Open), forms: Vec::new() }].into(),
     };
     assert_eq!(form(toml("cost = 0x5\nmode = 'ajar'\n[[forms]]\nmode = 'open'")), expected);
     let text = r#" {"cost":5, "mode":"aj\u0061r","forms":[ {"mode":"open","cost":null}]}"#;
@@ -80,7 +83,7 @@ fn a_wrong_kind_of_value_is_named_after_the_kind_that_was_expected() {
             "expected an object, found the integer `7`",
         ),
     ] {
-        assert_eq!(wrong::<Form>(text), (path.to_string(), message.to_string()));
+        assert_eq!(wrong::<Sample>(text), (path.to_string(), message.to_string()));
     }
 }
 
@@ -100,14 +103,14 @@ fn a_wrong_name_is_named_after_those_that_were_expected() {
         (r#"{"mode":"shut"}"#, "mode", "expected one of `open`, `closed`, `ajar`; found \"shut\""),
         (r#"{"cost":1,"cost":1}"#, "", "expected the field `cost` once, found it twice"),
     ] {
-        assert_eq!(wrong::<Form>(text), (path.to_string(), message.to_string()));
+        assert_eq!(wrong::<Sample>(text), (path.to_string(), message.to_string()));
     }
 }
 
 #[test]
 fn toml_and_json_differ_in_one_word() {
     let toml = |text: &str| {
-        let error = toml(text).and_then(|node| node.read::<Form>()).unwrap_err();
+        let error = toml(text).and_then(|node| node.read::<Sample>()).unwrap_err();
         error.message("a table")
     };
     let expected = |found| format!("expected a whole number from 1 to 5, found {found}");
@@ -125,7 +128,7 @@ fn toml_and_json_differ_in_one_word() {
 #[test]
 fn an_error_is_where_its_value_or_its_name_begins() {
     let place = |text: &str| {
-        let error = json(text).and_then(|node| node.read::<Form>()).unwrap_err();
+        let error = json(text).and_then(|node| node.read::<Sample>()).unwrap_err();
         error.line_and_column(text)
     };
     assert_eq!(place(" []"), (1, 2));
@@ -142,8 +145,8 @@ fn a_long_text_is_cut() {
     for (path, message) in [
         wrong::<Whole<1, 5>>(&format!("\"{long}\"")),
         wrong::<Whole<1, 5>>(&"9".repeat(100_000)),
-        wrong::<Form>(&format!("{{\"{long}\":1}}")),
-        wrong::<Form>(&format!("{{\"mode\":\"{long}\"}}")),
+        wrong::<Sample>(&format!("{{\"{long}\":1}}")),
+        wrong::<Sample>(&format!("{{\"mode\":\"{long}\"}}")),
     ] {
         assert!(message.starts_with("expected "), "{message}");
         assert!(message.len() < 700 && path.len() < 700, "{path}: {message}");

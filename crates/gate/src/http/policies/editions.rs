@@ -6,13 +6,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tidegate_core::Timestamp;
 
 use super::{Change, PolicyCall, To, text};
+use crate::http::Response;
+use crate::http::json::object;
 use crate::http::problem::{self, Problem, answer_json};
-use crate::http::{Response, forms};
 use crate::policy::Policies;
 use crate::quote::Quoted;
 
@@ -85,30 +85,6 @@ impl fmt::Display for InvalidEditions {
 }
 
 impl core::error::Error for InvalidEditions {}
-
-#[derive(Serialize)]
-struct Listed<'a> {
-    version: u64,
-    hash: String,
-    at_us: u64,
-    by: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    restores: Option<u64>,
-    bytes: usize,
-    in_force: bool,
-}
-
-#[derive(Serialize)]
-struct History<'a> {
-    versions: Vec<Listed<'a>>,
-}
-
-#[derive(Serialize)]
-struct Answer<'a> {
-    version: u64,
-    hash: &'a str,
-    previous: u64,
-}
 
 impl Stamp {
     pub(super) fn on(&self, mut response: Response) -> Response {
@@ -204,16 +180,19 @@ impl Editions {
     }
 
     fn history(&self, deployed: &str) -> Response {
-        let in_force = self.stamp(deployed).version;
-        let listed = |edition: &Edition| (edition.version == in_force, Self::hash(&edition.file));
-        let versions = self.0.iter().rev().map(|edition| {
-            let (in_force, hash) = listed(edition);
-            let Edition { version, at_us, by, restores, file, .. } = edition;
-            let (version, at_us, restores) = (*version, *at_us, *restores);
-            Listed { version, hash, at_us, by, restores, bytes: file.len(), in_force }
+        let in_force = self.stamp(deployed);
+        let history = object(|it| {
+            it.objects("versions", self.0.iter().rev(), |edition, it| {
+                it.field("version", edition.version);
+                it.field("hash", Self::hash(&edition.file).as_str());
+                it.field("at_us", edition.at_us);
+                it.field("by", edition.by.as_str());
+                it.some("restores", edition.restores);
+                it.field("bytes", edition.file.len());
+                it.field("in_force", edition.version == in_force.version);
+            });
         });
-        self.stamp(deployed)
-            .on(answer_json(200, forms::to_json(&History { versions: versions.collect() })))
+        in_force.on(answer_json(200, history))
     }
 
     fn show_file(&self, version: Option<u64>, deployed: &str) -> Response {
@@ -339,9 +318,12 @@ impl Edition {
 
 impl Stamp {
     fn answer(&self, previous: u64) -> Response {
-        let Self { version, hash } = self;
-        let answer = Answer { version: *version, hash, previous };
-        self.on(answer_json(200, forms::to_json(&answer)))
+        let answer = object(|it| {
+            it.field("version", self.version);
+            it.field("hash", self.hash.as_str());
+            it.field("previous", previous);
+        });
+        self.on(answer_json(200, answer))
     }
 }
 

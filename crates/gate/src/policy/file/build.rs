@@ -4,18 +4,17 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::iter;
 
-use super::{Classes, Ipv6Prefix, PolicyForm, by_ip};
+use super::{Classes, Ipv6Prefix, PolicyForm, Ranked, by_ip};
 use crate::key::Depth;
 use crate::limit::{self, Kind, Limit};
 use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Slice};
-use crate::object::Object;
 use crate::policy::limit::LimitEntry;
 use crate::policy::nodes::Nodes;
 use crate::policy::{Cost, OnChange, OnError, PersistAhead, Placement, Policy};
 use crate::source::once_each;
+use crate::tree::repeated;
 
 impl Policy {
     pub(super) fn new(form: PolicyForm) -> Result<Self, String> {
@@ -25,7 +24,7 @@ impl Policy {
         once_each(&form.key).map_err(|error| format!("`key`: {error}"))?;
         let nodes = Nodes::new(form.remember, form.local, form.reports, form.share_calls)?;
         let ahead = form.persist_ahead.as_ref();
-        let persist_ahead = ahead.and_then(|Object(form)| PersistAhead::new(form));
+        let persist_ahead = ahead.and_then(PersistAhead::new);
         let checked = |all| {
             let limits = limits(all, &nodes, &form.cost, &form.classes)?;
             if persist_ahead.is_some() {
@@ -34,14 +33,13 @@ impl Policy {
             Ok(limits)
         };
         let mut overrides = Vec::new();
-        for (pattern, Object(own)) in form.overrides {
+        for (Ranked { pattern, .. }, own) in form.overrides.0 {
             let own = LimitEntry::overridden(&form.limits, own)
                 .and_then(checked)
                 .map_err(|error| format!("`overrides`: {pattern}: {error}"))?;
             let own = own.of_rule(&pattern.text(), form.on_change);
             overrides.push((pattern, own));
         }
-        overrides.sort_by_key(|(pattern, _)| Reverse(pattern.specificity()));
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
         let limits = checked(all)?.of_rule("", form.on_change);
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
@@ -162,10 +160,9 @@ fn name_the_unnamed(limits: &mut [NamedLimit]) -> Result<(), String> {
             limit.name = format!("limit-{place}");
         }
     }
-    let mut names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
-    names.sort_unstable();
-    match names.array_windows().find(|[one, next]| one == next) {
-        Some([name, _]) => Err(format!("`limits`: expected each name once, found {name:?} twice")),
+    let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
+    match repeated(&names) {
+        Some(name) => Err(format!("`limits`: expected each name once, found {name:?} twice")),
         None => Ok(()),
     }
 }

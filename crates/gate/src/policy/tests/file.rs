@@ -62,6 +62,23 @@ fn a_list_is_no_table_however_well_its_fields_are_ordered() {
 }
 
 #[test]
+fn null_stands_for_an_absent_field_that_has_no_default_value() {
+    let limit = "{\"algorithm\":\"fixed_window\",\"limit\":9,\"period\":\"1s\"";
+    let file = |nulls: [&str; 3]| {
+        let [limits, policy, cost] = nulls;
+        std::format!(
+            "{{\"policies\":{{\"a\":{{\"limits\":[{limit}{limits}}}],\"cost\":{{\"header\":\"x\"{cost}}}{policy}}}}}}}"
+        )
+    };
+    let without = Policies::parse(&file([""; 3])).unwrap();
+    let null = file([",\"rate\":null", ",\"remember\":null", ",\"default\":null"]);
+    assert_eq!(Policies::parse(&null).unwrap(), without);
+    let error = Policies::parse(&file(["", ",\"shadow\":null", ""])).unwrap_err();
+    assert_eq!(error.path, "policies.a.shadow");
+    assert_eq!(error.message, "expected a boolean, found null");
+}
+
+#[test]
 fn two_policies_of_one_name_are_an_error() {
     let limits = "{\"limits\":[{\"algorithm\":\"fixed_window\",\"limit\":1,\"period\":\"1s\"}]}";
     let text = std::format!("{{\"policies\":{{\"a\":{limits},\"a\":{limits}}}}}");
