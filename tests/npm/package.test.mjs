@@ -10,7 +10,7 @@ import { install, link, load } from "./installed.mjs";
 
 const folder = install();
 const installed = join(folder, "node_modules/tidegate");
-link(folder, ["expect-type", "express", "fastify", "hono", "koa"]);
+link(folder, ["expect-type", "express", "express-rate-limit", "fastify", "hono", "koa"]);
 
 test("the tarball has exactly the files that are needed", () => {
   const isFile = (name) => statSync(join(installed, name)).isFile();
@@ -21,8 +21,11 @@ test("the tarball has exactly the files that are needed", () => {
     "koa.d.ts", "koa.js", "next.d.ts", "next.js", "node.js", "options.d.ts", "store.js", "web.js",
   ];
   const required = ofMiddleware.flatMap((name) => (name.endsWith(".d.ts") ? [name] : [name, `${name}.map`]));
+  const dropin = ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
+  const ofDropin = ["cjs", "cjs.map", "d.cts", "js", "js.map"].flatMap((end) => dropin.map((name) => `dist/dropin/${name}.${end}`));
   const files = readdirSync(installed, { recursive: true }).filter(isFile).sort();
   assert.deepEqual(files, [
+    ...ofDropin, ...dropin.map((name) => `dropin/${name}.d.ts`),
     "LICENSE-APACHE", "LICENSE-MIT", "README.md", "caller/caller.js", "caller/wrangler.toml",
     "dist/browser.cjs", "dist/browser.cjs.map", "dist/browser.js", "dist/browser.js.map", "dist/edge.js", "dist/edge.js.map",
     "dist/index.d.cts",
@@ -34,7 +37,7 @@ test("the tarball has exactly the files that are needed", () => {
     "dist/workerd.js", "dist/workerd.js.map",
     "index.d.ts", ...ofMiddleware.map((name) => `middleware/${name}`), "package.json", "slim.d.ts", "template/policies.toml", "template/worker.js", "template/wrangler.toml", "toml.d.ts",
     "worker.d.ts",
-  ]);
+  ].sort());
 });
 
 test("the package exports the limiter, the reporter and the errors", async () => {

@@ -142,6 +142,7 @@ impl Suite {
                 build::ALL.iter().try_for_each(|artifact| build::build(*artifact))
             }
             Self::Npm => {
+                install::redis()?; // for the real library of Upstash
                 build::pack()?;
                 // runs the tests in the workspace's Node and in the machine's Node
                 tally.watch("node --test", node("node_modules/.bin/node")?)?;

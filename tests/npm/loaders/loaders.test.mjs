@@ -175,8 +175,14 @@ for (const [version, compiler, without] of [["4.9", "typescript-4.9", "bundler"]
             lib: ["es2022", "dom", "dom.iterable", ...(version === "4.9" ? [] : ["esnext.disposable"])],
             moduleResolution: resolution === "node10" ? "node" : resolution,
           },
-          files: ["slim.ts", ...files],
+          files: ["slim.ts", "dropin.ts", ...files],
         }),
+        "dropin.ts": `import Store from "tidegate/express-rate-limit";
+import { RateLimiterMemory } from "tidegate/rate-limiter-flexible";
+import { InMemoryRateLimiter } from "tidegate/rolling-rate-limiter";
+import { Ratelimit } from "tidegate/upstash";
+export const all = [new Store(), new RateLimiterMemory({ points: 1, duration: 1 }), new InMemoryRateLimiter({ interval: 1, maxInInterval: 1 }), Ratelimit];
+`,
         "slim.ts": 'import Preferred, { Limiter, init } from "tidegate/slim";\ninit(new Uint8Array());\nnew Preferred({ limits: [] }) satisfies Limiter;\n',
       });
       for (const [source, name] of Object.entries(sources)) {

@@ -39,6 +39,7 @@ pub(super) fn build() -> Result<()> {
         fs::copy(package.join(format!("{types}.d.ts")), dist.join(format!("{types}.d.cts")))?;
     }
     require_middleware(&package.join("middleware"), &dist.join("middleware"))?;
+    drop_in(&package, &dist)?;
     within("npm package in a browser, gzip", gzipped(&dist.join("browser.js"))?, LIMIT)?;
     copy_worker(&dist.join("worker"))
 }
@@ -119,6 +120,30 @@ fn require_middleware(from: &Path, to: &Path) -> Result<()> {
         }
     }
     step("write the middleware as CommonJS", &mut esbuild)
+}
+
+/// The entries with the classes of other limiters. Each is built for `import` and for `require`.
+const DROP_IN: [&str; 4] =
+    ["express-rate-limit", "rate-limiter-flexible", "rolling-rate-limiter", "upstash"];
+
+/// Puts the entries of other limiters together. They import the package by its name, so that a user who imports both has
+/// one module of WebAssembly.
+fn drop_in(package: &Path, dist: &Path) -> Result<()> {
+    let [from, to] = [package, dist].map(|folder| folder.join("dropin"));
+    for (format, extension) in [("--format=esm", "js"), ("--format=cjs", "cjs")] {
+        let mut esbuild = command(ESBUILD, &["--bundle", "--sourcemap", "--log-level=warning"]);
+        esbuild
+            .args(["--minify-syntax", "--external:tidegate", format])
+            .args(ANY)
+            .args(DROP_IN.map(|entry| from.join(format!("{entry}.js"))))
+            .arg(format!("--outdir={}", to.display()))
+            .arg(format!("--out-extension:.js=.{extension}"));
+        step(&format!("bundle the drop-in classes as {extension}"), &mut esbuild)?;
+    }
+    for entry in DROP_IN {
+        fs::copy(from.join(format!("{entry}.d.ts")), to.join(format!("{entry}.d.cts")))?;
+    }
+    Ok(())
 }
 
 /// Removes the module from a source map, which needs only the sources that a person wrote.

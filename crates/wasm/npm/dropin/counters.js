@@ -1,0 +1,85 @@
+// Counters as other libraries have them: each lasts for a span of its own, counts refused requests, too, and may fall below zero.
+//
+// All counting is the core's, in windows with `start = "first"`. So that these count every request, their limit is the largest
+// number; so that a count may fall, it begins at `ZERO`. So that a counter can last for any span, all windows last for one long
+// period, and the limiter's clock runs one period ahead of the real one: a window that begins at a time of the limiter's clock
+// ends when the real clock shows that time.
+import { ArgumentError, Limiter } from "tidegate";
+import { clock } from "./input.js";
+
+const MOST_COUNT = Number.MAX_SAFE_INTEGER;
+const PERIOD_US = 2 ** 52;
+const ZERO = 2 ** 52;
+/** A counter with this end never ends. */
+const NEVER_US = 2 ** 52 - 1;
+/** The most units that may be added at once. */
+const MOST_UNITS = 2 ** 50;
+
+export class Counters {
+  #limiter;
+
+  constructor(maxBytes) {
+    const limit = { algorithm: "fixed_window", limit: MOST_COUNT, period: `${PERIOD_US}us`, start: "first" };
+    this.#limiter = new Limiter({ limits: [limit] }, { maxBytes });
+  }
+
+  /** The counter of a key, if its window has not ended. */
+  get(key, nowUs = clock()) {
+    return read(this.#limiter.check(key, { cost: 0, now: nowUs + PERIOD_US }), nowUs);
+  }
+
+  /** Adds units, which may be negative. If the key has no counter, one begins that lasts for a span, which may be `Infinity`. */
+  add(key, units, spanMs, nowUs = clock()) {
+    requireUnits(units);
+    const now = nowUs + PERIOD_US;
+    const before = this.#limiter.check(key, { cost: Math.max(units, 0), now });
+    const found = read(before, nowUs);
+    if (found === undefined) return this.#begin(key, units, spanMs, nowUs);
+    if (!before.allowed || found.value + units < -MOST_UNITS) throw tooMany(units);
+    if (units >= 0) return found;
+    return read(this.#limiter.refund(key, -units, { now }), nowUs);
+  }
+
+  /** Begins a counter in place of any other. */
+  put(key, units, spanMs, nowUs = clock()) {
+    requireUnits(units);
+    return this.#begin(key, units, spanMs, nowUs);
+  }
+
+  /** Returns whether there was a counter. */
+  delete(key) {
+    const nowUs = clock();
+    const found = this.get(key, nowUs) !== undefined;
+    this.#limiter.reset(key, { now: nowUs + PERIOD_US });
+    return found;
+  }
+
+  clear() {
+    this.#limiter.resetAll();
+  }
+
+  #begin(key, units, spanMs, nowUs) {
+    const now = nowUs + PERIOD_US;
+    this.#limiter.check(key, { cost: 1, now }); // finds room for the key, if necessary that of expired ones
+    this.#limiter.reset(key, { now });
+    const endsUs = Math.min(nowUs + Math.max(1, Math.round(spanMs * 1000)), NEVER_US);
+    this.#limiter.check(key, { cost: ZERO + units, now: endsUs });
+    return { value: units, leftMs: spanMs, endsMs: endsUs / 1000, isFirst: true };
+  }
+}
+
+function read({ remaining, resetAfterUs }, nowUs) {
+  const count = MOST_COUNT - remaining;
+  if (count < ZERO - 2 * MOST_UNITS) return undefined; // a new key, or the units that were added to it
+  const endsUs = nowUs + resetAfterUs;
+  const leftMs = endsUs === NEVER_US ? Infinity : resetAfterUs / 1000;
+  return { value: count - ZERO, leftMs, endsMs: endsUs / 1000, isFirst: false };
+}
+
+function requireUnits(units) {
+  if (!(Math.abs(units) <= MOST_UNITS)) throw tooMany(units);
+}
+
+function tooMany(units) {
+  return new ArgumentError("INVALID_COST", `expected a counter between -2^50 and 2^52, found one that would exceed this by ${units} units`);
+}

@@ -1,0 +1,113 @@
+import { fieldsOf, invalid, requireNumber } from "../input.js";
+
+const OPTIONS = ["points", "duration", "blockDuration", "execEvenly", "execEvenlyMinDelayMs", "keyPrefix", "insuranceLimiter"];
+
+/** What a class needs to be used as a limiter. */
+export class RateLimiterCompatibleAbstract {}
+
+for (const name of ["consume", "penalty", "reward", "get", "set", "block", "delete"]) {
+  const value = () => { throw new Error(`expected a class with the method \`${name}\`, found none`); };
+  Object.defineProperty(RateLimiterCompatibleAbstract.prototype, name, { __proto__: null, value, writable: true, configurable: true });
+}
+
+/** The options of a limiter, and the names of its keys. */
+export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
+  #points;
+  #duration;
+  #blockDuration;
+  #execEvenly;
+  #keyPrefix;
+  #execEvenlyMinDelayMs;
+  #insuranceLimiter;
+
+  constructor(options) {
+    super();
+    const given = fieldsOf(options, OPTIONS);
+    for (const name of OPTIONS) this[name] = given[name];
+  }
+
+  get points() {
+    return this.#points;
+  }
+
+  set points(points) {
+    this.#points = requireNumber("points", points);
+  }
+
+  get duration() {
+    return this.#duration;
+  }
+
+  set duration(duration) {
+    this.#duration = requireNumber("duration", duration, 0);
+  }
+
+  get msDuration() {
+    return this.duration * 1000;
+  }
+
+  get blockDuration() {
+    return this.#blockDuration;
+  }
+
+  set blockDuration(duration = 0) {
+    this.#blockDuration = requireNumber("blockDuration", duration);
+  }
+
+  get msBlockDuration() {
+    return this.blockDuration * 1000;
+  }
+
+  get execEvenly() {
+    return this.#execEvenly;
+  }
+
+  set execEvenly(isEven = false) {
+    this.#execEvenly = Boolean(isEven);
+  }
+
+  get execEvenlyMinDelayMs() {
+    return this.#execEvenlyMinDelayMs ?? (this.points > 0 ? Math.ceil(this.msDuration / this.points) : 0);
+  }
+
+  set execEvenlyMinDelayMs(delay) {
+    this.#execEvenlyMinDelayMs = delay === undefined ? delay : requireNumber("execEvenlyMinDelayMs", delay);
+  }
+
+  get keyPrefix() {
+    return this.#keyPrefix;
+  }
+
+  set keyPrefix(prefix = "rlflx") {
+    if (typeof prefix !== "string") throw invalid("keyPrefix", "a string", prefix);
+    this.#keyPrefix = prefix;
+  }
+
+  /** The limiter that answers if this one has no room for a key. */
+  get insuranceLimiter() {
+    return this.#insuranceLimiter;
+  }
+
+  set insuranceLimiter(limiter) {
+    if (limiter !== undefined) {
+      requireLimiter("insuranceLimiter", limiter);
+      limiter.blockDuration = this.blockDuration;
+      limiter.execEvenly = this.execEvenly;
+    }
+    this.#insuranceLimiter = limiter;
+  }
+
+  getKey(key) {
+    return this.keyPrefix.length > 0 ? `${this.keyPrefix}:${key}` : key;
+  }
+
+  parseKey(key) {
+    return this.keyPrefix.length > 0 ? key.substring(this.keyPrefix.length + 1) : key;
+  }
+}
+
+/** Limiters of other packages are limiters, too. */
+export function requireLimiter(field, limiter) {
+  if (typeof limiter?.consume === "function") return limiter;
+  throw invalid(field, "a rate limiter", limiter);
+}

@@ -1,0 +1,127 @@
+import { FullError } from "tidegate";
+import { Counters } from "../counters.js";
+import { fieldsOf, keyText, requireNumber } from "../input.js";
+import { RateLimiterAbstract } from "./abstract.js";
+import { RateLimiterRes } from "./result.js";
+
+/** A limiter in the memory of this process. */
+export class RateLimiterMemory extends RateLimiterAbstract {
+  #counters;
+
+  constructor(options) {
+    super(options);
+    this.#counters = new Counters(fieldsOf(options, ["maxBytes"]).maxBytes);
+  }
+
+  async consume(key, pointsToConsume = 1, options = undefined) {
+    let taken;
+    try {
+      taken = this.#add(key, pointsToConsume, options);
+    } catch (error) {
+      return this.#insured(error).consume(key, pointsToConsume, options);
+    }
+    if (taken.consumedPoints > this.points) throw this.#refused(key, taken, pointsToConsume);
+    if (this.execEvenly && this.points > 0 && taken.msBeforeNext > 0 && !taken.isFirstInDuration) await this.#delay(taken);
+    return taken;
+  }
+
+  async penalty(key, points = 1, options = undefined) {
+    try {
+      return this.#add(key, points, options);
+    } catch (error) {
+      return this.#insured(error).penalty(key, points, options);
+    }
+  }
+
+  async reward(key, points = 1, options = undefined) {
+    try {
+      return this.#add(key, -requireNumber("points", points), options);
+    } catch (error) {
+      return this.#insured(error).reward(key, points, options);
+    }
+  }
+
+  /** Refuses a key for some seconds; for ever if they are 0. */
+  async block(key, secDuration) {
+    try {
+      return this.#put(key, this.points + 1, requireNumber("secDuration", secDuration));
+    } catch (error) {
+      return this.#insured(error).block(key, secDuration);
+    }
+  }
+
+  async set(key, points, secDuration) {
+    try {
+      const put = this.#put(key, requireNumber("points", points), secDuration);
+      // theirs keeps a key for ever without a duration, but answers the limiter's own one
+      if (!(secDuration >= 0)) put.msBeforeNext = milliseconds(this.duration);
+      return put;
+    } catch (error) {
+      return this.#insured(error).set(key, points, secDuration);
+    }
+  }
+
+  async get(key) {
+    const found = this.#counters.get(this.#text(key));
+    return found === undefined ? null : this.#result(found);
+  }
+
+  async delete(key) {
+    return this.#counters.delete(this.#text(key));
+  }
+
+  #add(key, points, options) {
+    requireNumber("points", points);
+    const text = this.#text(key);
+    const custom = options === undefined ? undefined : fieldsOf(options, ["customDuration"]).customDuration;
+    const duration = custom >= 0 ? custom : this.duration;
+    const before = Number.isInteger(points) ? 0 : (this.#counters.get(text)?.value ?? 0);
+    const units = Math.trunc(before + points) - before; // the points of a key are whole
+    return this.#result(this.#counters.add(text, units, spanOf(duration)));
+  }
+
+  /** The points of the answer stay as they were given, as theirs. */
+  #put(key, points, secDuration) {
+    this.#counters.put(this.#text(key), Math.trunc(points), spanOf(secDuration));
+    return new RateLimiterRes(0, milliseconds(secDuration), points);
+  }
+
+  /** The answer to a request beyond the points. The first of them blocks the key. */
+  #refused(key, taken, points) {
+    if (this.blockDuration <= 0 || taken.consumedPoints > this.points + points) return taken;
+    const blocked = this.#counters.put(this.#text(key), taken.consumedPoints, this.msBlockDuration);
+    return new RateLimiterRes(0, blocked.leftMs, blocked.value, true);
+  }
+
+  /** Waits so that the requests of a window spread over it. */
+  async #delay(taken) {
+    let delay = Math.ceil(taken.msBeforeNext / (taken.remainingPoints + 2));
+    if (delay < this.execEvenlyMinDelayMs) delay = taken.consumedPoints * this.execEvenlyMinDelayMs;
+    taken.msBeforeNext = Math.max(taken.msBeforeNext - delay, 0);
+    await new Promise((done) => setTimeout(done, delay));
+  }
+
+  #result({ value, leftMs, isFirst }) {
+    const msBeforeNext = leftMs === Infinity ? -1 : leftMs;
+    return new RateLimiterRes(Math.max(this.points - value, 0), msBeforeNext, value, isFirst);
+  }
+
+  #text(key) {
+    return keyText(this.getKey(key));
+  }
+
+  /** The limiter that answers if there is no room for a key. */
+  #insured(error) {
+    if (!(error instanceof FullError) || this.insuranceLimiter === undefined) throw error;
+    return this.insuranceLimiter;
+  }
+}
+
+/** The milliseconds of some seconds as theirs answers them: -1 for a window that never ends. */
+function milliseconds(secDuration) {
+  return secDuration === 0 ? -1 : secDuration * 1000;
+}
+
+function spanOf(secDuration) {
+  return secDuration > 0 ? secDuration * 1000 : Infinity;
+}

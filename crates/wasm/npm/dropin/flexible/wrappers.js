@@ -1,0 +1,191 @@
+// Limiters that are made of others.
+import { fieldsOf, invalid } from "../input.js";
+import { RateLimiterCompatibleAbstract, requireLimiter } from "./abstract.js";
+import { RateLimiterRes } from "./result.js";
+
+const LISTS = ["limiter", "blackList", "whiteList", "isBlackListed", "isWhiteListed", "runActionAnyway"];
+
+/** Consumes of several limiters at once. The results are those of each limiter by its prefix. */
+export class RateLimiterUnion {
+  #limiters;
+
+  constructor(...limiters) {
+    if (limiters.length === 0) throw invalid("limiters", "at least one rate limiter", undefined);
+    limiters.forEach((limiter, place) => requireLimiter(`limiters[${place}]`, limiter));
+    this.#limiters = limiters;
+  }
+
+  async consume(key, points = 1) {
+    const settled = await Promise.allSettled(this.#limiters.map((limiter) => limiter.consume(key, points)));
+    const refusals = settled.filter(({ status }) => status === "rejected");
+    const results = {};
+    settled.forEach(({ status, value, reason }, place) => {
+      if (refusals.length > 0 && status === "fulfilled") return;
+      results[this.#limiters[place].keyPrefix] = status === "fulfilled" ? value : reason;
+    });
+    if (refusals.length > 0) throw results;
+    return results;
+  }
+}
+
+/** A limiter behind lists of keys that always pass or never pass. */
+export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
+  limiter;
+  runActionAnyway;
+  #blackList;
+  #whiteList;
+  #isBlackListed;
+  #isWhiteListed;
+
+  constructor(options) {
+    super();
+    const { limiter, runActionAnyway = false, ...lists } = fieldsOf(options, LISTS);
+    this.limiter = requireLimiter("limiter", limiter);
+    Object.assign(this, lists);
+    this.runActionAnyway = runActionAnyway;
+  }
+
+  get blackList() {
+    return this.#blackList;
+  }
+
+  set blackList(keys) {
+    this.#blackList = requireList("blackList", keys ?? []);
+  }
+
+  get whiteList() {
+    return this.#whiteList;
+  }
+
+  set whiteList(keys) {
+    this.#whiteList = requireList("whiteList", keys ?? []);
+  }
+
+  get isBlackListed() {
+    return this.#isBlackListed;
+  }
+
+  set isBlackListed(isListed = () => false) {
+    this.#isBlackListed = requireFunction("isBlackListed", isListed);
+  }
+
+  get isWhiteListed() {
+    return this.#isWhiteListed;
+  }
+
+  set isWhiteListed(isListed = () => false) {
+    this.#isWhiteListed = requireFunction("isWhiteListed", isListed);
+  }
+
+  get keyPrefix() {
+    return this.limiter.keyPrefix;
+  }
+
+  get blockDuration() {
+    return this.limiter.blockDuration;
+  }
+
+  set blockDuration(duration) {
+    this.limiter.blockDuration = duration;
+  }
+
+  get execEvenly() {
+    return this.limiter.execEvenly;
+  }
+
+  set execEvenly(isEven) {
+    this.limiter.execEvenly = isEven;
+  }
+
+  async consume(key, points = 1, options = {}) {
+    const listed = this.#listed("consume", [key, points, options]);
+    if (listed === undefined) return this.limiter.consume(key, points, options);
+    if (listed.msBeforeNext > 0) throw listed;
+    return listed;
+  }
+
+  async penalty(key, points = 1, options = {}) {
+    return this.#unlessListed("penalty", [key, points, options]);
+  }
+
+  async reward(key, points = 1, options = {}) {
+    return this.#unlessListed("reward", [key, points, options]);
+  }
+
+  async block(key, secDuration, options = {}) {
+    return this.#unlessListed("block", [key, secDuration, options]);
+  }
+
+  async set(key, points, secDuration, options = {}) {
+    return this.#unlessListed("set", [key, points, secDuration, options]);
+  }
+
+  async get(key, options = {}) {
+    return this.runActionAnyway ? this.limiter.get(key, options) : this.#unlessListed("get", [key, options]);
+  }
+
+  async delete(key, options = {}) {
+    return this.limiter.delete(key, options);
+  }
+
+  #unlessListed(action, args) {
+    return this.#listed(action, args) ?? this.limiter[action](...args);
+  }
+
+  /** The result for a key on a list. */
+  #listed(action, args) {
+    const [key] = args;
+    const isWhite = this.whiteList.includes(key) || this.isWhiteListed(key);
+    if (!isWhite && !this.blackList.includes(key) && !this.isBlackListed(key)) return undefined;
+    if (this.runActionAnyway) this.limiter[action](...args).catch(() => {}); // the list has decided
+    return isWhite ? new RateLimiterRes(Number.MAX_SAFE_INTEGER, 0) : new RateLimiterRes(0, Number.MAX_SAFE_INTEGER);
+  }
+}
+
+/** A limiter, and another one for bursts beyond it. */
+export class BurstyRateLimiter {
+  #rateLimiter;
+  #burstLimiter;
+
+  constructor(rateLimiter, burstLimiter) {
+    this.#rateLimiter = requireLimiter("rateLimiter", rateLimiter);
+    this.#burstLimiter = requireLimiter("burstLimiter", burstLimiter);
+  }
+
+  get points() {
+    return this.#rateLimiter.points;
+  }
+
+  async consume(key, pointsToConsume = 1, options = {}) {
+    try {
+      return await this.#rateLimiter.consume(key, pointsToConsume, options);
+    } catch (refusal) {
+      if (refusal instanceof Error) throw refusal;
+      try {
+        return together(refusal, await this.#burstLimiter.consume(key, pointsToConsume, options));
+      } catch (burst) {
+        throw burst instanceof Error ? burst : together(refusal, burst);
+      }
+    }
+  }
+
+  async get(key) {
+    const [rate, burst] = await Promise.all([this.#rateLimiter.get(key), this.#burstLimiter.get(key)]);
+    return rate === null ? null : together(rate, burst);
+  }
+}
+
+function together({ remainingPoints, msBeforeNext, consumedPoints, isFirstInDuration }, burst) {
+  const ms = Math.min(msBeforeNext, burst?.msBeforeNext ?? 0);
+  return new RateLimiterRes(remainingPoints, ms, consumedPoints, isFirstInDuration);
+}
+
+function requireList(field, keys) {
+  if (Array.isArray(keys)) return keys;
+  throw invalid(field, "an array of keys", keys);
+}
+
+function requireFunction(field, isListed) {
+  if (typeof isListed === "function") return isListed;
+  throw invalid(field, "a function", isListed);
+}

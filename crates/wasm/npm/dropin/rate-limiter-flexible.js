@@ -1,0 +1,18 @@
+// The classes of rate-limiter-flexible that need no server.
+import { RateLimiterAbstract, RateLimiterCompatibleAbstract } from "./flexible/abstract.js";
+import { RateLimiterMemory } from "./flexible/memory.js";
+import { RateLimiterQueue, RateLimiterQueueError } from "./flexible/queue.js";
+import { RateLimiterRes } from "./flexible/result.js";
+import { BurstyRateLimiter, RateLimiterUnion, RLWrapperBlackAndWhite } from "./flexible/wrappers.js";
+
+const classes = {
+  BurstyRateLimiter, RateLimiterAbstract, RateLimiterCompatibleAbstract, RateLimiterMemory, RateLimiterQueue,
+  RateLimiterQueueError, RateLimiterRes, RateLimiterUnion, RLWrapperBlackAndWhite,
+};
+
+export {
+  BurstyRateLimiter, RateLimiterAbstract, RateLimiterCompatibleAbstract, RateLimiterMemory, RateLimiterQueue,
+  RateLimiterQueueError, RateLimiterRes, RateLimiterUnion, RLWrapperBlackAndWhite,
+};
+/** As Node imports theirs, which is CommonJS. */
+export default classes;

@@ -1,0 +1,115 @@
+// The classes of rolling-rate-limiter that keep their state in memory.
+import { ArgumentError, Limiter } from "tidegate";
+import { clock, fieldsOf, invalid, requireNumber, requireWhole } from "./input.js";
+
+/** The most actions that the core's log remembers. */
+const MOST_REMEMBERED = 1_000;
+
+/** What limiters have in common, whatever keeps their state. */
+export class RateLimiter {
+  constructor(options) {
+    const { interval, maxInInterval, minDifference = 0 } = fieldsOf(options, ["interval", "maxInInterval", "minDifference"]);
+    if (requireNumber("interval", interval) <= 0) throw invalid("interval", "a number above 0", interval);
+    this.interval = microseconds("interval", interval);
+    this.maxInInterval = requireWhole("maxInInterval", maxInInterval, 1, MOST_REMEMBERED);
+    this.minDifference = microseconds("minDifference", requireNumber("minDifference", minDifference, 0));
+  }
+
+  async limit(id) {
+    return (await this.limitWithInfo(id)).blocked;
+  }
+
+  async wouldLimit(id) {
+    return (await this.wouldLimitWithInfo(id)).blocked;
+  }
+
+  async limitWithInfo() {
+    throw new Error("Not implemented");
+  }
+
+  async wouldLimitWithInfo() {
+    throw new Error("Not implemented");
+  }
+
+  async clear() {
+    throw new Error("Not implemented");
+  }
+}
+
+/** A limiter in the memory of this process. Actions that were blocked count, too. */
+export class InMemoryRateLimiter extends RateLimiter {
+  #actions;
+  /** The newest action, as a limit of its own: the results tell both reasons apart. */
+  #newest;
+
+  constructor(options) {
+    super(options);
+    const { interval, maxInInterval, minDifference } = this;
+    const { maxBytes } = fieldsOf(options, ["maxBytes"]);
+    this.#actions = log(maxInInterval, interval, maxBytes);
+    // an action that has left the interval is forgotten
+    if (minDifference > 0) this.#newest = log(1, Math.min(minDifference, interval), maxBytes);
+  }
+
+  async limitWithInfo(id) {
+    const key = keyOf(id);
+    const now = clock();
+    const { allowed, remaining } = act(this.#actions, key, now);
+    const isApart = this.#newest === undefined || act(this.#newest, key, now).allowed;
+    return this.#info(allowed, isApart, this.#actions.peek(key, { cost: 1, now }).retryAfterUs, remaining);
+  }
+
+  async wouldLimitWithInfo(id) {
+    const key = keyOf(id);
+    const now = clock();
+    const { allowed, remaining } = this.#actions.peek(key, { cost: 1, now });
+    const isApart = this.#newest?.peek(key, { cost: 1, now }).allowed ?? true;
+    // after this action there is room for another one when there is now room for two
+    const waitUs = this.maxInInterval === 1 ? this.interval : this.#actions.peek(key, { cost: 2, now }).retryAfterUs;
+    return this.#info(allowed, isApart, waitUs, remaining);
+  }
+
+  async clear(id) {
+    this.#actions.reset(keyOf(id));
+    this.#newest?.reset(keyOf(id));
+  }
+
+  #info(hasRoom, isApart, waitUs, actionsRemaining) {
+    return {
+      blocked: !hasRoom || !isApart,
+      blockedDueToCount: !hasRoom,
+      blockedDueToMinDifference: !isApart,
+      millisecondsUntilAllowed: Math.ceil(Math.max(this.minDifference, waitUs) / 1000),
+      actionsRemaining,
+    };
+  }
+}
+
+/** As Node imports theirs, which is CommonJS. */
+export default { RateLimiter, InMemoryRateLimiter };
+
+function log(limit, periodUs, maxBytes) {
+  return new Limiter({ limits: [{ algorithm: "sliding_log", rates: [`${limit}/${periodUs}us`] }] }, { maxBytes });
+}
+
+/**
+ * Counts an action, whether or not there is room for it. The option `count_denied` would count every question about
+ * the next action, too.
+ */
+function act(limiter, key, now) {
+  const decision = limiter.check(key, { now });
+  if (!decision.allowed) limiter.settle(key, { grantedAtUs: now, reserved: 0, actual: 1, now });
+  return decision;
+}
+
+/** The key of an id: a number and its text are the same id. */
+function keyOf(id) {
+  if (typeof id === "string" || typeof id === "number") return `=${id}`;
+  throw new ArgumentError("INVALID_KEY", `\`id\`: expected a string or a number, found ${id === null ? "null" : typeof id}`);
+}
+
+function microseconds(name, milliseconds) {
+  const us = Math.round(milliseconds * 1000);
+  if (us > 0 || milliseconds === 0) return us;
+  throw invalid(name, "at least 0.001 ms", milliseconds);
+}
