@@ -1,6 +1,6 @@
 //! Division by a number that is known when the configuration is built.
 //!
-//! Each decision divides two or three times, always by the same divisors. The reciprocal is
+//! Each decision divides two or three times, always by the same divisors. Outside of WebAssembly the reciprocal is
 //! computed once, and each division becomes a multiplication: Granlund and Montgomery, "Division
 //! by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1, N = 64. The quotient is
 //! exact for every u64.
@@ -40,8 +40,16 @@ impl Divisor {
 
     /// ⌊n / d⌋
     #[inline]
+    #[expect(clippy::as_conversions, reason = "the high word of a 128-bit product")]
     pub(crate) const fn floor(self, n: u64) -> u64 {
-        let high = high_word(n, self.magic); // at most n
+        if cfg!(target_family = "wasm") {
+            // it has no product of 128 bits but calls a function for it
+            return match n.checked_div(self.value) {
+                Some(quotient) => quotient,
+                None => 0, // never: the divisor is at least 1
+            };
+        }
+        let high = ((n as u128).wrapping_mul(self.magic as u128) >> 64) as u64; // at most n
         let half = n.wrapping_sub(high) >> self.shift_first;
         high.wrapping_add(half) >> self.shift_last
     }
@@ -59,36 +67,12 @@ impl Divisor {
     }
 }
 
-/// The high word of the product.
-#[inline]
-#[expect(clippy::as_conversions, reason = "const fn; the high word of a 128-bit product")]
-const fn high_word(one: u64, other: u64) -> u64 {
-    if cfg!(target_family = "wasm") {
-        return high_word_by_halves(one, other); // without it, a call multiplies 128 bits by 128 bits
-    }
-    ((one as u128).wrapping_mul(other as u128) >> 64) as u64
-}
-
-/// The high word of the product, out of four products of 32 bits by 32 bits.
-#[inline]
-#[expect(clippy::arithmetic_side_effects, reason = "(2^32 − 1)² + 2·(2^32 − 1) = 2^64 − 1")]
-const fn high_word_by_halves(one: u64, other: u64) -> u64 {
-    const LOW: u64 = 0xffff_ffff;
-    let (one_high, one_low) = (one >> 32, one & LOW);
-    let (other_high, other_low) = (other >> 32, other & LOW);
-    let middle = one_high * other_low + ((one_low * other_low) >> 32);
-    let carry = one_low * other_high + (middle & LOW);
-    one_high * other_high + (middle >> 32) + (carry >> 32)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Divisor, high_word_by_halves};
+    use super::Divisor;
     use proptest::prelude::*;
 
     fn check(n: u64, d: u64) {
-        let high = u64::try_from((u128::from(n) * u128::from(d)) >> 64);
-        assert_eq!(Ok(high_word_by_halves(n, d)), high, "{n} · {d}");
         let divisor = Divisor::new(d);
         assert_eq!(divisor.floor(n), n / d, "{n} / {d}");
         assert_eq!(divisor.rem(n), n % d, "{n} % {d}");
