@@ -34,7 +34,7 @@ export class Counters {
     const now = nowUs + PERIOD_US;
     const before = this.#limiter.check(key, { cost: Math.max(units, 0), now });
     const found = read(before, nowUs);
-    if (found === undefined) return units > 0 ? this.#begin(key, units, spanMs, nowUs) : this.put(key, units, spanMs, nowUs);
+    if (found === undefined) return this.#begin(key, units, spanMs, nowUs);
     if (!before.allowed || found.value + units < -MOST_UNITS) throw tooMany(units);
     if (units >= 0) return found;
     return read(this.#limiter.refund(key, -units, { now }), nowUs);
@@ -43,7 +43,6 @@ export class Counters {
   /** Begins a counter in place of any other. */
   put(key, units, spanMs, nowUs = clock()) {
     requireUnits(units);
-    this.#limiter.check(key, { cost: 1, now: nowUs + PERIOD_US }); // finds room for the key, if necessary that of expired ones
     return this.#begin(key, units, spanMs, nowUs);
   }
 
@@ -59,10 +58,12 @@ export class Counters {
     this.#limiter.resetAll();
   }
 
-  /** `set` finds no room at the end of a window, so the key must be there. */
   #begin(key, units, spanMs, nowUs) {
+    const now = nowUs + PERIOD_US;
+    this.#limiter.check(key, { cost: 1, now }); // finds room for the key, if necessary that of expired ones
+    this.#limiter.reset(key, { now });
     const endsUs = Math.min(nowUs + Math.max(1, Math.round(spanMs * 1000)), NEVER_US);
-    this.#limiter.set(key, ZERO + units, { now: endsUs });
+    this.#limiter.check(key, { cost: ZERO + units, now: endsUs });
     return { value: units, leftMs: spanMs, endsMs: endsUs / 1000, isFirst: true };
   }
 }
