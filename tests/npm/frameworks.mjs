@@ -27,8 +27,9 @@ export function frameworks(folder) {
     return app;
   };
   return {
-    async express(limiter, options, answer) {
+    async express(limiter, options, answer, prepare = () => {}) {
       const app = express();
+      prepare(app);
       app.use("/", (await rateLimit("express"))(limiter, options));
       app.use(async ({ path }, response) => response.send(await answer(path)));
       return app;
@@ -51,8 +52,9 @@ export function frameworks(folder) {
       const fetchElsewhere = (request, { incoming }) => fetch(request, { address: incoming.socket.remoteAddress });
       return getRequestListener(fetchElsewhere, { overrideGlobalObjects: false });
     },
-    async koa(limiter, options, answer) {
+    async koa(limiter, options, answer, prepare = () => {}) {
       const app = new Koa();
+      prepare(app);
       app.use((await rateLimit("koa"))(limiter, options));
       app.use(async (context) => {
         context.body = await answer(context.path);

@@ -47,6 +47,14 @@ async function ask(port, { path = "/", method = "GET", ...headers } = {}) {
   return [response.statusCode, JSON.parse(body), ...known.sort()];
 }
 
+/** The status alone, because frameworks word their own errors. */
+async function askStatus(port) {
+  const request = http.request({ port, host: "127.0.0.1", agent: false }).end();
+  const [response] = await once(request, "response");
+  response.resume();
+  return response.statusCode;
+}
+
 const granted = (remaining) => [
   200, "hello", ["ratelimit", `"api";r=${remaining};t=2800`], ["ratelimit-policy", '"api";q=2;w=3600'],
 ];
@@ -117,6 +125,23 @@ for (const framework of Object.keys(servers)) {
     assert.equal((await ask(unusual))[1].type, "urn:tidegate:invalid-key");
     const costly = await start(t, framework, of("named"), { key: () => "user:42", cost: 11 });
     assert.equal((await ask(costly))[1].type, "urn:tidegate:cost-exceeds-capacity");
+  });
+
+  test(`${framework}: whatever a function makes of a request, nothing breaks`, async (t) => {
+    const wrong = [["a", "b"], {}, { length: 1e9 }, true, null, "", "\ud800", "x".repeat(600), "ip:zz", Symbol("a"), () => "a"];
+    for (const key of wrong) {
+      const port = await start(t, framework, of("api"), { key: () => key });
+      const shown = typeof key === "symbol" ? "a symbol" : JSON.stringify(key)?.slice(0, 40);
+      assert.equal((await ask(port))[0], 400, shown);
+    }
+    const numbers = await start(t, framework, of("api"), { key: () => 42 });
+    assert.equal((await ask(numbers))[0], 200);
+    for (const ip of [5, ["192.0.2.1"], { length: 1e9 }, { length: -1 }]) {
+      const limiter = of("api");
+      const port = await start(t, framework, limiter, { ip: () => ip });
+      assert.equal(await askStatus(port), 500, JSON.stringify(ip));
+      assert.equal(limiter.check("other").allowed, true);
+    }
   });
 
   test(`${framework}: older forms of the headers`, async (t) => {
@@ -278,6 +303,15 @@ test("two limits on one request add up in the header", async (t) => {
   assert.deepEqual(await ask(port, alice), expected);
 });
 
+for (const [framework, trust] of [["express", (app) => app.set("trust proxy", 1)], ["koa", (app) => { app.proxy = true; }]]) {
+  test(`${framework}: the address is the one that the framework trusts`, async (t) => {
+    const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] });
+    const port = await serve(t, await servers[framework](limiter, {}, async () => "hello", trust));
+    const status = async (address) => (await ask(port, from(address)))[0];
+    assert.deepEqual([await status("192.0.2.1"), await status("192.0.2.2"), await status("192.0.2.1")], [200, 200, 429]);
+  });
+}
+
 test("a limiter without the code for middleware is refused at once", async () => {
   const { rateLimit } = await load(folder, "tidegate/express");
   const { Limiter: Smaller } = await load(folder);
@@ -291,9 +325,10 @@ test("options that cannot hold are refused at once", async (t) => {
     code: "INVALID_OPTION",
     message: '`options.headers`: expected "draft-7", "draft-6" or "x-ratelimit", found "draft-5"',
   });
-  for (const wrong of [{ headers: 7 }, { keys: () => "a" }, { key: "a" }, { cost: "5" }, null]) {
+  for (const wrong of [{ headers: 7 }, { keys: () => "a" }, { key: "a" }, { cost: "5" }, { cost: -1 }, { cost: NaN }, { cost: 1.5 }, null]) {
     assert.throws(() => rateLimit(of("api"), wrong), { code: "INVALID_OPTION" }, JSON.stringify(wrong));
   }
+  for (const wrong of [undefined, null, { windowMs: 60_000 }]) assert.throws(() => rateLimit(wrong), /`limiter`: expected a Limiter/);
   t.after(() => delete Object.prototype.key);
   Object.prototype.key = () => assert.fail("an option of a prototype was read");
   const port = await start(t, "express", of("api"));

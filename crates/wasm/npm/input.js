@@ -38,7 +38,10 @@ export function middlewareOptions(options) {
   const read = known("options", "INVALID_OPTION", options, ["key", "cost", "ip", "headers", "store", "onError"]);
   requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
   for (const name of ["key", "ip", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
-  if (typeof read.cost !== "function") requireType("options.cost", "INVALID_OPTION", read.cost, "number", OPTIONAL);
+  if (typeof read.cost !== "function" && read.cost !== undefined) {
+    requireType("options.cost", "INVALID_OPTION", read.cost, "number");
+    requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);
+  }
   return read;
 }
 

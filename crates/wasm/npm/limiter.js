@@ -165,6 +165,7 @@ export class Limiter {
   }
 
   keyOf({ header, query, ip }) {
+    if (ip !== undefined && typeof ip !== "string") throw wrongType("ip", "INVALID_OPTION", ip, "a string");
     const values = this.#readKeyHeaders().map((name) => header(name) ?? "");
     const native = this.#inUse();
     return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.told());

@@ -6,14 +6,22 @@ import { MemoryStore } from "./store.js";
  * framework calls its middleware.
  */
 export function limiting(limiter, options = {}, facts) {
+  if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, found ${limiter === null ? "null" : typeof limiter}`);
   const { store = new MemoryStore(limiter), key, cost, ip, headers, onError = report } = limiter.prepare(options);
   return async (...request) => {
-    const found = (await key?.(...request)) ?? limiter.keyOf(read(facts, ip, request));
+    const chosen = await key?.(...request);
+    const found = chosen === undefined ? limiter.keyOf(read(facts, ip, request)) : keyText(chosen);
     if (typeof found !== "string") return found;
     const units = typeof cost === "function" ? await cost(...request) : cost;
     const said = await store.check(found, { cost: units, headers });
     return { ...said, held: said.lease && hold(store, found, said.lease, onError) };
   };
+}
+
+/** A key that a client could have made of anything. What cannot be a key is an empty one, which is refused. */
+function keyText(chosen) {
+  if (typeof chosen === "number" || typeof chosen === "bigint") return String(chosen);
+  return typeof chosen === "string" && chosen.isWellFormed() ? chosen : "";
 }
 
 function read(facts, ip, request) {

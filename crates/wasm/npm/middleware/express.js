@@ -3,7 +3,7 @@ import { limitingNode } from "./node.js";
 
 /** Middleware for Express, and for other servers that call `(request, response, next)`. */
 export function rateLimit(limiter, options) {
-  const limit = limitingNode(limiter, options, (request, response) => ({ request, response }));
+  const limit = limitingNode(limiter, options, (request, response) => ({ request, response, ip: request.ip }));
   return (request, response, next) => {
     limit(request, response).then(({ headers, refusal }) => {
       const append = (name, value) => response.appendHeader(name, value);

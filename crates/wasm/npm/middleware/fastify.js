@@ -3,7 +3,7 @@ import { limitingNode } from "./node.js";
 
 /** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
 export function rateLimit(limiter, options) {
-  const parts = (request, reply) => ({ request: request.raw, response: reply.raw });
+  const parts = (request, reply) => ({ request: request.raw, response: reply.raw, ip: request.ip });
   const limit = limitingNode(limiter, options, parts);
   return async (request, reply) => {
     const { headers, refusal } = await limit(request, reply);

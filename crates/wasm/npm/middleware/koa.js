@@ -3,7 +3,7 @@ import { limitingNode } from "./node.js";
 
 /** Middleware for Koa. */
 export function rateLimit(limiter, options) {
-  const limit = limitingNode(limiter, options, ({ req, res }) => ({ request: req, response: res }));
+  const limit = limitingNode(limiter, options, ({ req, res, ip }) => ({ request: req, response: res, ip }));
   return async (context, next) => {
     const { headers, refusal } = await limit(context);
     const append = (name, value) => context.append(name, value);

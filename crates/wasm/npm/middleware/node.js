@@ -3,10 +3,13 @@ import { limiting } from "./core.js";
 
 /**
  * Returns a function that decides on a request and holds its lease until the response has ended or the client is gone.
- * `parts` finds Node's own `{ request, response }` in the arguments of the middleware.
+ * `parts` finds Node's own `{ request, response }` in the arguments of the middleware, and the address that the framework tells.
  */
 export function limitingNode(limiter, options, parts) {
-  const limit = limiting(limiter, options, (...all) => nodeFacts(parts(...all).request));
+  const limit = limiting(limiter, options, (...all) => {
+    const { request, ip } = parts(...all);
+    return ip === undefined ? nodeFacts(request) : { ...nodeFacts(request), ip };
+  });
   return async (...all) => {
     const said = await limit(...all);
     if (said.held !== undefined) holdUntilEnd(parts(...all).response, said.held);

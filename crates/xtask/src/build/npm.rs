@@ -68,8 +68,6 @@ pub(super) struct Script {
 
 const NODE: &[&str] = &["--platform=node", "--target=node20"];
 const ANY: &[&str] = &["--platform=neutral", "--target=es2022"];
-/// For scripts that are sent over a network. In Node lines stay, because it prints the line of an error.
-const SMALL: &[&str] = &["--platform=neutral", "--target=es2022", "--minify-whitespace"];
 
 /// The modules: the folder in `dist`, the features of `tidegate-wasm`, and the scripts that contain or import the module.
 pub(super) const VARIANTS: [(&str, &str, &[Script]); 2] =
@@ -80,12 +78,12 @@ const TOML: usize = 4;
 const SCRIPTS: [Script; 8] = [
     Script { file: "node.js", entry: "node.js", options: NODE },
     Script { file: "node.cjs", entry: "node.js", options: NODE },
-    Script { file: "slim.js", entry: "slim.js", options: SMALL },
-    Script { file: "slim.cjs", entry: "slim.js", options: SMALL },
-    Script { file: "browser.js", entry: "browser.js", options: SMALL },
-    Script { file: "browser.cjs", entry: "browser.js", options: SMALL },
-    Script { file: "workerd.js", entry: "workerd.js", options: SMALL },
-    Script { file: "edge.js", entry: "edge.js", options: SMALL },
+    Script { file: "slim.js", entry: "slim.js", options: ANY },
+    Script { file: "slim.cjs", entry: "slim.js", options: ANY },
+    Script { file: "browser.js", entry: "browser.js", options: ANY },
+    Script { file: "browser.cjs", entry: "browser.js", options: ANY },
+    Script { file: "workerd.js", entry: "workerd.js", options: ANY },
+    Script { file: "edge.js", entry: "edge.js", options: ANY },
 ];
 
 /// Puts a script together. The names of its classes and functions stay, because errors and debuggers show them.
@@ -94,7 +92,7 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
     let alias = |name, file| format!("--alias:{name}={}", bound.join(file).display());
     let mut esbuild = command(ESBUILD, &["--bundle", "--sourcemap", "--log-level=warning"]);
     esbuild
-        .args(["--minify-syntax", format])
+        .args(["--minify-syntax", format]) // lines stay, because Node prints the line of an error
         .args(script.options)
         .args(["--loader:.wasm=binary", "--external:./tidegate.wasm*"])
         .arg("--log-override:empty-import-meta=silent") // only in a function that nobody calls
