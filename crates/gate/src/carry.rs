@@ -39,6 +39,21 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
+/// Whether `words`, which were carried from `old` to `slice`, still have all that was used, so that carrying them back loses nothing.
+/// A limit that is gone loses all, and a much smaller one a part.
+pub(crate) fn has_all(slice: &Slice, words: &[u64], old: &Slice, before: &[u64]) -> bool {
+    let back = carry(old, slice, words, OnChange::Keep);
+    let newest = old.newest(before);
+    old.split(before).zip(old.split(&back)).all(|((limit, before), (_, back))| {
+        let mut advanced = before.to_vec();
+        limit.advance(&mut advanced, newest);
+        match (limit.used(&advanced), limit.used(back)) {
+            (Some(before), Some(back)) => back >= before,
+            _ => advanced == back,
+        }
+    })
+}
+
 /// Finds the earlier form of each limit of `slice`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
 fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {

@@ -225,14 +225,19 @@ impl Table {
             Rule::Limited(limits, key) => (limits, key),
         };
         let hash = self.hasher.hash(&key);
-        if !matches!(operation, Operation::Block(_))
+        if !matches!(operation, Operation::Block(_) | Operation::Reset(_))
             && let Some(words) = self.find_only(limits, hash, &key)
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        self.with_gathered(policy, limits, (&key, operation.is_peek()), now, |state| {
-            operate(state, limits, now, operation)
-        })
+        let answer =
+            self.with_gathered(policy, limits, (&key, operation.is_peek()), now, |state| {
+                operate(state, limits, now, operation)
+            })?;
+        if let Operation::Reset(depth) = operation {
+            self.reset_other_limits(limits, &key, *depth);
+        }
+        Ok(answer)
     }
 
     /// The words of a canonical key; `None` if the key is not in use.

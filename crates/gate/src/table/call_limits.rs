@@ -1,7 +1,8 @@
 //! Limits that a caller gives with its requests, because they come from a token or a database.
 //!
-//! A key that is asked for under other limits than before is carried over to them, as by an edit of the policy
-//! that keeps states. So one part of a key has one state, under whichever limits it was last decided.
+//! The state of a key that is asked for under other limits than before is carried over to them, as by an edit of the policy
+//! that keeps states. The former state is forgotten only if the new one has all of it. Otherwise a caller that goes back
+//! and forth between limits would lose what it has used: each set of limits holds by itself.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -13,8 +14,9 @@ use tidegate_core::Timestamp;
 
 use super::{Entry, Table};
 use crate::block::SliceWords;
-use crate::carry::carry;
+use crate::carry::{carry, has_all};
 use crate::gathered::Stored;
+use crate::key::Depth;
 use crate::limits::{Limits, Slice};
 use crate::policy::{OnChange, Policy, PolicyError};
 
@@ -191,31 +193,54 @@ impl Table {
         Some(Stored { words: &words, block }.all())
     }
 
-    /// Removes the states that a key had under other limits.
+    /// Removes the states under other limits that [`under_other_limits`](Self::under_other_limits) has carried over, if nothing
+    /// was lost. Does so before the state is in the table.
     pub(super) fn forget_other_limits(&mut self, limits: &Limits, key: &str) {
         for slice in limits.slices() {
             let key = slice.depth().of(key);
-            let Some(identity) = self.find_other(slice, key).map(|(entry, _)| entry.identity)
-            else {
-                continue;
-            };
-            let is = |entry: &Entry| entry.identity == identity && entry.key == key;
-            if let Some(entry) = self.entries.remove(self.hasher.hash(key), is) {
-                self.heap = self.heap.saturating_sub(entry.heap());
+            if let Some(identity) = self.carried_without_loss(slice, key) {
+                self.forget(key, identity);
             }
         }
     }
 
+    /// Removes all states under other limits that count by `depth` or by more of the key.
+    pub(super) fn reset_other_limits(&mut self, limits: &Limits, key: &str, depth: Depth) {
+        for slice in limits.slices().iter().filter(|slice| slice.depth() >= depth) {
+            let key = slice.depth().of(key);
+            let others: Vec<_> = self.others(slice, key).map(|(entry, _)| entry.identity).collect();
+            others.into_iter().for_each(|identity| self.forget(key, identity));
+        }
+    }
+
+    fn forget(&mut self, key: &str, identity: u64) {
+        let is = |entry: &Entry| entry.identity == identity && entry.key == key;
+        if let Some(entry) = self.entries.remove(self.hasher.hash(key), is) {
+            self.heap = self.heap.saturating_sub(entry.heap());
+        }
+    }
+
+    fn carried_without_loss(&self, slice: &Slice, key: &str) -> Option<u64> {
+        let (entry, old) = self.find_other(slice, key)?;
+        let (before, _) = old.unblocked(&entry.words);
+        let carried = carry(slice, old, before, OnChange::Keep);
+        has_all(slice, &carried, old, before).then_some(entry.identity)
+    }
+
+    /// The newest state that the part of a key has under other limits, unless it has one under these.
     fn find_other(&self, slice: &Slice, key: &str) -> Option<(&Entry, &Slice)> {
-        if self.call_limits.texts().len() == 0 {
+        if self.call_limits.texts().len() == 0 || self.entry(slice, key).is_some() {
             return None;
         }
-        let other = |entry: &Entry| {
-            let old = self.call_limits.slice(entry.identity);
-            old.filter(|old| old.is_edit_of(slice) && entry.identity != slice.identity())
-        };
-        let is = |entry: &Entry| entry.key == key && other(entry).is_some();
-        let entry = self.entries.find(self.hasher.hash(key), is)?;
-        Some((entry, other(entry)?))
+        let newest = |entry: &Entry, old: &Slice| old.newest(old.unblocked(&entry.words).0);
+        self.others(slice, key).max_by_key(|(entry, old)| (newest(entry, old), entry.identity))
+    }
+
+    /// The states that the part of a key has under other limits of the same rule.
+    fn others(&self, slice: &Slice, key: &str) -> impl Iterator<Item = (&Entry, &Slice)> {
+        let all = self.entries.all(self.hasher.hash(key));
+        all.filter(move |entry| entry.key == key && entry.identity != slice.identity())
+            .filter_map(|entry| Some((entry, self.call_limits.slice(entry.identity)?)))
+            .filter(|(_, old)| old.is_edit_of(slice))
     }
 }

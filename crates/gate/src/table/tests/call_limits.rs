@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use proptest::prelude::*;
+use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
 use super::super::{CallLimitsError, MAX_CALL_LIMITS, Table};
 use super::table;
+use crate::key::Depth;
 use crate::policy::Policy;
-use crate::request::Operation;
+use crate::request::{Operation, Request};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
@@ -51,6 +53,38 @@ fn what_was_used_stays_used_under_other_limits_and_without_them() {
     assert_eq!(ask(&mut table, &policy, 5, 0), (true, 0), "limits equal to the policy's own");
     let own = table.with_limits(&policy, &of(9), NOW).unwrap();
     assert!(!table.decide(&own, "bad", NOW, 1).unwrap().is_allowed(), "lists stay");
+}
+
+/// Whoever may choose between limits could otherwise start afresh as often as it likes.
+#[test]
+fn going_back_and_forth_between_limits_loses_nothing() {
+    let day =
+        "{ \"algorithm\": \"fixed_window\", \"name\": \"day\", \"limit\": 3, \"period\": \"1d\" }";
+    let others = [
+        "{ \"algorithm\": \"fixed_window\", \"name\": \"minute\", \"limit\": 100, \"period\": \"1m\" }",
+        "{ \"algorithm\": \"token_bucket\", \"name\": \"x\", \"capacity\": 1, \"rate\": \"1/d\", \"start\": \"empty\" }",
+        "{ \"algorithm\": \"concurrency\", \"name\": \"day\", \"capacity\": 9, \"time_to_live\": \"1h\" }",
+        "{ \"algorithm\": \"sliding_log\", \"name\": \"day\", \"rates\": [\"100/m\"] }",
+        "{ \"algorithm\": \"fixed_window\", \"name\": \"day\", \"limit\": 1, \"period\": \"1s\" }",
+    ];
+    let text = |limits: &str| format!("{{\"limits\":[{limits}]}}");
+    for other in others {
+        for other in [text(other), text(&format!("{other}, {}", day.replace("day", "month")))] {
+            let (mut table, policy) = (table(), policy(&text(day)));
+            let mut passed = 0;
+            for _ in 0..20 {
+                passed += u64::from(table.decide(&policy, "k", NOW, 1).unwrap().is_allowed());
+                let other = table.with_limits(&policy, &other, NOW).unwrap();
+                let lease = Some(Id([7, 7]));
+                let request = Request { lease, ..Request::of(1) };
+                let _ = table.operate(&other, "k", NOW, request).unwrap();
+            }
+            assert!((1..=3).contains(&passed), "{passed} passed: {other}");
+            assert!(table.len() <= 3);
+            table.operate(&policy, "k", NOW, Operation::Reset(Depth::Parts(0))).unwrap();
+            assert_eq!(table.decide(&policy, "k", NOW, 3).map(|said| said.is_allowed()), Ok(true));
+        }
+    }
 }
 
 #[test]
