@@ -149,11 +149,10 @@ describe("what differs", () => {
     assert.equal((await store.increment("0")).totalHits, 2);
   });
 
-  test("a key has at most 511 bytes, and no object", async () => {
+  test("a key is no object, symbol or function", async () => {
     const store = new OwnStore();
     store.init({ windowMs: 1_000 });
-    await store.increment("x".repeat(511));
-    for (const key of ["x".repeat(512), {}, Symbol("a"), () => 1]) await assert.rejects(store.increment(key), { code: "INVALID_KEY" });
+    for (const key of [{}, Symbol("a"), () => 1]) await assert.rejects(store.increment(key), { code: "INVALID_KEY" });
   });
 
   test("each answer is an object of its own: theirs changes the last one", async (t) => {
@@ -177,7 +176,7 @@ describe("misuse", () => {
   for (const [name, use, message] of [
     ["a prefix that is no text", () => new OwnStore({ prefix: 5 }), "`prefix`: expected a string, found 5"],
     ["a window of 0", () => new OwnStore().init({ windowMs: 0 }), "`windowMs`: expected a finite number of at least 1, found 0"],
-    ["a window as text", () => new OwnStore().init({ windowMs: "60000" }), '`windowMs`: expected a finite number of at least 1, found "60000"'],
+    ["a window as text", () => new OwnStore().init({ windowMs: "1m" }), '`windowMs`: expected a finite number of at least 1, found "1m"'],
   ]) test(name, () => assert.throws(use, { code: "INVALID_OPTION", message }));
 
   test("a store that was not initialized", async () => {

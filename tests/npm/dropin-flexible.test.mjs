@@ -229,10 +229,9 @@ describe("what differs", () => {
     await assert.rejects(new own.RateLimiterMemory({ points: 1, duration: 1 }).block("a"), { code: "INVALID_OPTION", message: "`secDuration`: expected a finite number, found undefined" });
   });
 
-  test("a key has at most 511 bytes, and a value in its place is an error", async () => {
+  test("an object, symbol or function in the place of a key is an error", async () => {
     const limiter = new own.RateLimiterMemory({ points: 1, duration: 1, keyPrefix: "" });
-    await limiter.consume("x".repeat(511));
-    for (const key of ["x".repeat(512), "\ud800", {}, Symbol("a"), () => 1]) await assert.rejects(limiter.consume(key), { code: "INVALID_KEY" });
+    for (const key of [{}, Symbol("a"), () => 1]) await assert.rejects(limiter.consume(key), { code: "INVALID_KEY" });
     // theirs, too, tells a number from a text only without a prefix
     await limiter.consume(1);
     await limiter.consume("1");

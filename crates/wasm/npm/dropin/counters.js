@@ -5,7 +5,7 @@
 // period, and the limiter's clock runs one period ahead of the real one: a window that begins at a time of the limiter's clock
 // ends when the real clock shows that time.
 import { ArgumentError, Limiter } from "tidegate";
-import { clock } from "./input.js";
+import { Clock } from "./input.js";
 
 const MOST_COUNT = Number.MAX_SAFE_INTEGER;
 const PERIOD_US = 2 ** 52;
@@ -17,38 +17,39 @@ const MOST_UNITS = 2 ** 50;
 
 export class Counters {
   #limiter;
+  #clock;
 
-  constructor(maxBytes) {
+  constructor(maxBytes, clock = new Clock()) {
+    this.#clock = clock;
     const limit = { algorithm: "fixed_window", limit: MOST_COUNT, period: `${PERIOD_US}us`, start: "first" };
     this.#limiter = new Limiter({ limits: [limit] }, { maxBytes });
   }
 
   /** The counter of a key, if its window has not ended. */
-  get(key, nowUs = clock()) {
-    return read(this.#limiter.check(key, { cost: 0, now: nowUs + PERIOD_US }), nowUs);
+  get(key, nowUs = this.#clock.now()) {
+    return this.#read(this.#limiter.check(key, { cost: 0, now: nowUs + PERIOD_US }), nowUs);
   }
 
   /** Adds units, which may be negative. If the key has no counter, one begins that lasts for a span, which may be `Infinity`. */
-  add(key, units, spanMs, nowUs = clock()) {
+  add(key, units, spanMs, nowUs = this.#clock.now()) {
     requireUnits(units);
     const now = nowUs + PERIOD_US;
     const before = this.#limiter.check(key, { cost: Math.max(units, 0), now });
-    const found = read(before, nowUs);
+    const found = this.#read(before, nowUs);
     if (found === undefined) return this.#begin(key, units, spanMs, nowUs);
     if (!before.allowed || found.value + units < -MOST_UNITS) throw tooMany(units);
     if (units >= 0) return found;
-    return read(this.#limiter.refund(key, -units, { now }), nowUs);
+    return this.#read(this.#limiter.refund(key, -units, { now }), nowUs);
   }
 
   /** Begins a counter in place of any other. */
-  put(key, units, spanMs, nowUs = clock()) {
+  put(key, units, spanMs, nowUs = this.#clock.now()) {
     requireUnits(units);
     return this.#begin(key, units, spanMs, nowUs);
   }
 
   /** Returns whether there was a counter. */
-  delete(key) {
-    const nowUs = clock();
+  delete(key, nowUs = this.#clock.now()) {
     const found = this.get(key, nowUs) !== undefined;
     this.#limiter.reset(key, { now: nowUs + PERIOD_US });
     return found;
@@ -64,16 +65,16 @@ export class Counters {
     this.#limiter.reset(key, { now });
     const endsUs = Math.min(nowUs + Math.max(1, Math.round(spanMs * 1000)), NEVER_US);
     this.#limiter.check(key, { cost: ZERO + units, now: endsUs });
-    return { value: units, leftMs: spanMs, endsMs: endsUs / 1000, isFirst: true };
+    return { value: units, leftMs: spanMs, endsMs: (endsUs - this.#clock.aheadUs) / 1000, isFirst: true };
   }
-}
 
-function read({ remaining, resetAfterUs }, nowUs) {
-  const count = MOST_COUNT - remaining;
-  if (count < ZERO - 2 * MOST_UNITS) return undefined; // a new key, or the units that were added to it
-  const endsUs = nowUs + resetAfterUs;
-  const leftMs = endsUs === NEVER_US ? Infinity : resetAfterUs / 1000;
-  return { value: count - ZERO, leftMs, endsMs: endsUs / 1000, isFirst: false };
+  #read({ remaining, resetAfterUs }, nowUs) {
+    const count = MOST_COUNT - remaining;
+    if (count < ZERO - 2 * MOST_UNITS) return undefined; // a new key, or the units that were added to it
+    const endsUs = nowUs + resetAfterUs;
+    const leftMs = endsUs === NEVER_US ? Infinity : resetAfterUs / 1000;
+    return { value: count - ZERO, leftMs, endsMs: (endsUs - this.#clock.aheadUs) / 1000, isFirst: false };
+  }
 }
 
 function requireUnits(units) {

@@ -2,6 +2,8 @@
 import { Counters } from "./counters.js";
 import { fieldsOf, invalid, keyText, requireNumber } from "./input.js";
 
+const OPTIONS = ["prefix", "maxBytes"];
+
 /** Counts the hits of each client in windows that begin at its first request. */
 export class MemoryStore {
   /** No other store counts the same keys. */
@@ -11,14 +13,18 @@ export class MemoryStore {
   #counters;
 
   constructor(options) {
-    const { prefix = "", maxBytes } = fieldsOf(options, ["prefix", "maxBytes"]);
+    requireKnown(options);
+    const { prefix = "", maxBytes } = fieldsOf(options, OPTIONS);
     if (typeof prefix !== "string") throw invalid("prefix", "a string", prefix);
     this.prefix = prefix;
     this.#counters = new Counters(maxBytes);
   }
 
   init(options) {
-    this.windowMs = requireNumber("windowMs", fieldsOf(options, ["windowMs"]).windowMs, 1);
+    const { windowMs } = fieldsOf(options, ["windowMs"]);
+    const number = typeof windowMs === "string" && windowMs.trim() !== "" ? Number(windowMs) : windowMs;
+    if (!(Number.isFinite(number) && number >= 1)) throw invalid("windowMs", "a finite number of at least 1", windowMs);
+    this.windowMs = number;
   }
 
   async get(key) {
@@ -57,6 +63,12 @@ export class MemoryStore {
 }
 
 export default MemoryStore;
+
+function requireKnown(options = {}) {
+  if (typeof options !== "object" || options === null) throw invalid("options", "an object", options);
+  const unknown = Object.keys(options).find((name) => !OPTIONS.includes(name));
+  if (unknown !== undefined) throw invalid("options", "`prefix` or `maxBytes`", unknown);
+}
 
 function hits(counter) {
   return counter && { totalHits: counter.value, resetTime: new Date(counter.endsMs) };

@@ -14,13 +14,49 @@ export function fieldsOf(object, names) {
   return found;
 }
 
-/** The text by which a key is counted: strings and other values have different ones, and none is read as an address. */
+/** The text by which a key is counted. A string and another value have different texts. The limiter reads no text as an address. */
 export function keyText(key) {
-  if (typeof key === "string") return `=${key}`;
-  if ((typeof key === "object" && key !== null) || typeof key === "function" || typeof key === "symbol") {
-    throw new ArgumentError("INVALID_KEY", `\`key\`: expected a string or a number, found a ${typeof key}`);
+  if (typeof key === "string") return `=${shortText(key)}`;
+  requirePrimitive("key", key);
+  return `${typeof key}:${shortText(String(key))}`;
+}
+
+/** Refuses a key that has no text of its own. */
+export function requirePrimitive(field, key) {
+  if ((typeof key !== "object" || key === null) && typeof key !== "function" && typeof key !== "symbol") return;
+  throw invalidKey(field, typeof key === "object" ? "an object" : `a ${typeof key}`);
+}
+
+export function invalidKey(field, found) {
+  return new ArgumentError("INVALID_KEY", `\`${field}\`: expected a string or a number, found ${found}`);
+}
+
+/** The core's keys have at most 512 bytes, and a character has up to 3. */
+const MOST_CHARACTERS = 160;
+const HEAD_CHARACTERS = 128;
+
+/** A text as the core takes it. A long text is replaced by its beginning and its hash, which together exceed every short text. */
+export function shortText(text) {
+  if (text.length <= MOST_CHARACTERS) return text.isWellFormed() ? text : text.toWellFormed();
+  return `${text.slice(0, HEAD_CHARACTERS)}#${hash(text)}`.toWellFormed();
+}
+
+/** 32 digits: cyrb128 by bryc, which is in the public domain (https://github.com/bryc/code/blob/master/jshash/PRNGs.md). */
+function hash(text) {
+  let [a, b, c, d] = [1779033703, 3144134277, 1013904242, 2773480762];
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    a = b ^ Math.imul(a ^ unit, 597399067);
+    b = c ^ Math.imul(b ^ unit, 2869860233);
+    c = d ^ Math.imul(c ^ unit, 951274213);
+    d = a ^ Math.imul(d ^ unit, 2716044179);
   }
-  return `${typeof key}:${key}`;
+  a = Math.imul(c ^ (a >>> 18), 597399067);
+  b = Math.imul(d ^ (b >>> 22), 2869860233);
+  c = Math.imul(a ^ (c >>> 17), 951274213);
+  d = Math.imul(b ^ (d >>> 19), 2716044179);
+  a ^= b ^ c ^ d;
+  return [a, b ^ a, c ^ a, d ^ a].map((word) => (word >>> 0).toString(16).padStart(8, "0")).join("");
 }
 
 export function requireNumber(field, value, least = -Infinity) {
@@ -34,11 +70,43 @@ export function requireWhole(field, value, least, most = 2 ** 50) {
 }
 
 export function invalid(field, expected, found) {
-  const shown = typeof found === "string" ? JSON.stringify(found) : String(found);
-  return new ArgumentError("INVALID_OPTION", `\`${field}\`: expected ${expected}, found ${shown}`);
+  return new ArgumentError("INVALID_OPTION", `\`${field}\`: expected ${expected}, found ${shown(found)}`);
 }
 
-/** Microseconds since the Unix epoch. */
-export function clock() {
-  return Math.floor(Date.now() * 1000);
+const MOST_SHOWN = 100;
+
+function shown(value) {
+  let text = "an object"; // one that no text can be made of
+  try {
+    text = typeof value === "string" ? JSON.stringify(value.slice(0, MOST_SHOWN + 1)) : String(value);
+  } catch {}
+  if (typeof value === "bigint") text += "n";
+  return text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN - 1)}…` : text;
 }
+
+/** The clock of one limiter. When the real clock goes back, this clock goes on from its last reading, so windows last their span. */
+export class Clock {
+  #lastUs = 0;
+  #aheadUs = 0;
+
+  /** Microseconds. */
+  now() {
+    const realUs = Math.floor(Date.now() * 1000);
+    let nowUs = realUs + this.#aheadUs;
+    if (nowUs < this.#lastUs) {
+      this.#aheadUs = this.#lastUs - realUs;
+      nowUs = this.#lastUs;
+    }
+    // the core refuses times after this, so the clock need not go on from them
+    if (nowUs < END_OF_TIME_US) this.#lastUs = nowUs;
+    return nowUs;
+  }
+
+  /** How far this clock is ahead of the real one. */
+  get aheadUs() {
+    return this.#aheadUs;
+  }
+}
+
+/** The year 2112. */
+const END_OF_TIME_US = 2 ** 52;

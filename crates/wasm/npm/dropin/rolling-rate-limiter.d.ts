@@ -41,11 +41,11 @@ export interface RateLimitInfo {
 export class RateLimiter {
   constructor(options: RateLimiterOptions);
   /** The length of the window. */
-  interval: Microseconds;
+  readonly interval: Microseconds;
   /** The most actions in a window. */
-  maxInInterval: number;
+  readonly maxInInterval: number;
   /** The least time between two actions. */
-  minDifference: Microseconds;
+  readonly minDifference: Microseconds;
   /** Attempts an action, and returns whether it was blocked. */
   limit(id: Id): Promise<boolean>;
   /** Returns whether an action would be blocked. */

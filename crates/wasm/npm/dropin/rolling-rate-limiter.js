@@ -1,6 +1,6 @@
 // The classes of rolling-rate-limiter that keep their state in memory.
-import { ArgumentError, Limiter } from "tidegate";
-import { clock, fieldsOf, invalid, requireNumber, requireWhole } from "./input.js";
+import { Limiter } from "tidegate";
+import { Clock, fieldsOf, invalid, requireNumber, requirePrimitive, requireWhole, shortText } from "./input.js";
 
 /** The most actions that the core's log remembers. */
 const MOST_REMEMBERED = 1_000;
@@ -41,6 +41,7 @@ export class InMemoryRateLimiter extends RateLimiter {
   #actions;
   /** The newest action, as a limit of its own: the results tell both reasons apart. */
   #newest;
+  #clock = new Clock();
 
   constructor(options) {
     super(options);
@@ -53,7 +54,7 @@ export class InMemoryRateLimiter extends RateLimiter {
 
   async limitWithInfo(id) {
     const key = keyOf(id);
-    const now = clock();
+    const now = this.#clock.now();
     const { allowed, remaining } = act(this.#actions, key, now);
     const isApart = this.#newest === undefined || act(this.#newest, key, now).allowed;
     return this.#info(allowed, isApart, this.#actions.peek(key, { cost: 1, now }).retryAfterUs, remaining);
@@ -61,7 +62,7 @@ export class InMemoryRateLimiter extends RateLimiter {
 
   async wouldLimitWithInfo(id) {
     const key = keyOf(id);
-    const now = clock();
+    const now = this.#clock.now();
     const { allowed, remaining } = this.#actions.peek(key, { cost: 1, now });
     const isApart = this.#newest?.peek(key, { cost: 1, now }).allowed ?? true;
     // after this action there is room for another one when there is now room for two
@@ -70,8 +71,10 @@ export class InMemoryRateLimiter extends RateLimiter {
   }
 
   async clear(id) {
-    this.#actions.reset(keyOf(id));
-    this.#newest?.reset(keyOf(id));
+    const key = keyOf(id);
+    const now = this.#clock.now();
+    this.#actions.reset(key, { now });
+    this.#newest?.reset(key, { now });
   }
 
   #info(hasRoom, isApart, waitUs, actionsRemaining) {
@@ -102,10 +105,10 @@ function act(limiter, key, now) {
   return decision;
 }
 
-/** The key of an id: a number and its text are the same id. */
+/** The key of an id: a value such as 7 or `undefined` and its text are the same id. */
 function keyOf(id) {
-  if (typeof id === "string" || typeof id === "number") return `=${id}`;
-  throw new ArgumentError("INVALID_KEY", `\`id\`: expected a string or a number, found ${id === null ? "null" : typeof id}`);
+  requirePrimitive("id", id);
+  return `=${shortText(String(id))}`;
 }
 
 function microseconds(name, milliseconds) {

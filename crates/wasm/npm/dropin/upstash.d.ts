@@ -31,6 +31,8 @@ export interface RatelimitConfig {
   denyList?: Iterable<string>;
   /** Ignored: no list is fetched. */
   denyListThreshold?: number;
+  /** Ignored: there are no scripts. */
+  cacheScripts?: boolean;
   /** Ignored: nothing is sent. */
   enableTelemetry?: boolean;
   /** Not here: no other process could set the limit. */

@@ -1,7 +1,7 @@
 // The single-region limiter of @upstash/ratelimit, with its state in the memory of this process.
 import { Limiter } from "tidegate";
 import { Counters } from "./counters.js";
-import { fieldsOf, invalid, requireNumber, requireWhole } from "./input.js";
+import { Clock, fieldsOf, invalid, invalidKey, requireNumber, requireWhole, shortText } from "./input.js";
 
 const DEFAULT_PREFIX = "@upstash/ratelimit";
 const CONFIG = ["limiter", "prefix", "ephemeralCache", "enableProtection", "denyList", "dynamicLimits", "maxBytes"];
@@ -15,13 +15,15 @@ export class Ratelimit {
   /** The time until which an identifier that was refused is refused without counting. */
   #cache;
   #denied;
+  #clock = new Clock();
 
   constructor(config) {
     const options = fieldsOf(config, CONFIG);
     const { limiter, prefix = DEFAULT_PREFIX, ephemeralCache, enableProtection = false, denyList, dynamicLimits = false } = options;
-    if (typeof limiter !== "function") throw invalid("limiter", "an algorithm such as `Ratelimit.slidingWindow(10, \"10 s\")`", limiter);
+    if (!ALGORITHMS.has(limiter)) throw invalid("limiter", "an algorithm such as `Ratelimit.slidingWindow(10, \"10 s\")`", limiter);
     if (typeof prefix !== "string") throw invalid("prefix", "a string", prefix);
     if (dynamicLimits) throw invalid("dynamicLimits", "`false`, because no other process could set the limit", dynamicLimits);
+    if (denyList !== undefined && !enableProtection) throw invalid("enableProtection", "`true` beside a `denyList`", enableProtection);
     this.#algorithm = limiter(options.maxBytes);
     this.#prefix = prefix;
     if (ephemeralCache === undefined) this.#cache = new Cache(new Map(), true);
@@ -33,14 +35,14 @@ export class Ratelimit {
   static fixedWindow(tokens, window) {
     requireNumber("tokens", tokens);
     const windowMs = milliseconds("window", window);
-    return (maxBytes) => new FixedWindow(tokens, windowMs, maxBytes);
+    return algorithm((maxBytes) => new FixedWindow(tokens, windowMs, maxBytes));
   }
 
   /** A window that moves: the requests of the last aligned window count by the part that it still covers. */
   static slidingWindow(tokens, window) {
     requireWhole("tokens", tokens, 0);
     const windowMs = milliseconds("window", window);
-    return (maxBytes) => new SlidingWindow(tokens, windowMs, maxBytes);
+    return algorithm((maxBytes) => withDuration("window", window, () => new SlidingWindow(tokens, windowMs, maxBytes)));
   }
 
   /** A bucket that gets `refillRate` tokens after each interval from the first request on. */
@@ -48,7 +50,7 @@ export class Ratelimit {
     requireWhole("refillRate", refillRate, 1);
     requireWhole("maxTokens", maxTokens, 1);
     const intervalMs = milliseconds("interval", interval);
-    return (maxBytes) => new TokenBucket(refillRate, intervalMs, maxTokens, maxBytes);
+    return algorithm((maxBytes) => withDuration("interval", interval, () => new TokenBucket(refillRate, intervalMs, maxTokens, maxBytes)));
   }
 
   limit = async (identifier, request) => {
@@ -61,44 +63,83 @@ export class Ratelimit {
     }
     requireWhole("rate", rate, -MOST_RATE, MOST_RATE);
     const key = this.#key(identifier);
-    const now = Math.floor(Date.now());
+    const now = this.#now();
     const blockedUntil = rate > 0 ? this.#cache?.blockedUntil(key, now) : undefined;
     if (blockedUntil !== undefined) {
-      const refusal = { success: false, limit: this.#algorithm.tokens, remaining: 0, reset: blockedUntil };
+      const refusal = { success: false, limit: this.#algorithm.tokens, remaining: 0, reset: this.#told(blockedUntil) };
       return { ...refusal, pending: Promise.resolve(), reason: "cacheBlock" };
     }
     const { success, remaining, reset } = this.#algorithm.limit(key, rate, now);
     if (!success) this.#cache?.block(key, reset);
     else if (rate < 0) this.#cache?.delete(key);
-    return { success, limit: this.#algorithm.tokens, remaining: Math.max(0, remaining), reset, pending: Promise.resolve() };
+    return { success, limit: this.#algorithm.tokens, remaining: Math.max(0, remaining), reset: this.#told(reset), pending: Promise.resolve() };
   };
 
   blockUntilReady = async (identifier, timeout) => {
     if (!(timeout > 0)) throw invalid("timeout", "a number of milliseconds above 0", timeout);
-    const deadline = Date.now() + timeout;
+    const deadline = this.#now() + timeout;
     for (;;) {
       const said = await this.limit(identifier);
       if (said.success) return said;
       if (said.reason === "denyList") throw new Error(`\`identifier\`: expected one that is not denied, found ${said.deniedValue}`);
-      const wait = Math.min(said.reset, deadline) - Date.now();
+      const now = this.#now();
+      const wait = Math.min(said.reset + this.#aheadMs(), deadline) - now;
       await new Promise((done) => setTimeout(done, wait > 0 ? Math.min(wait, LONGEST_TIMER_MS) : 100));
-      if (Date.now() > deadline) return said;
+      if (this.#now() > deadline) return said;
     }
   };
 
   getRemaining = async (identifier) => {
-    const { remaining, reset } = this.#algorithm.look(this.#key(identifier), Math.floor(Date.now()));
-    return { remaining: Math.max(0, remaining), reset, limit: this.#algorithm.tokens };
+    const { remaining, reset } = this.#algorithm.look(this.#key(identifier), this.#now());
+    return { remaining: Math.max(0, remaining), reset: this.#told(reset), limit: this.#algorithm.tokens };
   };
 
   resetUsedTokens = async (identifier) => {
     const key = this.#key(identifier);
     this.#cache?.delete(key);
-    this.#algorithm.reset(key);
+    this.#algorithm.reset(key, this.#now());
   };
 
   #key(identifier) {
-    return [this.#prefix, identifier].join(":");
+    let joined;
+    try {
+      joined = [this.#prefix, identifier].join(":");
+    } catch {
+      throw invalidKey("identifier", typeof identifier === "symbol" ? "a symbol" : "an object without a text");
+    }
+    return shortText(joined);
+  }
+
+  /** Milliseconds of the limiter's clock. */
+  #now() {
+    return Math.floor(this.#clock.now() / 1000);
+  }
+
+  #aheadMs() {
+    return Math.ceil(this.#clock.aheadUs / 1000);
+  }
+
+  /** A time of the limiter's clock in the real one. */
+  #told(time) {
+    return time - this.#aheadMs();
+  }
+}
+
+/** What the functions of the class have made. */
+const ALGORITHMS = new WeakSet();
+
+function algorithm(make) {
+  ALGORITHMS.add(make);
+  return make;
+}
+
+/** Makes a limiter. The core names its own fields in an error about a span, so the error is told about the caller's field. */
+function withDuration(field, duration, make) {
+  try {
+    return make();
+  } catch (error) {
+    if (error?.code !== "INVALID_POLICY") throw error;
+    throw invalid(field, "a duration that the core can count with these tokens", duration);
   }
 }
 
@@ -125,8 +166,8 @@ class FixedWindow {
     return { remaining: this.tokens - used, reset: endOfWindow(now, this.#windowMs) };
   }
 
-  reset(key) {
-    this.#counters.delete(text(key));
+  reset(key, now) {
+    this.#counters.delete(text(key), now * 1000);
   }
 }
 
@@ -166,8 +207,8 @@ class SlidingWindow {
     return { remaining: this.tokens - used, reset: endOfWindow(now, this.#windowMs) };
   }
 
-  reset(key) {
-    this.#limiter.reset(text(key));
+  reset(key, now) {
+    this.#limiter.reset(text(key), { now: now * 1000 });
   }
 
   #take(key, units, { now }) {
@@ -211,9 +252,9 @@ class TokenBucket {
     return { remaining, reset: refilledAt + this.#intervalMs };
   }
 
-  reset(key) {
-    this.#limiter.reset(text(key));
-    this.#refills.delete(text(key));
+  reset(key, now) {
+    this.#limiter.reset(text(key), { now: now * 1000 });
+    this.#refills.delete(text(key), now * 1000);
   }
 }
 
@@ -256,11 +297,13 @@ const text = (key) => `=${key}`;
 
 const endOfWindow = (now, windowMs) => (Math.floor(now / windowMs) + 1) * windowMs;
 
+const MOST_DURATION_MS = 36_500 * 86_400_000;
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 
 function milliseconds(field, duration) {
   const [, number, unit] = /^(\d+(?:\.\d+)?)\s?(ms|s|m|h|d|w)$/.exec(duration) ?? [];
   const found = unit === undefined ? 0 : Math.round(Number(number) * UNITS[unit]);
+  if (found > MOST_DURATION_MS) throw invalid(field, "at most 36500 d", duration);
   if (found >= 1) return found;
   throw invalid(field, "a duration of at least 1 ms, such as \"10 s\"", duration);
 }

@@ -1,6 +1,6 @@
 import { FullError } from "tidegate";
 import { Counters } from "../counters.js";
-import { fieldsOf, keyText, requireNumber } from "../input.js";
+import { fieldsOf, keyText, requireNumber, requirePrimitive } from "../input.js";
 import { RateLimiterAbstract } from "./abstract.js";
 import { RateLimiterRes } from "./result.js";
 
@@ -107,6 +107,7 @@ export class RateLimiterMemory extends RateLimiterAbstract {
   }
 
   #text(key) {
+    if (typeof key === "symbol") requirePrimitive("key", key); // no prefix can be put before it
     return keyText(this.getKey(key));
   }
 
