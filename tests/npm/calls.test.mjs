@@ -61,6 +61,70 @@ test("a grant gives its units back once, without bookkeeping", () => {
   assert.equal(left(shadow), 0);
 });
 
+test("a grant that cost more than the capacity gives its units back", () => {
+  const log = { algorithm: "sliding_log", rates: ["5/h"] };
+  const limits = [window(5), log, { algorithm: "sliding_window", limit: 5, period: "1h" }, { algorithm: "token_bucket", capacity: 5, rate: "1/h" }];
+  for (const limit of limits) {
+    for (const callLimits of [undefined, [limit]]) {
+      const limiter = new Limiter({ limits: [callLimits === undefined ? limit : window(4)] });
+      const request = (key) => limiter.decide(key, { cost: 3, limits: callLimits, now });
+      const remaining = (key) => limiter.peek(key, { limits: callLimits, now }).remaining;
+      const settled = (key, ...costs) => {
+        const grant = request(key);
+        for (const cost of costs) grant.settle(cost, { now });
+        return grant;
+      };
+      assert.deepEqual([settled("a", 8).refund(undefined, { now }), remaining("a")], [8, 5], limit.algorithm);
+      settled("b", 8, 2);
+      assert.equal(remaining("b"), 3, limit.algorithm);
+      settled("c", 4, 7, 6, 8, 1);
+      assert.equal(remaining("c"), 4, limit.algorithm);
+      settled("d", 80, 70, 90, 2);
+      assert.ok(remaining("d") <= 3, `${limit.algorithm} counts a debt of at most one capacity`);
+      assert.equal(settled("e", 80).refund(undefined, { now }), 8, limit.algorithm);
+    }
+  }
+});
+
+test("a grant gives back the units of its settlements, and no others", () => {
+  const at = (second) => ({ now: NOW + second * SECOND });
+  for (const limit of [{ algorithm: "sliding_log", rates: ["5/h"] }, window(5), { algorithm: "sliding_window", limit: 5, period: "1h" }]) {
+    const limiter = new Limiter({ limits: [limit] });
+    const remaining = (key) => limiter.peek(key, at(30)).remaining;
+    const settled = (key, ...costs) => {
+      const grant = limiter.decide(key, { cost: 1, ...at(0) });
+      costs.forEach((cost, place) => grant.settle(cost, at(place + 1)));
+      return grant;
+    };
+    settled("a", 3, 4, 2);
+    assert.equal(remaining("a"), 3, limit.algorithm);
+    settled("b", 6, 2);
+    assert.equal(remaining("b"), 3, limit.algorithm);
+    assert.deepEqual([settled("c", 6).refund(undefined, at(2)), remaining("c")], [6, 5], limit.algorithm);
+    assert.ok(settled("d", ...Array.from({ length: 40 }, (_, place) => place + 2)).refund(undefined, at(30)) <= 6);
+  }
+  const limiter = five();
+  limiter.check("a", { cost: 4, now });
+  const grant = limiter.decide("a", { now });
+  grant.settle(80, { now });
+  assert.deepEqual([grant.refund(undefined, { now }), left(limiter)], [6, 1], "four units are others'");
+  const later = five();
+  const old = later.decide("a", { cost: 3, now });
+  old.settle(4, at(3_600));
+  later.check("a", { cost: 4, ...at(3_600) });
+  assert.deepEqual([old.refund(undefined, at(3_600)), later.peek("a", at(3_600)).remaining], [4, 1], "the window of three has ended");
+});
+
+test("a grant of a limiter that was freed releases nothing", async () => {
+  const [dispose, asyncDispose] = ["dispose", "asyncDispose"].map((name) => Symbol[name] ?? Symbol.for(`Symbol.${name}`));
+  const jobs = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1m" }] });
+  const lease = jobs.acquire("a");
+  jobs.free();
+  lease[dispose]();
+  await lease[asyncDispose]();
+  assert.throws(() => lease.release(), { name: "LimiterError", code: "FREED" });
+});
+
 test("a lease is released at the end of its block", async () => {
   const jobs = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1m" }] });
   const [dispose, asyncDispose] = ["dispose", "asyncDispose"].map((name) => Symbol[name] ?? Symbol.for(`Symbol.${name}`));
@@ -150,7 +214,8 @@ test("the keys that are limited are iterated", () => {
   const iterated = limiter.limited({ now });
   iterated.next();
   limiter.free();
-  assert.throws(() => { for (const _ of iterated); }, { code: "FREED" });
+  assert.throws(() => iterated.next(), { code: "FREED" });
+  assert.throws(() => limiter.waiting, { code: "FREED" });
 });
 
 test("a dump is restored, and a wrong one is refused and changes nothing", () => {
@@ -173,6 +238,13 @@ test("a dump is restored, and a wrong one is refused and changes nothing", () =>
     [forged, /found changed ones/], [new Uint8Array(100_000).fill(1), /found changed ones/], [five().dump().slice(0, 5), /changed/],
   ]) {
     assert.throws(() => other.restore(bytes), { name: "ArgumentError", code: "INVALID_DUMP", message });
+  }
+  const detached = dump.slice();
+  structuredClone(detached.buffer, { transfer: [detached.buffer] });
+  const view = new DataView(dump.slice().buffer);
+  structuredClone(view.buffer, { transfer: [view.buffer] });
+  for (const bytes of [detached, detached.buffer, view]) {
+    assert.throws(() => other.restore(bytes), { name: "ArgumentError", code: "INVALID_DUMP" });
   }
   for (const bytes of [undefined, null, "x", 5, [1], {}]) {
     assert.throws(() => other.restore(bytes), { name: "ArgumentError", code: "INVALID_DUMP", message: /expected bytes/ });
@@ -225,6 +297,25 @@ test("limits of a call hold for the call, and what was used stays used", () => {
     [5, /^`limits`: expected an array, found a number$/], [[], /^`limits`: expected 1 to 16 limits, found 0$|1 to 16/],
     [[{ algorithm: "none" }], /^`limits\[0\]\.algorithm`: expected one of/], [[window(NaN)], /^`limits\[0\]\.limit`: .*NaN/],
     [[window(5, { name: "x".repeat(5_000) })], /expected at most 4096 bytes/], [{ 0: window(5), length: 1 }, /expected an array/],
+  ]) {
+    assert.throws(() => limiter.check("a", { limits, now }), { name: "ArgumentError", code: "INVALID_LIMITS", message });
+  }
+});
+
+test("an error about the limits of a call names `limits`", () => {
+  const limiter = five();
+  const circular = [window(5)];
+  circular[0].self = circular;
+  let deep = window(5);
+  for (let level = 0; level < 40; level++) deep = { deep };
+  for (const [limits, message] of [
+    [circular, /^`limits`: expected at most 32 levels, found more: it may be circular$/],
+    [[deep], /^`limits`: expected at most 32 levels/],
+    [[], "`limits`: expected 1 to 16 limits, found 0"],
+    [Array(17).fill(window(5)), "`limits`: expected 1 to 16 limits, found 17"],
+    [[window(5, { name: "\ud800" })], "`limits[0].name`: expected well-formed Unicode, found a lone surrogate"],
+    [[window(5, { "\ud800": 1 })], "`limits[0]`: expected well-formed Unicode, found a lone surrogate"],
+    [[window(3n)], /^`limits\[0\]\.limit`: .*found a bigint/],
   ]) {
     assert.throws(() => limiter.check("a", { limits, now }), { name: "ArgumentError", code: "INVALID_LIMITS", message });
   }

@@ -190,8 +190,8 @@ test("an error in a policy's object names its field, and line 0", () => {
 });
 
 test("a value that JSON cannot write is an error and not a default", () => {
-  for (const [value, found] of [[NaN, "NaN"], [Infinity, "Infinity"], [5n, "5"], [() => 5, "=> 5"],
-    [Symbol("five"), "Symbol\\(five\\)"]]) {
+  for (const [value, found] of [[NaN, "NaN"], [Infinity, "Infinity"], [5n, "a bigint"], [() => 5, "a function"],
+    [Symbol("five"), "a symbol"]]) {
     const limit = { algorithm: "sliding_window", limit: 5, period: "1s", segments: value };
     refused({ limits: [limit] }, [0, 0, "limits[0].segments"], new RegExp(found));
   }
@@ -239,6 +239,33 @@ test("options must have known names and the right types", () => {
   for (const [maxBytes, found] of [[0, "0"], ...NOT_WHOLE]) {
     const message = new RegExp(`^\`options\\.maxBytes\`: expected a whole number from \\d+ to 2147483648, found ${found.replace(/[+.]/g, "\\$&")}$`);
     assert.throws(() => new Limiter(FIVE_PER_HOUR, { maxBytes }), { name: "ArgumentError", code, message });
+  }
+});
+
+test("an error repeats at most 100 characters of what the caller gave", () => {
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  const [long, limit] = ["x".repeat(100_000), FIVE_PER_HOUR.limits[0]];
+  for (const [call, code] of [
+    [() => new Limiter(FIVE_PER_HOUR, { [long]: 1 }), "INVALID_OPTION"],
+    [() => limiter.decide("a", { [long]: 1 }), "INVALID_REQUEST"],
+    [() => limiter.check("a", { [`${"x".repeat(99)}🦀${long}`]: 1 }), "INVALID_REQUEST"],
+    [() => limiter.update(FIVE_PER_HOUR, { [long]: 1 }), "INVALID_OPTION"],
+    [() => limiter.block("a", "x".repeat(1_000)), "INVALID_REQUEST"],
+    [() => limiter.check(`ip:${"x".repeat(500)}`), "INVALID_KEY"],
+    [() => new Limiter({ policies: { a: FIVE_PER_HOUR, b: FIVE_PER_HOUR } }, { policy: "x".repeat(1_000) }), "UNKNOWN_POLICY"],
+    [() => new Limiter({ ...FIVE_PER_HOUR, [long]: 1 }), "INVALID_POLICY"],
+    [() => new Limiter({ limits: [{ ...limit, [long]: 1 }] }), "INVALID_POLICY"],
+    [() => new Limiter({ limits: [{ ...limit, algorithm: long }] }), "INVALID_POLICY"],
+    [() => new Limiter({ limits: [{ ...limit, period: long }] }), "INVALID_POLICY"],
+    [() => new Limiter({ ...FIVE_PER_HOUR, overrides: { [long]: { limit: long } } }), "INVALID_POLICY"],
+    [() => new Limiter({ ...FIVE_PER_HOUR, description: { [long]: "\ud800" } }), "INVALID_POLICY"],
+    [() => limiter.check("a", { limits: [{ ...limit, algorithm: "x".repeat(3_000) }] }), "INVALID_LIMITS"],
+  ]) {
+    assert.throws(call, (error) => {
+      assert.equal(error.code, code, error.message);
+      assert.ok(!/x{101}/.test(error.message) && error.message.isWellFormed(), `${code}: ${error.message.length} characters: ${error.message.slice(0, 300)}`);
+      return true;
+    });
   }
 });
 

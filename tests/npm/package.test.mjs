@@ -85,7 +85,7 @@ test("the README and the types name the same error codes", () => {
   const types = readFileSync(join(installed, "index.d.ts"), "utf8");
   const [, union] = /type ErrorCode =([^;]*);/.exec(types);
   const typed = [...union.matchAll(/"(\w+)"/g)].map(([, code]) => code);
-  const [, table] = /\| code \| thrown for \|\n(.*?)\n\n/s.exec(readme);
+  const [, table] = /\| code \| class \| thrown for \|\n(.*?)\n\n/s.exec(readme);
   const told = [...table.matchAll(/^\| (.*?) \|/gm)].flatMap(([, codes]) => codes.match(/[A-Z_]{2,}/g) ?? []);
   assert.deepEqual(told.sort(), typed.sort());
 });
@@ -103,3 +103,11 @@ for (const name of ["types.ts", "using-types.ts", "middleware-types.ts", "worker
     assert.equal(status, 0, stdout);
   });
 }
+
+test("the types need neither those of the DOM nor those of Node", { skip }, () => {
+  const file = join(folder, "bare-types.ts");
+  writeFileSync(file, readFileSync(new URL("bare-types.ts", import.meta.url)));
+  const options = ["--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,esnext.disposable", "--types", ""];
+  const { status, stdout } = spawnSync(process.execPath, [tsc, ...options, file], { cwd: folder, encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+});

@@ -3,7 +3,7 @@ import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
   Admission, Answer, Budget, CheckOptions, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
-  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Settlement, Span, WaitOptions,
+  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Settlement, Signal, Span, WaitOptions,
   WantedBudget,
 } from "tidegate";
 
@@ -91,7 +91,8 @@ limiter.peek("key").limits.push();
 expectTypeOf<Options>().toEqualTypeOf<{ now?: number; limits?: Limit[] }>();
 expectTypeOf<Omit<CheckOptions, keyof Options>>().toEqualTypeOf<{ cost?: number }>();
 expectTypeOf<Omit<Request, keyof Options>>().toEqualTypeOf<{ cost?: number; class?: string; lease?: string; signalPpm?: number; draw?: number }>();
-expectTypeOf<Omit<WaitOptions, keyof Request>>().toEqualTypeOf<{ signal?: AbortSignal; jitter?: number }>();
+expectTypeOf<Omit<WaitOptions, keyof Request>>().toEqualTypeOf<{ signal?: Signal; jitter?: number }>();
+expectTypeOf<AbortSignal>().toExtend<Signal>();
 expectTypeOf<Span>().toEqualTypeOf<number | string>();
 
 // every call of a limiter

@@ -118,6 +118,50 @@ test("ten thousand requests wait and are aborted, without a timer left", async (
   assert.equal(outcomes.aborted, 9_997, "an abort after the grant does nothing");
 });
 
+test("requests share one listener per signal, which goes with the last of them", async () => {
+  const limiter = new Limiter(ONE_PER_SECOND);
+  const controllers = [new AbortController(), new AbortController()];
+  const listening = controllers.map(({ signal }) => {
+    const listeners = new Set();
+    for (const [name, change] of [["addEventListener", "add"], ["removeEventListener", "delete"]]) {
+      const own = signal[name];
+      signal[name] = (type, listener) => { listeners[change](listener); own.call(signal, type, listener); };
+    }
+    return listeners;
+  });
+  limiter.check("a");
+  limiter.check("b");
+  const waits = ["a", "a", "b", "b", "c"].flatMap((key) => controllers.map(({ signal }) => limiter.waitFor(key, { signal })));
+  await settled();
+  assert.deepEqual(listening.map(({ size }) => size), [1, 1]);
+  controllers[0].abort(new Error("enough"));
+  const outcomes = await Promise.allSettled(waits.filter((_, place) => place % 2 === 0));
+  assert.deepEqual(outcomes.map(({ reason }) => reason?.message), ["enough", "enough", "enough", "enough", undefined]);
+  assert.deepEqual([...listening.map(({ size }) => size), limiter.waiting], [0, 1, 5]);
+  for (let request = 0; request < 5; request++) ["a", "b", "c"].forEach((key) => limiter.reset(key));
+  await Promise.all(waits.filter((_, place) => place % 2 === 1));
+  assert.deepEqual([...listening.map(({ size }) => size), limiter.waiting], [0, 0, 0]);
+});
+
+test("a signal that throws harms no other request", async () => {
+  const limiter = new Limiter(ONE_PER_SECOND);
+  const throwing = (name) => {
+    const controller = new AbortController();
+    controller.signal[name] = () => { throw new Error(`no ${name}`); };
+    return controller;
+  };
+  limiter.check("a");
+  const bad = throwing("removeEventListener");
+  await assert.rejects(limiter.waitFor("a", { signal: throwing("addEventListener").signal }), { message: "no addEventListener" });
+  assert.equal(limiter.waiting, 0);
+  const waits = [limiter.waitFor("a", { signal: bad.signal }), limiter.waitFor("a"), limiter.waitFor("a")];
+  limiter.reset("a");
+  assert.equal((await waits[0]).allowed, true);
+  limiter.free();
+  for (const wait of waits.slice(1)) await assert.rejects(wait, { code: "FREED" });
+  bad.abort();
+});
+
 test("units that come back, a release, a reset and an update wake the first that waits", async () => {
   const bucket = { limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] };
   for (const [name, wake] of Object.entries({

@@ -248,8 +248,11 @@ impl Asked {
         let counts_nothing = match operation {
             // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
             // In shadow mode a request also passes at a cost that the limits can never grant.
+            // Settlements one after another reach up to twice the capacity: a limit counts such a debt.
             Operation::Settle(Settlement { reserved, actual, .. }) if reserved > most => {
-                policy.is_shadow() || (actual < reserved && !policy.on_change().keeps_states())
+                let may_count = reserved <= most.saturating_mul(2);
+                let keeps = may_count || policy.on_change().keeps_states();
+                policy.is_shadow() || (actual < reserved && !keeps)
             }
             _ => beyond.is_some(),
         };

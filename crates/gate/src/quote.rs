@@ -24,11 +24,16 @@ pub struct Quoted<'a>(pub &'a str);
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(text) = *self;
-        match text.char_indices().nth(MOST_CHARS).and_then(|(end, _)| text.get(..end)) {
+        match start_of(text) {
             Some(start) => write!(f, "{start:?}… ({} bytes)", text.len()),
             None => write!(f, "{text:?}"),
         }
     }
+}
+
+/// The start of a text that is longer than errors repeat.
+pub(crate) fn start_of(text: &str) -> Option<&str> {
+    text.char_indices().nth(MOST_CHARS).and_then(|(end, _)| text.get(..end))
 }
 
 /// A parser's message or a path, without its middle if it is long: its start and its end say the most.

@@ -52,8 +52,12 @@ export class Grant {
   #key;
   /** The limits of the call, as text. */
   #limits;
-  /** The units that count as taken. */
+  /** The true cost, as far as it is known. */
   #units;
+  /** Since the first settlement: the units that the limits have counted, each with its time, the oldest first. */
+  #taken;
+  /** The most units that the limits count of this grant, however high the true cost is. */
+  #most;
   /** Whether the lease, if there is one, may be held. */
   #holds;
 
@@ -75,16 +79,51 @@ export class Grant {
 
   refund(units = this.#units, options = {}) {
     requireUnits("units", units, 0, this.#units);
-    if (units > 0) this.settle(this.#units - units, options);
-    return units;
+    return this.#settle(this.#units - units, options);
   }
 
   settle(actual, options = {}) {
     requireUnits("actual", actual, 0);
-    if (actual === this.#units || !this.allowed) return;
-    const settlement = { grantedAtUs: this.atUs, reserved: this.#units, actual };
-    this.#limiter.settle(this.#key, { ...this.#options(options), ...settlement });
+    this.#settle(actual, options);
+  }
+
+  /** Returns the units that it gave back. */
+  #settle(actual, options) {
+    if (actual === this.#units || !this.allowed) return 0;
+    this.#taken ??= [{ atUs: this.atUs, units: this.#units }];
+    this.#most ??= this.#units + this.limit;
+    const own = this.#options(options);
+    const givenBack = actual > this.#units ? this.#take(actual - this.#units, own) : this.#giveBack(actual, own);
     this.#units = actual;
+    return givenBack;
+  }
+
+  #take(units, options) {
+    const { atUs } = this.#limiter.settle(this.#key, { ...options, grantedAtUs: this.atUs, reserved: 0, actual: units });
+    const counted = Math.min(units, this.#most - this.#counted());
+    const last = this.#taken[this.#taken.length - 1];
+    // Units that share an earlier time come back at most as early as with their own.
+    if (last?.atUs === atUs || this.#taken.length === MOST_TIMES) last.units += counted;
+    else this.#taken.push({ atUs, units: counted });
+    return 0;
+  }
+
+  /** The oldest units come back first, because a log that is full has forgotten them first. */
+  #giveBack(actual, options) {
+    const givenBack = Math.max(0, this.#counted() - actual);
+    for (let left = givenBack; left > 0;) {
+      const [oldest] = this.#taken;
+      const kept = Math.max(0, oldest.units - left);
+      this.#limiter.settle(this.#key, { ...options, grantedAtUs: oldest.atUs, reserved: oldest.units, actual: kept });
+      left -= oldest.units - kept;
+      oldest.units = kept;
+      if (kept === 0) this.#taken.shift();
+    }
+    return givenBack;
+  }
+
+  #counted() {
+    return this.#taken.reduce((sum, { units }) => sum + units, 0);
   }
 
   renew(options = {}) {
@@ -102,11 +141,20 @@ export class Grant {
   }
 
   [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
-    this.release();
+    this.#dispose();
   }
 
   async [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
-    this.release();
+    this.#dispose();
+  }
+
+  /** A limiter that was freed holds no leases. */
+  #dispose() {
+    try {
+      this.release();
+    } catch (error) {
+      if (error?.code !== "FREED") throw error;
+    }
   }
 
   /** The options of an operation under the limits of the grant. */
@@ -114,6 +162,9 @@ export class Grant {
     return this.#limits === undefined ? options : { ...options, limits: new ReadLimits(this.#limits) };
   }
 }
+
+/** The most times that a grant remembers. */
+const MOST_TIMES = 16;
 
 function readLimits(numbers, names) {
   const count = numbers[COUNT];

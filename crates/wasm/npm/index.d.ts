@@ -308,8 +308,8 @@ export interface Options {
   now?: number;
   /**
    * Limits for this call, in place of the policy's own limits and its overrides, for callers whose limits come from a token
-   * or a database. What the key has used stays used, as in an edit with `on_change: "keep"`. The keys in use may have at
-   * most 1,000 different ones.
+   * or a database. What the key has used stays used, as in an edit with `on_change: "keep"`. A limiter remembers at most
+   * 1,000 different ones. It forgets those that no key uses any more, at most once a second; until then they count.
    */
   limits?: Limit[];
 }
@@ -416,34 +416,52 @@ export interface Request extends Options {
   draw?: number;
 }
 
+/** What `waitFor` needs of an `AbortSignal`, for programs without the types of the DOM. */
+export interface Signal {
+  /** Whether the wait has ended. */
+  readonly aborted: boolean;
+  /** Why it has ended. */
+  readonly reason: any;
+  /** Calls the listener when the wait ends. */
+  addEventListener(type: "abort", listener: () => void): void;
+  /** Calls the listener no longer. */
+  removeEventListener(type: "abort", listener: () => void): void;
+}
+
 /** A request that waits. It goes by the clock. */
 export interface WaitOptions extends Omit<Request, "now"> {
   /** Ends the wait: the promise is rejected with the signal's reason. */
-  signal?: AbortSignal;
+  signal?: Signal;
   /** Each wait is longer by a random share of up to this one, from 0 to 1. Default: 0.1. */
   jitter?: number;
 }
 
 /**
  * A request that was decided. If it was granted, its units can come back and its lease can be released: at the end of
- * a block with `using` or `await using`, too.
+ * a block with `using` or `await using`, too. A grant does not know of `set`, `reset`, `resetAll`, `restore` and `update`:
+ * after these its refunds and settlements may give back units that other requests have taken.
  */
 export interface Grant extends Answer {
   /**
-   * Gives units back, by default all that still count as taken, and returns how many. A refused request has none.
+   * Gives units back, by default all that still count as taken, and returns how many the limits had counted: of units that
+   * were settled beyond the estimate, these are at most one capacity. A refused request has none. As with `settle` of the
+   * limiter, a window takes units back only while it still counts them.
    *
    * @throws {ArgumentError} `INVALID_REQUEST` for more units than still count as taken
    */
   refund(units?: number, options?: { now?: number }): number;
-  /** Tells the true cost, so that unused units come back and units beyond the estimate are taken. */
+  /**
+   * Tells the true cost of the whole grant, also after an earlier settlement or refund. Unused units come back, and units
+   * beyond the last cost are taken.
+   */
   settle(actual: number, options?: { now?: number }): void;
   /** Renews the lease. */
   renew(options?: { count?: number; now?: number }): Answer;
   /** Releases the lease, once, and returns whether it was live. Does nothing without a lease. */
   release(options?: { now?: number }): boolean;
-  /** Releases the lease, for `using`. */
+  /** Releases the lease, for `using`. Does nothing if the limiter has been freed. */
   [Symbol.dispose](): void;
-  /** Releases the lease, for `await using`. */
+  /** Releases the lease, for `await using`. Does nothing if the limiter has been freed. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

@@ -13,14 +13,14 @@ export function wrongType(field, code, found, expected) {
 /** The policy as text: a string unchanged, an object as JSON. */
 export function policyText(policy) {
   if (typeof policy === "string") {
-    if (!policy.isWellFormed()) throw loneSurrogate("", policy);
+    if (!policy.isWellFormed()) throw loneSurrogate(policy);
     return requireShort("policy", "INVALID_POLICY", policy, MOST_POLICY);
   }
   if (typeof policy !== "object" || policy === null || Array.isArray(policy)) {
     throw wrongType("policy", "INVALID_POLICY", policy, "an object or a string");
   }
   requirePlain("policy", "INVALID_POLICY", policy);
-  return requireShort("policy", "INVALID_POLICY", policyJson(policy, "", 0), MOST_POLICY);
+  return requireShort("policy", "INVALID_POLICY", policyJson(policy, invalidPolicy, "", 0), MOST_POLICY);
 }
 
 export function limiterOptions(options) {
@@ -124,9 +124,13 @@ export function spanUs(field, span) {
 
 /** The bytes of a dump. */
 export function dumpBytes(dump) {
-  if (dump instanceof ArrayBuffer) return new Uint8Array(dump);
-  if (ArrayBuffer.isView(dump)) return new Uint8Array(dump.buffer, dump.byteOffset, dump.byteLength);
-  throw wrongType("dump", "INVALID_DUMP", dump, "bytes");
+  const isView = ArrayBuffer.isView(dump);
+  if (!isView && !(dump instanceof ArrayBuffer)) throw wrongType("dump", "INVALID_DUMP", dump, "bytes");
+  try {
+    return isView ? new Uint8Array(dump.buffer, dump.byteOffset, dump.byteLength) : new Uint8Array(dump);
+  } catch {
+    throw coded("INVALID_DUMP", "`dump`: expected bytes, found an array whose memory is detached");
+  }
 }
 
 /** Limits of a call that were read before. */
@@ -140,7 +144,7 @@ export class ReadLimits {
 function limitsText(limits) {
   if (limits instanceof ReadLimits) return limits.text;
   if (!Array.isArray(limits)) throw wrongType("limits", "INVALID_LIMITS", limits, "an array");
-  return `{"limits":${policyJson(limits, "limits", 0)}}`;
+  return `{"limits":${policyJson(limits, invalidLimits, "limits", 0)}}`;
 }
 
 const MOST_POLICY = 1_048_576;
@@ -199,7 +203,8 @@ function fieldList(rules) {
 }
 
 function isSignal(signal) {
-  if (signal instanceof AbortSignal) return;
+  const { aborted, addEventListener, removeEventListener } = signal ?? {}; // it may come from another realm
+  if (typeof aborted === "boolean" && typeof addEventListener === "function" && typeof removeEventListener === "function") return;
   throw wrongType("signal", "INVALID_REQUEST", signal, "an AbortSignal");
 }
 
@@ -290,7 +295,7 @@ function unknownField(argument, code, unknown, fields) {
   const names = fields.map((field) => `\`${field}\``);
   const last = names.pop() ?? "no field";
   const expected = names.length > 0 ? `${names.join(", ")} or ${last}` : last;
-  return coded(code, `\`${argument}\`: expected ${expected}, found \`${unknown}\``);
+  return coded(code, `\`${argument}\`: expected ${expected}, found \`${shortened(unknown)}\``);
 }
 
 /** Refuses an object with its own prototype, because fields of a prototype are not read. */
@@ -303,58 +308,66 @@ function requirePlain(argument, code, found) {
 
 /**
  * The value as JSON, with only its own properties. JSON.stringify would call a prototype's `toJSON`,
- * write NaN as null and leave functions out, which the gate would read as "not given". Here such values
- * become text, which the gate refuses with their path.
+ * write NaN as null and leave functions out, which the gate would read as "not given". `invalid` makes the error about a
+ * path.
  */
-function policyJson(value, path, depth) {
+function policyJson(value, invalid, path, depth) {
   if (typeof value === "string") {
-    if (!value.isWellFormed()) throw loneSurrogate(path);
+    if (!value.isWellFormed()) throw invalid(path, LONE_SURROGATE);
     return JSON.stringify(value);
   }
   if (typeof value === "boolean" || value === null || Number.isFinite(value)) return `${value}`;
-  if (typeof value !== "object") return JSON.stringify(String(value));
-  if (depth === MOST_DEPTH) {
-    const message = `\`policy\`: expected at most ${MOST_DEPTH} levels, found more: it may be circular`;
-    throw coded("INVALID_POLICY", message);
+  if (typeof value !== "object") {
+    throw invalid(path, `expected what JSON can write, found ${typeof value === "number" ? value : kindOf(value)}`);
   }
-  return Array.isArray(value) ? arrayJson(value, path, depth + 1) : objectJson(value, path, depth + 1);
+  if (depth === MOST_DEPTH) throw invalid("", `expected at most ${MOST_DEPTH} levels, found more: it may be circular`);
+  return Array.isArray(value) ? arrayJson(value, invalid, path, depth + 1) : objectJson(value, invalid, path, depth + 1);
 }
 
-function arrayJson(array, path, depth) {
+function arrayJson(array, invalid, path, depth) {
   let text = "";
   for (let place = 0; place < array.length && text.length <= MOST_POLICY; place++) {
     const value = Object.hasOwn(array, place) ? array[place] : null;
-    text += `${text && ","}${policyJson(value, `${path}[${place}]`, depth)}`;
+    text += `${text && ","}${policyJson(value, invalid, `${path}[${place}]`, depth)}`;
   }
   return `[${text}]`;
 }
 
-function objectJson(object, path, depth) {
+function objectJson(object, invalid, path, depth) {
   const names = Object.keys(object);
   let text = "";
   for (let place = 0; place < names.length && text.length <= MOST_POLICY; place++) {
     const name = names[place];
-    if (!name.isWellFormed()) throw loneSurrogate(path);
+    if (!name.isWellFormed()) throw invalid(path, LONE_SURROGATE);
     const value = object[name];
     if (value === undefined) continue;
-    const within = path === "" ? name : `${path}.${name}`;
-    text += `${text && ","}${JSON.stringify(name)}:${policyJson(value, within, depth)}`;
+    const within = path === "" ? shortened(name) : `${path}.${shortened(name)}`;
+    text += `${text && ","}${JSON.stringify(name)}:${policyJson(value, invalid, within, depth)}`;
   }
   return `{${text}}`;
 }
 
 const MOST_DEPTH = 32;
 
-/** The error about a lone surrogate at a path, or in a text with lines. */
-function loneSurrogate(path, text) {
-  let [line, column, place] = [0, 0, path === "" ? "" : `${path}: `];
-  if (text !== undefined) {
-    const before = text.slice(0, text.search(/\p{Surrogate}/u)).split("\n");
-    [line, column] = [before.length, Array.from(before[before.length - 1]).length + 1];
-    place = `line ${line}, column ${column}: `;
-  }
-  return coded("INVALID_POLICY", place + LONE_SURROGATE, { __proto__: null, line, column, path });
+const invalidLimits = (path, message) => coded("INVALID_LIMITS", `\`${path || "limits"}\`: ${message}`);
+
+function invalidPolicy(path, message) {
+  return coded("INVALID_POLICY", `${path || "`policy`"}: ${message}`, { __proto__: null, line: 0, column: 0, path });
 }
+
+/** The error about a lone surrogate in a text with lines. */
+function loneSurrogate(text) {
+  const before = text.slice(0, text.search(/\p{Surrogate}/u)).split("\n");
+  const [line, column] = [before.length, Array.from(before[before.length - 1]).length + 1];
+  return coded("INVALID_POLICY", `line ${line}, column ${column}: ${LONE_SURROGATE}`, { __proto__: null, line, column, path: "" });
+}
+
+/** At most 100 characters of a text of the caller, for a message. */
+function shortened(text) {
+  return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).toWellFormed()}…`;
+}
+
+const MOST_SHOWN = 100;
 
 export function kindOf(value) {
   if (value === null || value === undefined) return String(value);

@@ -223,6 +223,7 @@ export class Limiter {
       const found = caught(() => native.limited(now, from));
       for (let at = 0; at + 1 < found.length; at += 3) {
         yield { key: found[at], limit: found[at + 1], retryAfterUs: found[at + 2] };
+        this.#inUse();
       }
       place = found[found.length - 1];
     }
@@ -243,6 +244,7 @@ export class Limiter {
   }
 
   get waiting() {
+    this.#inUse();
     return this.#waiting?.size ?? 0;
   }
 

@@ -6,6 +6,8 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** The requests that wait, by key. Only the first one of a key has a timer. */
 export class Waiting {
   #queues = new Map();
+  /** The requests that a signal ends, and the one listener that all of them share. */
+  #signals = new Map();
   #most;
   #count = 0;
 
@@ -29,8 +31,8 @@ export class Waiting {
       if (this.#count >= this.#most) {
         throw coded("TOO_MANY_WAITERS", `expected at most ${this.#most} waiting requests, found one more`);
       }
-      const waiter = { ask, resolve, reject, jitter, signal, abort: () => this.#abort(key, waiter) };
-      signal?.addEventListener("abort", waiter.abort);
+      const waiter = { key, ask, resolve, reject, jitter, signal };
+      if (signal !== undefined) this.#listen(signal, waiter);
       this.#count++;
       const queue = this.#queues.get(key);
       if (queue !== undefined) {
@@ -90,15 +92,43 @@ export class Waiting {
     queue.timer = setTimeout(() => this.#serve(key, queue), Math.min(wait, LONGEST_TIMER_MS));
   }
 
-  #abort(key, waiter) {
-    const queue = this.#queues.get(key);
-    const [first] = queue.waiters;
-    this.#leave(key, queue, waiter).reject(waiter.signal.reason);
-    if (waiter === first && queue.waiters.size > 0) this.#serve(key, queue); // the next one may need less
+  /** Many listeners of one signal would look like a leak, of which Node warns. */
+  #listen(signal, waiter) {
+    let listening = this.#signals.get(signal);
+    if (listening === undefined) {
+      listening = { waiters: new Set(), abort: () => this.#abort(signal) };
+      signal.addEventListener("abort", listening.abort);
+      this.#signals.set(signal, listening);
+    }
+    listening.waiters.add(waiter);
+  }
+
+  #unlisten(signal, waiter) {
+    const listening = this.#signals.get(signal);
+    listening.waiters.delete(waiter);
+    if (listening.waiters.size > 0) return;
+    this.#signals.delete(signal);
+    try {
+      signal.removeEventListener("abort", listening.abort);
+    } catch {
+      // a listener that stays does nothing, and the other requests must go on
+    }
+  }
+
+  /** All requests of the signal leave before others take their turn. */
+  #abort(signal) {
+    const next = new Set();
+    for (const waiter of [...(this.#signals.get(signal)?.waiters ?? [])]) {
+      const queue = this.#queues.get(waiter.key);
+      const [first] = queue.waiters;
+      if (waiter === first) next.add(waiter.key); // the next one may need less
+      this.#leave(waiter.key, queue, waiter).reject(signal.reason);
+    }
+    for (const key of next) this.wake(key);
   }
 
   #leave(key, queue, waiter) {
-    waiter.signal?.removeEventListener("abort", waiter.abort);
+    if (waiter.signal !== undefined) this.#unlisten(waiter.signal, waiter);
     this.#count--;
     queue.waiters.delete(waiter);
     if (queue.waiters.size === 0) {

@@ -89,8 +89,11 @@ impl Failure {
             Self::Units(error) => error.to_string(),
             Self::Limits(CallLimitsError::Policy(error)) => {
                 let PolicyError { path, message, .. } = error;
-                let place = if path.is_empty() { "limits" } else { path };
-                format!("`{place}`: {message}")
+                match path.as_str() {
+                    "" if message.starts_with("`limits`: ") => message.clone(),
+                    "" => format!("`limits`: {message}"),
+                    path => format!("`{path}`: {message}"),
+                }
             }
             Self::Limits(error) => error.to_string(),
             Self::Dump(error) => error.to_string(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_gate::gateway::Gateway;
-use tidegate_gate::{Policies, Policy, PolicyError};
+use tidegate_gate::{Policies, Policy, PolicyError, Quoted};
 
 use crate::failure::Failure;
 
@@ -41,7 +41,7 @@ fn choose(file: &Policies, name: Option<&str>) -> Result<Arc<Policy>, Failure> {
         let names: Vec<&str> = file.all().iter().map(|policy| policy.name()).collect();
         Failure::UnknownPolicy(format!(
             "`options.policy`: expected one of {names:?}, found {}",
-            name.map_or("none".into(), |name| format!("{name:?}")),
+            name.map_or("none".into(), |name| Quoted(name).to_string()),
         ))
     })
 }

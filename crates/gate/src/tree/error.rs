@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-use crate::quote::without_middle;
+use crate::quote::{start_of, without_middle};
 
 /// What is wrong with a text or with a value in it, and where.
 ///
@@ -94,13 +94,18 @@ impl Error {
         (before.matches('\n').count().saturating_add(1), column.saturating_add(1))
     }
 
-    /// The field, such as `policies.api.limits[0].rate`; empty at the top. A long path lacks its middle.
+    /// The field, such as `policies.api.limits[0].rate`; empty at the top. A long name lacks its end, and a long path
+    /// its middle.
     pub(crate) fn path(&self) -> String {
         let mut path = String::new();
         for step in self.0.path.iter().rev() {
             let dot = if path.is_empty() { "" } else { "." };
             let _ = match step {
-                Step::Field(name) => write!(path, "{dot}{name}"), // writing to a string cannot fail
+                // writing to a string cannot fail
+                Step::Field(name) => match start_of(name) {
+                    Some(start) => write!(path, "{dot}{start}…"),
+                    None => write!(path, "{dot}{name}"),
+                },
                 Step::Place(place) => write!(path, "[{place}]"),
             };
         }

@@ -42,6 +42,30 @@ fn what_was_reserved_is_settled() {
 }
 
 #[test]
+fn what_was_settled_above_the_capacity_is_settled_again() {
+    for limit in [
+        "{ algorithm = 'token_bucket', capacity = 5, rate = '1/h' }",
+        "{ algorithm = 'fixed_window', limit = 5, period = '1h' }",
+        "{ algorithm = 'sliding_window', limit = 5, period = '1h' }",
+        "{ algorithm = 'sliding_log', rates = ['5/h'] }",
+    ] {
+        for actual in [0, 2, 5] {
+            let policy = std::format!("[policies.p]\nlimits = [{limit}]");
+            let mut server = Server::new(&policy);
+            server.post("/v1/check", &about(",\"cost\":3"));
+            let mut settle = |reserved: u64, actual: u64| {
+                let rest = std::format!(
+                    ",\"granted_at_us\":{START},\"reserved\":{reserved},\"actual\":{actual}"
+                );
+                server.post("/v1/settle", &about(&rest))["remaining"].as_u64().unwrap()
+            };
+            assert_eq!(settle(3, 8), 0);
+            assert_eq!(settle(8, actual), 5 - actual, "{policy}");
+        }
+    }
+}
+
+#[test]
 fn a_settlement_may_concern_more_than_the_limits_grant_since_an_edit() {
     let limits = [
         "{ algorithm = 'token_bucket', capacity = 40, rate = '10/s' }",
