@@ -159,6 +159,26 @@ test("RateLimiterQueue serves in the order and at the times of theirs, 10,000 re
   assert.deepEqual(sorted[1], sorted[0]);
 });
 
+test("a queue on a limiter that answers no points is an error", async () => {
+  const union = new own.RateLimiterUnion(new own.RateLimiterMemory({ points: 2, duration: 1 }));
+  await assert.rejects(new own.RateLimiterQueue(union).removeTokens(1), { code: "INVALID_OPTION", message: /remainingPoints/ });
+  const queue = new own.RateLimiterQueue(new own.RateLimiterMemory({ points: 2, duration: 1 }), { maxQueueSize: Infinity });
+  assert.equal(await queue.removeTokens(1), 1);
+});
+
+test("get and delete know the keys that the insurance counts", async () => {
+  const insuranceLimiter = new own.RateLimiterMemory({ points: 1, duration: 60 });
+  const limiter = new own.RateLimiterMemory({ points: 5, duration: 60, insuranceLimiter, maxBytes: 20_000 });
+  let place = 0;
+  while (await insuranceLimiter.get(`key ${place}`) === null) await limiter.consume(`key ${++place}`);
+  assert.equal((await limiter.get(`key ${place}`)).consumedPoints, 1);
+  assert.equal(await limiter.delete(`key ${place}`), true);
+  assert.equal(await limiter.get(`key ${place}`), null);
+  await limiter.block(`key ${place}`, 60);
+  assert.ok((await limiter.get(`key ${place}`)).msBeforeNext > 0);
+  assert.equal(new own.RateLimiterMemory({ points: 1, duration: 1, insuranceLimiter: null }).insuranceLimiter, undefined);
+});
+
 test("the insurance answers when there is no room for a key", async () => {
   const insuranceLimiter = new own.RateLimiterMemory({ points: 1, duration: 60 });
   const limiter = new own.RateLimiterMemory({ points: 5, duration: 60, blockDuration: 9, insuranceLimiter, maxBytes: 20_000 });

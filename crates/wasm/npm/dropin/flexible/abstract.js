@@ -89,6 +89,7 @@ export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
   }
 
   set insuranceLimiter(limiter) {
+    limiter ??= undefined; // null is no limiter
     if (limiter !== undefined) {
       requireLimiter("insuranceLimiter", limiter);
       limiter.blockDuration = this.blockDuration;

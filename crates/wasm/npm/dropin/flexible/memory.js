@@ -63,11 +63,14 @@ export class RateLimiterMemory extends RateLimiterAbstract {
 
   async get(key) {
     const found = this.#counters.get(this.#text(key));
-    return found === undefined ? null : this.#result(found);
+    if (found !== undefined) return this.#result(found);
+    return (await this.insuranceLimiter?.get(key)) ?? null; // which counts keys that found no room
   }
 
   async delete(key) {
-    return this.#counters.delete(this.#text(key));
+    const isOwn = this.#counters.delete(this.#text(key));
+    const isInsured = (await this.insuranceLimiter?.delete(key)) ?? false;
+    return isOwn || isInsured;
   }
 
   #add(key, points, options) {

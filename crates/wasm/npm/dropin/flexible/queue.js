@@ -25,7 +25,7 @@ export class RateLimiterQueue {
   constructor(limiter, options) {
     const { maxQueueSize = MOST_WAITING } = fieldsOf(options, ["maxQueueSize"]);
     this.#limiter = requireLimiter("limiterFlexible", limiter);
-    this.#maxQueueSize = requireNumber("maxQueueSize", maxQueueSize, 0);
+    this.#maxQueueSize = maxQueueSize === Infinity ? maxQueueSize : requireNumber("maxQueueSize", maxQueueSize, 0);
   }
 
   async getTokensRemaining(key = "limiter") {
@@ -120,7 +120,8 @@ class Queue {
   /** The remaining tokens if these were there, otherwise how long to wait. */
   async #ask(tokens) {
     try {
-      return { remaining: (await this.#limiter.consume(this.#key, tokens)).remainingPoints };
+      const { remainingPoints } = await this.#limiter.consume(this.#key, tokens);
+      return { remaining: requireNumber("remainingPoints", remainingPoints) }; // a union answers in another way
     } catch (refusal) {
       if (refusal instanceof Error) throw refusal;
       return { waitMs: refusal.msBeforeNext };
