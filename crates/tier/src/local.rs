@@ -101,7 +101,7 @@ pub struct Options {
     /// The id under which the node takes units. It must differ from the ids of all other nodes, and from that
     /// of an earlier run of this node.
     pub node: Id,
-    /// The most keys that the node remembers. A key takes some 400 bytes, or 700 if the node reports, and never
+    /// The most keys that the node remembers. A key takes some 400 bytes, or 800 if the node reports, and never
     /// more than 4 KiB with its name. Beyond this number the node forgets keys that it was not asked about lately.
     pub most_keys: usize,
     /// The seed of the hash table of the keys. It should differ from node to node, so that callers cannot

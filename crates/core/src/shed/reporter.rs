@@ -20,9 +20,9 @@
 //! 6 s · L in every part is neither capped nor suppressed by the master.
 //!
 //! A reporter keeps counts for the part in progress and for one part before it. It loses other
-//! counts if no report is taken in time, and it loses counts older than the master's 24 s. A
-//! report that is taken and does not arrive is lost too. The master then sees less and refuses
-//! less.
+//! counts if no report is taken in time ([`Config::take_before`] is for clocks that jump), and it
+//! loses counts older than the master's 24 s. A report that is taken and does not arrive is lost
+//! too. The master then sees less and refuses less.
 //!
 //! ```
 //! use tidegate_core::shed::reporter::{Config, LocalCap, State, Verdict};
@@ -222,6 +222,15 @@ fn at(state: &State<impl Words>, now: Timestamp) -> Account {
     Account::of(words)
 }
 
+/// The reports of an account, whose units then count as sent.
+fn taken(account: &Account, state: &mut State<impl WordsMut>) -> [Option<Report>; 2] {
+    if let [_, _, a0, s0, a1, s1, age, report_after, ..] = state.words_mut() {
+        (*a0, *s0, *a1, *s1, *age) = (0, 0, 0, 0, 0);
+        *report_after = REPORT_EVERY.0;
+    }
+    account.reports()
+}
+
 impl Config {
     /// Makes a reporter of an account with this limit.
     #[must_use]
@@ -305,14 +314,21 @@ impl Config {
     ) -> [Option<Report>; 2] {
         self.advance(state, now);
         let account = Account::of(state.read());
-        if !account.is_due() {
-            return [None; 2];
-        }
-        if let [_, _, a0, s0, a1, s1, age, report_after, ..] = state.words_mut() {
-            (*a0, *s0, *a1, *s1, *age) = (0, 0, 0, 0, 0);
-            *report_after = REPORT_EVERY.0;
-        }
-        account.reports()
+        if account.is_due() { taken(&account, state) } else { [None; 2] }
+    }
+
+    /// Takes the reports, due or not, if a move to `now` would lose units because another part begins. Otherwise takes none.
+    /// The state does not move.
+    pub fn take_before(
+        &self,
+        state: &mut State<impl WordsMut>,
+        now: Timestamp,
+    ) -> [Option<Report>; 2] {
+        let account = Account::of(state.read());
+        let now = now.taken_after(account.newest, PERIOD);
+        let both_are_full = !account.current.is_empty() && !account.previous.is_empty();
+        let loses = both_are_full && part_of(now) > part_of(account.newest);
+        if loses { taken(&account, state) } else { [None; 2] }
     }
 
     /// Applies the factor that the master replied. It holds for [`FACTOR_LIFE`].

@@ -1,5 +1,7 @@
 //! What a node knows of an account of which it is a reporter.
 
+use alloc::vec::Vec;
+
 use tidegate_gate::reporter::{Config, FACTOR_LIFE, LocalCap, State};
 use tidegate_gate::suppression::{self, REPORT_EVERY, Report};
 use tidegate_gate::{Decision, Limiter, Micros, Probability, Request, Timestamp, Verdict};
@@ -18,6 +20,8 @@ pub(super) struct Reporter {
     forgot: Option<Micros>,
     /// The earliest time of the next report.
     next_report: Micros,
+    /// Reports that are due at once, because the key's clock has jumped: the newest last.
+    saved: Vec<Report>,
     /// Where the account is among the reports that are due, if it has units to report.
     place: Option<Place>,
 }
@@ -61,6 +65,7 @@ impl Reporter {
             said: None,
             forgot: None,
             next_report: Micros::ZERO,
+            saved: Vec::new(),
             place: None,
         }
     }
@@ -76,6 +81,7 @@ impl Reporter {
     ) -> Option<Answer<'static>> {
         let said = self.said.filter(|said| request.cost > 0 && self.holds(said, at))?;
         let now = said.clock(now, at);
+        self.save_before(now);
         let verdict = self.config.decide(&mut self.state, now, request.cost, request.draw).ok()?;
         let (now, passes) = (self.state.newest(), verdict.is_admitted());
         let (admitted, suppressed) = if passes { (request.cost, 0) } else { (0, request.cost) };
@@ -97,8 +103,20 @@ impl Reporter {
             return;
         }
         self.said = Some(Said { at: verdict.at, sent, arrived, factor });
+        self.save_before(verdict.at);
         self.config.apply(&mut self.state, verdict.at, factor);
         self.see(master, verdict);
+    }
+
+    /// Saves the reports of units that the state would lose by a move to `now`, as far as the authority still counts them.
+    fn save_before(&mut self, now: Timestamp) {
+        let [newer, older] = self.config.take_before(&mut self.state, now);
+        if older.is_some() {
+            self.saved.retain(|report| now.saturating_since(report.offered_at) < FACTOR_LIFE);
+            self.saved.extend(older.into_iter().chain(newer));
+            let surplus = self.saved.len().saturating_sub(MOST_SAVED);
+            self.saved.drain(..surplus);
+        }
     }
 
     /// Raises the units that the node knows of to those that the authority has counted.
@@ -119,13 +137,15 @@ impl Reporter {
     /// Forgets the units, because the authority forgets them too.
     pub(super) fn forget_units(&mut self) {
         (self.state, self.seen) = (State::default(), suppression::State::default());
+        self.saved.clear();
     }
 
     /// The place that the account must get among the reports that are due, and the one that it has. `None` if it
     /// has no units to report, or has the right place. If an answer has moved the key's clock ahead, the report is
     /// due at once: the next part that begins might be the second one since the units were counted.
     pub(super) fn queue(&mut self, at: Micros, number: u64) -> Option<Moved> {
-        let is_overdue = self.config.report_due(&self.state, self.state.newest());
+        let is_overdue =
+            !self.saved.is_empty() || self.config.report_due(&self.state, self.state.newest());
         let due = if is_overdue { at } else { self.next_report.max(at) };
         let is_placed = self.place.is_some_and(|(placed, _)| placed <= due);
         if is_placed || !self.has_unreported() {
@@ -143,6 +163,10 @@ impl Reporter {
     pub(super) fn take(&mut self, now: Timestamp, at: Micros) -> [Option<Report>; 2] {
         self.place = None;
         let now = self.said.map_or(now, |said| said.clock(now, at));
+        self.save_before(now);
+        if let Some(newest) = self.saved.pop() {
+            return [Some(newest), self.saved.pop()];
+        }
         let reports = self.config.take_reports(&mut self.state, now);
         let span = if reports == [None; 2] { AGAIN } else { REPORT_EVERY };
         self.next_report = Micros(at.0.saturating_add(span.0));
@@ -151,9 +175,12 @@ impl Reporter {
 
     fn has_unreported(&self) -> bool {
         let later = self.state.newest().saturating_add(REPORT_EVERY);
-        self.config.report_due(&self.state, later)
+        !self.saved.is_empty() || self.config.report_due(&self.state, later)
     }
 }
+
+/// The most reports that are saved: one for each part that the authority still counts.
+pub(super) const MOST_SAVED: usize = 4;
 
 /// The span after which a report is tried again that was not due by the key's clock, which may stand still.
 const AGAIN: Micros = Micros(250_000);

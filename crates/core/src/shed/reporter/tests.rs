@@ -107,6 +107,30 @@ fn reports_as_worked_out_by_hand() {
 }
 
 #[test]
+fn reports_are_taken_before_a_move_that_would_lose_units() {
+    let config = config(9, SECOND, LocalCap::On);
+    let at = |second: u64| Timestamp(START + second * SECOND);
+    let mut state = State::default();
+    let offer = |state: &mut State, second, units| {
+        let _ = config.decide(state, at(second), units, Draw(u32::MAX)).unwrap();
+    };
+    offer(&mut state, 4, 1);
+    let _ = config.take_reports(&mut state, at(4)); // the next one is due at 6 s
+    offer(&mut state, 5, 2);
+    assert_eq!(config.take_before(&mut state, at(6)), [None; 2], "one part");
+    offer(&mut state, 6, 3);
+    let before = state;
+    assert_eq!(config.take_before(&mut state, at(11)), [None; 2], "the part goes on");
+    assert_eq!(config.take_before(&mut state, at(0)), [None; 2], "a clock that goes back");
+    assert_eq!(state, before);
+    let taken = tuples(config.take_before(&mut state, at(12)));
+    assert_eq!(taken, [Some((at(6).0, 3, 0)), Some((at(0).0, 2, 0))]);
+    assert_eq!(state.newest(), at(6), "it does not move");
+    assert_eq!(config.take_before(&mut state, at(12)), [None; 2], "they count as sent");
+    assert!(!config.report_due(&state, at(60)));
+}
+
+#[test]
 fn the_cap_is_the_limit_of_a_part_and_at_least_one() {
     for (units, period, expected) in [
         (1, 60 * SECOND, 1),

@@ -83,6 +83,27 @@ fn a_report_is_due_at_once_when_an_answer_moves_the_clock_of_the_key_by_as_much(
     }
 }
 
+/// The account keeps the units of two parts, and an answer moves its clock into a third one before a report is due.
+#[test]
+fn an_answer_that_moves_the_clock_of_the_key_over_a_part_loses_no_unit() {
+    let mut world = knows(ONE_A_SECOND);
+    world.pass(Micros(4_500_000));
+    assert!(world.ask(1).0);
+    world.transmit();
+    assert!(world.ask(2).0);
+    let older = offered(&world, 2, 0);
+    world.pass(Micros(1_900_000));
+    assert!(world.ask(3).0);
+    let (newer, sent) = (offered(&world, 3, 0), world.at);
+    assert_eq!(world.transmit(), []);
+    let mut verdict = world.decide(1);
+    verdict.at = world.now().saturating_add(s(6));
+    world.hear(1, &verdict, sent);
+    assert_eq!(world.local.poll_timeout(), Some(sent));
+    assert_eq!(world.transmit(), [newer, older]);
+    assert_eq!(world.local.poll_timeout(), None);
+}
+
 /// A single node knows all that the authority knows.
 #[test]
 fn an_answer_is_the_one_that_the_authority_would_give() {
