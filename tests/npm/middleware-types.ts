@@ -1,4 +1,4 @@
-// Compiled, never run: what the middleware must accept, and what it must not.
+// The tests compile this file and never run it. It says what the middleware must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";

@@ -1,4 +1,4 @@
-// Compiled, never run: the type of every call, what must be accepted, and what must not.
+// The tests compile this file and never run it. It says the type of every call, and what a call must accept and refuse.
 import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {

@@ -1,4 +1,4 @@
-// Compiled, never run: what `tidegate/worker` must accept, and what it must not.
+// The tests compile this file and never run it. It says what `tidegate/worker` must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
 import { Keys, Tidegate, tidegate } from "tidegate/worker";
 import type { Check, Decision, Estimate, Key, LimitDecision } from "tidegate/worker";

@@ -41,7 +41,7 @@ export class Waiting {
       }
       const started = { waiters: new Set([waiter]), timer: undefined };
       this.#queues.set(key, started);
-      this.#sleep(key, started, waiter, first.retryAfterUs);
+      this.#serveLater(key, started, waiter, first.retryAfterUs);
     });
   }
 
@@ -75,7 +75,7 @@ export class Waiting {
         said = waiter.ask();
         if (!said.allowed) {
           requireSomeTime(said);
-          this.#sleep(key, queue, waiter, said.retryAfterUs);
+          this.#serveLater(key, queue, waiter, said.retryAfterUs);
           return;
         }
       } catch (error) {
@@ -87,7 +87,7 @@ export class Waiting {
   }
 
   /** Sets the timer, a little late, so that processes which share an upstream do not come at the same moment. */
-  #sleep(key, queue, { jitter }, waitUs) {
+  #serveLater(key, queue, { jitter }, waitUs) {
     const wait = Math.max(1, Math.ceil((waitUs / 1000) * (1 + jitter * Math.random())));
     queue.timer = setTimeout(() => this.#serve(key, queue), Math.min(wait, LONGEST_TIMER_MS));
   }

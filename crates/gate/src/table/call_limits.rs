@@ -1,8 +1,8 @@
 //! Limits that a caller gives with its requests, because they come from a token or a database.
 //!
 //! The state of a key that is asked for under other limits than before is carried over to them, as by an edit of the policy
-//! that keeps states. The former state is forgotten only if the new one has all of it. Otherwise a caller that goes back
-//! and forth between limits would lose what it has used: each set of limits holds by itself.
+//! that keeps states. The table forgets the former state only if the new one has all of it. So a caller that goes back
+//! and forth between limits never starts afresh: each set of limits holds by itself.
 
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -1,6 +1,6 @@
-//! Forms: what the values of a tree must be, and what is made of them.
+//! A form says what a value of a tree must be, and makes a Rust value of it.
 //!
-//! A form reads a [`Node`]. [`form!`] makes a form of a struct whose fields are those of a map. serde would derive the
+//! [`form!`] makes a form of a struct whose fields are those of a map. serde would derive the
 //! same, but the code that it derives was a fifth of the npm package: it has a copy of all checks for each form. Here
 //! the checks exist once.
 
@@ -121,7 +121,7 @@ impl<'t> Node<'t> {
     /// What one of these names stands for.
     ///
     /// # Errors
-    /// Fails if the value is none of the names.
+    /// Fails if the value is not one of the names.
     pub(crate) fn one_of<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, Error> {
         let found = self.text()?;
         let known = names.iter().find(|(name, _)| *name == found).map(|(_, meaning)| *meaning);

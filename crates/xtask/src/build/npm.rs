@@ -104,8 +104,8 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
     forget_text(&to.with_file_name(format!("{}.map", script.file)))
 }
 
-/// Writes the middleware as CommonJS, file by file, so that its entries share what they share as ES modules. The folder's own
-/// `package.json` says what its scripts and types are.
+/// Writes each file of the middleware as CommonJS, so that its entries share the same files as the ES modules do. The folder has a
+/// `package.json` of its own, which says that its scripts and types are CommonJS.
 fn require_middleware(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     fs::write(to.join("package.json"), json!({ "type": "commonjs" }).to_string())?;

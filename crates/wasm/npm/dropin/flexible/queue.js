@@ -79,7 +79,7 @@ class Queue {
     const { remaining, waitMs } = await this.#ask(tokens);
     if (remaining !== undefined) return remaining;
     const waits = this.#wait(tokens, expiresUnixAt);
-    this.#sleep(waitMs);
+    this.#askLater(waitMs);
     return waits;
   }
 
@@ -97,7 +97,7 @@ class Queue {
         const { remaining, waitMs } = await this.#ask(first.tokens);
         if (remaining === undefined) {
           this.#waiting.unshift(first);
-          this.#sleep(waitMs);
+          this.#askLater(waitMs);
           return;
         }
         first.resolve(remaining);
@@ -128,7 +128,7 @@ class Queue {
     }
   }
 
-  #sleep(waitMs) {
+  #askLater(waitMs) {
     if (this.#timer !== undefined || this.#waiting.length === 0) return;
     const wait = waitMs < 0 ? ENDLESS_MS : Math.min(waitMs, LONGEST_TIMER_MS);
     this.#timer = setTimeout(() => {
