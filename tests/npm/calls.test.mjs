@@ -302,6 +302,17 @@ test("limits of a call hold for the call, and what was used stays used", () => {
   }
 });
 
+test("limits of a call that fails hold for no other call", () => {
+  const limiter = five();
+  const options = { limits: [window(3)], now };
+  const calls = ["check", "decide", "peek", "explain", "reset", "acquire"].map((name) => [name, "\ud800", options]);
+  calls.push(["check", "", options], ["check", "a", { ...options, cost: 9 }], ["acquire", "a", options], ["explain", "a", { ...options, class: "no" }]);
+  for (const [name, key, given] of calls) {
+    assert.throws(() => limiter[name](key, given), ({ code }) => code !== undefined, name);
+    assert.equal(limiter.check("other", { cost: 0, now }).limit, 5, name);
+  }
+});
+
 test("an error about the limits of a call names `limits`", () => {
   const limiter = five();
   const circular = [window(5)];

@@ -60,12 +60,30 @@ export function reporterOptions(options) {
   return { policy: `{"limits":[{"algorithm":"suppression","rate":${JSON.stringify(limit)}}]}`, localCap };
 }
 
+/** The fields of the lists below that few calls have. */
+class Fields {
+  class;
+  lease;
+  signalPpm;
+  draw;
+  count;
+  wants;
+  left;
+  grantedAtUs;
+  reserved;
+  actual;
+  offeredAtUs;
+  admitted;
+  suppressed;
+}
+
+export const NO_FIELDS = new Fields();
+
 /** The options of a call. */
 class Call {
-  /** The fields of one of the lists below as JSON, without the `cost`. */
-  text = "";
   cost;
   now;
+  fields = NO_FIELDS;
   /** The limits of the call as a policy. */
   limits;
   signal;
@@ -83,7 +101,7 @@ export function callOptions(argument, given, fields) {
   }
   for (let place = 0; place < fields.required.length; place++) {
     const field = fields.required[place];
-    if (!call.text.includes(`"${field.wire}":`)) field.check(undefined, field);
+    if (call.fields[field.name] === undefined) field.check(undefined, field);
   }
   if (call.now === undefined) call.now = clock();
   return call;
@@ -101,14 +119,10 @@ function readField(call, argument, given, name, fields) {
     case "limits": call.limits = limitsText(value); break;
     case "signal": call.signal = value; break;
     case "jitter": call.jitter = value; break;
-    default: call.text += `${call.text && ","}"${field.wire}":${JSON.stringify(value)}`;
+    default:
+      if (call.fields === NO_FIELDS) call.fields = new Fields();
+      call.fields[name] = value;
   }
-}
-
-/** An operation as the gate reads it. */
-export function operationText(operation, text, lease) {
-  const own = lease === undefined ? "" : `"lease":${JSON.stringify(lease)}${text && ","}`;
-  return `{"${operation}":{${own}${text}}}`;
 }
 
 /** A span of time in microseconds: a number of them, or a text such as `"1m30s"`. */
@@ -197,8 +211,7 @@ export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredA
 export const ONLY_NOW = fieldList({ now: NOW });
 
 function fieldList(rules) {
-  const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  const list = Object.entries(rules).map(([name, rule]) => ({ name, wire: snake(name), ...rule }));
+  const list = Object.entries(rules).map(([name, rule]) => ({ name, ...rule }));
   return { named: new Map(list.map((field) => [field.name, field])), names: list.map(({ name }) => name), required: list.filter(({ required }) => required) };
 }
 

@@ -3,8 +3,8 @@ import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
 import { Grant, hasLease, readAdmission, readAnswer, ruleOf } from "./answer.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
-  ACQUISITION, BUDGET, CHECK, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
-  callOptions, clock, dumpBytes, held, limiterOptions, middlewareOptions, operationText, policyText, requireCostAndTime, requireTime,
+  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
+  callOptions, clock, dumpBytes, held, limiterOptions, middlewareOptions, policyText, requireCostAndTime, requireTime,
   requireNumber, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
@@ -42,16 +42,15 @@ export class Limiter {
   check(key, options) {
     let cost = this.#defaultCost;
     let now;
+    let limits;
     if (options === undefined) now = clock();
     else {
       const read = callOptions("options", options, CHECK);
       if (read.cost !== undefined) cost = read.cost;
-      now = read.now;
-      this.#begin(key, read);
+      ({ now, limits } = read);
     }
-    const native = this.#inUse();
-    if (typeof key !== "string") throw notAKey(key);
-    const granted = native.check(this.#writeKey(key), cost, now);
+    const keyBytes = this.#begin(key, now, limits);
+    const granted = this.#native.check(keyBytes, cost, now);
     if (granted === undefined) throw this.#failure(cost, now);
     if (this.#numbers.length === 0) this.#view(); // a new key may have grown the memory
     const numbers = this.#numbers;
@@ -72,23 +71,22 @@ export class Limiter {
 
   peek(key, request) {
     const read = callOptions("request", request, REQUEST);
-    if (read.text === "") return this.#decide(key, read, read.cost ?? 0, true, readAnswer);
-    return this.#operate(key, operationText("peek", withCost(read)), read);
+    return this.#decide(key, read, read.cost ?? 0, LOOKS, readAnswer);
   }
 
   explain(key, request) {
     const read = callOptions("request", request, REQUEST);
-    read.cost ??= this.#defaultCost;
-    const native = this.#begin(key, read);
-    const text = native.explain(this.#writeKey(key), operationText("peek", withCost(read)), read.now);
-    if (text === undefined) throw this.#failure(read.cost, read.now);
+    const { cost = this.#defaultCost, now, limits, fields } = read;
+    const keyBytes = this.#begin(key, now, limits);
+    const text = this.#native.explain(keyBytes, cost, now, fields.class, fields.lease, fields.signalPpm, fields.draw);
+    if (text === undefined) throw this.#failure(cost, now);
     const answer = this.#answer(!text.startsWith(" "), read, undefined, readAnswer);
     const [limit, bound, sentence] = text.slice(1).split("\0");
     return { ...answer, limitName: limit || undefined, bound, text: sentence };
   }
 
   acquire(key, request) {
-    return this.#request(key, callOptions("request", request, ACQUISITION), true);
+    return this.#request(key, callOptions("request", request, ACQUISITION), ACQUIRES);
   }
 
   async waitFor(key, options) {
@@ -105,52 +103,56 @@ export class Limiter {
 
   renew(key, lease, options) {
     const read = callOptions("options", options, RENEWAL);
-    return this.#changed(key, operationText("renew", read.text, held(lease)), read, lease);
+    held(lease);
+    return this.#operate(key, read, lease, (native, keyBytes) => native.renew(keyBytes, lease, read.fields.count, read.now));
   }
 
   release(key, lease, options) {
     const read = callOptions("options", options, OPTIONS);
-    return this.#changed(key, operationText("release", "", held(lease)), read, lease);
+    held(lease);
+    return this.#operate(key, read, lease, (native, keyBytes) => native.release(keyBytes, lease, read.now));
   }
 
   budget(key, lease, wanted) {
     const read = callOptions("wanted", wanted, BUDGET);
-    return this.#changed(key, operationText("budget", read.text, held(lease)), read, lease);
+    const { wants, grantedAtUs, left } = read.fields;
+    held(lease);
+    return this.#operate(key, read, lease, (native, keyBytes) => native.budget(keyBytes, lease, wants, grantedAtUs, left, read.now));
   }
 
   settle(key, settlement) {
     const read = callOptions("settlement", settlement, SETTLEMENT);
-    return this.#changed(key, operationText("settle", read.text), read);
+    const { grantedAtUs, reserved, actual } = read.fields;
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.settle(keyBytes, grantedAtUs, reserved, actual, read.now));
   }
 
   refund(key, units, options) {
     const read = callOptions("options", options, OPTIONS);
     requireUnits("units", units, 1);
-    return this.#changed(key, operationText("refund", `"units":${units}`), read);
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.refund(keyBytes, units, read.now));
   }
 
   reset(key, options) {
     const read = callOptions("options", options, OPTIONS);
-    return this.#changed(key, operationText("reset", ""), read);
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.reset(keyBytes, read.now));
   }
 
   block(key, span, options) {
     const read = callOptions("options", options, OPTIONS);
-    return this.#changed(key, operationText("block", `"for_us":${spanUs("span", span)}`), read);
+    const forUs = spanUs("span", span);
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.block(keyBytes, forUs, read.now));
   }
 
   set(key, used, options) {
     const read = callOptions("options", options, OPTIONS);
     requireUnits("used", used, 0);
-    const native = this.#begin(key, read);
-    const granted = native.set(this.#writeKey(key), used, read.now);
-    if (granted === undefined) throw this.#failure(0, read.now);
-    return this.#woken(key, this.#answer(granted, read, undefined, readAnswer));
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.set(keyBytes, used, read.now));
   }
 
   report(key, report) {
     const read = callOptions("report", report, REPORT);
-    return this.#changed(key, operationText("report", read.text), read);
+    const { admitted, suppressed, offeredAtUs } = read.fields;
+    return this.#operate(key, read, undefined, (native, keyBytes) => native.report(keyBytes, admitted, suppressed, offeredAtUs, read.now));
   }
 
   prepare(options) {
@@ -270,34 +272,28 @@ export class Limiter {
     return (this.#keyHeaders ??= caught(() => native.keyHeaders()));
   }
 
-  /** Decides on a request, which acquires a lease if a limit on the key holds leases. */
-  #request(key, read, acquires = false) {
+  #request(key, read, how = 0) {
     const cost = read.cost ?? this.#defaultCost;
-    const grant = (source) => new Grant(source, this, key, cost, read.limits);
-    if (read.text === "" && !acquires) return this.#decide(key, read, cost, false, grant);
-    return this.#operate(key, operationText("check", withCost(read)), read, undefined, acquires, grant);
+    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, read.limits));
   }
 
-  #decide(key, read, cost, looks, make) {
-    const native = this.#begin(key, read);
-    const granted = native.decide(this.#writeKey(key), cost, read.now, looks);
-    if (granted === undefined) throw this.#failure(cost, read.now);
+  #decide(key, read, cost, how, make) {
+    const { now, fields } = read;
+    const keyBytes = this.#begin(key, now, read.limits);
+    const native = this.#native;
+    const granted = fields === NO_FIELDS && how !== ACQUIRES
+      ? native.decide(keyBytes, cost, now, how === LOOKS)
+      : native.request(keyBytes, cost, now, how === LOOKS, how === ACQUIRES, fields.class, fields.lease, fields.signalPpm, fields.draw);
+    if (granted === undefined) throw this.#failure(cost, now);
     return this.#answer(granted, read, undefined, make);
   }
 
-  #operate(key, text, read, lease, acquires = false, make = readAnswer) {
-    const native = this.#begin(key, read);
-    const granted = native.operate(this.#writeKey(key), text, acquires, read.now);
-    if (granted === undefined) throw this.#failure(0, read.now);
-    return this.#answer(granted, read, lease, make);
-  }
-
   /** Does an operation after which other requests may pass. */
-  #changed(key, text, read, lease) {
-    return this.#woken(key, this.#operate(key, text, read, lease));
-  }
-
-  #woken(key, answer) {
+  #operate(key, read, lease, call) {
+    const keyBytes = this.#begin(key, read.now, read.limits);
+    const granted = call(this.#native, keyBytes);
+    if (granted === undefined) throw this.#failure(0, read.now);
+    const answer = this.#answer(granted, read, lease, readAnswer);
     if (this.#waiting !== undefined) {
       if (this.#native.sharesStates()) this.#waiting.wakeAll();
       else this.#waiting.wake(key);
@@ -305,15 +301,16 @@ export class Limiter {
     return answer;
   }
 
-  /** Checks the key, and says which limits hold for the next operation. */
-  #begin(key, { limits, now }) {
-    if (typeof key !== "string") throw notAKey(key);
+  /** Begins an operation: writes the key, and says which limits hold. Returns the length of the key in bytes. */
+  #begin(key, now, limits) {
     const native = this.#inUse();
+    if (typeof key !== "string") throw notAKey(key);
+    const keyBytes = this.#writeKey(key); // before the limits, which would hold for the next key if this one is invalid
     if (limits !== undefined) {
       requireTime(now);
       caught(() => native.underLimits(limits, now));
     }
-    return native;
+    return keyBytes;
   }
 
   #answer(granted, { limits }, lease, make) {
@@ -384,11 +381,8 @@ export class Limiter {
   }
 }
 
-/** The fields of a request in JSON, with its cost. */
-function withCost({ text, cost }) {
-  if (cost === undefined) return text;
-  return `"cost":${cost}${text && ","}${text}`;
-}
+// How a request is decided, unless it takes its cost.
+const [LOOKS, ACQUIRES] = [1, 2];
 
 const notAKey = (key) => wrongType("key", "INVALID_KEY", key, "a string");
 const freed = () => coded("FREED", "the limiter has been freed");

@@ -16,7 +16,7 @@ use tidegate_gate::{
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::answer::{self, NO_NUMBERS, Numbers};
+use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
@@ -138,85 +138,6 @@ impl Limiter {
     #[must_use]
     pub fn shares_states(&self) -> bool {
         self.policy.shares_states() || self.last_call.is_some()
-    }
-
-    /// Lets the next operation decide by these limits, in JSON, in place of the policy's own.
-    ///
-    /// # Errors
-    /// Throws if the limits cannot be read, or if there are too many different ones.
-    #[wasm_bindgen(js_name = underLimits)]
-    pub fn under_limits(&mut self, text: &str, now: f64) -> Result<(), JsValue> {
-        let own = self.table.with_limits(&self.policy, text, timestamp(now)?);
-        self.call = Some(own.map_err(Failure::Limits)?);
-        Ok(())
-    }
-
-    /// Decides on a request of the key with `key_bytes` bytes at [`key_address`](Self::key_address). Without
-    /// an answer, [`failure`](Self::failure) says why, and nothing has changed. The answer has only the first four
-    /// [`Numbers`].
-    pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
-        match self.checked(key_bytes, cost, now) {
-            Ok(decision) => {
-                let [limit, remaining, retry_after, reset_after, ..] = &mut *self.numbers;
-                [*limit, *remaining, *retry_after, *reset_after] = answer::of_decision(&decision);
-                Some(decision.is_allowed())
-            }
-            Err(failure) => self.failed(failure),
-        }
-    }
-
-    /// Does the same as [`check`](Self::check), or only looks; the answer has all [`Numbers`].
-    pub fn decide(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Option<bool> {
-        match self.decided(key_bytes, cost, now, looks) {
-            Ok((verdict, beside)) => self.answered(&verdict, beside),
-            Err(failure) => self.failed(failure),
-        }
-    }
-
-    /// Does an operation on the key with `key_bytes` bytes at [`key_address`](Self::key_address).
-    /// [`Ask::parse`] reads the operation. If `acquires` is true, the operation must acquire a lease. Without an answer,
-    /// [`failure`](Self::failure) says why, and nothing has changed.
-    pub fn operate(
-        &mut self,
-        key_bytes: usize,
-        json: &str,
-        acquires: bool,
-        now: f64,
-    ) -> Option<bool> {
-        match self.operated(key_bytes, json, acquires, now) {
-            Ok((verdict, beside)) => self.answered(&verdict, beside),
-            Err(failure) => self.failed(failure),
-        }
-    }
-
-    /// Answers as a peek, and says why: the name of the limit that decides, its rate or gap, and a sentence, each with a
-    /// zero after it. The text begins with a plus if the request would pass, otherwise with a space.
-    pub fn explain(&mut self, key_bytes: usize, json: &str, now: f64) -> Option<String> {
-        match self.explained(key_bytes, json, now) {
-            Ok(text) => Some(text),
-            Err(failure) => {
-                self.failure = Some(failure);
-                None
-            }
-        }
-    }
-
-    /// Makes `used` units count as used.
-    pub fn set(&mut self, key_bytes: usize, used: f64, now: f64) -> Option<bool> {
-        match self.set_used(key_bytes, used, now) {
-            Ok((verdict, beside)) => self.answered(&verdict, beside),
-            Err(failure) => self.failed(failure),
-        }
-    }
-
-    /// Why the last operation had no answer.
-    pub fn failure(&mut self) -> JsValue {
-        self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
-    }
-
-    /// The name of the lease that the last operation concerned.
-    pub fn lease(&mut self) -> Option<String> {
-        self.lease.take()
     }
 
     /// The names of the limits of a rule, each with a zero after it, under the limits of the last operation.

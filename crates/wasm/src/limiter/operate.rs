@@ -1,39 +1,233 @@
 //! The operations of a limiter on one key.
+//!
+//! JavaScript writes the key to [`key_address`](Limiter::key_address), and passes the number of its bytes. An operation
+//! returns whether the request may pass, and writes the [`Numbers`](answer::Numbers) of its answer. Without an answer,
+//! [`failure`](Limiter::failure) says why, and nothing has changed.
 
 use tidegate_gate::{
     Ask, AskError, Asked, CheckForm, Decision, InvalidKey, Kind, Operation, OperationError, Policy,
     Request, Rule, TableError, Timestamp, Verdict, Whole, check_key,
 };
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Limiter, quantity, timestamp};
 use crate::answer::{self, Beside};
 use crate::failure::Failure;
+use crate::number::to_quantity;
+
+#[wasm_bindgen(js_class = NativeLimiter)]
+impl Limiter {
+    /// Lets the next operation decide by these limits, in JSON, in place of the policy's own.
+    ///
+    /// # Errors
+    /// Throws if the limits cannot be read, or if there are too many different ones.
+    #[wasm_bindgen(js_name = underLimits)]
+    pub fn under_limits(&mut self, text: &str, now: f64) -> Result<(), JsValue> {
+        let own = self.table.with_limits(&self.policy, text, timestamp(now)?);
+        self.call = Some(own.map_err(Failure::Limits)?);
+        Ok(())
+    }
+
+    /// Decides on a request. The answer has only the first four numbers.
+    pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
+        match self.checked(key_bytes, cost, now) {
+            Ok(decision) => {
+                let [limit, remaining, retry_after, reset_after, ..] = &mut *self.numbers;
+                [*limit, *remaining, *retry_after, *reset_after] = answer::of_decision(&decision);
+                Some(decision.is_allowed())
+            }
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Does the same as [`check`](Self::check), or only looks.
+    pub fn decide(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Option<bool> {
+        let done = self.decided(key_bytes, cost, now, looks);
+        self.answered(done)
+    }
+
+    /// Does the same as [`decide`](Self::decide) for a request with more fields than a cost. If `acquires` is true, the
+    /// request must acquire a lease.
+    #[expect(clippy::too_many_arguments, reason = "an object would take longer to pass")]
+    pub fn request(
+        &mut self,
+        key_bytes: usize,
+        cost: f64,
+        now: f64,
+        looks: bool,
+        acquires: bool,
+        class: Option<String>,
+        lease: Option<String>,
+        signal_ppm: Option<f64>,
+        draw: Option<f64>,
+    ) -> Option<bool> {
+        let form = form(cost, class, lease, signal_ppm, draw);
+        let ask = form.map(if looks { Ask::Peek } else { Ask::Check });
+        let done = self.resolved(key_bytes, ask, now).and_then(|(asked, now)| {
+            if acquires && asked.lease().is_none() {
+                let policy = self.policy.name().into();
+                return Err(Failure::Ask(AskError::NoLeases { policy }));
+            }
+            self.done(&asked, now)
+        });
+        self.answered(done)
+    }
+
+    /// Answers as a peek, and says why: the name of the limit that decides, its rate or gap, and a sentence, each with a
+    /// zero after it. The text begins with a plus if the request would pass, otherwise with a space.
+    #[expect(clippy::too_many_arguments, reason = "an object would take longer to pass")]
+    pub fn explain(
+        &mut self,
+        key_bytes: usize,
+        cost: f64,
+        now: f64,
+        class: Option<String>,
+        lease: Option<String>,
+        signal_ppm: Option<f64>,
+        draw: Option<f64>,
+    ) -> Option<String> {
+        let ask = form(cost, class, lease, signal_ppm, draw).map(Ask::Peek);
+        let asked = self.resolved(key_bytes, ask, now);
+        let explained = asked.and_then(|(asked, now)| self.explained(&asked, now));
+        explained.map_err(|failure| self.failure = Some(failure)).ok()
+    }
+
+    /// Makes `used` units count as used.
+    pub fn set(&mut self, key_bytes: usize, used: f64, now: f64) -> Option<bool> {
+        let done = self.set_used(key_bytes, used, now);
+        self.answered(done)
+    }
+
+    /// Reports the real cost of a request that was granted on an estimate.
+    pub fn settle(
+        &mut self,
+        key_bytes: usize,
+        granted_at_us: f64,
+        reserved: f64,
+        actual: f64,
+        now: f64,
+    ) -> Option<bool> {
+        let read = || {
+            Ok(Ask::Settle {
+                granted_at_us: whole("grantedAtUs", granted_at_us)?,
+                reserved: whole("reserved", reserved)?,
+                actual: whole("actual", actual)?,
+            })
+        };
+        self.operate(key_bytes, read(), now)
+    }
+
+    /// Returns units.
+    pub fn refund(&mut self, key_bytes: usize, units: f64, now: f64) -> Option<bool> {
+        self.operate(key_bytes, whole("units", units).map(|units| Ask::Refund { units }), now)
+    }
+
+    /// Renews a lease. `count` is the owner's number of connections.
+    pub fn renew(
+        &mut self,
+        key_bytes: usize,
+        lease: String,
+        count: Option<f64>,
+        now: f64,
+    ) -> Option<bool> {
+        let count = optional("count", count);
+        self.operate(key_bytes, count.map(|count| Ask::Renew { lease, count }), now)
+    }
+
+    /// Releases a lease.
+    pub fn release(&mut self, key_bytes: usize, lease: String, now: f64) -> Option<bool> {
+        self.operate(key_bytes, Ok(Ask::Release { lease }), now)
+    }
+
+    /// Asks for units that a holder may spend without asking, and returns unspent ones.
+    pub fn budget(
+        &mut self,
+        key_bytes: usize,
+        lease: String,
+        wants: f64,
+        granted_at_us: Option<f64>,
+        left: Option<f64>,
+        now: f64,
+    ) -> Option<bool> {
+        let read = || {
+            let (wants, left) = (whole("wants", wants)?, optional("left", left)?);
+            let granted_at_us = optional("grantedAtUs", granted_at_us)?;
+            Ok(Ask::Budget { lease, wants, granted_at_us, left })
+        };
+        self.operate(key_bytes, read(), now)
+    }
+
+    /// Reports the load that a reporter was offered.
+    pub fn report(
+        &mut self,
+        key_bytes: usize,
+        admitted: f64,
+        suppressed: f64,
+        offered_at_us: Option<f64>,
+        now: f64,
+    ) -> Option<bool> {
+        let read = || {
+            Ok(Ask::Report {
+                offered_at_us: optional("offeredAtUs", offered_at_us)?,
+                admitted: whole("admitted", admitted)?,
+                suppressed: whole("suppressed", suppressed)?,
+            })
+        };
+        self.operate(key_bytes, read(), now)
+    }
+
+    /// Clears the state of the key.
+    pub fn reset(&mut self, key_bytes: usize, now: f64) -> Option<bool> {
+        self.operate(key_bytes, Ok(Ask::Reset {}), now)
+    }
+
+    /// Blocks the key for a time; 0 ends the block.
+    pub fn block(&mut self, key_bytes: usize, for_us: f64, now: f64) -> Option<bool> {
+        self.operate(key_bytes, whole("span", for_us).map(|for_us| Ask::Block { for_us }), now)
+    }
+
+    /// Why the last operation had no answer.
+    pub fn failure(&mut self) -> JsValue {
+        self.failure.take().map_or(JsValue::UNDEFINED, JsValue::from)
+    }
+
+    /// The name of the lease that the last operation concerned.
+    pub fn lease(&mut self) -> Option<String> {
+        self.lease.take()
+    }
+}
+
+type Done = Result<(Verdict, Beside), Failure>;
 
 impl Limiter {
-    pub(super) fn failed(&mut self, failure: Failure) -> Option<bool> {
+    fn failed(&mut self, failure: Failure) -> Option<bool> {
         self.failure = Some(failure);
         None
     }
 
-    pub(super) fn answered(&mut self, verdict: &Verdict, beside: Beside) -> Option<bool> {
+    fn answered(&mut self, done: Done) -> Option<bool> {
+        match done {
+            Ok((verdict, beside)) => Some(self.write(&verdict, beside)),
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    /// Writes the numbers of an answer, and returns whether the request may pass.
+    fn write(&mut self, verdict: &Verdict, beside: Beside) -> bool {
         answer::write(&mut self.numbers, verdict, beside);
-        Some(verdict.decision.is_allowed())
+        verdict.decision.is_allowed()
     }
 
     /// Takes the policy of the call, if it has limits of its own.
     #[inline]
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         if self.call.is_some() || self.last_call.is_some() {
             self.last_call = self.call.take();
         }
     }
 
-    pub(super) fn checked(
-        &mut self,
-        key_bytes: usize,
-        cost: f64,
-        now: f64,
-    ) -> Result<Decision, Failure> {
+    fn checked(&mut self, key_bytes: usize, cost: f64, now: f64) -> Result<Decision, Failure> {
         self.begin();
         let (cost, now) = (quantity("cost", "INVALID_COST", cost)?, timestamp(now)?);
         let key = written(&*self.key, key_bytes)?;
@@ -54,13 +248,7 @@ impl Limiter {
         decided.map_err(Failure::Table)
     }
 
-    pub(super) fn decided(
-        &mut self,
-        key_bytes: usize,
-        cost: f64,
-        now: f64,
-        looks: bool,
-    ) -> Result<(Verdict, Beside), Failure> {
+    fn decided(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Done {
         self.begin();
         let (cost, now) = (quantity("cost", "INVALID_COST", cost)?, timestamp(now)?);
         let key = written(&*self.key, key_bytes)?;
@@ -83,29 +271,25 @@ impl Limiter {
         Ok((decided.map_err(Failure::Table)?, beside))
     }
 
-    pub(super) fn operated(
-        &mut self,
-        key_bytes: usize,
-        json: &str,
-        acquires: bool,
-        now: f64,
-    ) -> Result<(Verdict, Beside), Failure> {
-        self.begin();
-        let now = timestamp(now)?;
-        let asked = self.resolve(key_bytes, Ask::parse(json).map_err(Failure::Ask)?)?;
-        if acquires && asked.lease().is_none() {
-            let policy = self.policy.name().into();
-            return Err(Failure::Ask(AskError::NoLeases { policy }));
-        }
-        self.done(&asked, now)
+    fn operate(&mut self, key_bytes: usize, ask: Result<Ask, Failure>, now: f64) -> Option<bool> {
+        let asked = self.resolved(key_bytes, ask, now);
+        let done = asked.and_then(|(asked, now)| self.done(&asked, now));
+        self.answered(done)
     }
 
-    fn asked(
+    /// Begins an operation, and checks it against the policy.
+    fn resolved(
         &mut self,
         key_bytes: usize,
-        ask: Ask,
-        now: Timestamp,
-    ) -> Result<(Verdict, Beside), Failure> {
+        ask: Result<Ask, Failure>,
+        now: f64,
+    ) -> Result<(Asked, Timestamp), Failure> {
+        self.begin();
+        let now = timestamp(now)?;
+        Ok((self.resolve(key_bytes, ask?)?, now))
+    }
+
+    fn asked(&mut self, key_bytes: usize, ask: Ask, now: Timestamp) -> Done {
         let asked = self.resolve(key_bytes, ask)?;
         self.done(&asked, now)
     }
@@ -116,7 +300,7 @@ impl Limiter {
         ask.resolve(policy, key, &mut || self.chance.number()).map_err(Failure::Ask)
     }
 
-    fn done(&mut self, asked: &Asked, now: Timestamp) -> Result<(Verdict, Beside), Failure> {
+    fn done(&mut self, asked: &Asked, now: Timestamp) -> Done {
         let verdict = self.table.ask(asked.resolved(), now, &asked.operation());
         let verdict = asked.said(verdict.map_err(Failure::Table)?);
         self.lease = asked.lease().map(String::from);
@@ -124,15 +308,7 @@ impl Limiter {
         Ok((verdict, Beside { rule, has_lease: self.lease.is_some() }))
     }
 
-    pub(super) fn explained(
-        &mut self,
-        key_bytes: usize,
-        json: &str,
-        now: f64,
-    ) -> Result<String, Failure> {
-        self.begin();
-        let now = timestamp(now)?;
-        let asked = self.resolve(key_bytes, Ask::parse(json).map_err(Failure::Ask)?)?;
+    fn explained(&mut self, asked: &Asked, now: Timestamp) -> Result<String, Failure> {
         let request = match asked.operation() {
             Operation::Decide(request) | Operation::Peek(request) => request,
             _ => Request::of(0), // never: only requests are explained
@@ -141,17 +317,12 @@ impl Limiter {
         let why = self.table.explain(resolved.policy(), resolved.written_key(), now, &request);
         let why = why.map_err(Failure::Table)?;
         let beside = Beside { rule: resolved.rule_number(), has_lease: false };
-        let passes = self.answered(&asked.said(why.verdict), beside) == Some(true);
+        let passes = self.write(&asked.said(why.verdict), beside);
         let (limit, sign) = (why.limit.unwrap_or_default(), if passes { "+" } else { " " });
         Ok([sign, &*limit, "\0", &why.bound, "\0", &why.text, "\0"].concat())
     }
 
-    pub(super) fn set_used(
-        &mut self,
-        key_bytes: usize,
-        used: f64,
-        now: f64,
-    ) -> Result<(Verdict, Beside), Failure> {
+    fn set_used(&mut self, key_bytes: usize, used: f64, now: f64) -> Done {
         self.begin();
         let (used, now) = (quantity("used", "INVALID_REQUEST", used)?, timestamp(now)?);
         let key = written(&*self.key, key_bytes)?;
@@ -159,6 +330,38 @@ impl Limiter {
         let verdict = self.table.set_used(policy, key, now, used).map_err(Failure::Table)?;
         Ok((verdict, Beside { rule: policy.rule_number(key), has_lease: false }))
     }
+}
+
+fn form(
+    cost: f64,
+    class: Option<String>,
+    lease: Option<String>,
+    signal_ppm: Option<f64>,
+    draw: Option<f64>,
+) -> Result<CheckForm, Failure> {
+    Ok(CheckForm {
+        cost: Whole::new(quantity("cost", "INVALID_COST", cost)?),
+        class,
+        lease,
+        signal_ppm: optional("signalPpm", signal_ppm)?,
+        draw: optional("draw", draw)?,
+    })
+}
+
+fn optional<const LEAST: u64, const MOST: u64>(
+    field: &'static str,
+    found: Option<f64>,
+) -> Result<Option<Whole<LEAST, MOST>>, Failure> {
+    found.map(|found| whole(field, found)).transpose()
+}
+
+fn whole<const LEAST: u64, const MOST: u64>(
+    field: &'static str,
+    found: f64,
+) -> Result<Whole<LEAST, MOST>, Failure> {
+    let number =
+        || Failure::Number { field, code: "INVALID_REQUEST", found, least: LEAST, most: MOST };
+    to_quantity(found).and_then(Whole::new).ok_or_else(number)
 }
 
 fn of_cost(cost: u64) -> Ask {
