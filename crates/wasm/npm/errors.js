@@ -54,11 +54,12 @@ export function caught(call) {
   }
 }
 
-/** Defines a property without calling a setter of a prototype. */
-export function define(object, name, value, enumerable = true) {
-  Object.defineProperty(object, name, { __proto__: null, value, configurable: true, enumerable, writable: true });
+/** Gives an object a property of its own, without calling a setter of a prototype. */
+export function define(object, name, value) {
+  if (name in object) Object.defineProperty(object, name, { __proto__: null, value, configurable: true, enumerable: true, writable: true });
+  else object[name] = value; // takes a tenth of the time
 }
 
 for (const [name, type] of Object.entries({ LimiterError, PolicyError, ArgumentError, FullError })) {
-  define(type.prototype, "name", name, false);
+  Object.defineProperty(type.prototype, "name", { __proto__: null, value: name, configurable: true, writable: true });
 }

@@ -36,7 +36,7 @@ export class Counters {
     const now = nowUs + PERIOD_US;
     const before = this.#limiter.check(key, { cost: Math.max(units, 0), now });
     const found = this.#read(before, nowUs);
-    if (found === undefined) return this.#begin(key, units, spanMs, nowUs);
+    if (found === undefined) return this.#begin(key, units, spanMs, nowUs, units > 0);
     if (!before.allowed || found.value + units < -MOST_UNITS) throw tooMany(units);
     if (units >= 0) return found;
     return this.#read(this.#limiter.refund(key, -units, { now }), nowUs);
@@ -59,9 +59,9 @@ export class Counters {
     this.#limiter.resetAll();
   }
 
-  #begin(key, units, spanMs, nowUs) {
+  #begin(key, units, spanMs, nowUs, hasRoom = false) {
     const now = nowUs + PERIOD_US;
-    this.#limiter.check(key, { cost: 1, now }); // finds room for the key, if necessary that of expired ones
+    if (!hasRoom) this.#limiter.check(key, { cost: 1, now }); // finds room for the key, if necessary that of expired ones
     this.#limiter.reset(key, { now });
     const endsUs = Math.min(nowUs + Math.max(1, Math.round(spanMs * 1000)), NEVER_US);
     this.#limiter.check(key, { cost: ZERO + units, now: endsUs });
