@@ -82,16 +82,16 @@ pub trait RateLimiter: Limiter {
     /// debt.
     fn charge(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, cost: u64);
 
-    /// Charges up to `units` that are not granted yet, at most as many as can be granted until the end, so that a store can hold the state before they are
-    /// granted. Grants of these units, decided from the newest time on and before the [end](Ahead::until),
-    /// then lead to no state that is stricter than this one, at any time from now on. If a process that
-    /// held the newer state dies, the stored one grants nothing twice.
+    /// Charges up to `units` that are not granted yet, at most as many as can be granted until the end.
+    /// So a store can hold the state before they are granted. Grants of these units, decided from the
+    /// newest time on and before the [end](Ahead::until), then lead to no state that is stricter than
+    /// this one, at any time from now on. If a process that held the newer state dies, the stored one
+    /// grants nothing twice.
     ///
     /// A bucket also charges what flows in until the end, at most in `span`: otherwise the units that are
     /// charged would come back before they are granted. A window needs no `span`, because nothing comes back
     /// before its segment ends. `None` if no state of this limiter can be stricter in advance, or if the key
-    /// was never seen; nothing has
-    /// changed then.
+    /// was never seen; nothing has changed then.
     fn charge_ahead(
         &self,
         _state: &mut State<Self, impl WordsMut>,

@@ -41,9 +41,10 @@ by Brotli at level 11.
 const ABOUT_PARTS: &str = "
 ## WebAssembly
 
-The bytes of code by crate, and by module for the crates of this workspace and for the standard library, after all optimization. A function belongs to the crate and
-module where its source is, or that of the type whose trait it implements. If the optimizer copies one function into another,
-its bytes belong to the other; generic code of a library that works on types of Tidegate belongs to the library.
+The bytes of code after all optimization, by crate, and by module for the crates of this workspace and for the standard library.
+A function belongs to the crate and module where its source is, or to those of the type whose trait it implements. If the optimizer
+copies one function into another, its bytes belong to the other. Generic code of a library that works on types of Tidegate belongs
+to the library.
 ";
 
 pub(crate) fn run() -> Result<()> {

@@ -231,6 +231,21 @@ impl Config {
         (longest.1 > Micros::ZERO).then_some(longest)
     }
 
+    /// Does what [`decide`](RateLimiter::decide) does. It is not generic, so this crate compiles it, and for speed. A crate that
+    /// is built for size would compile it for size.
+    fn decide_on(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) -> Answer {
+        if cost == 0 {
+            return self.peek(state, now, 0);
+        }
+        CostExceedsCapacity::check(cost, self.limit)?;
+        self.advance(state, now);
+        let decision = self.answer(settled(state), cost);
+        if decision.is_allowed() || self.denied == Denied::Counted {
+            remember(state, index(cost));
+        }
+        Ok(decision)
+    }
+
     #[inline]
     fn view<'a, W: AsRef<[u64]>>(&self, state: &'a State<W>, now: Timestamp) -> View<'a> {
         let newest = state.newest();
@@ -351,16 +366,7 @@ impl RateLimiter for Config {
 
     #[inline]
     fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
-        if cost == 0 {
-            return self.peek(state, now, 0);
-        }
-        CostExceedsCapacity::check(cost, self.limit)?;
-        self.advance(state, now);
-        let decision = self.answer(settled(state), cost);
-        if decision.is_allowed() || self.denied == Denied::Counted {
-            remember(state, index(cost));
-        }
-        Ok(decision)
+        self.decide_on(&mut state.under_mut(), now, cost)
     }
 
     #[inline]

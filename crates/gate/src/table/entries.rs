@@ -1,8 +1,8 @@
 //! The entries of a table: a hash table that is split into parts once it is large.
 //!
-//! A hash table that doubles holds its old and its new memory at once, and moves all its entries at once. So a part of [`PLACES`] places does
-//! not grow: when it is full, two parts take its entries ("extendible hashing": Fagin, Nievergelt, Pippenger and
-//! Strong, ACM TODS 4, 1979). A split takes a millisecond, however large the table is.
+//! A hash table that doubles holds its old and its new memory at once, and moves all its entries at once. So a part of
+//! [`PLACES`] places does not grow: when it is full, two parts take its entries ("extendible hashing": Fagin, Nievergelt,
+//! Pippenger and Strong, ACM TODS 4, 1979). A split takes a millisecond, however large the table is.
 
 use alloc::vec::Vec;
 use core::mem;
