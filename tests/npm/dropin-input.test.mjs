@@ -73,6 +73,17 @@ for (const [name, make] of Object.entries(LIMITERS)) {
   });
 }
 
+test("keys whose texts could be alike are counted apart, and no string is read as an address", async (t) => {
+  moveClock(t, ["Date"]);
+  const texts = ["", "7", "number:7", "true", "boolean:true", "null", "object:null", "undefined", "undefined:undefined", "ip:192.0.2.7", "ip:x", "ip:2001:db8::1", "ip:2001:db8::2"];
+  const keys = [...texts, ...texts.map((text) => `=${text}`), ...texts.map((text) => `==${text}`), 7, 7n, true, null, undefined];
+  const memory = new RateLimiterMemory({ points: 1, duration: 10, keyPrefix: "" });
+  const prefixed = new RateLimiterMemory({ points: 1, duration: 10, keyPrefix: "ip" });
+  for (const key of keys) assert.equal((await memory.consume(key)).consumedPoints, 1, String(key));
+  for (const text of texts) assert.equal((await prefixed.consume(text)).consumedPoints, 1, text);
+  for (const key of keys) assert.equal((await memory.get(key)).consumedPoints, 1, String(key));
+});
+
 test("times are those of the real clock after it has gone back", async (t) => {
   moveClock(t, ["Date"]);
   const store = storeOf();

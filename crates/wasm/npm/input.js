@@ -107,15 +107,28 @@ export function callOptions(argument, given, fields) {
   return call;
 }
 
+/** Most calls have a cost or a time. They are read by name, because a name in a variable takes V8 longer. */
 function readField(call, argument, given, name, fields) {
+  if (name === "cost" && fields.cost !== undefined) {
+    const { cost } = given;
+    if (cost !== undefined) isWhole(cost, fields.cost);
+    call.cost = cost;
+  } else if (name === "now" && fields.now !== undefined) {
+    const { now } = given;
+    if (now !== undefined) isNumber(now, fields.now);
+    call.now = now;
+  } else {
+    readOther(call, argument, given, name, fields);
+  }
+}
+
+function readOther(call, argument, given, name, fields) {
   const field = fields.named.get(name);
   if (field === undefined) throw unknownField(argument, "INVALID_REQUEST", name, fields.names);
   const value = given[name];
   if (value === undefined) return;
   field.check(value, field);
   switch (name) {
-    case "cost": call.cost = value; break;
-    case "now": call.now = value; break;
     case "limits": call.limits = limitsText(value); break;
     case "signal": call.signal = value; break;
     case "jitter": call.jitter = value; break;
@@ -212,7 +225,9 @@ export const ONLY_NOW = fieldList({ now: NOW });
 
 function fieldList(rules) {
   const list = Object.entries(rules).map(([name, rule]) => ({ name, ...rule }));
-  return { named: new Map(list.map((field) => [field.name, field])), names: list.map(({ name }) => name), required: list.filter(({ required }) => required) };
+  const named = new Map(list.map((field) => [field.name, field]));
+  const required = list.filter((field) => field.required);
+  return { named, names: [...named.keys()], required, cost: named.get("cost"), now: named.get("now") };
 }
 
 function isSignal(signal) {

@@ -14,12 +14,20 @@ export function fieldsOf(object, names) {
   return found;
 }
 
-/** The text by which a key is counted. A string and another value have different texts. The limiter reads no text as an address. */
+/**
+ * The text by which a key is counted. A string and another value have different texts, and the limiter reads no text as an address.
+ * Most strings stay as they are: to put a mark before each would take as long as half a decision.
+ */
 export function keyText(key) {
-  if (typeof key === "string") return `=${shortText(key)}`;
+  if (typeof key === "string") {
+    const isMarked = key === "" || key.startsWith(MARK) || key.startsWith("ip:");
+    return isMarked ? `${MARK}${shortText(key)}` : shortText(key);
+  }
   requirePrimitive("key", key);
-  return `${typeof key}:${shortText(String(key))}`;
+  return `${MARK}${typeof key}:${shortText(String(key))}`;
 }
+
+const MARK = "=";
 
 /** Refuses a key that has no text of its own. */
 export function requirePrimitive(field, key) {
