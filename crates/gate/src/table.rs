@@ -389,6 +389,7 @@ impl Table {
     /// Inserts an entry after [`reserve`](Self::reserve), so the hash table does not grow.
     fn insert(&mut self, entry: Entry) {
         self.heap = self.heap.saturating_add(entry.heap());
+        self.call_limits.note_use(entry.identity);
         let Self { entries, hasher, .. } = self;
         entries.insert(hasher.hash(&entry.key), entry, hasher);
     }

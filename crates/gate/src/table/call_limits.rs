@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
+use core::mem;
 
 use tidegate_core::Timestamp;
 
@@ -32,6 +33,8 @@ pub(super) struct CallLimits {
     by_text: Sorted<String>,
     /// The policies by the identities of their slices, and the policy of the table.
     by_identity: Sorted<u64>,
+    /// Those of `by_identity` that have had a state. Limits that never had one make room for others.
+    used: Sorted<u64>,
 }
 
 /// Policies in the order of their keys. They are few, and the code of a map is large.
@@ -94,9 +97,19 @@ impl fmt::Display for CallLimitsError {
 impl core::error::Error for CallLimitsError {}
 
 impl CallLimits {
-    /// The texts of all limits, sorted.
-    pub(super) fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.by_text.0.iter().map(|(text, _)| text.as_str())
+    /// The texts of the limits that have had a state, sorted.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        let used = self.by_text.0.iter().filter(|(_, own)| self.is_used(own));
+        used.map(|(text, _)| text.as_str())
+    }
+
+    fn is_used(&self, own: &Policy) -> bool {
+        let mut slices = own.limits().slices().iter();
+        slices.any(|slice| self.used.get(&slice.identity()).is_some())
+    }
+
+    fn are_full(&self) -> bool {
+        self.by_text.0.len() >= MAX_CALL_LIMITS
     }
 
     /// The slice of this identity.
@@ -125,7 +138,7 @@ impl CallLimits {
             return Err(CallLimitsError::Length(text.len()));
         }
         let own = Arc::new(policy.with_limits(text).map_err(CallLimitsError::Policy)?);
-        if self.texts().len() >= MAX_CALL_LIMITS {
+        if self.are_full() {
             return Err(CallLimitsError::TooMany);
         }
         self.know(policy);
@@ -134,22 +147,32 @@ impl CallLimits {
         Ok(own)
     }
 
-    /// Forgets the limits of which no slice is `used`.
-    fn retain(&mut self, policy: &Arc<Policy>, used: &Sorted<u64>) {
-        let is_used = |own: &Policy| {
-            own.limits().slices().iter().any(|slice| used.get(&slice.identity()).is_some())
-        };
-        self.by_text.0.retain(|(_, own)| is_used(own));
-        self.by_identity.0.clear();
-        self.know(policy);
-        let kept: Vec<_> = self.by_text.0.iter().map(|(_, own)| Arc::clone(own)).collect();
-        kept.iter().for_each(|own| self.know(own));
+    /// Takes note of a state under these limits.
+    pub(super) fn note_use(&mut self, identity: u64) {
+        if let Some(own) = self.by_identity.get(&identity).map(Arc::clone) {
+            self.used.insert(identity, &own);
+        }
+    }
+
+    /// Forgets the limits that had no state.
+    fn forget_unused(&mut self, policy: &Arc<Policy>) {
+        let mut by_text = mem::take(&mut self.by_text);
+        let before = by_text.0.len();
+        by_text.0.retain(|(_, own)| self.is_used(own));
+        if by_text.0.len() < before {
+            self.by_identity.0.clear();
+            self.know(policy);
+            by_text.0.iter().for_each(|(_, own)| self.know(own));
+        }
+        self.by_text = by_text;
     }
 }
 
 impl Table {
     /// The policy that decides by the limits of `text` in place of those of `policy`: see [`Policy::with_limits`]. A
     /// state that the key has under other limits is carried over, as by an edit with `on_change = "keep"`.
+    ///
+    /// The next operation is under these limits: the table may forget limits under which no operation leaves a state.
     ///
     /// # Errors
     /// Fails with [`CallLimitsError`]; nothing has changed.
@@ -163,15 +186,14 @@ impl Table {
         if let Some(known) = self.call_limits.by_text.get(text) {
             return Ok(Arc::clone(known));
         }
-        if self.call_limits.texts().len() >= MAX_CALL_LIMITS && self.may_sweep(now) {
+        if self.call_limits.are_full() {
+            self.call_limits.forget_unused(policy);
+        }
+        if self.call_limits.are_full() && self.may_sweep(now) {
             self.sweep(policy, now);
-            let mut used = Sorted::default();
-            for entry in self.entries.iter() {
-                if let Some(own) = self.call_limits.policy(entry.identity) {
-                    used.insert(entry.identity, own);
-                }
-            }
-            self.call_limits.retain(policy, &used);
+            self.call_limits.used = Sorted::default();
+            self.entries.iter().for_each(|entry| self.call_limits.note_use(entry.identity));
+            self.call_limits.forget_unused(policy);
         }
         self.call_limits.add(policy, text)
     }
@@ -229,7 +251,7 @@ impl Table {
 
     /// The newest state that the part of a key has under other limits, unless it has one under these.
     fn find_other(&self, slice: &Slice, key: &str) -> Option<(&Entry, &Slice)> {
-        if self.call_limits.texts().len() == 0 || self.entry(slice, key).is_some() {
+        if self.call_limits.by_text.0.is_empty() || self.entry(slice, key).is_some() {
             return None;
         }
         let newest = |entry: &Entry, old: &Slice| old.newest(old.unblocked(&entry.words).0);

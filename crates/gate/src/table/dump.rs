@@ -92,7 +92,7 @@ impl Table {
         bytes.try_reserve(64).ok()?;
         bytes.push(VERSION);
         bytes.extend([0; 8]); // the hash comes last
-        bytes.extend(length(self.call_limits.texts().len()));
+        bytes.extend(length(self.call_limits.texts().count()));
         for text in self.call_limits.texts() {
             bytes.try_reserve(text.len().saturating_add(2)).ok()?;
             bytes.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());

@@ -140,6 +140,26 @@ fn the_number_of_different_limits_is_bounded() {
     assert_eq!(add(7, 3_600_000_000), Ok(1), "all others have expired");
 }
 
+/// Otherwise a caller whose requests all fail could keep others from being asked under their limits.
+#[test]
+fn limits_without_a_state_take_no_room_from_others() {
+    let (mut table, policy) = (Table::new(1 << 22, super::KeyHasher::new(1)), five());
+    let empty = table.dump(&policy).unwrap();
+    for limit in 1..2_500 {
+        let own = table.with_limits(&policy, &of(limit), NOW).unwrap();
+        assert!(table.decide(&own, "k", NOW, 1_000_000).is_err());
+        assert!(table.decide(&own, "k", NOW, 0).unwrap().is_allowed());
+    }
+    assert_eq!(table.dump(&policy).unwrap(), empty);
+    assert_eq!(ask(&mut table, &policy, 7_777, 1), (true, 7_776));
+    for limit in 1..2_500 {
+        table.with_limits(&policy, &of(limit), NOW).unwrap();
+    }
+    assert_eq!(ask(&mut table, &policy, 7_777, 1), (true, 7_775), "they have a state");
+    let restored = table.restored(&policy, &table.dump(&policy).unwrap());
+    assert_eq!(ask(&mut restored.unwrap(), &policy, 0, 3), (true, 0), "2 were used before");
+}
+
 #[test]
 fn limits_that_cannot_be_read_or_are_too_long_are_refused() {
     let (mut table, policy) = (table(), five());
