@@ -125,6 +125,27 @@ test("a grant of a limiter that was freed releases nothing", async () => {
   assert.throws(() => lease.release(), { name: "LimiterError", code: "FREED" });
 });
 
+test("a lease of limits that an update has replaced is let go of without an error", async () => {
+  const [dispose, asyncDispose] = ["dispose", "asyncDispose"].map((name) => Symbol[name] ?? Symbol.for(`Symbol.${name}`));
+  const jobs = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 2, time_to_live: "1m" }] });
+  const [first, second] = [jobs.acquire("a"), jobs.acquire("a")];
+  jobs.update({ limits: [window(5)] });
+  first[dispose]();
+  await second[asyncDispose]();
+  assert.throws(() => second.release(), { code: "INVALID_REQUEST" });
+});
+
+test("a getter that settles the same grant takes effect once", () => {
+  for (const [outer, inner, left] of [["settle", "settle", 4], ["settle", "refund", 4], ["refund", "settle", 3], ["refund", "refund", 5]]) {
+    const limiter = five();
+    const grant = limiter.decide("a", { cost: 4, now });
+    let reads = 0;
+    const options = { get now() { reads++; grant[inner](inner === "settle" ? 3 : 3, { now }); return now; } };
+    grant[outer](1, options);
+    assert.deepEqual([reads, limiter.peek("a", { now }).remaining], [1, left], `${outer}, ${inner}`);
+  }
+});
+
 test("a lease is released at the end of its block", async () => {
   const jobs = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1m" }] });
   const [dispose, asyncDispose] = ["dispose", "asyncDispose"].map((name) => Symbol[name] ?? Symbol.for(`Symbol.${name}`));

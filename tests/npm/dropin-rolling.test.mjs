@@ -85,7 +85,8 @@ describe("misuse", () => {
   for (const [name, options, message] of [
     ["no interval", { maxInInterval: 1 }, "`interval`: expected a finite number, found undefined"],
     ["an interval of 0", { interval: 0, maxInInterval: 1 }, "`interval`: expected a number above 0, found 0"],
-    ["an interval below the microsecond", { interval: 1e-5, maxInInterval: 1 }, "`interval`: expected at least 0.001 ms, found 0.00001"],
+    ["an interval below the microsecond", { interval: 1e-5, maxInInterval: 1 }, "`interval`: expected 0.001 ms to 285 years in milliseconds, found 0.00001"],
+    ["an interval beyond what the core counts", { interval: 1e15, maxInInterval: 1 }, "`interval`: expected 0.001 ms to 285 years in milliseconds, found 1000000000000000"],
     ["no action", { interval: 1, maxInInterval: 0 }, "`maxInInterval`: expected a whole number from 1 to 1000, found 0"],
     ["part of an action", { interval: 1, maxInInterval: 1.5 }, "`maxInInterval`: expected a whole number from 1 to 1000, found 1.5"],
     ["a negative difference", { interval: 1, maxInInterval: 1, minDifference: -1 }, "`minDifference`: expected a finite number of at least 0, found -1"],

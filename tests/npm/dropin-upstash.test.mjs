@@ -253,6 +253,8 @@ describe("misuse", () => {
   test("a rate that is no whole number, and a timeout of 0", async () => {
     const own = new Own({ limiter });
     for (const rate of [1.5, NaN, "2", 2 ** 41]) await assert.rejects(own.limit("a", { rate }), { code: "INVALID_OPTION" });
-    await assert.rejects(own.blockUntilReady("a", 0), { message: "`timeout`: expected a number of milliseconds above 0, found 0" });
+    for (const [timeout, found] of [[0, "0"], ["1", '"1"'], [null, "null"], [NaN, "NaN"]]) {
+      await assert.rejects(own.blockUntilReady("a", timeout), { message: `\`timeout\`: expected a number of milliseconds above 0, found ${found}` });
+    }
   });
 });

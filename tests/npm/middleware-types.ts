@@ -17,7 +17,7 @@ const limiter = new Limiter({ limits: [{ algorithm: "fixed_window", limit: 5, pe
 const store: Store = new MemoryStore(limiter);
 
 expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
-  key?: (one: string, two: number) => string | undefined | Promise<string | undefined>;
+  key?: (one: string, two: number) => string | number | undefined | Promise<string | number | undefined>;
   cost?: number | ((one: string, two: number) => number | undefined | Promise<number | undefined>);
   ip?: (one: string, two: number) => string | undefined;
   headers?: OlderHeaders;
@@ -52,8 +52,8 @@ express({ limits: [] });
 express(limiter, { headers: "draft-5" });
 // @ts-expect-error there is no such option
 koa(limiter, { keys: () => "user:42" });
-// @ts-expect-error a key is a text
-fetched(limiter, handler, { key: () => 42 });
+// @ts-expect-error a key is a text or a number
+fetched(limiter, handler, { key: () => ({}) });
 // @ts-expect-error a handler is needed
 fetched(limiter, { cost: 2 });
 // @ts-expect-error an address is a text

@@ -128,7 +128,7 @@ for (const framework of Object.keys(servers)) {
   });
 
   test(`${framework}: whatever a function makes of a request, nothing breaks`, async (t) => {
-    const wrong = [["a", "b"], {}, { length: 1e9 }, true, null, "", "\ud800", "x".repeat(600), "ip:zz", Symbol("a"), () => "a"];
+    const wrong = [["a", "b"], {}, { length: 1e9 }, true, null, NaN, "", "\ud800", "x".repeat(600), "ip:zz", Symbol("a"), () => "a"];
     for (const key of wrong) {
       const port = await start(t, framework, of("api"), { key: () => key });
       const shown = typeof key === "symbol" ? "a symbol" : JSON.stringify(key)?.slice(0, 40);
@@ -316,7 +316,53 @@ test("a limiter without the code for middleware is refused at once", async () =>
   const { rateLimit } = await load(folder, "tidegate/express");
   const { Limiter: Smaller } = await load(folder);
   const limiter = new Smaller({ limits: [{ algorithm: "fixed_window", limit: 2, period: "1h" }] });
-  assert.throws(() => rateLimit(limiter), { code: "INVALID_OPTION", message: /`tidegate\/toml`/ });
+  const facts = { header() {}, query: "", ip: "192.0.2.1" };
+  for (const call of [() => rateLimit(limiter), () => limiter.keyOf(facts), () => limiter.admit("a")]) {
+    assert.throws(call, { code: "INVALID_OPTION", message: /`tidegate\/toml`/ });
+  }
+});
+
+test("a value of the wrong type is refused, and the limiter stays as it was", () => {
+  const limiter = of("api");
+  const facts = { header: () => undefined, query: "", ip: "192.0.2.1" };
+  for (const value of [5, ["a"], {}, true, Object("abc"), Promise.resolve("x"), Symbol("a"), { length: -1 }]) {
+    for (const wrong of [{ header: () => value }, { query: value }, { header: value }, { ip: value }]) {
+      assert.throws(() => limiter.keyOf({ ...facts, ...wrong }), { name: "ArgumentError", code: /^INVALID_(REQUEST|OPTION)$/ });
+      assert.equal(limiter.keyOf(facts), "ip:192.0.2.1");
+    }
+    assert.throws(() => limiter.admit("a", { cost: value === 5 ? "5" : value }), { code: "INVALID_COST" });
+    assert.throws(() => limiter.admit("a", { headers: value }), { code: "INVALID_OPTION" });
+  }
+  for (const wrong of [undefined, null, 5, {}, { ...facts, limits: [] }]) {
+    assert.throws(() => limiter.keyOf(wrong), { name: "ArgumentError", code: "INVALID_REQUEST" });
+  }
+  for (const wrong of [null, 5, { now: 5 }, { limits: [] }]) {
+    assert.throws(() => limiter.admit("a", wrong), { name: "ArgumentError", code: "INVALID_REQUEST" });
+  }
+  assert.equal(limiter.keyOf({ ...facts, header: () => null }), "ip:192.0.2.1");
+  assert.equal(limiter.admit("a").refusal, undefined);
+  assert.equal(limiter.size, 1);
+  limiter.free();
+});
+
+test("a link-local address counts without its zone", () => {
+  const keyOf = (ip) => of("api").keyOf({ header: () => undefined, query: "", ip });
+  assert.equal(typeof keyOf("fe80::fc:ff:fe00:1"), "string");
+  assert.equal(keyOf("fe80::fc:ff:fe00:1%eth0"), keyOf("fe80::fc:ff:fe00:1"));
+  for (const wrong of ["%eth0", "fe80::zz%eth0"]) assert.equal(keyOf(wrong).refusal.status, 400);
+});
+
+test("a handler that returns no response, or a network error, keeps no lease", async () => {
+  const { rateLimit } = await load(folder, "tidegate/fetch");
+  for (const policy of ["api", "jobs"]) {
+    const limiter = of(policy);
+    const respond = (response) => rateLimit(limiter, () => response, { key: () => "k" })(new Request("http://x/"));
+    assert.equal((await respond(Response.error())).type, "error");
+    for (const wrong of [undefined, null, "text", 5]) {
+      if (policy === "jobs") await assert.rejects(respond(wrong), { message: /^`handler`: expected a Response, found / });
+    }
+    if (policy === "jobs") assert.equal(limiter.peek("k").remaining, 1);
+  }
 });
 
 test("options that cannot hold are refused at once", async (t) => {
@@ -325,7 +371,7 @@ test("options that cannot hold are refused at once", async (t) => {
     code: "INVALID_OPTION",
     message: '`options.headers`: expected "draft-7", "draft-6" or "x-ratelimit", found "draft-5"',
   });
-  for (const wrong of [{ headers: 7 }, { keys: () => "a" }, { key: "a" }, { cost: "5" }, { cost: -1 }, { cost: NaN }, { cost: 1.5 }, null]) {
+  for (const wrong of [{ headers: 7 }, { keys: () => "a" }, { key: "a" }, { cost: "5" }, { cost: -1 }, { cost: NaN }, { cost: 1.5 }, null, { store: {} }, { store: null }]) {
     assert.throws(() => rateLimit(of("api"), wrong), { code: "INVALID_OPTION" }, JSON.stringify(wrong));
   }
   for (const wrong of [undefined, null, { windowMs: 60_000 }]) assert.throws(() => rateLimit(wrong), /`limiter`: expected a Limiter/);

@@ -1,7 +1,7 @@
 // Answers, read from the numbers that WebAssembly has written. Literals and class fields define properties, so they
 // call no setter of a prototype. `answer.rs` has the order of the numbers.
 import { coded, define } from "./errors.js";
-import { ReadLimits, requireUnits } from "./input.js";
+import { ONLY_NOW, ReadLimits, callOptions, requireUnits } from "./input.js";
 
 const [AT, FACTOR, LIVE, GRANTED, GRANTED_AT, EXPIRES_AT, RULE, HAS_LEASE, COUNT, HEAD, EACH] =
   [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 5];
@@ -77,22 +77,25 @@ export class Grant {
     this.#holds = granted && lease !== undefined;
   }
 
-  refund(units = this.#units, options = {}) {
-    requireUnits("units", units, 0, this.#units);
-    return this.#settle(this.#units - units, options);
+  refund(units, options) {
+    const { now } = callOptions("options", options, ONLY_NOW); // first, because a getter may refund, too
+    const givenBack = units === undefined ? this.#units : units;
+    requireUnits("units", givenBack, 0, this.#units);
+    return this.#settle(this.#units - givenBack, now);
   }
 
-  settle(actual, options = {}) {
+  settle(actual, options) {
+    const { now } = callOptions("options", options, ONLY_NOW);
     requireUnits("actual", actual, 0);
-    this.#settle(actual, options);
+    this.#settle(actual, now);
   }
 
   /** Returns the units that it gave back. */
-  #settle(actual, options) {
+  #settle(actual, now) {
     if (actual === this.#units || !this.allowed) return 0;
     this.#taken ??= [{ atUs: this.atUs, units: this.#units }];
     this.#most ??= this.#units + this.limit;
-    const own = this.#options(options);
+    const own = this.#options({ now });
     const givenBack = actual > this.#units ? this.#take(actual - this.#units, own) : this.#giveBack(actual, own);
     this.#units = actual;
     return givenBack;
@@ -148,12 +151,12 @@ export class Grant {
     this.#dispose();
   }
 
-  /** A limiter that was freed holds no leases. */
+  /** A limiter that was freed, or whose policy was replaced by one without leases, holds no lease. */
   #dispose() {
     try {
       this.release();
     } catch (error) {
-      if (error?.code !== "FREED") throw error;
+      if (error?.code !== "FREED" && error?.code !== "INVALID_REQUEST") throw error;
     }
   }
 

@@ -42,7 +42,33 @@ export function middlewareOptions(options) {
     requireType("options.cost", "INVALID_OPTION", read.cost, "number");
     requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);
   }
+  for (const name of read.store === undefined ? [] : ["check", "renew", "release"]) {
+    requireType(`options.store.${name}`, "INVALID_OPTION", read.store?.[name], "function");
+  }
   return read;
+}
+
+/** What middleware says of a request. WebAssembly gets no value of another type, because it would not return from the call. */
+export function requestFacts(request) {
+  const { header, query, ip } = known("request", "INVALID_REQUEST", request, ["header", "query", "ip"]);
+  requireType("header", "INVALID_REQUEST", header, "function");
+  requireType("query", "INVALID_REQUEST", query, "string");
+  requireType("ip", "INVALID_OPTION", ip, "string", OPTIONAL);
+  return { header, query, ip };
+}
+
+/** The value of a header, empty if there is none. */
+export function headerValue(name, value) {
+  requireType(`header ${name}`, "INVALID_REQUEST", value ?? "", "string");
+  return value ?? "";
+}
+
+/** The options of `admit`. */
+export function admissionOptions(options) {
+  const { cost, headers } = known("options", "INVALID_REQUEST", options, ["cost", "headers"]);
+  requireType("cost", "INVALID_COST", cost, "number", OPTIONAL);
+  requireText("headers", "INVALID_OPTION", headers, OPTIONAL);
+  return { cost, headers };
 }
 
 /** The name of the policy to update to. */

@@ -4,8 +4,8 @@ import { Grant, hasLease, readAdmission, readAnswer, ruleOf } from "./answer.js"
 import { asError, caught, coded, define } from "./errors.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
-  callOptions, clock, dumpBytes, held, limiterOptions, middlewareOptions, policyText, requireCostAndTime, requireTime,
-  requireNumber, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
+  admissionOptions, callOptions, clock, dumpBytes, headerValue, held, limiterOptions, middlewareOptions, policyText, requestFacts,
+  requireCostAndTime, requireTime, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
 import { Waiting } from "./waiting.js";
@@ -157,27 +157,24 @@ export class Limiter {
 
   prepare(options) {
     const read = middlewareOptions(options);
-    const native = this.#inUse();
-    if (native.requireForm === undefined) {
-      throw coded("INVALID_OPTION", "expected a limiter of `tidegate/toml`, which has what middleware needs; found one without it");
-    }
+    const native = this.#forMiddleware();
     caught(() => native.requireForm(read.headers ?? ""));
     this.#readKeyHeaders();
     return read;
   }
 
-  keyOf({ header, query, ip }) {
-    if (ip !== undefined && typeof ip !== "string") throw wrongType("ip", "INVALID_OPTION", ip, "a string");
-    const values = this.#readKeyHeaders().map((name) => header(name) ?? "");
+  keyOf(request) {
+    const { header, query, ip } = requestFacts(request);
+    const values = this.#readKeyHeaders().map((name) => headerValue(name, header(name)));
     const native = this.#inUse();
     return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.told());
   }
 
-  admit(key, { cost, headers = "" } = {}) {
+  admit(key, options = {}) {
+    const { cost, headers = "" } = admissionOptions(options);
     if (typeof key !== "string") throw notAKey(key);
     requireWellFormed("key", "INVALID_KEY", key);
-    if (cost !== undefined) requireNumber("cost", "INVALID_COST", cost);
-    const native = this.#inUse();
+    const native = this.#forMiddleware();
     if (!this.#isSeeded) this.#seed();
     caught(() => native.admit(key, cost, headers, clock()));
     return readAdmission(native.told());
@@ -267,8 +264,14 @@ export class Limiter {
     this.#keyHeaders = undefined;
   }
 
-  #readKeyHeaders() {
+  #forMiddleware() {
     const native = this.#inUse();
+    if (native.requireForm !== undefined) return native;
+    throw coded("INVALID_OPTION", "expected a limiter of `tidegate/toml`, because that of `tidegate` lacks what middleware needs");
+  }
+
+  #readKeyHeaders() {
+    const native = this.#forMiddleware();
     return (this.#keyHeaders ??= caught(() => native.keyHeaders()));
   }
 

@@ -113,6 +113,6 @@ function keyOf(id) {
 
 function microseconds(name, milliseconds) {
   const us = Math.round(milliseconds * 1000);
-  if (us > 0 || milliseconds === 0) return us;
-  throw invalid(name, "at least 0.001 ms", milliseconds);
+  if ((us > 0 || milliseconds === 0) && us <= Number.MAX_SAFE_INTEGER) return us;
+  throw invalid(name, "0.001 ms to 285 years in milliseconds", milliseconds);
 }

@@ -76,7 +76,7 @@ export class Ratelimit {
   };
 
   blockUntilReady = async (identifier, timeout) => {
-    if (!(timeout > 0)) throw invalid("timeout", "a number of milliseconds above 0", timeout);
+    if (typeof timeout !== "number" || !(timeout > 0)) throw invalid("timeout", "a number of milliseconds above 0", timeout);
     const deadline = this.#now() + timeout;
     for (;;) {
       const said = await this.limit(identifier);

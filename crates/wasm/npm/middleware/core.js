@@ -20,7 +20,7 @@ export function limiting(limiter, options = {}, facts) {
 
 /** A key that a client could have made of anything. What cannot be a key is an empty one, which is refused. */
 function keyText(chosen) {
-  if (typeof chosen === "number" || typeof chosen === "bigint") return String(chosen);
+  if ((typeof chosen === "number" && !Number.isNaN(chosen)) || typeof chosen === "bigint") return String(chosen);
   return typeof chosen === "string" && chosen.isWellFormed() ? chosen : "";
 }
 

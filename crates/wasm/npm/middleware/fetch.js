@@ -18,7 +18,8 @@ export function rateLimit(limiter, handler, options) {
 export default rateLimit;
 
 function withHeaders(response, headers) {
-  if (headers.length === 0) return response;
+  if (typeof response?.headers !== "object") throw new TypeError(`\`handler\`: expected a Response, found ${response === null ? "null" : typeof response}`);
+  if (headers.length === 0 || response.type === "error") return response; // a network error has no headers
   const changed = new Response(response.body, response); // the headers of a response may be immutable
   const append = (name, value) => changed.headers.append(name, value);
   addHeaders(headers, append, (name, value) => changed.headers.set(name, value));

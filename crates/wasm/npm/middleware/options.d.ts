@@ -3,9 +3,10 @@ import type { Admission, Limiter, OlderHeaders } from "tidegate";
 /** The options of a middleware. `Request` are the arguments with which the framework calls it. */
 export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   /**
-   * The key of a request. Without a key, the sources of the policy find it: its field `key`, by default the client's address.
+   * The key of a request. A number counts as its digits. Without a key, the sources of the policy find it: its field `key`, by
+   * default the client's address.
    */
-  key?: (...request: Request) => string | undefined | Promise<string | undefined>;
+  key?: (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
   /** The cost of a request. Default: the policy's cost. */
   cost?: number | ((...request: Request) => number | undefined | Promise<number | undefined>);
   /** The address from which the request came: that of a proxy if there is one, as `trusted_proxies` finds the client behind it. */

@@ -50,7 +50,9 @@ impl Limiter {
         let all: Vec<_> = names.into_iter().zip(headers).collect();
         let header =
             |name: &str| all.iter().find(|header| header.0 == name).map(|(_, value)| value.clone());
-        let (client_ip, now) = (&|| ip.clone(), timestamp(now)?);
+        // a link-local address has a zone, such as fe80::1%eth0, which is a name of this machine's own
+        let address = ip.map(|ip| ip.split('%').next().unwrap_or_default().to_owned());
+        let (client_ip, now) = (&|| address.clone(), timestamp(now)?);
         let head =
             Head { method: "", path: "", query, header: &header, client_ip, country: None, now };
         let found = key_of(&self.gateway, &self.policy, &head);
