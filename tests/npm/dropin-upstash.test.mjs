@@ -171,12 +171,14 @@ describe("what differs", () => {
     assert.deepEqual(said, { success: true, limit: 1, remaining: 0 });
   });
 
-  test("tokens that are given back fill a bucket or a window only up to its limit", async () => {
+  test("tokens that are given back fill a bucket or a sliding window only up to its limit", async () => {
     const [theirs, own] = pair((type) => type.tokenBucket(1, "1h", 5));
     const left = async (limiter) => (await limiter.limit("a", { rate: -3 })).remaining;
     assert.deepEqual([await left(theirs), await left(own)], [8, 5]);
     const [their, our] = pair((type) => type.slidingWindow(5, "1h"));
     assert.deepEqual([await left(their), await left(our)], [8, 5]);
+    const windows = pair((type) => type.fixedWindow(5, "1h"));
+    assert.deepEqual(await Promise.all(windows.map(left)), [8, 8], "a fixed window has no such bound");
     for (const limiter of [their, our]) await limiter.limit("b", { rate: 3 });
     const back = async (limiter) => (await limiter.limit("b", { rate: -2 })).remaining;
     assert.deepEqual([await back(their), await back(our)], [4, 4]);

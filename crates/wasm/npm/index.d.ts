@@ -443,9 +443,9 @@ export interface WaitOptions extends Omit<Request, "now"> {
  */
 export interface Grant extends Answer {
   /**
-   * Gives units back, by default all that still count as taken, and returns how many the limits had counted: of units that
-   * were settled beyond the estimate, these are at most one capacity. A refused request has none. As with `settle` of the
-   * limiter, a window takes units back only while it still counts them.
+   * Gives units back, by default all that still count as taken, and returns how many of them the limits had counted. A settlement
+   * beyond the estimate counts at most one capacity. A refused request has no units. As with `settle` of the limiter, a window takes
+   * units back only while it still counts them.
    *
    * @throws {ArgumentError} `INVALID_REQUEST` for more units than still count as taken
    */
@@ -749,8 +749,8 @@ export class Limiter {
   update(policy: Policy | PolicyFile | string, options?: { policy?: string }): void;
 
   /**
-   * The keys on which a request of one unit is refused at `now`. With a `depth`, these may be parts of keys. Keys
-   * that come or go meanwhile may be missed or found twice.
+   * The keys on which a request of one unit is refused at `now`. With a `depth`, these may be parts of keys. The limiter finds some
+   * thousand keys at a time. If keys change between two steps, a key may be missed, be found twice, or be found although it passes again.
    */
   limited(options?: { now?: number }): IterableIterator<Limited>;
 
