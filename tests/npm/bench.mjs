@@ -40,6 +40,10 @@ async function table() {
 
   const inMap = await measure("Map get and set", thousand, (key) => map.set(key, (map.get(key) ?? 0) + 1));
   const consumed = await measure("rate-limiter-flexible, consume, 1,000 keys", thousand, consume, 200_000);
+  const { RateLimiterMemory: Same } = await import("../../crates/wasm/npm/dist/dropin/rate-limiter-flexible.js");
+  const same = new Same(FLEXIBLE);
+  const consumeSame = async (key) => { sink += (await same.consume(key).catch((refusal) => refusal)).remainingPoints; };
+  await measure("tidegate/rate-limiter-flexible, consume, the same", thousand, consumeSame, 200_000, [consumed]);
   const checked = await measure("check, 1,000 keys", thousand, check, 1_000_000, [consumed, 0.15], [inMap, 3]);
   await measure("decide", thousand, (key) => { sink += limiter.decide(key).remaining; }, 1_000_000, [checked, 3]);
   await measure("acquire and release", thousand, (key) => {
@@ -76,7 +80,7 @@ async function measure(name, keys, call, calls = 1_000_000, ...baselines) {
 }
 
 function row(name, value, unit, ...baselines) {
-  const ratios = baselines.map(([of, goal]) => `${(value / of).toFixed(3)} (goal ${goal})`).join(", ");
+  const ratios = baselines.map(([of, goal]) => `${(value / of).toFixed(3)}${goal === undefined ? "" : ` (goal ${goal})`}`).join(", ");
   console.log(`${name.padEnd(50)} ${value.toFixed(unit === "ns" ? 0 : 1).padStart(7)} ${unit}  ${ratios}`);
   return value;
 }

@@ -274,7 +274,8 @@ impl Config {
         };
         Decision::Deny {
             limit,
-            remaining: self.remaining(view, added),
+            // if one unit has to wait, none is left
+            remaining: if cost == 1 { 0 } else { self.remaining(view, added) },
             retry_after,
             reset_after: self.until_empty(view, added),
         }
