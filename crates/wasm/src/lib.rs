@@ -2,8 +2,8 @@
 //!
 //! Only `npm/limiter.js` and `npm/reporter.js` call this crate. For a check, only plain numbers cross the
 //! boundary: JavaScript writes the key into [`Limiter`]'s memory and reads the decision from it, so neither
-//! side allocates a string or an object. Other operations cross as the JSON that the gate reads, and all answers
-//! come back as numbers. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.
+//! side allocates a string or an object. The other operations take numbers and texts, and all answers come back as
+//! numbers. All quantities are whole numbers up to 2^53 − 1, which an `f64` holds exactly.
 
 mod answer;
 mod chance;
