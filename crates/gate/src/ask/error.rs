@@ -65,12 +65,12 @@ impl fmt::Display for AskError {
                 write!(f, "`lease`: expected 1 to {MAX_LEASE_BYTES} bytes, found {bytes}")
             }
             Self::NoLeases { policy } => {
-                write!(f, "`policy`: expected a policy that limits leases, found {policy:?}")
+                write!(f, "`policy`: expected a policy that limits leases, found {policy:?}, which limits none")
             }
             Self::NoLimit { policy, algorithm } => {
                 write!(
                     f,
-                    "`policy`: expected a policy with a limit `{algorithm}`, found {policy:?}"
+                    "`policy`: expected a policy with a limit `{algorithm}`, found {policy:?}, which has none"
                 )
             }
             Self::Listed => f.write_str(

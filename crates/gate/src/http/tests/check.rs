@@ -324,7 +324,10 @@ fn a_check_with_a_class_or_signal_that_cannot_be_is_refused() {
             ",\"signal_ppm\":0.5",
             "expected a whole number from 0 to 1000000, found the number `0.5`",
         ),
-        (",\"lease\":\"a\"", "`policy`: expected a policy that limits leases, found \"p\""),
+        (
+            ",\"lease\":\"a\"",
+            "`policy`: expected a policy that limits leases, found \"p\", which limits none",
+        ),
         (",\"lease\":7", "`lease`: expected a string"),
         (",\"draw\":-1", "expected a whole number from 0 to 4294967295, found the integer `-1`"),
         (",\"draw\":4294967296", "expected a whole number from 0 to 4294967295"),

@@ -181,10 +181,13 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         (&about(",\"lease\":1"), "`lease`: expected a string, found the integer `1`"),
         (&about(",\"lease\":\"a\",\"cost\":0"), "`cost`: expected at least 1, found 0"),
         (&about(",\"checks\":[]"), "found the field \"checks\""),
-        (&rate(""), "`policy`: expected a policy that limits leases, found \"rate\""),
+        (
+            &rate(""),
+            "`policy`: expected a policy that limits leases, found \"rate\", which limits none",
+        ),
         (
             &rate(",\"lease\":\"a\""),
-            "`policy`: expected a policy that limits leases, found \"rate\"",
+            "`policy`: expected a policy that limits leases, found \"rate\", which limits none",
         ),
     ] {
         server.refuses(acquire, body, detail);
@@ -198,9 +201,13 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         (
             A,
             &about(",\"count\":1"),
-            "`policy`: expected a policy with a limit `connections`, found \"p\"",
+            "`policy`: expected a policy with a limit `connections`, found \"p\", which has none",
         ),
-        (A, &rate(""), "`policy`: expected a policy that limits leases, found \"rate\""),
+        (
+            A,
+            &rate(""),
+            "`policy`: expected a policy that limits leases, found \"rate\", which limits none",
+        ),
         (
             &std::format!("/v1/leases/{}", "a".repeat(129)),
             &about(""),
@@ -223,7 +230,7 @@ fn bad_leases_are_refused_and_nothing_is_consumed() {
         ("/v1/leases/a?policy=p&key=k&now_us=x", "9007199254740991, found \"x\""),
         (
             "/v1/leases/a?policy=rate&key=k",
-            "`policy`: expected a policy that limits leases, found \"rate\"",
+            "`policy`: expected a policy that limits leases, found \"rate\", which limits none",
         ),
         ("/v1/leases/%ff?policy=p&key=k", "`lease`: expected UTF-8 in the path"),
     ] {

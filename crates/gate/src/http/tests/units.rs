@@ -158,7 +158,10 @@ fn bad_budgets_are_refused_and_nothing_is_consumed() {
         (on("spread", &std::format!("{holder},\"granted_at_us\":1")), together),
         (on("spread", &std::format!("{holder},\"left\":1")), together),
         (on("spread", &std::format!("{holder},\"cost\":1")), "found the field \"cost\""),
-        (on("p", holder), "`policy`: expected a policy with a limit `budget`, found \"p\""),
+        (
+            on("p", holder),
+            "`policy`: expected a policy with a limit `budget`, found \"p\", which has none",
+        ),
     ] {
         server.refuses(("POST", "/v1/budget"), &body, detail);
     }
@@ -232,7 +235,7 @@ fn bad_reports_are_refused() {
         ),
         (
             on("p", ",\"admitted\":1,\"suppressed\":0"),
-            "`policy`: expected a policy with a limit `suppression`, found \"p\"",
+            "`policy`: expected a policy with a limit `suppression`, found \"p\", which has none",
         ),
     ] {
         server.refuses(("POST", "/v1/report"), &body, detail);
