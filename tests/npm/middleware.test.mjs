@@ -217,6 +217,38 @@ for (const framework of Object.keys(servers)) {
     await first;
   });
 
+  test(`${framework}: whatever is thrown, no request passes and no process ends`, async (t) => {
+    t.mock.method(console, "error", () => {}); // frameworks log it
+    for (const thrown of [undefined, null, "route", "router", 5, "text", Symbol("a")]) {
+      const fails = () => { throw thrown; };
+      const rejects = async () => { throw thrown; };
+      for (const options of [{ key: fails }, { key: rejects }, { cost: fails }, { ip: fails }, { ip: rejects }, { store: { check: rejects, renew() {}, release() {} } }]) {
+        const port = await start(t, framework, of("api"), { key: () => "a", ...(options.ip && { key: () => undefined }), ...options });
+        assert.equal(await askStatus(port), 500, `${String(thrown)}, ${Object.keys(options)}`);
+      }
+    }
+  });
+
+  test(`${framework}: a store that fails, and an \`onError\` that fails, end no process`, async (t) => {
+    const errors = [];
+    t.mock.method(console, "error", (...all) => errors.push(all));
+    const lease = { name: "L", renewEveryUs: 1_000 };
+    for (const [renew, release] of [[() => true, () => true], [() => { throw "renew"; }, () => { throw "release"; }], [async () => { throw "renew"; }, async () => { throw "release"; }]]) {
+      for (const onError of [undefined, () => { throw new Error("onError"); }, async () => { throw new Error("onError"); }]) {
+        const asked = signal();
+        const store = { check: async () => ({ headers: [], lease }), renew: (...all) => (asked.resolve(), renew(...all)), release };
+        const port = await start(t, framework, of("jobs"), { key: () => "a", store, onError }, async () => (await asked.promise, "hello"));
+        assert.equal((await ask(port))[1], "hello");
+      }
+    }
+    await new Promise(setImmediate);
+    assert.ok(errors.length >= 4, "failures are told");
+    for (const none of [null, undefined]) {
+      const store = { check: async () => ({ headers: [], lease: none }), renew() {}, release() {} };
+      assert.equal((await ask(await start(t, framework, of("jobs"), { key: () => "a", store })))[0], 200);
+    }
+  });
+
   test(`${framework}: an error of the store reaches the framework`, async (t) => {
     const limiter = of("api");
     const port = await start(t, framework, limiter);

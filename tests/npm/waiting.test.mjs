@@ -162,6 +162,16 @@ test("a signal that throws harms no other request", async () => {
   bad.abort();
 });
 
+test("a release wakes a request on the same key in other words", async () => {
+  const jobs = new Limiter({ limits: [{ algorithm: "concurrency", capacity: 1, time_to_live: "1h" }] });
+  for (const [held, waits] of [["ip:2001:db8::1", "ip:2001:db8::2"], ["ip:2001:db8::1", "ip:2001:0db8:0::1"], ["ip:192.0.2.1", "ip:::ffff:192.0.2.1"]]) {
+    const lease = jobs.acquire(held);
+    const waiting = jobs.waitFor(waits);
+    lease.release();
+    (await waiting).release();
+  }
+});
+
 test("units that come back, a release, a reset and an update wake the first that waits", async () => {
   const bucket = { limits: [{ algorithm: "fixed_window", limit: 1, period: "1h" }] };
   for (const [name, wake] of Object.entries({

@@ -298,7 +298,8 @@ export class Limiter {
     if (granted === undefined) throw this.#failure(0, read.now);
     const answer = this.#answer(granted, read, lease, readAnswer);
     if (this.#waiting !== undefined) {
-      if (this.#native.sharesStates()) this.#waiting.wakeAll();
+      // addresses of one network, and all ways to write an address, are one key
+      if (key.startsWith("ip:") || this.#native.sharesStates()) this.#waiting.wakeAll();
       else this.#waiting.wake(key);
     }
     return answer;

@@ -7,15 +7,27 @@ import { MemoryStore } from "./store.js";
  */
 export function limiting(limiter, options = {}, facts) {
   if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, found ${limiter === null ? "null" : typeof limiter}`);
-  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError = report } = limiter.prepare(options);
-  return async (...request) => {
+  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError } = limiter.prepare(options);
+  const decide = async (...request) => {
     const chosen = await key?.(...request);
     const found = chosen === undefined ? limiter.keyOf(read(facts, ip, request)) : keyText(chosen);
     if (typeof found !== "string") return found;
     const units = typeof cost === "function" ? await cost(...request) : cost;
     const said = await store.check(found, { cost: units, headers });
-    return { ...said, held: said.lease && hold(store, found, said.lease, onError) };
+    return { ...said, held: said.lease ? hold(store, found, said.lease, onError) : undefined };
   };
+  return async (...request) => {
+    try {
+      return await decide(...request);
+    } catch (error) {
+      throw asObject(error);
+    }
+  };
+}
+
+/** Frameworks take some thrown values for something else: Express takes `undefined` for success and "route" for a jump. */
+function asObject(error) {
+  return typeof error === "object" && error !== null ? error : new Error(`the rate limit failed: ${String(error)}`, { cause: error });
 }
 
 /** A key that a client could have made of anything. What cannot be a key is an empty one, which is refused. */
@@ -26,7 +38,11 @@ function keyText(chosen) {
 
 function read(facts, ip, request) {
   const found = facts(...request);
-  return ip === undefined ? found : { ...found, ip: ip(...request) };
+  if (ip === undefined) return found;
+  const address = ip(...request);
+  // a promise is no address, so nobody will wait for it
+  if (typeof address?.then === "function") Promise.resolve(address).catch(() => {});
+  return { ...found, ip: address };
 }
 
 /** Renews a lease until `done` releases it, or until the time `renewUntil`. */
@@ -39,8 +55,9 @@ function hold(store, key, { name, renewEveryUs }, onError) {
   };
   const renew = () => {
     if (Date.now() > held.renewUntil) return; // the lease ends by its time to live
-    store.renew(key, name).then((live) => live && isHeld && wait(), (error) => {
-      onError(error);
+    const renewed = async () => store.renew(key, name);
+    renewed().then((live) => live && isHeld && wait(), (error) => {
+      report(onError, error);
       if (isHeld) wait();
     });
   };
@@ -50,7 +67,8 @@ function hold(store, key, { name, renewEveryUs }, onError) {
       if (!isHeld) return;
       isHeld = false;
       clearTimeout(timer);
-      store.release(key, name).catch(onError);
+      const released = async () => store.release(key, name);
+      released().catch((error) => report(onError, error));
     },
   };
   wait();
@@ -68,6 +86,12 @@ export function addHeaders(headers, append, set) {
 const LISTS = ["ratelimit", "ratelimit-policy"];
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-function report(error) {
-  console.error("tidegate:", error);
+/** Whatever `onError` does, it ends no process. */
+async function report(onError, error) {
+  try {
+    if (onError === undefined) console.error("tidegate:", error);
+    else await onError(error);
+  } catch (another) {
+    console.error("tidegate: `onError` failed:", another);
+  }
 }
