@@ -39,11 +39,32 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
-/// Whether `words`, which were carried from `old` to `slice`, still have all that was used, so that carrying them back loses nothing.
-/// A limit that is gone loses all, and a much smaller one a part.
+/// Of each limit, the words of the state that counts more as used, or for longer.
+pub(crate) fn stricter(slice: &Slice, one: &[u64], other: &[u64]) -> Vec<u64> {
+    let newest = slice.newest(one).max(slice.newest(other));
+    let mut words = Vec::with_capacity(slice.words());
+    for ((limit, one), (_, other)) in slice.split(one).zip(slice.split(other)) {
+        let advanced = |words: &[u64]| {
+            let mut words = words.to_vec();
+            limit.advance(&mut words, newest);
+            words
+        };
+        let counted = |words: &Vec<u64>| (limit.used(words), limit.newest_and_reset(words));
+        let (one, other) = (advanced(one), advanced(other));
+        words.extend(if counted(&other) > counted(&one) { other } else { one });
+    }
+    words
+}
+
+/// Whether `words` under `slice` still have all that was used under `old`, so that carrying them back loses nothing, and under
+/// the same names. A limit that is gone loses all, and a much smaller one a part.
 pub(crate) fn has_all(slice: &Slice, words: &[u64], old: &Slice, before: &[u64]) -> bool {
+    let mut names = old.limits().iter().map(|old| old.tag);
+    if !names.all(|tag| slice.limits().iter().any(|new| new.tag == tag)) {
+        return false;
+    }
     let back = carry(old, slice, words, OnChange::Keep);
-    let newest = old.newest(before);
+    let newest = old.newest(before).max(slice.newest(words));
     old.split(before).zip(old.split(&back)).all(|((limit, before), (_, back))| {
         let mut advanced = before.to_vec();
         limit.advance(&mut advanced, newest);

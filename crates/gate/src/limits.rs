@@ -99,6 +99,14 @@ impl Limits {
         self
     }
 
+    /// Gives the slices other identities if their limits have other names.
+    pub(crate) fn apart_by_name(mut self) -> Self {
+        for slice in &mut self.slices {
+            slice.identity = slice.checksum(&slice.described());
+        }
+        self
+    }
+
     /// Names a single limit without a name after its policy.
     pub(crate) fn name_the_only_one(&mut self, name: &str) {
         // several limits were named already

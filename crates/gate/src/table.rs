@@ -179,8 +179,8 @@ impl Table {
         if let Some(words) = self.find_only(limits, hash, key) {
             return Ok(limits.decide(words, now, request)?);
         }
-        let is_peek = request.cost == 0;
-        self.with_gathered(policy, limits, (key, is_peek), now, |state| match state.block {
+        let leaves = if request.cost == 0 { Leaves::Nothing } else { Leaves::Grants };
+        self.with_gathered(policy, limits, (key, leaves), now, |state| match state.block {
             None => limits.decide(&mut state.words, now, request),
             Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
         })
@@ -230,10 +230,14 @@ impl Table {
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        let answer =
-            self.with_gathered(policy, limits, (&key, operation.is_peek()), now, |state| {
-                operate(state, limits, now, operation)
-            })?;
+        let leaves = match operation {
+            _ if operation.is_peek() => Leaves::Nothing,
+            Operation::Decide(_) => Leaves::Grants,
+            _ => Leaves::Everything,
+        };
+        let answer = self.with_gathered(policy, limits, (&key, leaves), now, |state| {
+            operate(state, limits, now, operation)
+        })?;
         if let Operation::Reset(depth) = operation {
             self.reset_other_limits(limits, &key, *depth);
         }
@@ -305,14 +309,20 @@ impl Table {
         &mut self,
         policy: &Policy,
         limits: &Limits,
-        (key, is_peek): (&str, bool),
+        (key, leaves): (&str, Leaves),
         now: Timestamp,
         decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         let mut state = self.gather(limits, key).ok_or(full)?;
         let decided = decide(&mut state)?;
-        if is_peek {
+        let is_carried_refusal = || {
+            leaves == Leaves::Grants
+                && !decided.decision().is_allowed()
+                && self.has_only_carried(limits, key)
+                && !limits.slices().iter().any(Slice::remembers_refusals)
+        };
+        if leaves == Leaves::Nothing || is_carried_refusal() {
             return Ok(decided);
         }
         // nothing changes before there is room for all new entries
@@ -397,6 +407,16 @@ impl Table {
     fn may_sweep(&self, now: Timestamp) -> bool {
         now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY
     }
+}
+
+/// What an operation leaves in the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// What it grants. A refusal under limits that the key was never granted anything under would leave only a copy of what other
+    /// limits count.
+    Grants,
+    Everything,
 }
 
 impl Entry {

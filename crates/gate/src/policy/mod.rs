@@ -203,13 +203,14 @@ impl Policy {
     }
 
     /// This policy with other limits on every key, in place of its own limits and its overrides. Lists, shadow
-    /// and the rest stay. `text` is a policy that has only `limits`. The identities of its slices cover the limits.
+    /// and the rest stay. `text` is a policy that has only `limits`. The identities of its slices cover the limits and
+    /// their names.
     ///
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
     pub fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
         let Self { limits, home, .. } = Self::parse(&self.name, text)?;
-        let limits = limits.of_rule("", OnChange::Reset);
+        let limits = limits.of_rule("", OnChange::Reset).apart_by_name();
         Ok(Self { limits, home, overrides: Vec::new(), ..self.clone() })
     }
 

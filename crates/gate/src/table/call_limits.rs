@@ -12,10 +12,11 @@ use core::fmt;
 use core::mem;
 
 use tidegate_core::Timestamp;
+use tidegate_core::shed::block::Block;
 
 use super::{Entry, Table};
 use crate::block::SliceWords;
-use crate::carry::{carry, has_all};
+use crate::carry::{carry, has_all, stricter};
 use crate::gathered::Stored;
 use crate::key::Depth;
 use crate::limits::{Limits, Slice};
@@ -206,24 +207,46 @@ impl Table {
         }
     }
 
-    /// The words that the part of a key has under other limits of the same rule, carried over to `slice`.
+    /// The words that the part of a key has under other limits of the same rule, carried over to `slice`: of all of them, what
+    /// counts most. `None` if it has none, or has a state under `slice` itself.
     #[cold]
     pub(super) fn under_other_limits(&self, slice: &Slice, key: &str) -> Option<SliceWords> {
-        let (entry, old) = self.find_other(slice, key)?;
-        let (words, block) = old.unblocked(&entry.words);
-        let words = carry(slice, old, words, OnChange::Keep);
+        let (words, block) = self.carried_from_others(slice, key)?;
         Some(Stored { words: &words, block }.all())
     }
 
-    /// Removes the states under other limits that [`under_other_limits`](Self::under_other_limits) has carried over, if nothing
-    /// was lost. Does so before the state is in the table.
+    fn carried_from_others(&self, slice: &Slice, key: &str) -> Option<(Vec<u64>, Option<Block>)> {
+        if self.call_limits.by_text.0.is_empty() || self.entry(slice, key).is_some() {
+            return None;
+        }
+        let carried = self.others(slice, key).map(|(entry, old)| {
+            let (words, block) = old.unblocked(&entry.words);
+            (carry(slice, old, words, OnChange::Keep), block)
+        });
+        carried.reduce(|(words, block), (others, another)| {
+            (stricter(slice, &words, &others), longer(block, another))
+        })
+    }
+
+    /// Removes the states under other limits of which [`under_other_limits`](Self::under_other_limits) has carried everything over.
+    /// Does so before the state is in the table.
     pub(super) fn forget_other_limits(&mut self, limits: &Limits, key: &str) {
         for slice in limits.slices() {
             let key = slice.depth().of(key);
-            if let Some(identity) = self.carried_without_loss(slice, key) {
-                self.forget(key, identity);
-            }
+            let Some((words, _)) = self.carried_from_others(slice, key) else { continue };
+            let others = self.others(slice, key).filter(|(entry, old)| {
+                let (before, _) = old.unblocked(&entry.words);
+                has_all(slice, &words, old, before)
+            });
+            let identities: Vec<_> = others.map(|(entry, _)| entry.identity).collect();
+            identities.into_iter().for_each(|identity| self.forget(key, identity));
         }
+    }
+
+    /// Whether all that the key has was carried over from other limits.
+    pub(super) fn has_only_carried(&self, limits: &Limits, key: &str) -> bool {
+        let is_stored = |slice: &Slice| self.entry(slice, slice.depth().of(key)).is_some();
+        !self.call_limits.by_text.0.is_empty() && !limits.slices().iter().any(is_stored)
     }
 
     /// Removes all states under other limits that count by `depth` or by more of the key.
@@ -242,22 +265,6 @@ impl Table {
         }
     }
 
-    fn carried_without_loss(&self, slice: &Slice, key: &str) -> Option<u64> {
-        let (entry, old) = self.find_other(slice, key)?;
-        let (before, _) = old.unblocked(&entry.words);
-        let carried = carry(slice, old, before, OnChange::Keep);
-        has_all(slice, &carried, old, before).then_some(entry.identity)
-    }
-
-    /// The newest state that the part of a key has under other limits, unless it has one under these.
-    fn find_other(&self, slice: &Slice, key: &str) -> Option<(&Entry, &Slice)> {
-        if self.call_limits.by_text.0.is_empty() || self.entry(slice, key).is_some() {
-            return None;
-        }
-        let newest = |entry: &Entry, old: &Slice| old.newest(old.unblocked(&entry.words).0);
-        self.others(slice, key).max_by_key(|(entry, old)| (newest(entry, old), entry.identity))
-    }
-
     /// The states that the part of a key has under other limits of the same rule.
     fn others(&self, slice: &Slice, key: &str) -> impl Iterator<Item = (&Entry, &Slice)> {
         let all = self.entries.all(self.hasher.hash(key));
@@ -265,4 +272,10 @@ impl Table {
             .filter_map(|entry| Some((entry, self.call_limits.slice(entry.identity)?)))
             .filter(|(_, old)| old.is_edit_of(slice))
     }
+}
+
+/// The block that ends later.
+fn longer(one: Option<Block>, other: Option<Block>) -> Option<Block> {
+    let end = |block: &Block| block.to_words().into_iter().fold(0, u64::saturating_add); // the time and the span
+    one.into_iter().chain(other).max_by_key(end)
 }

@@ -87,6 +87,80 @@ fn going_back_and_forth_between_limits_loses_nothing() {
     }
 }
 
+/// A window of an hour under this name.
+fn named(name: &str, limit: u64) -> String {
+    of(limit).replace("\"limit\"", &format!("\"name\":\"{name}\",\"limit\""))
+}
+
+fn cost(table: &mut Table, policy: &Arc<Policy>, text: &str, cost: u64) -> (bool, u64) {
+    let own = table.with_limits(policy, text, NOW).unwrap();
+    let said = table.decide(&own, "k", NOW, cost).unwrap();
+    (said.is_allowed(), said.remaining())
+}
+
+/// A small limit cannot count what a large one has counted. A third one takes over what counts most, not what came last.
+#[test]
+fn small_limits_in_between_loosen_no_other_limits() {
+    for (text, policy) in [
+        (of as fn(u64) -> String, five()),
+        (|limit| named("x", limit), five()),
+        (
+            of,
+            policy(
+                "on_change = 'keep'\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]",
+            ),
+        ),
+    ] {
+        let mut table = table();
+        assert_eq!(cost(&mut table, &policy, &text(100), 100), (true, 0));
+        for _ in 0..3 {
+            assert_eq!(cost(&mut table, &policy, &text(4), 1), (false, 0));
+            let small = table.with_limits(&policy, &text(4), NOW).unwrap();
+            table.operate(&small, "k", NOW, Operation::Refund(1)).unwrap(); // leaves a state
+        }
+        assert_eq!(cost(&mut table, &policy, &text(101), 101), (false, 1));
+        let mut passed = 100;
+        for limit in 100..300 {
+            let _ = cost(&mut table, &policy, &text(4), 1);
+            let (passes, left) = cost(&mut table, &policy, &text(limit), limit - 8);
+            passed += if passes { limit - 8 } else { 0 };
+            let (passes, _) = cost(&mut table, &policy, &text(limit), left.max(1));
+            passed += if passes { left } else { 0 };
+        }
+        assert!(passed <= 299, "{passed} units passed");
+    }
+}
+
+#[test]
+fn another_name_in_between_loosens_no_limit_and_a_dump_keeps_names_apart() {
+    let (mut table, policy) = (
+        table(),
+        policy(
+            "on_change = 'keep'\nlimits = [{ algorithm = 'fixed_window', name = 'x', limit = 20, period = '1h' }]",
+        ),
+    );
+    assert_eq!(cost(&mut table, &policy, &named("y", 100), 100), (true, 0));
+    let _ = cost(&mut table, &policy, &named("x", 100), 1);
+    assert_eq!(cost(&mut table, &policy, &named("y", 101), 101), (false, 1));
+    let mut restored = table.restored(&policy, &table.dump(&policy).unwrap()).unwrap();
+    for text in [named("x", 150), named("y", 150), named("z", 150)] {
+        assert_eq!(cost(&mut table, &policy, &text, 0), cost(&mut restored, &policy, &text, 0));
+    }
+}
+
+/// Otherwise a blocked caller could keep others from being asked under their limits.
+#[test]
+fn refusals_under_other_limits_take_no_room() {
+    let (mut table, policy) = (Table::new(1 << 22, super::KeyHasher::new(1)), five());
+    table.operate(&policy, "k", NOW, Operation::Block(Micros(9_000_000))).unwrap();
+    for limit in 1_000..3_500 {
+        assert!(!cost(&mut table, &policy, &of(limit), 1).0);
+    }
+    assert_eq!(table.len(), 1);
+    let own = table.with_limits(&policy, &of(7), NOW).unwrap();
+    assert!(table.decide(&own, "other", NOW, 1).unwrap().is_allowed());
+}
+
 #[test]
 fn a_peek_under_other_limits_changes_nothing() {
     let (mut table, policy) = (table(), five());
