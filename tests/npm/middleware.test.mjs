@@ -390,6 +390,9 @@ test("a handler that returns no response, or a network error, keeps no lease", a
     const limiter = of(policy);
     const respond = (response) => rateLimit(limiter, () => response, { key: () => "k" })(new Request("http://x/"));
     assert.equal((await respond(Response.error())).type, "error");
+    const body = new ReadableStream({ pull: (controller) => controller.enqueue(5) });
+    const text = async () => (await respond(new Response(body))).text();
+    if (policy === "jobs") await assert.rejects(text, { message: "expected bytes in the body of a response, found a number" });
     for (const wrong of [undefined, null, "text", 5]) {
       if (policy === "jobs") await assert.rejects(respond(wrong), { message: /^`handler`: expected a Response, found / });
     }

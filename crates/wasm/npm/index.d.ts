@@ -452,7 +452,7 @@ export interface Grant extends Answer {
   refund(units?: number, options?: { now?: number }): number;
   /**
    * Tells the true cost of the whole grant, also after an earlier settlement or refund. Unused units come back, and units
-   * beyond the last cost are taken.
+   * beyond the last cost are taken. A limit counts at most twice its capacity, a sliding log at most its limit.
    */
   settle(actual: number, options?: { now?: number }): void;
   /** Renews the lease. */

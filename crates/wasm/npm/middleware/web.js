@@ -27,6 +27,7 @@ export async function holdUntilRead(request, respond, held) {
       held.renewUntil = soon();
       try {
         const { done: isEnd, value } = await reader.read();
+        if (!isEnd && !ArrayBuffer.isView(value)) throw new TypeError(`expected bytes in the body of a response, found a ${typeof value}`);
         if (!isEnd) return controller.enqueue(value);
         controller.close();
       } catch (error) {
