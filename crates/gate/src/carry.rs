@@ -39,7 +39,7 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
-/// Of each limit, the words of the state that counts more as used, or for longer.
+/// Of each limit, the words of the state that counts more as used, or for longer. The order of the two does not matter.
 pub(crate) fn stricter(slice: &Slice, one: &[u64], other: &[u64]) -> Vec<u64> {
     let newest = slice.newest(one).max(slice.newest(other));
     let mut words = Vec::with_capacity(slice.words());
@@ -49,9 +49,9 @@ pub(crate) fn stricter(slice: &Slice, one: &[u64], other: &[u64]) -> Vec<u64> {
             limit.advance(&mut words, newest);
             words
         };
-        let counted = |words: &Vec<u64>| (limit.used(words), limit.newest_and_reset(words));
-        let (one, other) = (advanced(one), advanced(other));
-        words.extend(if counted(&other) > counted(&one) { other } else { one });
+        let counts = |words: Vec<u64>| (limit.used(&words), limit.newest_and_reset(&words), words);
+        let (.., stricter) = counts(advanced(one)).max(counts(advanced(other)));
+        words.extend(stricter);
     }
     words
 }

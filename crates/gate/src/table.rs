@@ -413,8 +413,7 @@ impl Table {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     Nothing,
-    /// What it grants. A refusal under limits that the key was never granted anything under would leave only a copy of what other
-    /// limits count.
+    /// What it grants. A refusal leaves nothing if all that the key has was carried over from other limits.
     Grants,
     Everything,
 }

@@ -101,8 +101,9 @@ fn cost(table: &mut Table, policy: &Arc<Policy>, text: &str, cost: u64) -> (bool
 /// A small limit cannot count what a large one has counted. A third one takes over what counts most, not what came last.
 #[test]
 fn small_limits_in_between_loosen_no_other_limits() {
+    let unnamed: fn(u64) -> String = of;
     for (text, policy) in [
-        (of as fn(u64) -> String, five()),
+        (unnamed, five()),
         (|limit| named("x", limit), five()),
         (
             of,
