@@ -141,6 +141,16 @@ impl Limits {
         }
     }
 
+    /// How many more units all limits that count units can count at `now`.
+    pub(crate) fn countable(&self, words: &mut [u64], now: Timestamp) -> Option<u64> {
+        let now = self.taken_at(words, now);
+        let each = split_mut(self, words).filter_map(|(limit, words)| {
+            limit.advance(words, now);
+            limit.countable(words)
+        });
+        each.min()
+    }
+
     /// Clears the limits that count by this depth or by more of the key.
     pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
         for slice in self.slices() {

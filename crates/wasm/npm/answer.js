@@ -56,12 +56,12 @@ export class Grant {
   #units;
   /** Since the first settlement: the units that the limits have counted, each with its time, the oldest first. */
   #taken;
-  /** The most units that the limits count of this grant, however high the true cost is. */
-  #most;
+  /** How many more units the limits can count at a time. */
+  #countable;
   /** Whether the lease, if there is one, may be held. */
   #holds;
 
-  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits) {
+  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits, countable) {
     this.allowed = granted || isShadow;
     this.limit = numbers[0];
     this.remaining = numbers[1];
@@ -73,6 +73,7 @@ export class Grant {
     this.#limiter = limiter;
     this.#key = key;
     this.#limits = limits;
+    this.#countable = countable;
     this.#units = granted ? cost : 0;
     this.#holds = granted && lease !== undefined;
   }
@@ -94,7 +95,6 @@ export class Grant {
   #settle(actual, now) {
     if (actual === this.#units || !this.allowed) return 0;
     this.#taken ??= [{ atUs: this.atUs, units: this.#units }];
-    this.#most ??= this.#units + this.limit;
     const own = this.#options({ now });
     const givenBack = actual > this.#units ? this.#take(actual - this.#units, own) : this.#giveBack(actual, own);
     this.#units = actual;
@@ -102,8 +102,8 @@ export class Grant {
   }
 
   #take(units, options) {
+    const counted = Math.min(units, this.#countable(options.now)); // more would take the place of units of others
     const { atUs } = this.#limiter.settle(this.#key, { ...options, grantedAtUs: this.atUs, reserved: 0, actual: units });
-    const counted = Math.min(units, this.#most - this.#counted());
     const last = this.#taken[this.#taken.length - 1];
     // Units that share an earlier time come back at most as early as with their own.
     if (last?.atUs === atUs || this.#taken.length === MOST_TIMES) last.units += counted;
@@ -111,16 +111,16 @@ export class Grant {
     return 0;
   }
 
-  /** The oldest units come back first, because a log that is full has forgotten them first. */
+  /** The newest units come back first, because a log that is full has forgotten the oldest. */
   #giveBack(actual, options) {
     const givenBack = Math.max(0, this.#counted() - actual);
     for (let left = givenBack; left > 0;) {
-      const [oldest] = this.#taken;
-      const kept = Math.max(0, oldest.units - left);
-      this.#limiter.settle(this.#key, { ...options, grantedAtUs: oldest.atUs, reserved: oldest.units, actual: kept });
-      left -= oldest.units - kept;
-      oldest.units = kept;
-      if (kept === 0) this.#taken.shift();
+      const newest = this.#taken[this.#taken.length - 1];
+      const kept = Math.max(0, newest.units - left);
+      this.#limiter.settle(this.#key, { ...options, grantedAtUs: newest.atUs, reserved: newest.units, actual: kept });
+      left -= newest.units - kept;
+      newest.units = kept;
+      if (kept === 0) this.#taken.pop();
     }
     return givenBack;
   }

@@ -277,7 +277,9 @@ export class Limiter {
 
   #request(key, read, how = 0) {
     const cost = read.cost ?? this.#defaultCost;
-    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, read.limits));
+    const { limits } = read;
+    const countable = (now) => this.#countable(key, now, limits);
+    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, countable));
   }
 
   #decide(key, read, cost, how, make) {
@@ -289,6 +291,13 @@ export class Limiter {
       : native.request(keyBytes, cost, now, how === LOOKS, how === ACQUIRES, fields.class, fields.lease, fields.signalPpm, fields.draw);
     if (granted === undefined) throw this.#failure(cost, now);
     return this.#answer(granted, read, undefined, make);
+  }
+
+  #countable(key, now, limits) {
+    const keyBytes = this.#begin(key, now, limits);
+    const units = this.#native.countable(keyBytes, now);
+    if (units === undefined) throw this.#failure(0, now);
+    return units;
   }
 
   /** Does an operation after which other requests may pass. */

@@ -157,6 +157,11 @@ pub(crate) trait Algorithm: Limiter {
         self.most_at_once().saturating_mul(2)
     }
 
+    /// How many more units a state can count. More would take the place of others, or be forgotten.
+    fn countable(&self, state: &State<Self, &[u64]>) -> u64 {
+        self.most_counted().saturating_sub(self.units_used(state).unwrap_or(0))
+    }
+
     /// Whether [`charge_ahead`](Self::charge_ahead) can make the state stricter in advance, or need not do so.
     const CHARGES_AHEAD: bool = false;
 

@@ -314,6 +314,12 @@ impl Limit {
         ask_about!(self, words, |limiter, state| limiter.units_used(&state))?
     }
 
+    /// How many more units a state that was advanced to now can count; `None` for a limit that counts no units.
+    pub(crate) fn countable(&self, words: &[u64]) -> Option<u64> {
+        self.used(words)?;
+        ask_about!(self, words, |limiter, state| limiter.countable(&state))
+    }
+
     /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
         let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));

@@ -77,6 +77,11 @@ impl Algorithm for Config {
         self.windows().iter().map(|window| window.limit).max().unwrap_or(0)
     }
 
+    fn countable(&self, state: &State<&[u64]>) -> u64 {
+        let remembered = state.words().get(1).copied().unwrap_or(0); // see `State`
+        self.most_counted().saturating_sub(remembered)
+    }
+
     fn remembers_refusals(&self) -> bool {
         self.denied() == Denied::Counted
     }

@@ -5,8 +5,8 @@
 //! [`failure`](Limiter::failure) says why, and nothing has changed.
 
 use tidegate_gate::{
-    Ask, AskError, Asked, CheckForm, Decision, InvalidKey, Kind, Operation, OperationError, Policy,
-    Request, Rule, TableError, Timestamp, Verdict, Whole, check_key,
+    Ask, AskError, Asked, CheckForm, Decision, InvalidKey, Kind, MAX_QUANTITY, Operation,
+    OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, Whole, check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -14,7 +14,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use super::{Limiter, quantity, timestamp};
 use crate::answer::{self, Beside};
 use crate::failure::Failure;
-use crate::number::to_quantity;
+use crate::number::{from_quantity, to_quantity};
 
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
@@ -116,6 +116,17 @@ impl Limiter {
             })
         };
         self.operate(key_bytes, read(), now)
+    }
+
+    /// How many more units the limits can count.
+    pub fn countable(&mut self, key_bytes: usize, now: f64) -> Option<f64> {
+        self.begin();
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let found = written(&*self.key, key_bytes).and_then(|key| {
+            let units = self.table.countable(policy, key, timestamp(now)?);
+            Ok(from_quantity(units.unwrap_or(MAX_QUANTITY).min(MAX_QUANTITY)))
+        });
+        found.map_err(|failure| self.failure = Some(failure)).ok()
     }
 
     /// Returns units.
