@@ -443,9 +443,8 @@ export interface WaitOptions extends Omit<Request, "now"> {
  */
 export interface Grant extends Answer {
   /**
-   * Gives units back, by default all that still count as taken, and returns how many of them the limits had counted. A settlement
-   * beyond the estimate counts at most one capacity. A refused request has no units. As with `settle` of the limiter, a window takes
-   * units back only while it still counts them.
+   * Gives units back, by default all that still count as taken, and returns how many of them the limits had counted. A refused request
+   * has no units. As with `settle` of the limiter, a window takes units back only while it still counts them.
    *
    * @throws {ArgumentError} `INVALID_REQUEST` for more units than still count as taken
    */

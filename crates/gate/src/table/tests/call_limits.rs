@@ -141,11 +141,29 @@ fn another_name_in_between_loosens_no_limit_and_a_dump_keeps_names_apart() {
         ),
     );
     assert_eq!(cost(&mut table, &policy, &named("y", 100), 100), (true, 0));
-    let _ = cost(&mut table, &policy, &named("x", 100), 1);
+    let other = table.with_limits(&policy, &named("x", 100), NOW).unwrap();
+    table.operate(&other, "k", NOW, Operation::Refund(1)).unwrap(); // leaves a state
     assert_eq!(cost(&mut table, &policy, &named("y", 101), 101), (false, 1));
     let mut restored = table.restored(&policy, &table.dump(&policy).unwrap()).unwrap();
     for text in [named("x", 150), named("y", 150), named("z", 150)] {
         assert_eq!(cost(&mut table, &policy, &text, 0), cost(&mut restored, &policy, &text, 0));
+    }
+}
+
+#[test]
+fn of_two_blocks_the_one_that_ends_later_stays() {
+    for spans in [[9, 5], [5, 9]] {
+        let (mut table, policy) = (table(), five());
+        let own = ["x", "y"].map(|name| table.with_limits(&policy, &named(name, 7), NOW).unwrap());
+        for own in &own {
+            assert!(table.decide(own, "k", NOW, 1).unwrap().is_allowed()); // each name has a state
+        }
+        for (own, span) in own.iter().zip(spans) {
+            table.operate(own, "k", NOW, Operation::Block(Micros(span * 1_000_000))).unwrap();
+        }
+        let third = table.with_limits(&policy, &named("x", 8), NOW).unwrap();
+        let said = table.decide(&third, "k", NOW, 1).unwrap();
+        assert_eq!((said.is_allowed(), said.retry_after()), (false, Micros(9_000_000)));
     }
 }
 
