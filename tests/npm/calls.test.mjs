@@ -330,7 +330,7 @@ test("an update honours on_change, and a wrong one changes nothing", () => {
   assert.deepEqual([limiter.check("a", { now }).remaining, limiter.check("a", { cost: 5, now }).wouldAllow], [2, false]);
 });
 
-test("limits of a call hold for the call, and what was used stays used", () => {
+test("limits of a call hold for the call, and a count goes on under another number", () => {
   const limiter = five({ deny: ["bad"] });
   const under = (limit) => ({ limits: [window(limit)], now });
   assert.equal(limiter.check("a", { cost: 4, now }).remaining, 1);
@@ -354,6 +354,43 @@ test("limits of a call hold for the call, and what was used stays used", () => {
   ]) {
     assert.throws(() => limiter.check("a", { limits, now }), { name: "ArgumentError", code: "INVALID_LIMITS", message });
   }
+});
+
+test("in turns with a loose limit a strict one grants what it grants alone", () => {
+  const loose = [window(100, { period: "1s" })];
+  for (const [strict, alone] of [
+    [[window(5, { period: "15m" })], 5],
+    [[{ algorithm: "token_bucket", capacity: 5, rate: "5/15m" }], 8],
+    [[{ algorithm: "sliding_window", limit: 5, period: "15m" }], 5],
+  ]) {
+    for (const [own, ofCalls] of [[loose, strict], [strict, loose]]) {
+      const limiter = new Limiter({ limits: own });
+      const granted = new Map([[own, 0], [ofCalls, 0]]);
+      for (let second = 0; second < 600; second++) {
+        const now = (1_888_889 * 900 + second) * 1_000_000; // a window of 15 minutes begins
+        granted.set(own, granted.get(own) + limiter.check("k", { now }).allowed);
+        granted.set(ofCalls, granted.get(ofCalls) + limiter.check("k", { now, limits: ofCalls }).allowed);
+      }
+      assert.deepEqual([granted.get(strict), granted.get(loose)], [alone, 600], JSON.stringify(strict));
+    }
+  }
+});
+
+test("a restored or emptied limiter goes on with limits of calls", () => {
+  const both = [window(5), window(3, { name: "x", period: "1d" })];
+  const limiter = new Limiter({ limits: both.map((limit, place) => ({ name: `l${place}`, ...limit })) });
+  const named = (limit) => ({ limits: [window(limit, { name: "l0" })], now });
+  assert.equal(limiter.check("a", { cost: 2, now }).remaining, 1);
+  assert.equal(limiter.size, 1);
+  assert.equal(limiter.check("a", named(9)).remaining, 6);
+  const restored = new Limiter({ limits: both.map((limit, place) => ({ name: `l${place}`, ...limit })) });
+  restored.restore(limiter.dump());
+  assert.equal(restored.peek("a", named(9)).remaining, 6);
+  assert.equal(restored.check("a", { now }).remaining, 0);
+  restored.resetAll();
+  assert.equal(restored.check("a", { cost: 3, now }).remaining, 0);
+  assert.equal(restored.size, 1);
+  assert.equal(restored.check("a", named(9)).remaining, 5);
 });
 
 test("limits of a call that fails hold for no other call", () => {

@@ -225,7 +225,7 @@ impl Ask {
             Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
             Self::Block { for_us } => {
                 let limits = resolved.limits().ok_or(AskError::Listed)?;
-                if !limits.slices().iter().any(Slice::can_be_blocked) {
+                if !limits.slices().iter().any(Slice::keeps_block) {
                     return Err(AskError::NoWholeKey);
                 }
                 (Operation::Block(Micros(for_us.0)), None)

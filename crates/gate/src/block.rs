@@ -8,7 +8,6 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::Verdict;
 use crate::gathered::Gathered;
-use crate::key::Depth;
 use crate::limits::{Limits, Slice};
 use crate::request::{Budget, Operation, OperationError};
 
@@ -20,12 +19,6 @@ impl Slice {
     pub(crate) fn unblocked<'a>(&self, words: &'a [u64]) -> (&'a [u64], Option<Block>) {
         let (words, block) = words.split_at_checked(self.words()).unwrap_or((words, &[]));
         (words, block.as_array().and_then(|block| Block::from_words(*block).ok()))
-    }
-
-    /// Whether this slice keeps the block of a key. A slice that several keys share keeps none, because each
-    /// key is blocked by itself.
-    pub(crate) fn can_be_blocked(&self) -> bool {
-        self.depth() == Depth::Whole
     }
 }
 
@@ -41,7 +34,7 @@ impl Gathered {
         let Self { words, block } = self;
         match operation {
             Operation::Block(span) => {
-                if !limits.slices().iter().any(Slice::can_be_blocked) {
+                if !limits.slices().iter().any(Slice::keeps_block) {
                     return Err(OperationError::NoWholeKey);
                 }
                 *block = (*span > Micros::ZERO).then(|| Block::new(now, *span));

@@ -15,10 +15,7 @@ use tidegate_core::Timestamp;
 
 use crate::limit::Limit;
 use crate::limits::{NamedLimit, Slice};
-use crate::policy::OnChange;
-
-/// A limit and its words.
-type Held<'a> = (&'a NamedLimit, &'a [u64]);
+use crate::policy::{OnChange, Policy};
 
 /// Carries words that `old` wrote over to the limits of `slice`.
 pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
@@ -26,7 +23,8 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     let newest = newest.unwrap_or_default();
     let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
     let mut carried = Vec::with_capacity(slice.words());
-    for (named, source) in slice.limits().iter().zip(sources(slice, olds.collect())) {
+    let sources = sources(slice.limits().iter().collect(), olds.collect());
+    for (named, source) in slice.limits().iter().zip(sources) {
         let mut own = vec![0; named.limit.words()];
         match source {
             Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
@@ -39,53 +37,46 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
-/// Of each limit, the words of the state that counts more as used, or for longer. The order of the two does not matter.
-pub(crate) fn stricter(slice: &Slice, one: &[u64], other: &[u64]) -> Vec<u64> {
-    let newest = slice.newest(one).max(slice.newest(other));
-    let mut words = Vec::with_capacity(slice.words());
-    for ((limit, one), (_, other)) in slice.split(one).zip(slice.split(other)) {
-        let advanced = |words: &[u64]| {
-            let mut words = words.to_vec();
-            limit.advance(&mut words, newest);
-            words
-        };
-        let counts = |words: Vec<u64>| (limit.used(&words), limit.newest_and_reset(&words), words);
-        let (.., stricter) = counts(advanced(one)).max(counts(advanced(other)));
-        words.extend(stricter);
+/// The slices of `from` whose states an edit of the policy keeps, each with the slice of `to` that takes them over.
+pub(crate) fn edited<'a>(from: &'a Policy, to: &'a Policy) -> Vec<(&'a Slice, &'a Slice)> {
+    let both = [from, to];
+    if !both.iter().all(|policy| policy.limits().count_apart()) {
+        let old = |new: &Slice| from.slice(new.identity());
+        return to.slices().filter_map(|new| Some((old(new)?, new))).collect();
     }
-    words
+    if !both.iter().all(|policy| policy.on_change().keeps_states()) {
+        let old = |new: &Slice| from.slices().find(|old| old.fingerprint() == new.fingerprint());
+        return to.slices().filter_map(|new| Some((old(new)?, new))).collect();
+    }
+    let blocks = from.slices().chain(to.slices()).filter(|slice| slice.limits().is_empty());
+    let mut pairs: Vec<_> = blocks.take(1).map(|blocks| (blocks, blocks)).collect();
+    let mut news: Vec<&Slice> = to.slices().filter(|new| !new.limits().is_empty()).collect();
+    while let Some(&first) = news.first() {
+        let (group, rest) = news.into_iter().partition(|new| new.is_edit_of(first));
+        news = rest;
+        let olds = from.slices().filter(|old| old.is_edit_of(first));
+        let olds = olds.flat_map(|old| old.limits().iter().map(move |named| (named, old)));
+        let limits = group.iter().flat_map(|new: &&Slice| new.limits());
+        let sources = sources(limits.collect(), olds.collect()).into_iter();
+        pairs.extend(sources.zip(&group).filter_map(|(old, new)| Some((old?.1, *new))));
+    }
+    pairs
 }
 
-/// Whether `words` under `slice` still have all that was used under `old`, so that carrying them back loses nothing, and under
-/// the same names. A limit that is gone loses all, and a much smaller one a part.
-pub(crate) fn has_all(slice: &Slice, words: &[u64], old: &Slice, before: &[u64]) -> bool {
-    let mut names = old.limits().iter().map(|old| old.tag);
-    if !names.all(|tag| slice.limits().iter().any(|new| new.tag == tag)) {
-        return false;
-    }
-    let back = carry(old, slice, words, OnChange::Keep);
-    let newest = old.newest(before).max(slice.newest(words));
-    old.split(before).zip(old.split(&back)).all(|((limit, before), (_, back))| {
-        let mut advanced = before.to_vec();
-        limit.advance(&mut advanced, newest);
-        match (limit.used(&advanced), limit.used(back)) {
-            (Some(before), Some(back)) => back >= before,
-            _ => advanced == back,
-        }
-    })
-}
-
-/// Finds the earlier form of each limit of `slice`: the limit of the same name, otherwise a limit of the same
+/// Finds the earlier form of each of the `limits`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
-fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
+fn sources<'a, T: Copy>(
+    limits: Vec<&NamedLimit>,
+    mut olds: Vec<(&'a NamedLimit, T)>,
+) -> Vec<Option<(&'a NamedLimit, T)>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
         |new, old| new.limit == old.limit,
         |new, old| new.tag == 0 && old.tag == 0,
     ];
-    let mut sources = vec![None; slice.limits().len()];
+    let mut sources = vec![None; limits.len()];
     for same in rules {
-        for (new, source) in slice.limits().iter().zip(&mut sources) {
+        for (new, source) in limits.iter().zip(&mut sources) {
             if source.is_none()
                 && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
             {

@@ -40,7 +40,7 @@ impl Gathered {
         limits: &'a Limits,
     ) -> impl Iterator<Item = (&'a Slice, Stored<'a>)> {
         limits.split(&self.words).map(|(slice, words)| {
-            let block = self.block.filter(|_| slice.can_be_blocked());
+            let block = self.block.filter(|_| slice.keeps_block());
             (slice, Stored { words, block })
         })
     }

@@ -283,7 +283,7 @@ impl Session {
             let words = stored.all();
             // a refusal that a limit remembers must survive like a grant, and so must the first refusal of
             // a bucket that starts empty, because the bucket fills from that time on
-            let unblocked = slice.can_be_blocked() && state.block != was_blocked;
+            let unblocked = slice.keeps_block() && state.block != was_blocked;
             let is_more = slice.remembers_refusals() || begins || unblocked || slot.is_carried;
             let due = match taken {
                 Some(taken) if !is_more && slot.covers(slice, &words, taken) => None,

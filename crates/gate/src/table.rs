@@ -179,10 +179,11 @@ impl Table {
         if let Some(words) = self.find_only(limits, hash, key) {
             return Ok(limits.decide(words, now, request)?);
         }
-        let leaves = if request.cost == 0 { Leaves::Nothing } else { Leaves::Grants };
-        self.with_gathered(policy, limits, (key, leaves), now, |state| match state.block {
-            None => limits.decide(&mut state.words, now, request),
-            Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
+        self.with_gathered(policy, limits, (key, request.cost == 0), now, |state| {
+            match state.block {
+                None => limits.decide(&mut state.words, now, request),
+                Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
+            }
         })
     }
 
@@ -230,16 +231,12 @@ impl Table {
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        let leaves = match operation {
-            _ if operation.is_peek() => Leaves::Nothing,
-            Operation::Decide(_) => Leaves::Grants,
-            _ => Leaves::Everything,
-        };
-        let answer = self.with_gathered(policy, limits, (&key, leaves), now, |state| {
+        let is_peek = operation.is_peek();
+        let answer = self.with_gathered(policy, limits, (&key, is_peek), now, |state| {
             operate(state, limits, now, operation)
         })?;
         if let Operation::Reset(depth) = operation {
-            self.reset_other_limits(limits, &key, *depth);
+            self.forget_counts(&key, *depth);
         }
         Ok(answer)
     }
@@ -257,8 +254,10 @@ impl Table {
         for slice in limits.slices() {
             let key = slice.depth().of(key);
             match self.entry(slice, key) {
-                Some(entry) => state.add(slice, Some(&entry.words)),
-                None => state.add(slice, self.under_other_limits(slice, key).as_deref()),
+                Some(entry) if entry.identity != slice.identity() => {
+                    state.add(slice, Some(&self.call_limits.going_on(slice, entry)));
+                }
+                found => state.add(slice, found.map(|entry| entry.words.as_slice())),
             }
         }
         Some(state)
@@ -275,6 +274,8 @@ impl Table {
             let lasts = slice.is_some_and(|slice| lasts(slice, &entry.words, now));
             if lasts {
                 heap = heap.saturating_add(entry.heap());
+            } else {
+                call_limits.note_gone(entry.identity);
             }
             lasts
         });
@@ -297,8 +298,11 @@ impl Table {
             .map(|entry| entry.words.as_mut_slice())
     }
 
+    /// The entry with the state of the slice. Another limit of the same count may have written it.
     fn entry(&self, slice: &Slice, key: &str) -> Option<&Entry> {
-        self.entries.find(self.hasher.hash(key), |entry| entry.is(slice, key))
+        self.entries.find(self.hasher.hash(key), |entry| {
+            entry.key == key && self.call_limits.are_of_one_count(entry.identity, slice)
+        })
     }
 
     /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
@@ -309,20 +313,14 @@ impl Table {
         &mut self,
         policy: &Policy,
         limits: &Limits,
-        (key, leaves): (&str, Leaves),
+        (key, is_peek): (&str, bool),
         now: Timestamp,
         decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         let mut state = self.gather(limits, key).ok_or(full)?;
         let decided = decide(&mut state)?;
-        let is_carried_refusal = || {
-            leaves == Leaves::Grants
-                && !decided.decision().is_allowed()
-                && self.has_only_carried(limits, key)
-                && !limits.slices().iter().any(Slice::remembers_refusals)
-        };
-        if leaves == Leaves::Nothing || is_carried_refusal() {
+        if is_peek {
             return Ok(decided);
         }
         // nothing changes before there is room for all new entries
@@ -334,7 +332,6 @@ impl Table {
         if learned.is_none() && decided.decision().is_allowed() {
             return Err(full);
         }
-        self.forget_other_limits(limits, key);
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));
         for (slice, stored) in state.apart(limits) {
             let key = slice.depth().of(key);
@@ -375,9 +372,16 @@ impl Table {
 
     /// Replaces the words of an entry; `false` if the table has no such entry.
     fn replace(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) -> bool {
-        let Self { entries, hasher, heap, .. } = self;
-        let entry = entries.find_mut(hasher.hash(key), |entry| entry.is(slice, key));
-        let Some(entry) = entry else { return false };
+        let Self { entries, hasher, heap, call_limits, .. } = self;
+        let is =
+            |entry: &Entry| entry.key == key && call_limits.are_of_one_count(entry.identity, slice);
+        let Some(entry) = entries.find_mut(hasher.hash(key), is) else { return false };
+        // a count that is too large for a smaller limit stays with the larger one
+        if entry.identity != slice.identity() && slice.accepts(&stored.all()).is_ok() {
+            call_limits.note_gone(entry.identity);
+            call_limits.note_entry(slice.identity());
+            entry.identity = slice.identity();
+        }
         *heap = heap.saturating_sub(entry.heap());
         entry.set(stored);
         *heap = heap.saturating_add(entry.heap());
@@ -399,7 +403,7 @@ impl Table {
     /// Inserts an entry after [`reserve`](Self::reserve), so the hash table does not grow.
     fn insert(&mut self, entry: Entry) {
         self.heap = self.heap.saturating_add(entry.heap());
-        self.call_limits.note_use(entry.identity);
+        self.call_limits.note_entry(entry.identity);
         let Self { entries, hasher, .. } = self;
         entries.insert(hasher.hash(&entry.key), entry, hasher);
     }
@@ -407,15 +411,6 @@ impl Table {
     fn may_sweep(&self, now: Timestamp) -> bool {
         now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY
     }
-}
-
-/// What an operation leaves in the table.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaves {
-    Nothing,
-    /// What it grants. A refusal leaves nothing if all that the key has was carried over from other limits.
-    Grants,
-    Everything,
 }
 
 impl Entry {

@@ -60,8 +60,11 @@ impl Failure {
             Self::Ask(AskError::Key(_)) => "INVALID_KEY",
             Self::Ask(AskError::NoRandomness) => "NO_RANDOMNESS",
             Self::Limits(CallLimitsError::TooMany) => "TOO_MANY_LIMITS",
+            Self::Table(_)
+            | Self::NoMemory
+            | Self::Limits(CallLimitsError::NoMemory)
+            | Self::Dump(DumpError::Full { .. }) => "TABLE_FULL",
             Self::Limits(_) => "INVALID_LIMITS",
-            Self::Table(_) | Self::NoMemory | Self::Dump(DumpError::Full { .. }) => "TABLE_FULL",
             Self::Dump(_) => "INVALID_DUMP",
             Self::Option(_) => "INVALID_OPTION",
             Self::Ask(_) | Self::Span(_) => "INVALID_REQUEST",

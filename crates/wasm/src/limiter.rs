@@ -26,7 +26,10 @@ use crate::policy;
 #[wasm_bindgen(js_name = NativeLimiter)]
 #[derive(Debug)]
 pub struct Limiter {
+    /// What decides. Each of its limits counts apart once a caller gave limits with a call.
     policy: Arc<Policy>,
+    /// The policy as it was read.
+    written: Arc<Policy>,
     /// Where middleware finds keys.
     gateway: Gateway,
     /// The policy of the next operation, if the caller gave limits with it.
@@ -70,6 +73,7 @@ impl Limiter {
         let bound = byte_bound(&policy, max_bytes)?;
         Ok(Self {
             cost_is_all: cost_is_all(&policy),
+            written: Arc::clone(&policy),
             policy,
             gateway,
             call: None,
@@ -176,7 +180,8 @@ impl Limiter {
     /// # Errors
     /// Throws if the bytes are no dump of this policy; nothing has changed.
     pub fn restore(&mut self, dump: &[u8]) -> Result<(), JsValue> {
-        self.table = self.table.restored(&self.policy, dump).map_err(Failure::Dump)?;
+        (self.table, self.policy) =
+            self.table.restored(&self.written, dump).map_err(Failure::Dump)?;
         Ok(())
     }
 
@@ -194,14 +199,15 @@ impl Limiter {
         let bound = byte_bound(&policy, self.max_bytes)?;
         require_memory(self.table.bytes().saturating_mul(2).div_ceil(BYTES_PER_CHARACTER))?;
         let mut table = self.table.emptied(bound);
-        table.know_limits_of(&self.table, &policy);
+        let written = Arc::clone(&policy);
+        let policy = table.know_limits_of(&self.table, policy);
         for carried in self.table.close().into_carried(&self.policy, &policy) {
             if !table.adopt(carried) {
                 return Err(Failure::NoMemory.into()); // never: the memory is there
             }
         }
         self.cost_is_all = cost_is_all(&policy);
-        (self.policy, self.gateway) = (policy, gateway);
+        (self.policy, self.written, self.gateway) = (policy, written, gateway);
         (self.table, self.last_call) = (table, None);
         Ok(())
     }
@@ -209,6 +215,7 @@ impl Limiter {
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.table.clear();
+        self.policy = Arc::clone(&self.written);
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`.

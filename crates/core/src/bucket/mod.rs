@@ -45,7 +45,7 @@ mod tests;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
-use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range, saturating_product};
+use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, gcd, in_range, saturating_product};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
@@ -143,6 +143,43 @@ impl Config {
     #[must_use]
     pub const fn rate(&self) -> (u64, Micros) {
         (self.inflow.value(), Micros(self.scale.value()))
+    }
+
+    /// The span from empty to full as a reduced fraction of microseconds, exactly: [`period`](Limiter::period) rounds it up.
+    #[must_use]
+    pub const fn exact_fill_time(&self) -> (u64, u64) {
+        let (full, inflow) = (self.full, self.inflow.value());
+        let common = gcd(full, inflow);
+        match (full.checked_div(common), inflow.checked_div(common)) {
+            (Some(span), Some(parts)) => (span, parts),
+            _ => (full, inflow), // never: the rate is above 0
+        }
+    }
+
+    /// Goes on with the state of a bucket of another capacity that takes [as long to fill](Self::exact_fill_time): the share of
+    /// the capacity that was spent stays the same. It is rounded up, so that no token is granted twice.
+    ///
+    /// Shares of all such buckets come back at the same speed. So in any order of requests to several of them, each grants at
+    /// most what it grants alone.
+    ///
+    /// ```
+    /// use tidegate_core::{Micros, Rate, RateLimiter, Timestamp, bucket};
+    ///
+    /// let of = |capacity| bucket::Config::new(capacity, Rate::new(capacity, Micros(10_000_000)).unwrap()).unwrap();
+    /// let (small, large, now) = (of(5), of(100), Timestamp(1_700_000_000_000_000));
+    /// let mut state = bucket::State::default();
+    /// assert!(small.decide(&mut state, now, 4).unwrap().is_allowed()); // 4 of 5
+    ///
+    /// large.go_on_from(&mut state, &small);
+    /// assert_eq!(large.peek(&state, now, 0).unwrap().remaining(), 20); // 80 of 100
+    /// assert!(!large.decide(&mut state, now, 21).unwrap().is_allowed());
+    /// ```
+    pub fn go_on_from(&self, state: &mut State<impl WordsMut>, old: &Self) {
+        let Level { spent, newest } = Level::of(state);
+        let scaled = u128::from(spent).saturating_mul(self.full.into());
+        let spent = scaled.div_ceil(u128::from(old.full).max(1));
+        let spent = u64::try_from(spent).unwrap_or(u64::MAX).min(self.deepest);
+        state.write(Level { spent, newest }.to_words());
     }
 
     #[inline]

@@ -85,6 +85,14 @@ pub(crate) trait Algorithm: Limiter {
     /// Fails with [`ConfigError`] for numbers that no configuration has.
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError>;
 
+    /// The numbers that a count belongs to: limits that differ in other numbers alone go on with each other's states.
+    fn count(&self) -> Vec<u64> {
+        self.numbers()
+    }
+
+    /// Goes on with a state of a limit that has the same [`count`](Self::count).
+    fn go_on_from(&self, _state: &mut State<Self, &mut [u64]>, _old: &Self) {}
+
     /// A description of the limit in words, with exact quantities.
     fn describe(&self) -> String;
 

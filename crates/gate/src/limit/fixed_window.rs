@@ -48,6 +48,10 @@ impl Algorithm for Config {
         }
     }
 
+    fn count(&self) -> Vec<u64> {
+        [self.period().0, self.starts_at_first().into()].into()
+    }
+
     fn describe(&self) -> String {
         let (limit, period) = (self.limit(), span(self.period()));
         let (every, from) = match self.starts_at_first() {

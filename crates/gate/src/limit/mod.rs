@@ -295,6 +295,11 @@ impl Limit {
         ask!(self, |limiter| adopt(limiter, own, (old, words), ratio)).unwrap_or(false)
     }
 
+    /// Goes on with a state of a limit of the same algorithm and [count](Self::count).
+    pub(crate) fn go_on_from(&self, words: &mut [u64], old: &Self) {
+        let _ = ask!(self, |limiter| go_on(limiter, words, old));
+    }
+
     /// The fraction of the load that reporters must refuse; `None` if the limiter has no reporters.
     #[must_use]
     pub fn factor(&self, words: &[u64], now: Timestamp) -> Option<Probability> {
@@ -401,4 +406,11 @@ fn adopt<A: Algorithm>(
     let old = A::of(old)?;
     let (mut own, held) = (limiter.state(own).ok()?, old.state(words).ok()?);
     Some(Algorithm::adopt(limiter, &mut own, old, &held, ratio))
+}
+
+/// `None` if the algorithms differ, or if the state has another length.
+fn go_on<A: Algorithm>(limiter: &A, words: &mut [u64], old: &Limit) -> Option<()> {
+    let old = A::of(old)?;
+    limiter.go_on_from(&mut limiter.state(words).ok()?, old);
+    Some(())
 }

@@ -45,6 +45,11 @@ impl Limit {
         ask!(self, |limiter| parameters_of(limiter))
     }
 
+    /// The algorithm's number, and the numbers that a count belongs to.
+    pub(crate) fn count(&self) -> Vec<u64> {
+        ask!(self, |limiter| count_of(limiter))
+    }
+
     /// The limiter with these [`parameters`](Self::parameters).
     ///
     /// # Errors
@@ -70,6 +75,10 @@ impl Limit {
 
 fn parameters_of<A: Algorithm>(limiter: &A) -> Vec<u64> {
     [A::NUMBER].into_iter().chain(limiter.numbers()).collect()
+}
+
+fn count_of<A: Algorithm>(limiter: &A) -> Vec<u64> {
+    [A::NUMBER].into_iter().chain(limiter.count()).collect()
 }
 
 fn of<A: Algorithm>(numbers: &[u64], limit: fn(A) -> Limit) -> Result<Limit, ConfigError> {

@@ -38,6 +38,10 @@ impl Algorithm for Config {
         Self::new(limit, Micros(period), segments)
     }
 
+    fn count(&self) -> Vec<u64> {
+        [self.period().0, wide(self.segments())].into()
+    }
+
     fn describe(&self) -> String {
         let (limit, period, segments) = (self.limit(), self.period(), wide(self.segments()));
         let segment = Micros(period.0.checked_div(segments).unwrap_or(period.0));

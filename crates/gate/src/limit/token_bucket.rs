@@ -9,11 +9,11 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros, Rate};
 
-use super::Kind;
 use super::algorithm::{Algorithm, Answer};
 use super::describe::span;
 use super::parameters::unfit;
-use super::shared::{asks_a_rate_limiter, charges_ahead};
+use super::shared::{asks_a_rate_limiter, charges_ahead, found_as};
+use super::{Kind, Limit};
 use crate::policy::limit::{LimitForm, Start, required, text};
 use crate::request::Request;
 
@@ -45,6 +45,17 @@ impl Algorithm for Config {
         let bucket = Self::new(capacity, Rate::new(units, Micros(period))?)?;
         Ok(if starts_empty == 1 { bucket.starting_empty() } else { bucket })
     }
+
+    fn count(&self) -> Vec<u64> {
+        let (span, parts) = self.exact_fill_time();
+        [span, parts, self.starts_empty().into()].into()
+    }
+
+    fn go_on_from(&self, state: &mut State<&mut [u64]>, old: &Self) {
+        Self::go_on_from(self, state, old);
+    }
+
+    found_as!(TokenBucket);
 
     fn describe(&self) -> String {
         let (units, period) = self.rate();

@@ -203,15 +203,24 @@ impl Policy {
     }
 
     /// This policy with other limits on every key, in place of its own limits and its overrides. Lists, shadow
-    /// and the rest stay. `text` is a policy that has only `limits`. The identities of its slices cover the limits and
-    /// their names.
+    /// and the rest stay. `text` is a policy that has only `limits`. Each of them counts apart.
     ///
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
-    pub fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
+    pub(crate) fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
         let Self { limits, home, .. } = Self::parse(&self.name, text)?;
-        let limits = limits.of_rule("", OnChange::Reset).apart_by_name();
-        Ok(Self { limits, home, overrides: Vec::new(), ..self.clone() })
+        Ok(Self { limits: limits.counting_apart(), home, overrides: Vec::new(), ..self.clone() })
+    }
+
+    /// The same policy, of which each limit counts apart: [`Limits::counting_apart`].
+    pub(crate) fn counting_apart(&self) -> Self {
+        let overrides = self.overrides.iter();
+        let overrides = overrides.map(|(pattern, own)| (pattern.clone(), own.counting_apart()));
+        Self {
+            limits: self.limits.counting_apart(),
+            overrides: overrides.collect(),
+            ..self.clone()
+        }
     }
 
     fn named(mut self, name: file::Name) -> Self {

@@ -59,8 +59,13 @@ impl Policy {
     /// The slice with this identity, of the policy's own limits or of an override.
     #[must_use]
     pub fn slice(&self, identity: u64) -> Option<&Slice> {
+        self.slices().find(|slice| slice.identity() == identity)
+    }
+
+    /// The slices of the policy's own limits and of all overrides.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = &Slice> {
         let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
-        all.flat_map(Limits::slices).find(|slice| slice.identity() == identity)
+        all.flat_map(Limits::slices)
     }
 
     /// The rule for a key. A key on both lists is denied.

@@ -1,8 +1,11 @@
 //! Limits that a caller gives with its requests, because they come from a token or a database.
 //!
-//! The state of a key that is asked for under other limits than before is carried over to them, as by an edit of the policy
-//! that keeps states. The table forgets the former state only if the new one has all of it. So a caller that goes back
-//! and forth between limits never starts afresh: each set of limits holds by itself.
+//! A count belongs to a key and to a limit's name, algorithm and period, or for a bucket the time in which it fills. A call
+//! may change the other numbers, and the count goes on. Other limits are other counts, and none leads to another. So in any
+//! order of calls each limit grants at most what it grants alone.
+//!
+//! From the first such call on, each limit of the table's policy has an entry of its own, and so have blocks. An entry has
+//! the identity of the limit that wrote it last; the table finds it by its count.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,15 +15,13 @@ use core::fmt;
 use core::mem;
 
 use tidegate_core::Timestamp;
-use tidegate_core::shed::block::Block;
 
 use super::{Entry, Table};
 use crate::block::SliceWords;
-use crate::carry::{carry, has_all, stricter};
 use crate::gathered::Stored;
 use crate::key::Depth;
-use crate::limits::{Limits, Slice};
-use crate::policy::{OnChange, Policy, PolicyError};
+use crate::limits::Slice;
+use crate::policy::{Policy, PolicyError};
 
 /// The most different limits that a table knows at a time.
 pub const MAX_CALL_LIMITS: usize = 1_000;
@@ -31,18 +32,29 @@ const MAX_TEXT_BYTES: usize = 4_096;
 /// The limits that callers gave, each as a policy of its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLimits {
-    by_text: Sorted<String>,
-    /// The policies by the identities of their slices, and the policy of the table.
-    by_identity: Sorted<u64>,
-    /// Those of `by_identity` that have had a state. Limits that never had one make room for others.
-    used: Sorted<u64>,
+    by_text: Sorted<String, Arc<Policy>>,
+    /// The slices of these policies and of the table's own, by their identities.
+    by_identity: Sorted<u64, Known>,
 }
 
-/// Policies in the order of their keys. They are few, and the code of a map is large.
-#[derive(Clone, Debug, Default)]
-struct Sorted<K>(Vec<(K, Arc<Policy>)>);
+#[derive(Clone, Debug)]
+struct Known {
+    policy: Arc<Policy>,
+    /// How many entries have this identity. Limits without entries make room for others.
+    entries: usize,
+}
 
-impl<K: Ord> Sorted<K> {
+/// Values in the order of their keys. They are few, and the code of a map is large.
+#[derive(Clone, Debug)]
+struct Sorted<K, V>(Vec<(K, V)>);
+
+impl<K, V> Default for Sorted<K, V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: Ord, V> Sorted<K, V> {
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,
@@ -50,21 +62,21 @@ impl<K: Ord> Sorted<K> {
         self.0.binary_search_by(|(one, _)| one.borrow().cmp(key))
     }
 
-    fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&Arc<Policy>>
+    fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
-        self.0.get(self.place(key).ok()?).map(|(_, policy)| policy)
+        self.0.get(self.place(key).ok()?).map(|(_, value)| value)
     }
 
-    fn insert(&mut self, key: K, policy: &Arc<Policy>) {
-        match self.place(&key) {
-            Ok(place) => {
-                if let Some((_, old)) = self.0.get_mut(place) {
-                    *old = Arc::clone(policy);
-                }
-            }
-            Err(place) => self.0.insert(place, (key, Arc::clone(policy))),
+    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let place = self.place(key).ok()?;
+        self.0.get_mut(place).map(|(_, value)| value)
+    }
+
+    fn insert_new(&mut self, key: K, value: V) {
+        if let Err(place) = self.place(&key) {
+            self.0.insert(place, (key, value));
         }
     }
 }
@@ -78,6 +90,8 @@ pub enum CallLimitsError {
     Length(usize),
     /// Keys that are in use have [`MAX_CALL_LIMITS`] other limits.
     TooMany,
+    /// The allocator has no room for an entry for each limit.
+    NoMemory,
 }
 
 impl fmt::Display for CallLimitsError {
@@ -91,6 +105,9 @@ impl fmt::Display for CallLimitsError {
                 f,
                 "`limits`: expected at most {MAX_CALL_LIMITS} different limits on the keys in use, found one more"
             ),
+            Self::NoMemory => {
+                f.write_str("`limits`: expected memory for a count of each limit, found none")
+            }
         }
     }
 }
@@ -98,15 +115,17 @@ impl fmt::Display for CallLimitsError {
 impl core::error::Error for CallLimitsError {}
 
 impl CallLimits {
-    /// The texts of the limits that have had a state, sorted.
+    /// The texts of the limits that have a state, sorted.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let used = self.by_text.0.iter().filter(|(_, own)| self.is_used(own));
         used.map(|(text, _)| text.as_str())
     }
 
     fn is_used(&self, own: &Policy) -> bool {
-        let mut slices = own.limits().slices().iter();
-        slices.any(|slice| self.used.get(&slice.identity()).is_some())
+        let mut slices = own.limits().slices().iter().filter(|slice| !slice.limits().is_empty());
+        slices.any(|slice| {
+            self.by_identity.get(&slice.identity()).is_some_and(|known| known.entries > 0)
+        })
     }
 
     fn are_full(&self) -> bool {
@@ -120,12 +139,30 @@ impl CallLimits {
 
     /// The policy that has a slice of this identity.
     pub(super) fn policy(&self, identity: u64) -> Option<&Arc<Policy>> {
-        self.by_identity.get(&identity)
+        self.by_identity.get(&identity).map(|known| &known.policy)
+    }
+
+    /// Whether an entry of this identity has the state of the slice.
+    #[inline]
+    pub(super) fn are_of_one_count(&self, identity: u64, slice: &Slice) -> bool {
+        identity == slice.identity()
+            || (!self.by_text.0.is_empty()
+                && self.slice(identity).is_some_and(|other| other.counts_with(slice)))
+    }
+
+    /// The words of an entry as the slice goes on with them.
+    #[cold]
+    pub(super) fn going_on(&self, slice: &Slice, entry: &Entry) -> SliceWords {
+        match self.slice(entry.identity).filter(|old| old.identity() != slice.identity()) {
+            Some(old) => slice.going_on_from(old, &entry.words),
+            None => SliceWords::from_slice(&entry.words),
+        }
     }
 
     fn know(&mut self, policy: &Arc<Policy>) {
-        for slice in policy.limits().slices() {
-            self.by_identity.insert(slice.identity(), policy);
+        for slice in policy.slices() {
+            self.by_identity
+                .insert_new(slice.identity(), Known { policy: Arc::clone(policy), entries: 0 });
         }
     }
 
@@ -144,34 +181,42 @@ impl CallLimits {
         }
         self.know(policy);
         self.know(&own);
-        self.by_text.insert(text.into(), &own);
+        self.by_text.insert_new(text.into(), Arc::clone(&own));
         Ok(own)
     }
 
-    /// Takes note of a state under these limits.
-    pub(super) fn note_use(&mut self, identity: u64) {
-        if let Some(own) = self.by_identity.get(&identity).map(Arc::clone) {
-            self.used.insert(identity, &own);
+    /// Takes note of an entry that has come.
+    pub(super) fn note_entry(&mut self, identity: u64) {
+        if let Some(known) = self.by_identity.get_mut(&identity) {
+            known.entries = known.entries.saturating_add(1);
         }
     }
 
-    /// Forgets the limits that had no state.
+    /// Takes note of an entry that has gone.
+    pub(super) fn note_gone(&mut self, identity: u64) {
+        if let Some(known) = self.by_identity.get_mut(&identity) {
+            known.entries = known.entries.saturating_sub(1);
+        }
+    }
+
+    /// Forgets the limits that have no state.
     fn forget_unused(&mut self, policy: &Arc<Policy>) {
         let mut by_text = mem::take(&mut self.by_text);
-        let before = by_text.0.len();
         by_text.0.retain(|(_, own)| self.is_used(own));
-        if by_text.0.len() < before {
-            self.by_identity.0.clear();
-            self.know(policy);
-            by_text.0.iter().for_each(|(_, own)| self.know(own));
-        }
         self.by_text = by_text;
+        let before = mem::take(&mut self.by_identity);
+        self.know(policy);
+        let kept: Vec<_> = self.by_text.0.iter().map(|(_, own)| Arc::clone(own)).collect();
+        kept.iter().for_each(|own| self.know(own));
+        for (identity, known) in &mut self.by_identity.0 {
+            known.entries = before.get(identity).map_or(0, |before| before.entries);
+        }
     }
 }
 
 impl Table {
-    /// The policy that decides by the limits of `text` in place of those of `policy`: see [`Policy::with_limits`]. A
-    /// state that the key has under other limits is carried over, as by an edit with `on_change = "keep"`.
+    /// The policy that decides by the limits of `text` in place of those of `policy`. `policy` becomes one of which each
+    /// limit counts apart, and decides from now on on this table.
     ///
     /// The next operation is under these limits: the table may forget limits under which no operation leaves a state.
     ///
@@ -180,7 +225,7 @@ impl Table {
     #[inline(never)]
     pub fn with_limits(
         &mut self,
-        policy: &Arc<Policy>,
+        policy: &mut Arc<Policy>,
         text: &str,
         now: Timestamp,
     ) -> Result<Arc<Policy>, CallLimitsError> {
@@ -192,90 +237,76 @@ impl Table {
         }
         if self.call_limits.are_full() && self.may_sweep(now) {
             self.sweep(policy, now);
-            self.call_limits.used = Sorted::default();
-            self.entries.iter().for_each(|entry| self.call_limits.note_use(entry.identity));
             self.call_limits.forget_unused(policy);
         }
-        self.call_limits.add(policy, text)
+        if policy.limits().count_apart() {
+            return self.call_limits.add(policy, text);
+        }
+        let apart = Arc::new(policy.counting_apart());
+        let mut counting = self.emptied(self.max_bytes);
+        let own = counting.call_limits.add(&apart, text)?;
+        counting.count_apart(self, policy, &apart).ok_or(CallLimitsError::NoMemory)?;
+        counting.swept = self.swept;
+        (*self, *policy) = (counting, apart);
+        Ok(own)
     }
 
-    /// Knows the same callers' limits as another table, under the policy of this table.
+    /// Takes over the states of a table whose limits share entries. `None` if the allocator has no room.
+    fn count_apart(&mut self, joined: &Self, policy: &Policy, apart: &Policy) -> Option<()> {
+        for entry in joined.entries.iter() {
+            let Some(slice) = policy.slice(entry.identity) else { continue }; // of limits that are no longer there
+            let (words, block) = slice.unblocked(&entry.words);
+            let own =
+                apart.slices().filter(|own| own.is_edit_of(slice) && !own.limits().is_empty());
+            for (own, (_, words)) in own.zip(slice.split(words)) {
+                self.take_in(own, &entry.key, Stored { words, block: None })?;
+            }
+            if block.is_some() {
+                self.take_in(&Slice::of_blocks(), &entry.key, Stored { words: &[], block })?;
+            }
+        }
+        Some(())
+    }
+
+    /// Takes a state in, even beyond the bound: a state that is forgotten would loosen its limits.
+    fn take_in(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) -> Option<()> {
+        let entry = Entry::new(slice, key, stored)?;
+        self.reserve(&[self.hasher.hash(key)], entry.heap(), usize::MAX)?;
+        self.insert(entry);
+        Some(())
+    }
+
+    /// Knows the same callers' limits as another table. Returns the policy that decides on this table: if callers gave limits,
+    /// each limit of `policy` counts apart.
     #[inline(never)]
-    pub fn know_limits_of(&mut self, other: &Self, policy: &Arc<Policy>) {
+    #[must_use]
+    pub fn know_limits_of(&mut self, other: &Self, policy: Arc<Policy>) -> Arc<Policy> {
+        if other.call_limits.by_text.0.is_empty() {
+            return policy;
+        }
+        let apart = Arc::new(policy.counting_apart());
         for text in other.call_limits.texts() {
-            let _ = self.call_limits.add(policy, text); // they were read before
+            let _ = self.call_limits.add(&apart, text); // they were read before
+        }
+        apart
+    }
+
+    /// Removes all counts of a key that count by `depth` or by more of the key, and its block.
+    pub(super) fn forget_counts(&mut self, key: &str, depth: Depth) {
+        let known = self.call_limits.by_identity.0.iter();
+        let all: Vec<_> = known
+            .filter_map(|(identity, known)| {
+                Some((*identity, known.policy.slice(*identity)?.depth()))
+            })
+            .filter(|(_, own)| *own >= depth)
+            .collect();
+        for (identity, depth) in all {
+            let key = depth.of(key);
+            let is = |entry: &Entry| entry.identity == identity && entry.key == key;
+            if let Some(entry) = self.entries.remove(self.hasher.hash(key), is) {
+                self.heap = self.heap.saturating_sub(entry.heap());
+                self.call_limits.note_gone(identity);
+            }
         }
     }
-
-    /// The words that the part of a key has under other limits of the same rule, carried over to `slice`: of all of them, what
-    /// counts most. `None` if it has none, or has a state under `slice` itself.
-    #[cold]
-    pub(super) fn under_other_limits(&self, slice: &Slice, key: &str) -> Option<SliceWords> {
-        let (words, block) = self.carried_from_others(slice, key)?;
-        Some(Stored { words: &words, block }.all())
-    }
-
-    fn carried_from_others(&self, slice: &Slice, key: &str) -> Option<(Vec<u64>, Option<Block>)> {
-        if self.call_limits.by_text.0.is_empty() || self.entry(slice, key).is_some() {
-            return None;
-        }
-        let carried = self.others(slice, key).map(|(entry, old)| {
-            let (words, block) = old.unblocked(&entry.words);
-            (carry(slice, old, words, OnChange::Keep), block)
-        });
-        carried.reduce(|(words, block), (others, another)| {
-            (stricter(slice, &words, &others), longer(block, another))
-        })
-    }
-
-    /// Removes the states under other limits of which [`under_other_limits`](Self::under_other_limits) has carried everything over.
-    /// Does so before the state is in the table.
-    pub(super) fn forget_other_limits(&mut self, limits: &Limits, key: &str) {
-        for slice in limits.slices() {
-            let key = slice.depth().of(key);
-            let Some((words, _)) = self.carried_from_others(slice, key) else { continue };
-            let others = self.others(slice, key).filter(|(entry, old)| {
-                let (before, _) = old.unblocked(&entry.words);
-                has_all(slice, &words, old, before)
-            });
-            let identities: Vec<_> = others.map(|(entry, _)| entry.identity).collect();
-            identities.into_iter().for_each(|identity| self.forget(key, identity));
-        }
-    }
-
-    /// Whether all that the key has was carried over from other limits.
-    pub(super) fn has_only_carried(&self, limits: &Limits, key: &str) -> bool {
-        let is_stored = |slice: &Slice| self.entry(slice, slice.depth().of(key)).is_some();
-        !self.call_limits.by_text.0.is_empty() && !limits.slices().iter().any(is_stored)
-    }
-
-    /// Removes all states under other limits that count by `depth` or by more of the key.
-    pub(super) fn reset_other_limits(&mut self, limits: &Limits, key: &str, depth: Depth) {
-        for slice in limits.slices().iter().filter(|slice| slice.depth() >= depth) {
-            let key = slice.depth().of(key);
-            let others: Vec<_> = self.others(slice, key).map(|(entry, _)| entry.identity).collect();
-            others.into_iter().for_each(|identity| self.forget(key, identity));
-        }
-    }
-
-    fn forget(&mut self, key: &str, identity: u64) {
-        let is = |entry: &Entry| entry.identity == identity && entry.key == key;
-        if let Some(entry) = self.entries.remove(self.hasher.hash(key), is) {
-            self.heap = self.heap.saturating_sub(entry.heap());
-        }
-    }
-
-    /// The states that the part of a key has under other limits of the same rule.
-    fn others(&self, slice: &Slice, key: &str) -> impl Iterator<Item = (&Entry, &Slice)> {
-        let all = self.entries.all(self.hasher.hash(key));
-        all.filter(move |entry| entry.key == key && entry.identity != slice.identity())
-            .filter_map(|entry| Some((entry, self.call_limits.slice(entry.identity)?)))
-            .filter(|(_, old)| old.is_edit_of(slice))
-    }
-}
-
-/// The block that ends later.
-fn longer(one: Option<Block>, other: Option<Block>) -> Option<Block> {
-    let end = |block: &Block| block.to_words().into_iter().fold(0, u64::saturating_add); // the time and the span
-    one.into_iter().chain(other).max_by_key(end)
 }

@@ -2,10 +2,8 @@
 
 use core::mem;
 
-use smallvec::SmallVec;
-
 use super::{Entry, Table};
-use crate::carry::carry;
+use crate::carry::{carry, edited};
 use crate::gathered::Stored;
 use crate::limits::Slice;
 use crate::policy::Policy;
@@ -32,17 +30,27 @@ impl Table {
     }
 
     /// The states as they are under the edited policy. States of limits that are no longer there are forgotten.
-    pub fn into_carried(self, from: &Policy, to: &Policy) -> impl Iterator<Item = Carried> {
+    pub fn into_carried<'a>(
+        self,
+        from: &'a Policy,
+        to: &'a Policy,
+    ) -> impl Iterator<Item = Carried> + 'a {
         let Self { entries, call_limits, .. } = self;
+        let edited = edited(from, to);
         let carried = move |entry: Entry| {
-            if from.slice(entry.identity).is_none() && call_limits.slice(entry.identity).is_some() {
-                return Some(entry); // the edit does not change a caller's limits
-            }
-            let (old, new) = (from.slice(entry.identity)?, to.slice(entry.identity)?);
-            if old.fingerprint() == new.fingerprint() {
+            let is_of = |slice: &&Slice| call_limits.are_of_one_count(entry.identity, slice);
+            let Some(own) = from.slices().find(is_of) else {
+                // the edit does not change a caller's limits
+                return call_limits.slice(entry.identity).is_some().then_some(entry);
+            };
+            let (old, new) = edited.iter().find(|(old, _)| old.identity() == own.identity())?;
+            if entry.identity == new.identity() && old.fingerprint() == new.fingerprint() {
                 return Some(entry);
             }
-            entry.carried(old, new, to)
+            let words = call_limits.going_on(old, &entry);
+            let (words, block) = old.unblocked(&words);
+            let words = carry(new, old, words, to.on_change());
+            Entry::new(new, &entry.key, Stored { words: &words, block })
         };
         entries.into_iter().filter_map(carried).map(Carried)
     }
@@ -61,13 +69,5 @@ impl Table {
     /// Changes the bound. A table that is larger learns no new keys until enough states have expired.
     pub const fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = max_bytes;
-    }
-}
-
-impl Entry {
-    fn carried(self, old: &Slice, new: &Slice, to: &Policy) -> Option<Self> {
-        let (words, block) = old.unblocked(&self.words);
-        let words: SmallVec<[u64; 3]> = carry(new, old, words, to.on_change()).into();
-        Self::new(new, &self.key, Stored { words: &words, block })
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | version, 1 |
+//! | 1 | version, 2 |
 //! | 8 | a hash of all bytes that follow |
+//! | 1 | 1 if each limit counts apart, because callers gave limits; otherwise 0 |
 //! | 4 | how many callers' limits follow |
 //! | 2, n | each of these limits: the length of its text, and the text |
 //! | 4 | how many states follow |
@@ -25,7 +26,7 @@ use crate::key::MAX_KEY_BYTES;
 use crate::limits::Slice;
 use crate::policy::Policy;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Why bytes are not a dump that this table can read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +93,7 @@ impl Table {
         bytes.try_reserve(64).ok()?;
         bytes.push(VERSION);
         bytes.extend([0; 8]); // the hash comes last
+        bytes.push(policy.limits().count_apart().into());
         bytes.extend(length(self.call_limits.texts().count()));
         for text in self.call_limits.texts() {
             bytes.try_reserve(text.len().saturating_add(2)).ok()?;
@@ -127,13 +129,18 @@ impl Table {
         Some(bytes)
     }
 
-    /// A table with the bound and the hasher of this one, and the states of a [`dump`](Self::dump).
+    /// A table with the bound and the hasher of this one, and the states of a [`dump`](Self::dump). Also returns the policy that
+    /// decides on it: if callers gave limits, each limit of `policy` counts apart.
     ///
     /// # Errors
     /// Fails with [`DumpError`] if the bytes are no dump of a table of this policy, or of one that the policy
     /// keeps states over edits of.
     #[inline(never)]
-    pub fn restored(&self, policy: &Arc<Policy>, bytes: &[u8]) -> Result<Self, DumpError> {
+    pub fn restored(
+        &self,
+        policy: &Arc<Policy>,
+        bytes: &[u8],
+    ) -> Result<(Self, Arc<Policy>), DumpError> {
         let (&version, rest) = bytes.split_first().ok_or(DumpError::Version { found: None })?;
         if version != VERSION {
             return Err(DumpError::Version { found: Some(version) });
@@ -144,17 +151,22 @@ impl Table {
         }
         let mut table = Self::new(self.max_bytes, self.hasher.clone());
         let mut reader = Reader(rest);
+        let policy = match reader.chunk()? {
+            [0] => Arc::clone(policy),
+            [1] => Arc::new(policy.counting_apart()),
+            _ => return Err(DumpError::Damaged),
+        };
         for _ in 0..reader.length()? {
             let text = reader.text()?;
-            table.call_limits.add(policy, text).map_err(DumpError::Limits)?;
+            table.call_limits.add(&policy, text).map_err(DumpError::Limits)?;
         }
         for _ in 0..reader.length()? {
             let key = reader.text()?;
             let identity = u64::from_le_bytes(reader.chunk()?);
             let length = reader.length()?;
-            table.restore(policy, (key, identity), reader.bytes(length)?)?;
+            table.restore(&policy, (key, identity), reader.bytes(length)?)?;
         }
-        if reader.0.is_empty() { Ok(table) } else { Err(DumpError::Damaged) }
+        if reader.0.is_empty() { Ok((table, policy)) } else { Err(DumpError::Damaged) }
     }
 
     fn restore(

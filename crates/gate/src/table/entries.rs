@@ -62,11 +62,6 @@ impl Entries {
         self.part(hash)?.entries.find(hash, is)
     }
 
-    /// The entries of keys with this hash, and a few others.
-    pub(super) fn all(&self, hash: u64) -> impl Iterator<Item = &Entry> {
-        self.part(hash).into_iter().flat_map(move |part| part.entries.iter_hash(hash))
-    }
-
     #[inline]
     pub(super) fn find_mut(
         &mut self,

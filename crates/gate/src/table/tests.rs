@@ -1,4 +1,5 @@
 mod call_limits;
+mod call_limits_bounds;
 mod dump;
 mod edits;
 mod keys;

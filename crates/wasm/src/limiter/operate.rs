@@ -24,7 +24,7 @@ impl Limiter {
     /// Throws if the limits cannot be read, or if there are too many different ones.
     #[wasm_bindgen(js_name = underLimits)]
     pub fn under_limits(&mut self, text: &str, now: f64) -> Result<(), JsValue> {
-        let own = self.table.with_limits(&self.policy, text, timestamp(now)?);
+        let own = self.table.with_limits(&mut self.policy, text, timestamp(now)?);
         self.call = Some(own.map_err(Failure::Limits)?);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Limits that callers give with their requests.
 
 use std::format;
-use std::string::{String, ToString};
+use std::string::String;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
-use super::super::{CallLimitsError, MAX_CALL_LIMITS, Table};
+use super::super::Table;
 use super::table;
 use crate::key::Depth;
 use crate::policy::Policy;
@@ -21,70 +21,84 @@ fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", text).unwrap())
 }
 
-fn five() -> Arc<Policy> {
-    policy("deny = ['bad']\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]")
-}
-
 fn of(limit: u64) -> String {
     format!(
         "{{\"limits\":[{{\"algorithm\":\"fixed_window\",\"limit\":{limit},\"period\":\"1h\"}}]}}"
     )
 }
 
-/// What is left of a key after a request, and whether the request passed.
-fn ask(table: &mut Table, policy: &Arc<Policy>, limit: u64, cost: u64) -> (bool, u64) {
-    let policy = match limit {
-        0 => Arc::clone(policy),
-        limit => table.with_limits(policy, &of(limit), NOW).unwrap(),
-    };
-    let said = table.decide(&policy, "k", NOW, cost).unwrap();
-    (said.is_allowed(), said.remaining())
+fn limits<'a>(each: impl IntoIterator<Item = &'a str>) -> String {
+    let each: Vec<_> = each.into_iter().collect();
+    format!("{{\"limits\":[{}]}}", each.join(","))
 }
 
-#[test]
-fn what_was_used_stays_used_under_other_limits_and_without_them() {
-    let (mut table, policy) = (table(), five());
-    assert_eq!(ask(&mut table, &policy, 0, 4), (true, 1));
-    assert_eq!(ask(&mut table, &policy, 9, 3), (true, 2));
-    assert_eq!(ask(&mut table, &policy, 9, 3), (false, 2));
-    assert_eq!(ask(&mut table, &policy, 0, 1), (false, 0));
-    assert_eq!(ask(&mut table, &policy, 8, 1), (true, 0));
-    assert_eq!(table.len(), 1, "one state, under whichever limits");
-    assert_eq!(ask(&mut table, &policy, 5, 0), (true, 0), "limits equal to the policy's own");
-    let own = table.with_limits(&policy, &of(9), NOW).unwrap();
-    assert!(!table.decide(&own, "bad", NOW, 1).unwrap().is_allowed(), "lists stay");
+/// A limiter whose callers give limits.
+struct Called {
+    table: Table,
+    policy: Arc<Policy>,
 }
 
-/// Whoever may choose between limits could otherwise start afresh as often as it likes.
-#[test]
-fn going_back_and_forth_between_limits_loses_nothing() {
-    let day =
-        "{ \"algorithm\": \"fixed_window\", \"name\": \"day\", \"limit\": 3, \"period\": \"1d\" }";
-    let others = [
-        "{ \"algorithm\": \"fixed_window\", \"name\": \"minute\", \"limit\": 100, \"period\": \"1m\" }",
-        "{ \"algorithm\": \"token_bucket\", \"name\": \"x\", \"capacity\": 1, \"rate\": \"1/d\", \"start\": \"empty\" }",
-        "{ \"algorithm\": \"concurrency\", \"name\": \"day\", \"capacity\": 9, \"time_to_live\": \"1h\" }",
-        "{ \"algorithm\": \"sliding_log\", \"name\": \"day\", \"rates\": [\"100/m\"] }",
-        "{ \"algorithm\": \"fixed_window\", \"name\": \"day\", \"limit\": 1, \"period\": \"1s\" }",
-    ];
-    let text = |limits: &str| format!("{{\"limits\":[{limits}]}}");
-    for other in others {
-        for other in [text(other), text(&format!("{other}, {}", day.replace("day", "month")))] {
-            let (mut table, policy) = (table(), policy(&text(day)));
-            let mut passed = 0;
-            for _ in 0..20 {
-                passed += u64::from(table.decide(&policy, "k", NOW, 1).unwrap().is_allowed());
-                let other = table.with_limits(&policy, &other, NOW).unwrap();
-                let lease = Some(Id([7, 7]));
-                let request = Request { lease, ..Request::of(1) };
-                let _ = table.operate(&other, "k", NOW, request).unwrap();
-            }
-            assert!((1..=3).contains(&passed), "{passed} passed: {other}");
-            assert!(table.len() <= 3);
-            table.operate(&policy, "k", NOW, Operation::Reset(Depth::Parts(0))).unwrap();
-            assert_eq!(table.decide(&policy, "k", NOW, 3).map(|said| said.is_allowed()), Ok(true));
-        }
+impl Called {
+    fn new(text: &str) -> Self {
+        Self { table: table(), policy: policy(text) }
     }
+
+    /// The policy with the limits of `text`, or its own without a text.
+    fn under(&mut self, text: &str) -> Arc<Policy> {
+        if text.is_empty() {
+            return Arc::clone(&self.policy);
+        }
+        self.table.with_limits(&mut self.policy, text, NOW).unwrap()
+    }
+
+    /// Whether a request on the key passes, and what is left after it.
+    fn ask(&mut self, text: &str, cost: u64) -> (bool, u64) {
+        let policy = self.under(text);
+        let said = self.table.decide(&policy, "k", NOW, cost).unwrap();
+        (said.is_allowed(), said.remaining())
+    }
+
+    fn operate(&mut self, text: &str, operation: Operation) {
+        let policy = self.under(text);
+        self.table.operate(&policy, "k", NOW, operation).unwrap();
+    }
+}
+
+const FIVE: &str =
+    "deny = ['bad']\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]";
+
+#[test]
+fn a_call_may_change_the_number_of_a_limit_and_the_count_goes_on() {
+    let mut called = Called::new(FIVE);
+    assert_eq!(called.ask("", 4), (true, 1));
+    assert_eq!(called.ask(&of(9), 3), (true, 2));
+    assert_eq!(called.ask(&of(9), 3), (false, 2));
+    assert_eq!(called.ask("", 1), (false, 0));
+    assert_eq!(called.ask(&of(8), 1), (true, 0));
+    assert_eq!(called.ask(&of(1), 1), (false, 0), "a count that is too large for this limit");
+    assert_eq!(called.ask(&of(9), 1), (true, 0), "of which nothing was lost");
+    assert_eq!(called.table.len(), 1, "one count, under whichever number");
+    let nine = called.under(&of(9));
+    assert!(!called.table.decide(&nine, "bad", NOW, 1).unwrap().is_allowed(), "lists stay");
+}
+
+#[test]
+fn a_bucket_goes_on_with_the_share_that_is_spent() {
+    let of = |capacity: u64, rate: &str| {
+        limits([&*format!(
+            "{{\"algorithm\":\"token_bucket\",\"capacity\":{capacity},\"rate\":\"{rate}\"}}"
+        )])
+    };
+    let mut called = Called::new(&of(10, "1/s"));
+    assert_eq!(called.ask("", 4), (true, 6));
+    assert_eq!(called.ask(&of(100, "10/s"), 0), (true, 60), "it also fills in 10 s");
+    assert_eq!(called.ask(&of(100, "10/s"), 10), (true, 50));
+    assert_eq!(called.ask("", 0), (true, 5));
+    assert_eq!(
+        called.ask(&of(10, "2/s"), 0),
+        (true, 10),
+        "it fills in 5 s, so it is another count"
+    );
 }
 
 /// A window of an hour under this name.
@@ -92,211 +106,281 @@ fn named(name: &str, limit: u64) -> String {
     of(limit).replace("\"limit\"", &format!("\"name\":\"{name}\",\"limit\""))
 }
 
-fn cost(table: &mut Table, policy: &Arc<Policy>, text: &str, cost: u64) -> (bool, u64) {
-    let own = table.with_limits(policy, text, NOW).unwrap();
-    let said = table.decide(&own, "k", NOW, cost).unwrap();
-    (said.is_allowed(), said.remaining())
-}
-
-/// A small limit cannot count what a large one has counted. A third one takes over what counts most, not what came last.
 #[test]
-fn small_limits_in_between_loosen_no_other_limits() {
-    let unnamed: fn(u64) -> String = of;
-    for (text, policy) in [
-        (unnamed, five()),
-        (|limit| named("x", limit), five()),
-        (
-            of,
-            policy(
-                "on_change = 'keep'\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]",
-            ),
-        ),
-    ] {
-        let mut table = table();
-        assert_eq!(cost(&mut table, &policy, &text(100), 100), (true, 0));
-        for _ in 0..3 {
-            assert_eq!(cost(&mut table, &policy, &text(4), 1), (false, 0));
-            let small = table.with_limits(&policy, &text(4), NOW).unwrap();
-            table.operate(&small, "k", NOW, Operation::Refund(1)).unwrap(); // leaves a state
-        }
-        assert_eq!(cost(&mut table, &policy, &text(101), 101), (false, 1));
-        let mut passed = 100;
-        for limit in 100..300 {
-            let _ = cost(&mut table, &policy, &text(4), 1);
-            let (passes, left) = cost(&mut table, &policy, &text(limit), limit - 8);
-            passed += if passes { limit - 8 } else { 0 };
-            let (passes, _) = cost(&mut table, &policy, &text(limit), left.max(1));
-            passed += if passes { left } else { 0 };
-        }
-        assert!(passed <= 299, "{passed} units passed");
+fn limits_of_another_name_algorithm_or_period_are_other_counts() {
+    let mut called = Called::new(FIVE);
+    assert_eq!(called.ask("", 5), (true, 0));
+    let others = [
+        named("x", 5),
+        of(5).replace("1h", "2h"),
+        of(5).replace("fixed", "sliding"),
+        of(5).replace("\"limit\"", "\"start\":\"first\",\"limit\""),
+        of(5).replace("\"limit\"", "\"depth\":1,\"limit\""),
+    ];
+    for other in &others {
+        assert_eq!(called.ask(other, 3), (true, 2), "{other}");
+    }
+    for other in &others {
+        assert_eq!(called.ask(other, 3), (false, 2), "{other}");
+        assert_eq!(called.ask("", 1), (false, 0));
     }
 }
 
 #[test]
-fn another_name_in_between_loosens_no_limit_and_a_dump_keeps_names_apart() {
-    let (mut table, policy) = (
-        table(),
-        policy(
-            "on_change = 'keep'\nlimits = [{ algorithm = 'fixed_window', name = 'x', limit = 20, period = '1h' }]",
-        ),
-    );
-    assert_eq!(cost(&mut table, &policy, &named("y", 100), 100), (true, 0));
-    let other = table.with_limits(&policy, &named("x", 100), NOW).unwrap();
-    table.operate(&other, "k", NOW, Operation::Refund(1)).unwrap(); // leaves a state
-    assert_eq!(cost(&mut table, &policy, &named("y", 101), 101), (false, 1));
-    let mut restored = table.restored(&policy, &table.dump(&policy).unwrap()).unwrap();
-    for text in [named("x", 150), named("y", 150), named("z", 150)] {
-        assert_eq!(cost(&mut table, &policy, &text, 0), cost(&mut restored, &policy, &text, 0));
+fn a_limit_has_one_count_in_whichever_lists_it_stands() {
+    let limit = |name: &str, limit: u64, period: &str| {
+        format!(
+            "{{\"algorithm\":\"fixed_window\",\"name\":\"{name}\",\"limit\":{limit},\"period\":\"{period}\"}}"
+        )
+    };
+    let (hour, day) = (limit("hour", 5, "1h"), limit("day", 3, "1d"));
+    let both = limits([&*hour, &day]);
+    let [hour, day] = [hour, day].map(|limit| limits([&*limit]));
+    let mut called = Called::new(&hour);
+    assert_eq!(called.ask(&both, 2), (true, 1), "{both}");
+    assert_eq!(called.ask(&day, 1), (true, 0));
+    assert_eq!(called.ask("", 3), (true, 0));
+    for text in ["", &*hour, &day, &both] {
+        assert!(!called.ask(text, 1).0, "{text}");
     }
+    assert_eq!(called.table.len(), 2);
 }
 
-#[test]
-fn of_two_blocks_the_one_that_ends_later_stays() {
-    for spans in [[9, 5], [5, 9]] {
-        let (mut table, policy) = (table(), five());
-        let own = ["x", "y"].map(|name| table.with_limits(&policy, &named(name, 7), NOW).unwrap());
-        for own in &own {
-            assert!(table.decide(own, "k", NOW, 1).unwrap().is_allowed()); // each name has a state
-        }
-        for (own, span) in own.iter().zip(spans) {
-            table.operate(own, "k", NOW, Operation::Block(Micros(span * 1_000_000))).unwrap();
-        }
-        let third = table.with_limits(&policy, &named("x", 8), NOW).unwrap();
-        let said = table.decide(&third, "k", NOW, 1).unwrap();
-        assert_eq!((said.is_allowed(), said.retry_after()), (false, Micros(9_000_000)));
-    }
-}
-
-/// Otherwise a blocked caller could keep others from being asked under their limits.
+/// Otherwise a caller whose requests are refused could keep others from being asked under their limits.
 #[test]
 fn refusals_under_other_limits_take_no_room() {
-    let (mut table, policy) = (Table::new(1 << 22, super::KeyHasher::new(1)), five());
-    table.operate(&policy, "k", NOW, Operation::Block(Micros(9_000_000))).unwrap();
+    let mut called = Called::new(FIVE);
+    called.operate("", Operation::Block(Micros(9_000_000)));
     for limit in 1_000..3_500 {
-        assert!(!cost(&mut table, &policy, &of(limit), 1).0);
+        assert!(!called.ask(&of(limit), 1).0);
     }
-    assert_eq!(table.len(), 1);
-    let own = table.with_limits(&policy, &of(7), NOW).unwrap();
-    assert!(table.decide(&own, "other", NOW, 1).unwrap().is_allowed());
+    assert_eq!(called.table.len(), 2, "the block and the count");
+    let own = called.under(&of(7));
+    assert!(called.table.decide(&own, "other", NOW, 1).unwrap().is_allowed());
 }
 
 #[test]
 fn a_peek_under_other_limits_changes_nothing() {
-    let (mut table, policy) = (table(), five());
-    ask(&mut table, &policy, 0, 5);
-    let before = table.words(policy.limits(), "k");
-    assert_eq!(ask(&mut table, &policy, 1, 0), (true, 0), "it would forget a part");
-    assert_eq!(ask(&mut table, &policy, 9, 0), (true, 4));
-    assert_eq!((table.words(policy.limits(), "k"), table.len()), (before, 1));
+    let mut called = Called::new(FIVE);
+    called.ask("", 5);
+    called.under(&of(9)); // from now on each limit counts apart
+    let before = called.table.dump(&called.policy);
+    assert_eq!(called.ask(&of(1), 0), (true, 0));
+    assert_eq!(called.ask(&of(9), 0), (true, 4));
+    assert_eq!(called.ask(&named("x", 9), 0), (true, 9));
+    assert_eq!(called.table.dump(&called.policy), before);
 }
 
 #[test]
-fn a_block_stays_under_other_limits_and_a_sweep_keeps_what_counts() {
-    let (mut table, policy) = (table(), five());
-    ask(&mut table, &policy, 9, 1);
-    let block = Operation::Block(Micros(10));
-    table.operate(&policy, "k", NOW, block).unwrap();
-    assert!(!ask(&mut table, &policy, 9, 1).0);
-    table.sweep(&policy, NOW);
-    assert_eq!(table.len(), 1);
-    table.sweep(&policy, NOW.saturating_add(Micros(7_200_000_000)));
-    assert_eq!(table.len(), 0);
+fn a_block_holds_under_all_limits_and_ends_under_all() {
+    for (blocks, ends) in
+        [("", of(9)), ("", named("x", 9)), (&*of(9), String::new()), (&named("x", 9), of(3))]
+    {
+        let mut called = Called::new(FIVE);
+        called.ask(&of(9), 1);
+        let all = [String::new(), of(9), named("x", 9), named("y", 9)];
+        called.operate(blocks, Operation::Block(Micros(10)));
+        for text in &all {
+            assert!(!called.ask(text, 1).0, "{text}");
+        }
+        called.operate(&ends, Operation::Block(Micros(0)));
+        for text in &all {
+            assert!(called.ask(text, 1).0, "{text}");
+        }
+    }
 }
 
 #[test]
-fn a_shared_state_is_carried_too() {
-    let text = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h', depth = 1 }]";
-    let (mut table, policy) = (table(), policy(text));
-    assert!(table.decide(&policy, "acme/ann", NOW, 5).unwrap().is_allowed());
-    let other = of(7).replace("\"limit\"", "\"depth\":1,\"limit\"");
-    let other = table.with_limits(&policy, &other, NOW).unwrap();
-    assert_eq!(table.decide(&other, "acme/bob", NOW, 1).unwrap().remaining(), 1);
-    assert!(!table.decide(&policy, "acme/ann", NOW, 1).unwrap().is_allowed());
+fn a_sweep_keeps_what_counts() {
+    let mut called = Called::new(FIVE);
+    called.ask(&of(9), 1);
+    called.operate("", Operation::Block(Micros(10)));
+    called.table.sweep(&called.policy, NOW);
+    assert_eq!(called.table.len(), 2);
+    called.table.sweep(&called.policy, NOW.saturating_add(Micros(7_200_000_000)));
+    assert_eq!(called.table.len(), 0);
 }
 
 #[test]
-fn the_number_of_different_limits_is_bounded() {
-    let (mut table, policy) = (Table::new(1 << 22, super::KeyHasher::new(1)), five());
-    let mut last = NOW;
-    let mut add = |limit: u64, later: u64| {
-        last = NOW.saturating_add(Micros(later));
-        let own = table.with_limits(&policy, &of(limit), last)?;
-        assert!(table.decide(&own, &format!("key-{limit}"), last, 1).unwrap().is_allowed());
-        Ok(table.len())
+fn a_reset_forgets_all_counts_of_the_key() {
+    let mut called = Called::new(FIVE);
+    for text in
+        ["", &of(9), &named("x", 9), &named("y", 9).replace("\"limit\"", "\"depth\":1,\"limit\"")]
+    {
+        called.ask(text, 3);
+        let own = called.under(text);
+        assert!(called.table.decide(&own, "other", NOW, 3).unwrap().is_allowed());
+    }
+    called.operate("", Operation::Reset(Depth::Parts(0)));
+    assert_eq!([called.ask("", 5), called.ask(&named("x", 9), 9)], [(true, 0); 2]);
+    assert_eq!(
+        called.ask(&named("y", 9).replace("\"limit\"", "\"depth\":1,\"limit\""), 9),
+        (true, 0)
+    );
+    let policy = Arc::clone(&called.policy);
+    assert!(!called.table.decide(&policy, "other", NOW, 1).unwrap().is_allowed());
+}
+
+#[test]
+fn a_shared_count_goes_on_too() {
+    let mut called = Called::new(
+        "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h', depth = 1 }]",
+    );
+    let policy = Arc::clone(&called.policy);
+    assert!(called.table.decide(&policy, "acme/ann", NOW, 5).unwrap().is_allowed());
+    let other = called.under(&of(7).replace("\"limit\"", "\"depth\":1,\"limit\""));
+    assert_eq!(called.table.decide(&other, "acme/bob", NOW, 1).unwrap().remaining(), 1);
+    let policy = Arc::clone(&called.policy);
+    assert!(!called.table.decide(&policy, "acme/ann", NOW, 1).unwrap().is_allowed());
+}
+
+/// What the policy's own limits, overrides and lists have counted until a caller first gives limits.
+#[test]
+fn the_first_call_with_limits_loses_nothing() {
+    let several = "
+        overrides = { 'vip*' = { limits = [{ algorithm = 'fixed_window', limit = 9, period = '1h' },
+                                           { algorithm = 'concurrency', capacity = 40, time_to_live = '1m' }] } }
+        limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s', depth = 1 },
+                  { algorithm = 'sliding_log', rates = ['9/m'] },
+                  { algorithm = 'concurrency', capacity = 40, time_to_live = '1m' }]";
+    let mut called = Called::new(several);
+    let keys = ["a/1", "a/2", "b/1", "vip/1", "vip/2", "fresh"];
+    for (number, key) in (1..).zip(&keys[..5]) {
+        let request = Request { lease: Some(Id([number, 1])), ..Request::of(number) };
+        called.table.operate(&called.policy, key, NOW, request).unwrap();
+    }
+    called.table.operate(&called.policy, "a/2", NOW, Operation::Block(Micros(5))).unwrap();
+    let later = NOW.saturating_add(Micros(700_001));
+    let look = |called: &mut Called| {
+        [NOW, later]
+            .map(|at| keys.map(|key| called.table.operate(&called.policy, key, at, 0).unwrap()))
     };
-    let most = u64::try_from(MAX_CALL_LIMITS).unwrap();
-    for limit in 10..10 + most {
-        add(limit, 0).unwrap();
-    }
-    assert_eq!(add(7, 0), Err(CallLimitsError::TooMany), "every one is in use");
-    assert_eq!(add(10, 0), Ok(MAX_CALL_LIMITS), "a known one");
-    assert_eq!(add(7, 3_600_000_000), Ok(1), "all others have expired");
-}
-
-/// Otherwise a caller whose requests all fail could keep others from being asked under their limits.
-#[test]
-fn limits_without_a_state_take_no_room_from_others() {
-    let (mut table, policy) = (Table::new(1 << 22, super::KeyHasher::new(1)), five());
-    let empty = table.dump(&policy).unwrap();
-    for limit in 1..2_500 {
-        let own = table.with_limits(&policy, &of(limit), NOW).unwrap();
-        assert!(table.decide(&own, "k", NOW, 1_000_000).is_err());
-        assert!(table.decide(&own, "k", NOW, 0).unwrap().is_allowed());
-    }
-    assert_eq!(table.dump(&policy).unwrap(), empty);
-    assert_eq!(ask(&mut table, &policy, 7_777, 1), (true, 7_776));
-    for limit in 1..2_500 {
-        table.with_limits(&policy, &of(limit), NOW).unwrap();
-    }
-    assert_eq!(ask(&mut table, &policy, 7_777, 1), (true, 7_775), "they have a state");
-    let restored = table.restored(&policy, &table.dump(&policy).unwrap());
-    assert_eq!(ask(&mut restored.unwrap(), &policy, 0, 3), (true, 0), "2 were used before");
+    let before = look(&mut called);
+    called.under(&of(9));
+    assert_eq!(look(&mut called), before);
 }
 
 #[test]
-fn limits_that_cannot_be_read_or_are_too_long_are_refused() {
-    let (mut table, policy) = (table(), five());
-    for text in ["", "{", "{\"limits\":[]}", "{\"limits\":[],\"shadow\":true}", "[]", "\0"] {
-        let error = table.with_limits(&policy, text, NOW).unwrap_err();
-        assert!(matches!(error, CallLimitsError::Policy(_)), "{text:?}: {error}");
+fn an_edit_keeps_callers_counts_and_does_with_its_own_what_it_says() {
+    for (rule, left_of_four) in [("reset", 4), ("keep", 0)] {
+        let own = |limit: u64| {
+            format!("on_change = '{rule}'\n{}", FIVE.replace("= 5", &format!("= {limit}")))
+        };
+        let mut called = Called::new(&own(5));
+        assert_eq!(called.ask(&of(9), 6), (true, 3));
+        assert_eq!(called.ask(&named("x", 9), 6), (true, 3));
+        let mut edited = table();
+        let new = edited.know_limits_of(&called.table, policy(&own(4)));
+        for carried in called.table.close().into_carried(&called.policy, &new) {
+            assert!(edited.adopt(carried));
+        }
+        let mut called = Called { table: edited, policy: new };
+        assert_eq!(called.ask(&named("x", 9), 0), (true, 3), "{rule}");
+        assert_eq!(called.ask("", 0), (true, left_of_four), "{rule}");
     }
-    let long = of(5) + &" ".repeat(4_096);
-    let error = table.with_limits(&policy, &long, NOW).unwrap_err();
-    assert_eq!(error, CallLimitsError::Length(long.len()));
-    assert!(error.to_string().starts_with("`limits`: expected at most 4096 bytes, found 4"));
+}
+
+const SECOND: u64 = 1_000_000;
+
+/// The grants of `first` and `second`, asked in turns once a second for ten minutes.
+fn in_turns(first: &str, second: &str) -> [u64; 2] {
+    let mut called = Called::new(&limits([first]));
+    let mut granted = [0; 2];
+    for second_of in 0..600 {
+        let now = Timestamp((1_888_889 * 900 + second_of) * SECOND); // a window of 15 minutes begins
+        let second = called.under(&limits([second]));
+        for (granted, policy) in granted.iter_mut().zip([Arc::clone(&called.policy), second]) {
+            let said = called.table.decide(&policy, "k", now, 1).unwrap();
+            *granted += u64::from(said.is_allowed());
+        }
+    }
+    granted
 }
 
 #[test]
-fn an_edit_leaves_states_under_callers_limits_alone() {
-    let (mut table, old) = (table(), five());
-    ask(&mut table, &old, 9, 6);
-    let new = policy("limits = [{ algorithm = 'fixed_window', limit = 4, period = '1h' }]");
-    let mut edited = super::table();
-    edited.know_limits_of(&table, &new);
-    for carried in table.into_carried(&old, &new) {
-        assert!(edited.adopt(carried));
+fn a_strict_limit_in_turns_with_a_loose_one_grants_what_it_grants_alone() {
+    let loose = r#"{"algorithm":"fixed_window","limit":100,"period":"1s"}"#;
+    for (strict, alone) in [
+        (r#"{"algorithm":"fixed_window","limit":5,"period":"15m"}"#, 5),
+        (r#"{"algorithm":"token_bucket","capacity":5,"rate":"5/15m"}"#, 8),
+        (r#"{"algorithm":"sliding_window","limit":5,"period":"15m"}"#, 5),
+    ] {
+        for name in ["", r#","name":"x""#] {
+            let named = |limit: &str| limit.replace('}', &format!("{name}}}"));
+            let (strict, loose) = (named(strict), named(loose));
+            assert_eq!(in_turns(&loose, &strict), [600, alone], "{strict}");
+            assert_eq!(in_turns(&strict, &loose), [alone, 600], "{strict}");
+        }
     }
-    assert_eq!(ask(&mut edited, &new, 9, 3), (true, 0));
-    assert_eq!(ask(&mut edited, &new, 0, 1), (false, 0));
 }
+
+/// Limits of several algorithms, some of which share a count.
+const POOL: [&str; 11] = [
+    r#"{"algorithm":"fixed_window","limit":2,"period":"15s"}"#,
+    r#"{"algorithm":"fixed_window","limit":9,"period":"15s"}"#,
+    r#"{"algorithm":"fixed_window","limit":9,"period":"1s"}"#,
+    r#"{"algorithm":"fixed_window","name":"x","limit":3,"period":"15s","start":"first"}"#,
+    r#"{"algorithm":"sliding_window","limit":4,"period":"6s","segments":3}"#,
+    r#"{"algorithm":"sliding_window","limit":9,"period":"6s","segments":3}"#,
+    r#"{"algorithm":"token_bucket","capacity":2,"rate":"2/9s"}"#,
+    r#"{"algorithm":"token_bucket","capacity":7,"rate":"7/9s"}"#,
+    r#"{"algorithm":"token_bucket","name":"y","capacity":3,"rate":"1/s"}"#,
+    r#"{"algorithm":"sliding_log","rates":["3/7s"]}"#,
+    r#"{"algorithm":"sliding_log","rates":["5/7s"]}"#,
+];
 
 proptest! {
-    /// Limits of which none is smaller than half of another forget nothing.
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn in_any_order_of_calls_each_limit_grants_at_most_what_it_grants_alone(
+        own in 0..POOL.len(),
+        steps in proptest::collection::vec(
+            (0..4_000_000_u64, proptest::collection::hash_set(0..POOL.len(), 0..4)),
+            1..80,
+        ),
+    ) {
+        let mut called = Called::new(&limits([POOL[own]]));
+        let mut alone = POOL.map(|limit| Called::new(&limits([limit])));
+        let mut granted = [[0; POOL.len()]; 2];
+        let mut now = NOW;
+        for (later, chosen) in steps {
+            now = now.saturating_add(Micros(later));
+            let text = if chosen.is_empty() { String::new() } else { limits(chosen.iter().map(|place| POOL[*place])) };
+            let policy = called.under(&text);
+            let passes = called.table.decide(&policy, "k", now, 1).unwrap().is_allowed();
+            for place in if chosen.is_empty() { [own].into() } else { chosen } {
+                let Called { table, policy } = &mut alone[place];
+                granted[0][place] += u64::from(passes);
+                granted[1][place] += u64::from(table.decide(policy, "k", now, 1).unwrap().is_allowed());
+            }
+            for place in 0..POOL.len() {
+                prop_assert!(granted[0][place] <= granted[1][place], "{}: {granted:?}", POOL[place]);
+            }
+        }
+    }
+
     #[test]
     fn a_window_counts_every_unit_once_however_its_limit_changes(
         steps in proptest::collection::vec((0..=9_u64, 0..=4_u64), 1..60),
     ) {
-        let (mut table, policy) = (table(), five());
+        let mut called = Called::new(FIVE);
+        let text = |limit: u64| if limit == 0 { String::new() } else { of(limit) };
         let mut used = 0;
         for (choice, cost) in steps {
-            let limit = if choice == 0 { 5 } else { choice.max(5) };
-            let (allowed, remaining) = ask(&mut table, &policy, choice.max(5) * u64::from(choice > 0), cost);
+            let limit = if choice == 0 { 5 } else { choice };
+            let cost = cost.min(limit);
+            let (allowed, remaining) = called.ask(&text(choice), cost);
             let fits = cost == 0 || used + cost <= limit;
             prop_assert_eq!(allowed, fits);
             used += if fits { cost } else { 0 };
             prop_assert_eq!(remaining, limit.saturating_sub(used));
         }
-        let asked: Vec<_> = (5..=9).map(|limit| ask(&mut table, &policy, limit, 0).1).collect();
-        prop_assert_eq!(asked, (5..=9_u64).map(|limit| limit.saturating_sub(used)).collect::<Vec<_>>());
+        let dump = called.table.dump(&called.policy).unwrap();
+        let (table, policy) = called.table.restored(&policy(FIVE), &dump).unwrap();
+        let mut restored = Called { table, policy };
+        for limit in 0..=9 {
+            prop_assert_eq!(restored.ask(&text(limit), 0), called.ask(&text(limit), 0));
+        }
     }
 }

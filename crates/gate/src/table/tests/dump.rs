@@ -27,16 +27,18 @@ fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse("p", text).unwrap())
 }
 
-fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> Table {
+/// A table on which callers gave limits, and its policy.
+fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> (Table, Arc<Policy>) {
     let mut table = table();
     let own =
         "{\"limits\":[{\"algorithm\":\"token_bucket\",\"capacity\":7,\"rate\":\"1/s\",\"depth\":1},
                 {\"algorithm\":\"concurrency\",\"capacity\":4,\"time_to_live\":\"1m\"}]}";
-    let own = table.with_limits(policy, own, NOW).unwrap();
+    let mut policy = Arc::clone(policy);
+    let own = table.with_limits(&mut policy, own, NOW).unwrap();
     for (number, (key, later, cost)) in (1..).zip(steps) {
         let at = NOW.saturating_add(Micros(*later));
         let key = format!("{}{}/{key}", if key % 3 == 0 { "vip" } else { "team" }, key % 5);
-        let policy = if cost % 5 == 4 { &own } else { policy };
+        let policy = if cost % 5 == 4 { &own } else { &policy };
         let request = Request { lease: Some(Id([number, 1])), ..Request::of(cost % 4) };
         let operation = match cost % 7 {
             6 => Operation::Block(Micros(1 << 20)),
@@ -44,7 +46,7 @@ fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> Table {
         };
         table.operate(policy, &key, at, operation).unwrap();
     }
-    table
+    (table, policy)
 }
 
 /// All that a table says of its keys.
@@ -72,10 +74,11 @@ proptest! {
     #[test]
     fn a_dump_is_read_as_it_was_written(steps in steps(), later in 0..90_000_000_u64) {
         for rule in ["reset", "keep"] {
-            let policy = policy(&format!("on_change = '{rule}'{SEVERAL}"));
-            let mut table = filled(&policy, &steps);
+            let written = policy(&format!("on_change = '{rule}'{SEVERAL}"));
+            let (mut table, policy) = filled(&written, &steps);
             let bytes = table.dump(&policy).unwrap();
-            let mut restored = table.restored(&policy, &bytes).unwrap();
+            let (mut restored, of_dump) = table.restored(&written, &bytes).unwrap();
+            prop_assert_eq!(&of_dump, &policy);
             prop_assert_eq!((restored.len(), restored.bytes() <= 1 << 20), (table.len(), true));
             let at = NOW.saturating_add(Micros(later));
             prop_assert_eq!(said(&mut restored, &policy, at), said(&mut table, &policy, at));
@@ -91,15 +94,15 @@ proptest! {
         any: Vec<u8>,
     ) {
         let policy = policy(SEVERAL);
-        let table = filled(&policy, &steps);
-        let dump = table.dump(&policy).unwrap();
+        let (table, apart) = filled(&policy, &steps);
+        let dump = table.dump(&apart).unwrap();
         let mut changed = dump.clone();
         changed[at.index(dump.len())] ^= bits;
         prop_assert!(table.restored(&policy, &changed).is_err());
         prop_assert!(table.restored(&policy, &dump[..cut.index(dump.len())]).is_err());
         prop_assert!(table.restored(&policy, &any).is_err());
-        for forged in [changed, dump[..cut.index(dump.len())].to_vec(), [&[1; 9], &any[..]].concat()] {
-            if let Ok(mut table) = table.restored(&policy, &hashed(forged)) {
+        for forged in [changed, dump[..cut.index(dump.len())].to_vec(), [&[2; 9], &any[..]].concat()] {
+            if let Ok((mut table, policy)) = table.restored(&policy, &hashed(forged)) {
                 said(&mut table, &policy, NOW);
             }
         }
@@ -117,7 +120,8 @@ fn a_dump_of_other_limits_is_refused_unless_the_policy_keeps_states() {
         let mut table = table();
         let _ = table.decide(&five, "k", NOW, 3).unwrap();
         let restored = table.restored(&nine, &table.dump(&five).unwrap());
-        let left = restored.map(|mut table| table.decide(&nine, "k", NOW, 0).unwrap().remaining());
+        let left =
+            restored.map(|(mut table, nine)| table.decide(&nine, "k", NOW, 0).unwrap().remaining());
         assert_eq!(left.map_err(|_| ()), expected, "{rule}");
     }
 }
@@ -134,7 +138,7 @@ fn what_is_wrong_with_a_dump_is_said() {
         table.restored(policy, bytes).map(|_| ()).unwrap_err().to_string()
     };
     assert_eq!(error(&five, b""), "`dump`: expected bytes, found none");
-    assert_eq!(error(&five, b"{}"), "`dump`: expected version 1, found 123");
+    assert_eq!(error(&five, b"{}"), "`dump`: expected version 2, found 123");
     assert_eq!(
         error(&five, &dump[..20]),
         "`dump`: expected the bytes of `dump`, found changed ones"
@@ -155,6 +159,6 @@ fn what_is_wrong_with_a_dump_is_said() {
     // a state that comes twice
     let state = 2 + 1 + 8 + 4 + 25;
     let mut twice = [&dump[..], &dump[dump.len() - state..]].concat();
-    twice[13] = 3;
+    twice[14] = 3;
     assert_eq!(table.restored(&five, &hashed(twice)).map(|_| ()), Err(DumpError::Damaged));
 }

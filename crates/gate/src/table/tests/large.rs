@@ -51,7 +51,7 @@ fn every_key_is_found_once_however_many_there_are() {
     }
     assert_eq!(found.len(), table.len());
     let restored = table.restored(&Arc::new(policy.clone()), &table.dump(&policy).unwrap());
-    let mut restored = restored.unwrap();
+    let (mut restored, _) = restored.unwrap();
     assert_eq!((restored.len(), restored.bytes()), (table.len(), table.bytes()));
     assert!((0..KEYS).all(|number| refuses(&mut restored, &policy, number, 0)));
 }
