@@ -21,14 +21,15 @@ use crate::policy::{OnChange, Policy};
 pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
-    let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
+    let news: Vec<&NamedLimit> = slice.limits().iter().collect();
+    let olds: Vec<&NamedLimit> = old.limits().iter().collect();
     let mut carried = Vec::with_capacity(slice.words());
-    let sources = sources(slice.limits().iter().collect(), olds.collect());
-    for (named, source) in slice.limits().iter().zip(sources) {
+    for (named, source) in news.iter().zip(sources(&news, &olds)) {
         let mut own = vec![0; named.limit.words()];
+        let source = source.and_then(|place| old.split(words).nth(place));
         match source {
-            Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
-            Some((old, words)) => adopt(&named.limit, &mut own, (&old.limit, words), newest, rule),
+            Some((old, words)) if *old == named.limit => own.copy_from_slice(words),
+            Some((old, words)) => adopt(&named.limit, &mut own, (old, words), newest, rule),
             None => {}
         }
         named.limit.advance(&mut own, newest);
@@ -37,38 +38,30 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
-/// The slices of `from` whose states an edit of the policy keeps, each with the slice of `to` that takes them over.
-pub(crate) fn edited<'a>(from: &'a Policy, to: &'a Policy) -> Vec<(&'a Slice, &'a Slice)> {
-    let both = [from, to];
-    if !both.iter().all(|policy| policy.limits().count_apart()) {
-        let old = |new: &Slice| from.slice(new.identity());
-        return to.slices().filter_map(|new| Some((old(new)?, new))).collect();
+/// The slice of `from` whose states go on under a slice of `to` after an edit of the policy.
+pub(crate) fn before_edit<'a>(new: &Slice, from: &'a Policy, to: &Policy) -> Option<&'a Slice> {
+    if !new.counts_apart() {
+        return from.slice(new.identity());
     }
-    if !both.iter().all(|policy| policy.on_change().keeps_states()) {
-        let old = |new: &Slice| from.slices().find(|old| old.fingerprint() == new.fingerprint());
-        return to.slices().filter_map(|new| Some((old(new)?, new))).collect();
+    let keeps = from.on_change().keeps_states() && to.on_change().keeps_states();
+    if !keeps || new.limits().is_empty() {
+        return from.slices().find(|old| old.fingerprint() == new.fingerprint());
     }
-    let blocks = from.slices().chain(to.slices()).filter(|slice| slice.limits().is_empty());
-    let mut pairs: Vec<_> = blocks.take(1).map(|blocks| (blocks, blocks)).collect();
-    let mut news: Vec<&Slice> = to.slices().filter(|new| !new.limits().is_empty()).collect();
-    while let Some(&first) = news.first() {
-        let (group, rest) = news.into_iter().partition(|new| new.is_edit_of(first));
-        news = rest;
-        let olds = from.slices().filter(|old| old.is_edit_of(first));
-        let olds = olds.flat_map(|old| old.limits().iter().map(move |named| (named, old)));
-        let limits = group.iter().flat_map(|new: &&Slice| new.limits());
-        let sources = sources(limits.collect(), olds.collect()).into_iter();
-        pairs.extend(sources.zip(&group).filter_map(|(old, new)| Some((old?.1, *new))));
-    }
-    pairs
+    let news: Vec<&Slice> = to.slices().filter(|other| other.is_edit_of(new)).collect();
+    let olds: Vec<&Slice> = from.slices().filter(|old| old.is_edit_of(new)).collect();
+    let at = news.iter().position(|other| other.identity() == new.identity())?;
+    let found = *sources(&only_limits(&news), &only_limits(&olds)).get(at)?;
+    olds.get(found?).copied()
 }
 
-/// Finds the earlier form of each of the `limits`: the limit of the same name, otherwise a limit of the same
+/// The limit of each slice that has one limit.
+fn only_limits<'a>(slices: &[&'a Slice]) -> Vec<&'a NamedLimit> {
+    slices.iter().flat_map(|slice| slice.limits()).collect()
+}
+
+/// Finds the place of the earlier form of each of the `limits`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
-fn sources<'a, T: Copy>(
-    limits: Vec<&NamedLimit>,
-    mut olds: Vec<(&'a NamedLimit, T)>,
-) -> Vec<Option<(&'a NamedLimit, T)>> {
+fn sources(limits: &[&NamedLimit], olds: &[&NamedLimit]) -> Vec<Option<usize>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
         |new, old| new.limit == old.limit,
@@ -76,11 +69,13 @@ fn sources<'a, T: Copy>(
     ];
     let mut sources = vec![None; limits.len()];
     for same in rules {
-        for (new, source) in limits.iter().zip(&mut sources) {
-            if source.is_none()
-                && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
-            {
-                *source = Some(olds.remove(place));
+        for (at, new) in limits.iter().enumerate() {
+            let is_left = |place: &usize| !sources.contains(&Some(*place));
+            let mut places =
+                (0..).zip(olds).filter(|(place, old)| is_left(place) && same(new, old));
+            let found = places.next().map(|(place, _)| place);
+            if let Some(source @ None) = sources.get_mut(at) {
+                *source = found;
             }
         }
     }

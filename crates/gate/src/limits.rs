@@ -129,7 +129,7 @@ impl Limits {
 
     /// Whether each limit has a slice of its own, and blocks have one.
     pub(crate) fn count_apart(&self) -> bool {
-        self.slices.iter().any(|slice| slice.limits.is_empty())
+        self.slices.iter().any(Slice::counts_apart)
     }
 
     /// Names a single limit without a name after its policy.
@@ -249,7 +249,7 @@ impl Slice {
     /// Whether this slice keeps the block of a key. A slice that several keys share keeps none, because each
     /// key is blocked by itself.
     pub(crate) fn keeps_block(&self) -> bool {
-        self.depth == Depth::Whole && (self.count == 0 || self.limits.is_empty())
+        self.depth == Depth::Whole && (!self.counts_apart() || self.limits.is_empty())
     }
 
     /// A checksum of limits in numbers. It differs for other numbers, another rule or another depth.
@@ -312,6 +312,11 @@ impl Slice {
         self.identity
     }
 
+    /// Whether the slice has one limit, or blocks, because each limit of the policy counts apart.
+    pub(crate) const fn counts_apart(&self) -> bool {
+        self.count != 0
+    }
+
     /// Whether both slices belong to the same rule and depth, so that one may be an edit of the other.
     pub(crate) const fn is_edit_of(&self, other: &Self) -> bool {
         self.place == other.place
@@ -319,7 +324,7 @@ impl Slice {
 
     /// Whether a state of one of the two slices goes on under the other.
     pub(crate) const fn counts_with(&self, other: &Self) -> bool {
-        self.count != 0 && self.count == other.count
+        self.counts_apart() && self.count == other.count
     }
 
     /// The words of a state of a slice that this one [counts with](Self::counts_with), as this one goes on with them.

@@ -1,9 +1,10 @@
 //! States that an edit of the policy takes over.
 
+use alloc::vec::Vec;
 use core::mem;
 
 use super::{Entry, Table};
-use crate::carry::{carry, edited};
+use crate::carry::{before_edit, carry};
 use crate::gathered::Stored;
 use crate::limits::Slice;
 use crate::policy::Policy;
@@ -36,7 +37,8 @@ impl Table {
         to: &'a Policy,
     ) -> impl Iterator<Item = Carried> + 'a {
         let Self { entries, call_limits, .. } = self;
-        let edited = edited(from, to);
+        let goes_on = |new: &'a Slice| Some((before_edit(new, from, to)?, new));
+        let edited: Vec<_> = to.slices().filter_map(goes_on).collect();
         let carried = move |entry: Entry| {
             let is_of = |slice: &&Slice| call_limits.are_of_one_count(entry.identity, slice);
             let Some(own) = from.slices().find(is_of) else {
