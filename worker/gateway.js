@@ -18,8 +18,8 @@ const OF_A_CONNECTION = [
   "transfer-encoding",
 ];
 
-/** Headers that the Worker itself writes, or leaves out because they could contradict these. */
-const OF_THE_WORKER = ["forwarded", "host", "upgrade", "x-real-ip"];
+/** Headers that the Worker itself writes, or leaves out because they could contradict these or the path. */
+const OF_THE_WORKER = ["forwarded", "host", "upgrade", "x-original-url", "x-real-ip", "x-rewrite-url"];
 
 /**
  * Sends a request to its upstream and returns the answer. `passed` is the text of `Isolate.finish`. `hold` renews or
@@ -65,7 +65,9 @@ function outgoing(request, url, client) {
   return new Request(url === "" ? request : new Request(url, request), { headers, redirect: "manual" });
 }
 
-const isWebSocket = (request) => request.headers.get("upgrade")?.toLowerCase() === "websocket";
+/** With `Upgrade` the runtime sends a `GET` without a body, whatever the request is. So no other request may keep it. */
+const isWebSocket = ({ method, body, headers }) =>
+  method === "GET" && body === null && headers.get("upgrade")?.toLowerCase() === "websocket";
 
 function dropOfAConnection(headers) {
   const named = (headers.get("connection") ?? "").split(",").map((name) => name.trim());

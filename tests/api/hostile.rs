@@ -1,10 +1,12 @@
 //! Hostile requests to the gateway: each is refused or has no effect, and nothing is consumed.
 
+use std::io::Write as _;
+
 use tidegate_tests::Served;
 
 use crate::gateway::{ALICE, problem, start, start_with};
 use crate::held::wait_for;
-use crate::upstream::send;
+use crate::upstream::{connect, read, send};
 
 #[test]
 fn no_trick_reaches_another_path_or_host() {
@@ -110,6 +112,70 @@ fn a_key_with_the_signs_of_every_format_is_only_a_key() {
         problem(&third, 429, "#quota-exceeded");
     }
     assert_eq!(send(&served, "GET /held/echo?token=victim", &[]).status, 200);
+}
+
+/// What a route allowed is what the upstream gets: no header makes another request of it.
+#[test]
+fn an_upgrade_changes_no_method() {
+    let policies = "auth = 'none'\n\
+        routes = [{ match = '/api/*', methods = ['OPTIONS'], upstream = 'http://UPSTREAM' },\n\
+                  { match = '/api/*', policy = 'api', upstream = 'http://UPSTREAM' }]\n\
+        [policies.api]\nkey = ['header:x-api-key']\n\
+        limits = [{ algorithm = 'fixed_window', limit = 12, period = '365d' }]";
+    let (served, _upstream) = start_with(policies, None);
+    for upgrade in ["websocket", "WebSocket", "websocket, h2c", "h2c"] {
+        let fields = [
+            ALICE,
+            ("upgrade", upgrade),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        for method in ["OPTIONS", "HEAD", "PUT", "DELETE"] {
+            let reply = send(&served, &format!("{method} /api/{method}"), &fields);
+            assert_eq!(reply.status, 200, "{method}, {upgrade}: {reply:?}");
+            if method != "HEAD" {
+                assert_eq!(reply.json()["line"], format!("{method} /api/{method} HTTP/1.1"));
+                assert_eq!(reply.sent("upgrade"), [""; 0], "{reply:?}");
+            }
+        }
+    }
+    assert_eq!(send(&served, "OPTIONS /api/x", &[ALICE]).status, 200);
+    assert_eq!(send(&served, "PUT /api/x", &[ALICE]).status, 429);
+}
+
+#[test]
+fn an_upgrade_takes_no_body_away() {
+    let (served, upstream) = start();
+    let upload = |head: &str| {
+        let mut stream = connect(&served);
+        write!(stream, "{head}host: h\r\nconnection: close\r\nupgrade: websocket\r\n").unwrap();
+        stream
+    };
+    for method in ["POST", "GET", "DELETE"] {
+        let mut stream = upload(&format!("{method} /base/echo HTTP/1.1\r\n"));
+        write!(stream, "content-length: 5\r\n\r\nhello").unwrap();
+        let reply = read(&mut stream);
+        assert_eq!(reply.json()["line"], format!("{method} /v2/base/echo HTTP/1.1"), "{reply:?}");
+        assert_eq!(reply.json()["body"], "hello", "{reply:?}");
+        assert_eq!(reply.sent("upgrade"), [""; 0], "{reply:?}");
+    }
+    let mut stream = upload("PUT /base/upload HTTP/1.1\r\n");
+    write!(stream, "transfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n").unwrap();
+    write!(stream, "5\r\nlater\r\n0\r\n\r\n").unwrap();
+    assert_eq!(read(&mut stream).status, 200);
+    assert_eq!([(); 2].map(|()| upstream.received.recv().unwrap()), ["first", "later"]);
+}
+
+#[test]
+fn no_header_names_another_path() {
+    let (served, _upstream) = start();
+    let fields =
+        [ALICE, ("x-original-url", "/admin"), ("x-rewrite-url", "/admin"), ("x_rewrite_url", "/")];
+    let reply = send(&served, "GET /api/echo", &fields);
+    assert_eq!(reply.json()["line"], "GET /api/echo HTTP/1.1");
+    for name in ["x-original-url", "x-rewrite-url", "x_rewrite_url"] {
+        assert_eq!(reply.sent(name), [""; 0], "{name}: {reply:?}");
+    }
 }
 
 #[test]
