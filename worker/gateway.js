@@ -1,4 +1,5 @@
 // The way of a request that passes: to the upstream and back. WebAssembly has decided where it goes and what it holds.
+import { logError } from "./tell.js";
 
 /**
  * The time for which a lease is renewed while the answer has not begun. The runtime does not notice that a client has closed
@@ -32,7 +33,7 @@ export async function forward(request, passed, context, hold, failed) {
   const held = renewEvery === undefined ? undefined : holding(Number(renewEvery), lease, hold);
   const left = new AbortController(); // the runtime does not hand its own signal on
   request.signal.addEventListener("abort", () => left.abort());
-  const log = (what, error) => left.signal.aborted || console.error(what, error); // nobody misses a client that left
+  const log = (what, error) => left.signal.aborted || logError(what, error); // nobody misses a client that left
   try {
     const answer = await fetch(outgoing(request, url, client), { signal: left.signal });
     held?.answered();
@@ -41,7 +42,7 @@ export async function forward(request, passed, context, hold, failed) {
     for (let at = 0; at < added.length; at += 2) response.headers.append(added[at], added[at + 1]);
     return response;
   } catch (error) {
-    log("upstream:", error);
+    log("upstream", error);
     if (held !== undefined) context.waitUntil(held.release());
     return failed();
   }
@@ -87,7 +88,7 @@ function released(answer, context, release, log) {
     return new Response(null, answer);
   }
   const { readable, writable } = streamLike(answer);
-  const ended = answer.body.pipeTo(writable).catch((error) => log("upstream: the answer broke off:", error));
+  const ended = answer.body.pipeTo(writable).catch((error) => log("upstream: the answer broke off", error));
   context.waitUntil(ended.then(release));
   return new Response(readable, answer);
 }

@@ -57,7 +57,7 @@ export class InForce {
       const told = await Promise.race([keeper(env).inForce(this.deployed, this.known), late]);
       if (told !== undefined) this.put(told);
     } catch (error) {
-      logError("the policies in force are not known, so the earlier ones stay in force:", error);
+      logError("the policies in force are not known, so the earlier ones stay in force", error);
     }
     this.askedAt = Math.max(this.askedAt, asked);
   }
@@ -66,7 +66,7 @@ export class InForce {
     this.known = told.split("\n", 2).join("\n");
     const wrong = Isolate.put_in_force(told, Date.now());
     this.learnTraits();
-    if (wrong !== undefined) console.error("the policies that were put in force are ignored:", wrong);
+    if (wrong !== undefined) logError("the policies that were put in force are ignored", wrong);
   }
 
   /** Lets the object answer a call about the editions. Returns the text of the response. */

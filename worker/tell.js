@@ -1,17 +1,22 @@
 // The events and errors that the Worker tells about itself.
 
 let loggedAt = -Infinity;
-let left = 0;
+let errors = 0;
 
-/** Logs at most one error a second, because in an outage every request has one, and counts the others. */
-export function logError(what, error) {
+/**
+ * Logs an error and its cause in one line. At most one line a second is written, because in an outage every request has an
+ * error, and the next line counts the others. The host does the same by `http::Log`.
+ */
+export function logError(what, cause) {
   const now = Date.now();
   if (Math.abs(now - loggedAt) < 1_000) {
-    left += 1;
+    errors += 1;
     return;
   }
-  console.error(what, error, ...(left > 0 ? [`; ${left} more since the last line`] : []));
-  [loggedAt, left] = [now, 0];
+  const line = cause === undefined ? what : `${what}: ${cause}`;
+  const rest = errors === 0 ? "" : `; ${errors} more error${errors === 1 ? "" : "s"} since the last line`;
+  console.error(line.replaceAll(/\s+/g, " ") + rest);
+  [loggedAt, errors] = [now, 0];
 }
 
 /** Analytics Engine takes at most this many events of a request. */
@@ -31,6 +36,6 @@ async function write(env, lines, micros) {
       env.TIDEGATE_EVENTS.writeDataPoint({ indexes: [policy], blobs: [policy, outcome], doubles });
     }
   } catch (error) {
-    logError("the events could not be written:", error);
+    logError("the events could not be written", error);
   }
 }

@@ -20,6 +20,11 @@ let failure;
 /** The policies in force; `undefined` before the first request. */
 let inForce;
 
+/** The answer to a request whose own code failed. WebAssembly may be at its end, so it is not asked. */
+const FAILED =
+  '{"type":"urn:tidegate:internal-error","title":"Internal error","status":500,' +
+  '"detail":"the Worker failed on this request, and its log says why"}';
+
 const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
 
 const tellsTime = (env) => String(env.TIDEGATE_SERVER_TIMING) === "true";
@@ -70,8 +75,8 @@ async function answer(request, env, context) {
     return answered instanceof Promise ? await answered : answered;
   } catch (error) {
     recover(error);
-    console.error(error);
-    return new Response('{"type":"about:blank","title":"Internal Server Error","status":500}', {
+    logError("a request failed", error?.stack ?? error);
+    return new Response(FAILED, {
       status: 500,
       headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
     });
@@ -197,7 +202,7 @@ async function hold(env, renews, lease) {
     await Promise.all(transmit(env));
   } catch (error) {
     recover(error);
-    console.error("a lease was not", renews ? "renewed:" : "released:", error);
+    logError(`a lease was not ${renews ? "renewed" : "released"}`, error);
   }
 }
 
@@ -220,22 +225,26 @@ function transmit(env) {
 async function ask(env, object, questions) {
   const began = instance;
   let replies = [];
+  let cause;
   try {
     const stub = env.KEYS.getByName(object);
     const [{ text, edition }] = questions;
     if (questions.length === 1) replies = [await askOne(stub, text, edition)];
     else replies = await stub.askAll(questions.map(({ text }) => text), questions.map(({ edition }) => edition));
   } catch (error) {
-    logError("durable object:", error);
+    cause = error; // the log gets it with the policy and the key
   }
-  if (began !== instance) return;
+  if (began !== instance) {
+    if (cause !== undefined) logError("durable object", cause);
+    return;
+  }
   const now = Date.now();
   try {
-    questions.forEach(({ number }, place) => Isolate.reply(number, replies[place] ?? undefined, now));
+    questions.forEach(({ number }, place) => Isolate.reply(number, replies[place] ?? undefined, cause, now));
     if (inForce.sharesCalls) wake();
   } catch (error) {
-    console.error(error);
     recover(error);
+    logError("a reply was lost", error?.stack ?? error);
   }
 }
 
@@ -308,7 +317,7 @@ export class Keys extends DurableObject {
       try {
         return this.decide(question, editions?.[place]);
       } catch (error) {
-        console.error(error);
+        logError("a question failed", error?.stack ?? error);
         return null;
       }
     });
@@ -361,7 +370,7 @@ export class Keys extends DurableObject {
       }
     } catch (error) {
       this.hasAlarm = false; // the next write tries again
-      console.error("the alarm could not be set, so expired states stay for now:", error);
+      logError("the alarm could not be set, so expired states stay for now", error);
     }
   }
 

@@ -45,8 +45,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::Policies;
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Head, LocalAnswers, Log, MAX_BODY_BYTES, MAX_DRAINED_BYTES,
-    Outcome, PolicyCall, Stamp,
+    self, Access, BodyError, Check, Head, LocalAnswers, Log, LogSecret, MAX_BODY_BYTES,
+    MAX_DRAINED_BYTES, Outcome, PolicyCall, Stamp,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -148,8 +148,9 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
         Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let Service { policies, files, store, access, bounds, watch } = service;
     let swap = Swap::new((policies, access, store), files);
-    let log = Mutex::new(Log::new(watch.log_secret.as_bytes()));
-    let server = Arc::new(Server { swap, bounds, watch, log, durations: Durations::default() });
+    let (log, log_secret) = (Mutex::default(), LogSecret::new(watch.log_secret.as_bytes()));
+    let durations = Durations::default();
+    let server = Arc::new(Server { swap, bounds, watch, log, log_secret, durations });
     let sweeper = tokio::spawn(sweep(Arc::clone(&server)));
     let connections = GracefulShutdown::new();
     let mut stop = pin!(stop);
@@ -168,7 +169,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {} // the client has gone
             Err(error) => {
-                server.log().line(clock::now(), &error).into_iter().for_each(warn);
+                server.log_error(&error);
                 sleep(ACCEPT_AGAIN_AFTER).await;
             }
         }
@@ -262,6 +263,7 @@ struct Server {
     bounds: Bounds,
     watch: Watch,
     log: Mutex<Log>,
+    log_secret: LogSecret,
     durations: Durations,
 }
 
@@ -293,6 +295,11 @@ impl Server {
         let answer = responding.await;
         self.durations.add(began.elapsed());
         answer
+    }
+
+    fn log_error(&self, error: &dyn Display) {
+        let line = self.log().line(clock::now(), error);
+        line.into_iter().for_each(warn);
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -327,12 +334,8 @@ impl http::Server for Exchange<'_> {
         let outcome = |(check, answer): (&Check, Result<_, StoreError>)| match answer {
             Ok(verdict) => Outcome::Decided(verdict),
             Err(error) => {
-                let line = self.server.log().line_of(
-                    now,
-                    check.resolved(),
-                    &StoreError::without_key(&error),
-                );
-                line.into_iter().for_each(warn);
+                let cause = StoreError::without_key(&error);
+                self.server.log_error(&self.server.log_secret.describe(check.resolved(), &cause));
                 Outcome::Unavailable(StoreError::summary(&error).to_owned())
             }
         };
@@ -374,7 +377,7 @@ impl http::Server for Exchange<'_> {
     }
 
     async fn editions(&mut self, call: PolicyCall) -> http::Response {
-        self.server.swap.handle(call).await
+        self.server.swap.handle(call, |error| self.server.log_error(error)).await
     }
 }
 

@@ -1,7 +1,9 @@
 // The gateway with a clock that is moved, keys for tokens, and counts of what is held:
 // - `/test/later?MS` moves the clock, by which timers go too.
 // - `/test/count` counts the timers that have fired, and the renewals and the releases of leases.
+// - `/test/logged` tells the calls of `console.error`, each of which is one entry of the log.
 // - `/test/sign?ALGORITHM&HEAD&PAYLOAD` signs a token.
+// - `/test/bind?NAME&JSON` gives the Worker a binding of this value from now on; `null` takes the binding away.
 import worker, { Keys } from "./worker/index.js";
 import { Isolate } from "./worker/build/index.js";
 
@@ -23,6 +25,13 @@ globalThis.setTimeout = (end, span) => {
 };
 globalThis.clearTimeout = (timer) => (timer.cleared = true);
 
+const logged = [];
+const realError = console.error;
+console.error = (...words) => {
+  logged.push(words.map((word) => word?.stack ?? word).join(" "));
+  realError(...words);
+};
+
 const counts = { fired: 0, renewed: 0, released: 0 };
 const { hold } = Isolate;
 Isolate.hold = (renews, ...lease) => {
@@ -37,6 +46,7 @@ const ALGORITHMS = {
   ES256: { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" },
 };
 let made;
+const bound = {};
 
 async function makeKeys() {
   const [keys, all] = [{}, []];
@@ -69,10 +79,17 @@ export default {
         return new Response("later");
       case "/test/count":
         return Response.json(counts);
+      case "/test/logged":
+        return Response.json(logged);
+      case "/test/bind": {
+        const [name, value] = query.split("&").map(decodeURIComponent);
+        bound[name] = JSON.parse(value) ?? undefined;
+        return new Response("bound");
+      }
       case "/test/sign":
         return new Response(await sign(...query.split("&").map(decodeURIComponent)));
     }
     const { text } = await (made ??= makeKeys());
-    return worker.fetch(request, { ...env, JWT_KEYS: text }, context);
+    return worker.fetch(request, { ...env, JWT_KEYS: text, ...bound }, context);
   },
 };

@@ -10,6 +10,7 @@ mod heads;
 mod held;
 mod hostile;
 mod leases;
+mod misconfigured;
 mod modes;
 mod object;
 mod patience;

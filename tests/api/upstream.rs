@@ -109,6 +109,10 @@ fn answer(
             let _ = wait.lock().unwrap().recv(); // the test has ended
             write!(stream, "4\r\nlast\r\n0\r\n\r\n")
         }
+        "broken" => write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\nno length\r\n"
+        ),
         "upload" => {
             let mut bytes = [0; 5];
             for _ in 0..2 {

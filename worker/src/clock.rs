@@ -10,11 +10,6 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The time that was told last.
-    pub(crate) const fn now(&self) -> Timestamp {
-        self.last
-    }
-
     pub(crate) fn at(&mut self, now: Timestamp) -> Micros {
         let passed = match self.last {
             Timestamp::EPOCH => Micros::ZERO,

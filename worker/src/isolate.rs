@@ -151,7 +151,7 @@ impl Isolate {
     pub fn transmit(now_ms: f64) -> Option<String> {
         with(now_ms, |node, _, at| {
             let question = node.flights.poll_transmit(at);
-            node.settle(); // operations that have waited too long have an answer now
+            node.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
             let Question { number, to, bytes } = question?;
             let edition = policies::hash_of(to.policy()).unwrap_or_default();
             let object = to.object_name();
@@ -160,14 +160,15 @@ impl Isolate {
         })
     }
 
-    /// Takes the reply to a question. No reply, or one that cannot be read, leaves the outcome unknown.
-    pub fn reply(number: f64, reply: Option<String>, now_ms: f64) {
+    /// Takes the reply to a question. No reply, or one that cannot be read, leaves the outcome unknown. `cause` is the
+    /// error of a call that failed, for the log.
+    pub fn reply(number: f64, reply: Option<String>, cause: &JsValue, now_ms: f64) {
         with(now_ms, |node, _, at| {
             if let Some(bytes) = reply.and_then(|reply| packed::unpack(&reply)) {
                 let _ = node.flights.handle_reply(&bytes, at); // the question then gets its answer by the next line
             }
             node.flights.handle_lost(whole(number), at); // does nothing if the reply came
-            node.settle();
+            node.settle(cause);
         });
     }
 

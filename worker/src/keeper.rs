@@ -1,21 +1,12 @@
 //! The object that keeps the editions of the policy file. JavaScript brings what is stored, and stores what is returned.
 
 use tidegate_gate::http::{Changed, Editions, PolicyCall, Stamp};
+use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
-use wasm_bindgen::{JsError, JsValue};
 
 use crate::clock::timestamp;
 use crate::isolate::text;
-
-#[wasm_bindgen]
-extern "C" {
-    #[wasm_bindgen(js_namespace = console, js_name = error)]
-    fn log_error(text: &str, reason: &JsValue);
-
-    /// Writes a line to the log.
-    #[wasm_bindgen(js_namespace = console, js_name = error)]
-    pub(crate) fn log_line(text: &str);
-}
+use crate::tell::log_error;
 
 /// The functions that JavaScript calls in the object of the editions.
 #[wasm_bindgen]
@@ -89,7 +80,7 @@ impl Keeper {
 fn read(stored: Option<String>) -> Editions {
     let Some(stored) = stored else { return Editions::default() };
     Editions::read(&stored).unwrap_or_else(|error| {
-        log_error("the stored policies are ignored:", &error.to_string().into());
+        log_error("the stored policies are ignored", &error.to_string().into());
         Editions::default()
     })
 }

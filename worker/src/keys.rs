@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use tidegate_gate::http::Log;
 use tidegate_gate::{Micros, Policy, Timestamp};
 use tidegate_tier::authority::{Authority, Options, Outcome, Slice, Swap};
 use tidegate_tier::wire::{AuthorityOptions, Place, Replies};
@@ -17,6 +16,7 @@ use crate::clock::{Clock, from_millis, timestamp};
 use crate::memory::Share;
 use crate::packed;
 use crate::policies::{self, Edition};
+use crate::tell::log_error;
 
 /// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
 const REMEMBERED: usize = 8 << 20;
@@ -52,9 +52,6 @@ extern "C" {
     #[wasm_bindgen(method)]
     fn add(this: &Rows, name: &str, bytes: &[u8], expires_ms: Option<f64>);
 
-    #[wasm_bindgen(js_namespace = console)]
-    fn error(text: &str, reason: &JsValue);
-
     /// Writes all rows that were added, or none.
     #[wasm_bindgen(method, catch)]
     fn write(this: &Rows) -> Result<(), JsValue>;
@@ -75,7 +72,6 @@ pub struct Owner {
     /// The policy by which it decided last.
     decided_by: Option<Arc<Policy>>,
     share: Share,
-    log: Log,
 }
 
 #[wasm_bindgen]
@@ -98,7 +94,6 @@ impl Owner {
             policy: name.split([':', '#']).next().unwrap_or("").to_owned(),
             decided_by: None,
             share: Share::default(),
-            log: Log::new(b""), // its lines name no keys
         }
     }
 
@@ -154,9 +149,7 @@ impl Owner {
             let outcomes = match self.swap(&swap, now) {
                 Ok(outcomes) => outcomes,
                 Err(reason) => {
-                    if let Some(line) = self.log.line(now, &"storage") {
-                        error(&line, &reason);
-                    }
+                    log_error("storage", &reason);
                     vec![Outcome::Failed("its storage failed"); swap.len()]
                 }
             };

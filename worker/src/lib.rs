@@ -24,3 +24,5 @@ mod packed;
 mod policies;
 #[cfg(target_arch = "wasm32")]
 mod swap;
+#[cfg(target_arch = "wasm32")]
+mod tell;

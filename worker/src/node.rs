@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tidegate_gate::gateway::Served;
-use tidegate_gate::http::{Access, Check, Log, Outcome, PolicyCall, Tokens};
+use tidegate_gate::http::{Access, Check, LogSecret, Outcome, PolicyCall, Tokens};
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verify};
 use tidegate_tier::Local;
 use tidegate_tier::local::{self, Next, Transmit};
 use tidegate_tier::wire::{Asked, Flights, NodeOptions};
 use wasm_bindgen::prelude::wasm_bindgen;
-use wasm_bindgen::throw_str;
+use wasm_bindgen::{JsValue, throw_str};
 
 use crate::clock::{Clock, timestamp};
 use crate::exchange::{Exchange, InForce, OwnRequest, Step, Tells};
-use crate::keeper::log_line;
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
+use crate::tell::log_error;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
 /// called again.
@@ -52,7 +52,7 @@ pub(crate) struct Node {
     /// Exchanges that share a call and must go on: to their end, or to make the next call.
     woken: Vec<u32>,
     clock: Clock,
-    log: Log,
+    log_secret: LogSecret,
 }
 
 /// What the Worker tells about its decisions, and the secret of the hashes that stand for keys in its log.
@@ -102,7 +102,7 @@ impl Node {
         };
         Ok(Self {
             in_force: InForce::new(edition, access, told.tells),
-            log: Log::new(
+            log_secret: LogSecret::new(
                 told.log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
@@ -131,7 +131,7 @@ impl Node {
     pub(crate) fn forget(&mut self, at: Micros) {
         if self.flights.poll_timeout().is_some_and(|due| due <= at) {
             self.flights.handle_timeout(at);
-            self.settle();
+            self.settle(&JsValue::UNDEFINED);
         }
         while let Some(oldest) = self.exchanges.first_entry()
             && at.0.saturating_sub(oldest.get().began.0) > LONGEST_EXCHANGE.0
@@ -165,7 +165,7 @@ impl Node {
                     self.ask((id, place), check, now, at);
                 }
                 self.report(now, at);
-                self.settle();
+                self.settle(&JsValue::UNDEFINED);
             }
         }
         match self.exchanges.get(&id).is_some_and(|running| running.end.is_none()) {
@@ -219,22 +219,22 @@ impl Node {
         }
     }
 
-    /// Takes the answers that have come.
-    pub(crate) fn settle(&mut self) {
+    /// Takes the answers that have come. `cause` is the error of a call that failed, for the log.
+    pub(crate) fn settle(&mut self, cause: &JsValue) {
         while let Some(answer) = self.flights.poll_answer() {
             if let Some(heard) = answer.heard() {
                 self.local.heard(&heard);
             }
-            let Some(token) = answer.asked.token else { continue };
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
-                    let line = self.log.line_of(self.clock.now(), &answer.asked.resolved, &failure);
-                    line.into_iter().for_each(|line| log_line(&line));
+                    log_error(&self.log_secret.describe(&answer.asked.resolved, &failure), cause);
                     Outcome::Unavailable(format!("durable object: {failure}"))
                 }
             };
-            self.decided(token, outcome, Some(answer.at));
+            if let Some(token) = answer.asked.token {
+                self.decided(token, outcome, Some(answer.at));
+            }
         }
     }
 

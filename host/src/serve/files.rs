@@ -1,5 +1,6 @@
 //! The policy file in force, and the editions of it that were put in force while the server runs.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,7 +11,6 @@ use tidegate_gate::http::{self, Access, Changed, Editions, Metrics, PolicyCall, 
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::warn;
 use crate::clock;
 use crate::store::Store;
 
@@ -82,7 +82,7 @@ impl Swap {
     }
 
     /// Answers a call about the editions. One change comes after another.
-    pub(super) async fn handle(&self, call: PolicyCall) -> Response {
+    pub(super) async fn handle(&self, call: PolicyCall, log: impl Fn(&dyn Display)) -> Response {
         let mut files = self.files.lock().await;
         let mut next = files.clone();
         let Changed { response, policies } =
@@ -100,7 +100,7 @@ impl Swap {
         if let Some(path) = next.kept_in.clone()
             && let Err(error) = keep(path.clone(), next.editions.write()).await
         {
-            warn(format!("{}: the policies cannot be stored: {error}", path.display()));
+            log(&format_args!("{}: the policies cannot be stored: {error}", path.display()));
             let detail = "the new policies could not be stored, so the earlier ones stay in force";
             return http::internal_error(detail.to_owned());
         }

@@ -78,7 +78,7 @@ use crate::policy::{Policies, Policy};
 use crate::quote::Quoted;
 pub use access::{Access, InvalidToken, Tokens};
 pub use headers::OlderForm;
-pub use log::Log;
+pub use log::{Log, LogSecret};
 pub use metrics::{Counted, Local, LocalAnswers, Metrics};
 pub(crate) use plan::gate_headers;
 use plan::{Answer, Form, Plan};

@@ -4,7 +4,7 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::{POLICIES, read_check};
 use crate::decide::Verdict;
-use crate::http::{Counted, Local, LocalAnswers, Log, Metrics, Outcome};
+use crate::http::{Counted, Local, LocalAnswers, Log, LogSecret, Metrics, Outcome};
 use crate::policy::Policies;
 
 fn policies() -> Policies {
@@ -95,7 +95,7 @@ fn a_line_names_the_policy_and_a_hash_of_the_key_that_needs_the_secret() {
     let line = |secret: &[u8], key: &str| {
         let body = std::format!(r#"{{"policy":"api","key":"{key}"}}"#);
         let plan = read_check(&policies, body).unwrap();
-        Log::new(secret).line_of(Timestamp(5_000_000), plan.checks[0].resolved(), &"away").unwrap()
+        LogSecret::new(secret).describe(plan.checks[0].resolved(), &"away")
     };
     let first = line(b"one", "alice");
     assert!(first.starts_with("policy \"api\", key ") && first.ends_with(": away"), "{first}");
@@ -107,13 +107,14 @@ fn a_line_names_the_policy_and_a_hash_of_the_key_that_needs_the_secret() {
 
 #[test]
 fn lines_come_at_a_bounded_rate_and_the_others_are_counted() {
-    let mut log = Log::new(b"");
+    let mut log = Log::default();
     let mut line = |ms: u64| log.line(Timestamp(ms * 1_000), &"away");
     let logged = |text: &str| Some(text.to_string());
-    assert_eq!(line(8_000), logged("away"));
-    assert_eq!([line(8_001), line(8_999)], [None, None]);
-    assert_eq!(line(9_000), logged("away; 2 more errors since the last line"));
-    assert_eq!(line(9_001), None);
+    assert_eq!(line(500), logged("away"), "the first error has a line at any time");
+    assert_eq!(line(8_900), logged("away"));
+    assert_eq!([line(9_000), line(9_899)], [None, None], "another second is not a second later");
+    assert_eq!(line(9_900), logged("away; 2 more errors since the last line"));
+    assert_eq!(line(8_901), None);
     assert_eq!(log.rest(), logged("1 more error since the last line"));
     assert_eq!(log.rest(), None);
     assert_eq!(log.line(Timestamp(12_000_000), &"away"), logged("away"));
