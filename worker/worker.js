@@ -14,7 +14,10 @@ initSync({ module });
 const MAX_BODY = Isolate.max_body();
 const MAX_DRAINED = Isolate.max_drained();
 
-/** `undefined` before the first request, because `env` comes with it. */
+/**
+ * Why the Worker cannot work, for the log; `null` if it can. `undefined` before the first request, because `env` comes with
+ * it.
+ */
 let failure;
 
 /** The policies in force; `undefined` before the first request. */
@@ -64,6 +67,12 @@ function start(env) {
   if (failure === null) inForce = new InForce(env, globalThis.TIDEGATE_POLICIES);
 }
 
+/** The response to a request while the Worker cannot work. */
+function misconfigured(request) {
+  logError(failure);
+  return response(Isolate.misconfigured(request.url));
+}
+
 async function answer(request, env, context) {
   try {
     start(env);
@@ -86,7 +95,7 @@ async function answer(request, env, context) {
 function begin(asked) {
   const { request, env, body } = asked;
   start(env); // WebAssembly may have begun anew meanwhile
-  if (failure !== null) return response(failure);
+  if (failure !== null) return misconfigured(request);
   asked.began = instance;
   const country = countryOf(request);
   const [text, unread] = typeof body === "number" ? [undefined, body] : [body, undefined];
@@ -178,7 +187,7 @@ async function change(env, exchange) {
 function unavailable(asked) {
   const { request, env, body } = asked;
   start(env);
-  if (failure !== null) return response(failure);
+  if (failure !== null) return misconfigured(request);
   const text = typeof body === "string" ? body : undefined;
   return serve(Isolate.unavailable(request, countryOf(request), text, Date.now()), asked);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_tests::Served;
 
-use crate::gateway::{ALICE, problem, start};
+use crate::gateway::{ALICE, problem, start, start_with};
 use crate::held::{later, wait_for};
 use crate::upstream::send;
 
@@ -20,6 +20,29 @@ fn errors(lines: &[String]) -> u64 {
         rest.strip_suffix(" since the last line")?.split(' ').next()?.parse::<u64>().ok()
     };
     lines.iter().map(|line| 1 + more(line).unwrap_or(0)).sum()
+}
+
+#[test]
+fn the_fault_of_a_policy_file_is_told_to_the_log_alone() {
+    let policies =
+        "[policies.p]\nlimits = [{ algorithm = 'fixed_window', limit = 0, period = '1d' }]";
+    let (served, _upstream) = start_with(policies, None);
+    let begun = Instant::now();
+    for path in ["/v1/check", "/api/echo", "/metrics"] {
+        let reply = send(&served, &format!("GET {path}"), &[ALICE]);
+        problem(&reply, 500, ":internal-error");
+        for told in ["policies", "line", "column", "limit"] {
+            assert!(!reply.body.contains(told), "{reply:?}");
+        }
+    }
+    for path in ["/healthz", "/_tidegate/healthz"] {
+        let health = served.api.get(path, &[]);
+        assert_eq!((health.status, health.text.as_str()), (503, "{\"status\":\"unhealthy\"}"));
+    }
+    let lines = logged(&served);
+    let place = "policies.toml: line 2, column 49: policies.p.limits[0].limit: ";
+    assert!(lines[0].starts_with(place), "{lines:?}");
+    assert!(lines.len() as u64 <= begun.elapsed().as_secs() + 1, "{lines:?}");
 }
 
 #[test]

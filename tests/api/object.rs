@@ -205,16 +205,6 @@ fn without_a_token_only_health_is_served() {
 }
 
 #[test]
-fn an_invalid_policy_file_is_reported_and_nothing_passes() {
-    let policies = POLICIES.replace("3/d", "0/d");
-    let served = worker(WorkerdOptions { policies, ..worker_options() });
-    let reply = served.api.check("open", "k", 1, None);
-    assert_eq!(reply.status, 500);
-    let detail = reply.get("detail");
-    assert!(detail.as_str().unwrap().starts_with("policies.toml: line 6, column"), "{detail}");
-}
-
-#[test]
 fn another_policy_file_needs_no_new_build() {
     let policies = "auth = 'none'\n[policies.mine]\n\
         limits = [{ algorithm = 'fixed_window', limit = 2, period = '365d' }]";

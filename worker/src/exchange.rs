@@ -248,7 +248,7 @@ impl Server for Mailbox {
 
 /// The authority, path and query of a URL. The runtime has already parsed and normalized it, so no second parser is
 /// needed; the Unicode tables of one would be a third of the bundle.
-fn parts(url: &str) -> (&str, &str, &str) {
+pub(crate) fn parts(url: &str) -> (&str, &str, &str) {
     let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
     let (url, query) = url.split_once('?').unwrap_or((url, ""));
     let rest = url.split_once("://").map_or(url, |(_scheme, rest)| rest);

@@ -8,7 +8,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::clock::whole;
-use crate::exchange::{OwnRequest, Tells};
+use crate::exchange::{OwnRequest, Tells, parts};
 use crate::node::{self, End, Held, Node, Told, with};
 use crate::{packed, policies};
 
@@ -46,7 +46,8 @@ impl Request {
 
 #[wasm_bindgen]
 impl Isolate {
-    /// Reads the policy file. Returns a response if the Worker cannot work, which must be sent to every request.
+    /// Reads the policy file. Returns what is wrong with it or with a token, for the log: then the Worker cannot work,
+    /// and every request gets the response of `misconfigured`.
     #[must_use]
     pub fn start(
         token: Option<String>,
@@ -63,8 +64,15 @@ impl Isolate {
                 node::set(node);
                 None
             }
-            Err(reason) => Some(text(&http::internal_error(reason))),
+            Err(reason) => Some(reason),
         }
+    }
+
+    /// The response to a request while the Worker cannot work.
+    #[must_use]
+    pub fn misconfigured(url: &str) -> String {
+        let (_authority, path, _query) = parts(url);
+        text(&http::misconfigured(path))
     }
 
     /// The longest body of a call.

@@ -48,7 +48,7 @@ pub(super) fn of(problem: &Response) -> Response {
             let wait = seconds.parse().map_or_else(|_| "a while".to_string(), words);
             format!("Please try again in {wait}.")
         }
-        (None, 502 | 503) => "Please try again later.".to_string(),
+        (None, 500 | 502 | 503) => "Please try again later.".to_string(),
         (None, _) => "Please check the address, or ask the owner of the site.".to_string(),
     };
     let mut headers = problem.headers.clone();

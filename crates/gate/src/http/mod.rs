@@ -100,6 +100,8 @@ pub const MAX_CHECKS: usize = 1_000;
 const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often stands for bytes that are not UTF-8; \
      JSON can write it as `\\ufffd`";
 
+const MISCONFIGURED: &str = "the server is not configured correctly, and its log says why";
+
 /// The media type of the text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -179,6 +181,17 @@ pub fn unknown_transfer_coding(detail: String) -> Response {
 #[must_use]
 pub fn invalid_policies(detail: String) -> Response {
     Problem::InvalidPolicies.response(detail)
+}
+
+/// The response to a request while the policy file or the secrets of the server cannot be used. The reason is for the
+/// server's log alone. A call of `/healthz` hears that the server is not healthy, wherever the file would have put the
+/// call.
+#[must_use]
+pub fn misconfigured(path: &str) -> Response {
+    match path.ends_with("/healthz") {
+        true => problem::answer_json(503, "{\"status\":\"unhealthy\"}".into()),
+        false => internal_error(MISCONFIGURED.into()),
+    }
 }
 
 /// The response to a request on which the server itself failed.

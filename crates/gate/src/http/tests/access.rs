@@ -2,7 +2,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::{POLICIES, TOKEN, answer, header, policies, send, step_of};
-use crate::http::{Access, Step, Tokens};
+use crate::http::{Access, Step, Tokens, misconfigured};
 use crate::policy::Policies;
 
 #[test]
@@ -150,4 +150,17 @@ fn only_the_token_for_administration_may_change_the_policies() {
     let shown = ("GET", "/v1/policies");
     assert!(may(&open, &shown, None) && may(&both, &shown, Some("secret")));
     assert!(!may(&both, &shown, None));
+}
+
+#[test]
+fn a_server_without_its_configuration_tells_no_client_why() {
+    for (path, status, body) in [
+        ("/v1/check", 500, "\"urn:tidegate:internal-error\""),
+        ("/healthz", 503, "{\"status\":\"unhealthy\"}"),
+        ("/_tidegate/healthz", 503, "{\"status\":\"unhealthy\"}"),
+    ] {
+        let response = misconfigured(path);
+        assert_eq!(response.status, status, "{path}");
+        assert!(response.body.contains(body), "{path}: {response:?}");
+    }
 }
