@@ -61,10 +61,22 @@ function recover(error) {
 /** Begins, unless it has begun. */
 function start(env) {
   if (failure !== undefined) return;
-  const [token, admin] = [env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN];
-  const tells = [env.TIDEGATE_LOG_SECRET?.toString(), env.TIDEGATE_EVENTS !== undefined, tellsTime(env)];
-  failure = Isolate.start(token?.toString(), admin?.toString(), trustsCallerTime(env), ...tells) ?? null;
+  failure = wrongBinding(env);
+  if (failure !== undefined) return;
+  const tells = [env.TIDEGATE_LOG_SECRET, env.TIDEGATE_EVENTS !== undefined, tellsTime(env)];
+  failure = Isolate.start(env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN, trustsCallerTime(env), ...tells) ?? null;
   if (failure === null) inForce = new InForce(env, globalThis.TIDEGATE_POLICIES);
+}
+
+const SECRETS = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN", "TIDEGATE_LOG_SECRET"];
+
+/** What is wrong with a binding. A secret that is no text would have one that everybody knows: `[object Object]`. */
+function wrongBinding(env) {
+  const secret = SECRETS.find((name) => !["string", "undefined"].includes(typeof env[name]));
+  if (secret !== undefined) return `${secret}: expected a text, found a value of type ${typeof env[secret]}`;
+  if (env.KEYS === undefined) return "KEYS: expected the binding of the Durable Objects, found none";
+  const delay = env.TIDEGATE_POLICIES_DELAY_MS;
+  if (!(Number(delay ?? 0) >= 0)) return `TIDEGATE_POLICIES_DELAY_MS: expected milliseconds, found ${delay}`;
 }
 
 /** The response to a request while the Worker cannot work. */

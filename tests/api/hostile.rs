@@ -246,8 +246,11 @@ fn a_cookie_is_found_in_whatever_line_it_is() {
     assert!(twice.contains("r=4"), "the next source is the key: {twice}");
 }
 
-fn signed(served: &Served, algorithm: &str, head: &str, payload: &str) -> String {
-    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+pub(crate) fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+pub(crate) fn signed(served: &Served, algorithm: &str, head: &str, payload: &str) -> String {
     let target = format!("/test/sign?{algorithm}&{}&{}", encoded(head), encoded(payload));
     served.api.get(&target, &[]).text
 }

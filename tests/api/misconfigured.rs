@@ -2,11 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_tests::Served;
+use serde_json::{Value, json};
+use tidegate_tests::{Api, Served};
 
 use crate::gateway::{ALICE, problem, start, start_with};
 use crate::held::{later, wait_for};
+use crate::hostile::encoded;
 use crate::upstream::send;
+
+/// Gives the Worker a binding of this value; null takes the binding away.
+fn bind(served: &Served, name: &str, value: &Value) {
+    let target = format!("/test/bind?{name}&{}", encoded(&value.to_string()));
+    assert_eq!(served.api.get(&target, &[]).text, "bound");
+}
 
 fn logged(served: &Served) -> Vec<String> {
     let entries = served.api.get("/test/logged", &[]).json();
@@ -20,6 +28,57 @@ fn errors(lines: &[String]) -> u64 {
         rest.strip_suffix(" since the last line")?.split(' ').next()?.parse::<u64>().ok()
     };
     lines.iter().map(|line| 1 + more(line).unwrap_or(0)).sum()
+}
+
+/// The text of an object is the same in every Worker, so anybody would know such a secret.
+#[test]
+fn a_secret_that_is_no_text_opens_nothing() {
+    let policies =
+        "[policies.p]\nlimits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
+    for secret in [json!({ "a": 1 }), json!([]), json!(true)] {
+        let (served, _upstream) = start_with(policies, None);
+        bind(&served, "TIDEGATE_TOKEN", &secret);
+        for token in ["[object Object]", "", "true", "{\"a\":1}"] {
+            let reply = Api::new(&served.url, Some(token)).check("p", "k", 1, None);
+            assert_eq!(reply.status, 500, "{secret}: {token}: {reply:?}");
+        }
+        assert_eq!(served.api.get("/healthz", &[]).status, 503);
+        let lines = logged(&served);
+        assert!(lines[0].starts_with("TIDEGATE_TOKEN: expected a text"), "{lines:?}");
+    }
+}
+
+/// `on_error` is for outages. A binding that is missing never comes back, so an open policy would be open for ever.
+#[test]
+fn a_binding_that_is_missing_or_wrong_opens_nothing() {
+    let policies = "auth = 'none'\n[policies.p]\non_error = 'open'\n\
+        limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
+    for (name, value, reason) in [
+        ("KEYS", json!(null), "expected the binding of the Durable Objects, found none"),
+        ("TIDEGATE_POLICIES_DELAY_MS", json!("5s"), "expected milliseconds, found 5s"),
+    ] {
+        let (served, _upstream) = start_with(policies, None);
+        bind(&served, name, &value);
+        assert_eq!(served.api.check("p", "k", 1, None).status, 500, "{name}");
+        assert_eq!(logged(&served), [format!("{name}: {reason}")]);
+    }
+}
+
+/// As in the host: an empty token in a secret would be none, and none may open more than one.
+#[test]
+fn an_empty_token_opens_nothing() {
+    let policies = "auth = 'none'\n[policies.p]\n\
+        limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
+    for name in ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN"] {
+        let (served, _upstream) = start_with(policies, None);
+        bind(&served, name, &json!(""));
+        assert_eq!(served.api.check("p", "k", 1, None).status, 500);
+        let lines = logged(&served);
+        assert!(
+            lines[0].starts_with(name) && lines[0].contains("found an empty text"),
+            "{lines:?}"
+        );
+    }
 }
 
 #[test]

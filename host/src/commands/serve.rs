@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
 use tidegate::gate::http::{Access, Tokens};
 use tidegate::gate::{Micros, Policies};
@@ -99,16 +99,6 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
     if let Err(reason) = accepts(&policies) {
         bail!("{shown}: {reason}");
-    }
-    for (name, token) in [
-        ("TIDEGATE_TOKEN or --token", &arguments.token),
-        ("TIDEGATE_ADMIN_TOKEN or --admin-token", &arguments.admin_token),
-    ] {
-        ensure!(
-            token.as_deref() != Some(""),
-            "{name}: expected printable ASCII without spaces around it, found an empty text; leave it out to \
-             configure no token"
-        );
     }
     let tokens = Tokens { decisions: arguments.token, administration: arguments.admin_token };
     let access = match Access::new(&policies, tokens)? {

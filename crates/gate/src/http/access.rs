@@ -8,7 +8,7 @@ use super::Response;
 use super::problem::Problem;
 use crate::policy::Policies;
 
-/// The configured bearer tokens. An empty token counts as none.
+/// The configured bearer tokens.
 #[derive(Clone, Default)]
 pub struct Tokens {
     /// The token of callers that ask for decisions.
@@ -37,17 +37,17 @@ pub(super) enum Scope {
     Policies,
 }
 
-/// The error for a configured token that no HTTP header can carry: the variable that has it.
+/// The error for a configured token that no HTTP header can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidToken(&'static str);
+pub struct InvalidToken {
+    variable: &'static str,
+    found: &'static str,
+}
 
 impl core::fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self(variable) = self;
-        write!(
-            f,
-            "{variable}: expected printable ASCII without spaces around it, found other characters"
-        )
+        let Self { variable, found } = self;
+        write!(f, "{variable}: expected printable ASCII without spaces around it, found {found}")
     }
 }
 
@@ -163,15 +163,15 @@ fn open_to_all(policies: &Policies, tokens: &Tokens) -> Option<Scope> {
     }
 }
 
-/// The token of this variable, unless it is empty.
+/// The token of this variable. An empty one may stand for a secret that is missing, so it is an error.
 fn valid(variable: &'static str, token: Option<String>) -> Result<Option<String>, InvalidToken> {
     let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-    match token.filter(|token| !token.is_empty()) {
-        Some(token) if token.trim() != token || !token.bytes().all(printable) => {
-            Err(InvalidToken(variable))
-        }
-        token => Ok(token),
-    }
+    let found = match token.as_deref() {
+        Some("") => "an empty text; leave it out to configure no token",
+        Some(text) if text.trim() != text || !text.bytes().all(printable) => "other characters",
+        _ => return Ok(token),
+    };
+    Err(InvalidToken { variable, found })
 }
 
 /// The token of an `Authorization` header (RFC 6750 §2.1). The scheme's name is matched without regard to
