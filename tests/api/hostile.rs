@@ -256,7 +256,7 @@ pub(crate) fn signed(served: &Served, algorithm: &str, head: &str, payload: &str
 }
 
 /// Claims of a token for this gateway.
-fn claims(others: &str) -> String {
+pub(crate) fn claims(others: &str) -> String {
     format!(r#"{{"iss":"us","aud":["other","api"],{others}}}"#)
 }
 

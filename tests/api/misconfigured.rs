@@ -7,7 +7,7 @@ use tidegate_tests::{Api, Served};
 
 use crate::gateway::{ALICE, problem, start, start_with};
 use crate::held::{later, wait_for};
-use crate::hostile::encoded;
+use crate::hostile::{claims, encoded, signed};
 use crate::upstream::send;
 
 /// Gives the Worker a binding of this value; null takes the binding away.
@@ -28,6 +28,55 @@ fn errors(lines: &[String]) -> u64 {
         rest.strip_suffix(" since the last line")?.split(' ').next()?.parse::<u64>().ok()
     };
     lines.iter().map(|line| 1 + more(line).unwrap_or(0)).sum()
+}
+
+/// A valid token is no reason to let its request pass as another caller's, so without keys it is refused.
+#[test]
+fn no_token_counts_as_absent_for_want_of_keys() {
+    let (served, upstream) = start();
+    let token = signed(&served, "HS256", r#"{"alg":"HS256"}"#, &claims(r#""sub":"alice""#));
+    let ask = |bearer: &str| {
+        send(&served, "GET /users/echo", &[("authorization", bearer), ("x-api-key", "caller")])
+    };
+    let keys = |kty: &str| json!({ "kty": kty, "k": "A".repeat(64), "n": "AQAB", "e": "AQAB" });
+    let seventeen = json!({ "keys": vec![keys("oct"); 17] });
+    let valid = format!("Bearer {token}");
+    for (bound, reason) in [
+        (json!(null), "found no binding"),
+        (json!(""), "found an empty text"),
+        (json!("a secret that anybody can try"), "at least 32 bytes"),
+        (json!("{ that anybody can try }"), "found another text that begins with `{`"),
+        (json!("{\"keys\":[]}"), "found none"),
+        (json!("{\"keys\":{}}"), "expected a list `keys`"),
+        (json!("{\"keys\":[null]}"), "expected a list `keys` of objects"),
+        (json!(keys("EC").to_string()), "found none"),
+        (json!(seventeen.to_string()), "expected at most 16"),
+        (json!("{\"kty\":\"oct\",\"k\":\"!\"}"), "JWT_KEYS"),
+        (keys("oct"), "found a value of type object"),
+    ] {
+        bind(&served, "JWT_KEYS", &bound);
+        let known = logged(&served).len();
+        problem(&ask(&valid), 500, ":internal-error");
+        let gate = served.api.get(
+            "/_tidegate/v1/gate?policy=users",
+            &[("authorization", &valid), ("x-api-key", "caller")],
+        );
+        assert_eq!(gate.status, 500, "{bound}: {gate:?}");
+        for client in [ask(&valid).body, gate.text] {
+            assert!(!client.contains("JWT_KEYS") && !client.contains("32 bytes"), "{client}");
+        }
+        let lines = logged(&served);
+        let own = &lines[known..];
+        assert!(own.iter().all(|line| line.starts_with("jwt: ")), "{own:?}");
+        assert!(own.iter().all(|line| line.contains("JWT_KEYS")), "{own:?}");
+        assert!(own.iter().any(|line| line.contains(reason)), "{bound}: {reason}: {own:?}");
+        assert!(!own.iter().any(|line| line.contains("anybody")), "{own:?}");
+        later(&served, Duration::from_secs(2)); // the next line is written
+    }
+    assert_eq!(upstream.seen(), 0);
+    let key = served.api.get("/_tidegate/v1/keys/users/header:x-api-key:caller", &[]);
+    assert_eq!(key.get("remaining"), 1, "nothing was counted: {key:?}");
+    assert_eq!(ask("Bearer none").status, 200, "a text that is no token needs no keys");
 }
 
 /// The text of an object is the same in every Worker, so anybody would know such a secret.

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_gate::gateway::{self, Served};
 use tidegate_gate::http::{
-    self, Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, Outcome, PolicyCall,
-    Response, Server, Stamp,
+    self, Access, BodyError, Check, Counted, Head, LocalAnswers, Metrics, NoKeys, Outcome,
+    PolicyCall, Response, Server, Stamp,
 };
 use tidegate_gate::{Micros, Timestamp, Verify};
 
@@ -75,7 +75,7 @@ struct Mail {
     wants_body: bool,
     body: Option<Result<Vec<u8>, BodyError>>,
     verify: Option<Verify>,
-    is_verified: Option<bool>,
+    is_verified: Option<Result<bool, NoKeys>>,
     checks: Vec<Check>,
     outcomes: Option<Vec<Outcome>>,
     call: Option<PolicyCall>,
@@ -139,7 +139,7 @@ impl Exchange {
         Self { responding, mail }
     }
 
-    pub(crate) fn verified(&mut self, is_verified: bool) {
+    pub(crate) fn verified(&mut self, is_verified: Result<bool, NoKeys>) {
         self.mail.borrow_mut().is_verified = Some(is_verified);
     }
 
@@ -203,7 +203,7 @@ impl Server for Mailbox {
         poll_fn(|_| self.mail.borrow_mut().outcomes.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    async fn verify(&mut self, token: &Verify) -> bool {
+    async fn verify(&mut self, token: &Verify) -> Result<bool, NoKeys> {
         self.mail.borrow_mut().verify = Some(token.clone());
         poll_fn(|_| self.mail.borrow_mut().is_verified.take().map_or(Poll::Pending, Poll::Ready))
             .await

@@ -2,7 +2,7 @@
 
 use tidegate_gate::Verify;
 use tidegate_gate::gateway::{self, Pass, Served};
-use tidegate_gate::http::{self, BodyError, Response, Tokens};
+use tidegate_gate::http::{self, BodyError, NoKeys, Response, Tokens};
 use tidegate_tier::wire::Question;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -129,12 +129,12 @@ impl Isolate {
         Some([algorithm.name(), &keys, &signed, &signature, &key_id].join("\n"))
     }
 
-    /// Goes on with an exchange whose token was verified, or was not. Returns the same as `begin`.
+    /// Goes on with an exchange whose token was verified, or was not, or could not be. Returns the same as `begin`.
     #[must_use]
-    pub fn verified(exchange: u32, is_verified: bool, now_ms: f64) -> u32 {
+    pub fn verified(exchange: u32, is_verified: Option<bool>, now_ms: f64) -> u32 {
         with(now_ms, |node, now, at| {
             if let Some(running) = node.exchanges.get_mut(&exchange) {
-                running.exchange.verified(is_verified);
+                running.exchange.verified(is_verified.ok_or(NoKeys));
             }
             node.step(exchange, now, at).of(exchange)
         })

@@ -116,8 +116,7 @@ fn unavailable(in_force: &Rc<InForce>, request: OwnRequest) -> Served {
                 let outcome = |_| Outcome::Unavailable(reason.to_owned());
                 exchange.decided(checks.iter().map(outcome).collect());
             }
-            Step::Verify(_) => exchange.verified(false),
-            Step::Ask(_) | Step::Body => {
+            Step::Ask(_) | Step::Body | Step::Verify(_) => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);
             }

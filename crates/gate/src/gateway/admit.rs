@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Gateway, Lease};
 use crate::ask::Chance;
-use crate::http::{self, Check, Head, OlderForm, Outcome, Response, invalid_request};
+use crate::http::{self, Check, Head, NoKeys, OlderForm, Outcome, Response, invalid_request};
 use crate::policy::{Cost, Policy};
 use crate::source::{FoundKey, find};
 
@@ -19,14 +19,14 @@ pub struct Admitted {
     pub lease: Option<Lease>,
 }
 
-/// The key of a request. No token counts as verified.
+/// The key of a request, of which no token can be verified.
 ///
 /// # Errors
-/// Returns the response to a request without a key.
+/// Returns the response to a request without a key, and to one whose key depends on a token.
 pub fn key_of(gateway: &Gateway, policy: &Policy, head: &Head<'_>) -> Result<String, Response> {
     let key = match find(gateway, policy, head) {
         FoundKey::Known(key) => key,
-        FoundKey::IfVerified(unverified) => unverified.otherwise,
+        FoundKey::IfVerified(_) => return Err(NoKeys.into()),
     };
     key.ok_or_else(|| without_key(policy))
 }

@@ -145,7 +145,7 @@ impl Arrived {
 
     async fn admit(self, server: &mut impl Server) -> Result<Pass, Response> {
         let Self { pass, counted: Some((policy, found)) } = self else { return Ok(self.pass) };
-        let key = found.key(server).await.ok_or_else(|| without_key(&policy))?;
+        let key = found.key(server).await?.ok_or_else(|| without_key(&policy))?;
         let check = check_of(&policy, &key, None, &mut || server.random())?;
         let outcome = server.decide(core::slice::from_ref(&check)).await.pop();
         let outcome = outcome.unwrap_or_else(|| Outcome::Unavailable("not decided".to_string()));

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use tidegate_core::Timestamp;
 
 use super::{Pass, Served, page, serve, upstream_failed};
-use crate::http::{Access, BodyError, Check, Head, Outcome, Response, Server};
+use crate::http::{Access, BodyError, Check, Head, NoKeys, Outcome, Response, Server};
 use crate::policy::Policies;
 use crate::source::token::Verify;
 use crate::table::{KeyHasher, Table};
@@ -23,7 +23,8 @@ const LIMITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 2, period 
 struct InMemory {
     table: Table,
     fails: bool,
-    trusts: bool,
+    /// Whether the signature of each token holds; `None` without keys.
+    trusts: Option<bool>,
 }
 
 impl Server for InMemory {
@@ -42,8 +43,8 @@ impl Server for InMemory {
         checks.iter().map(decide).collect()
     }
 
-    async fn verify(&mut self, _: &Verify) -> bool {
-        self.trusts
+    async fn verify(&mut self, _: &Verify) -> Result<bool, NoKeys> {
+        self.trusts.ok_or(NoKeys)
     }
 
     fn random(&mut self) -> Option<u64> {
@@ -62,7 +63,7 @@ impl Gateway {
         let policies = format!("auth = 'none'\n{file}\n[policies.p]\n{LIMITS}\n");
         let policies = Policies::parse(&policies).unwrap_or_else(|error| panic!("{error}"));
         let table = Table::new(1 << 20, KeyHasher::new(0));
-        Self { policies, server: InMemory { table, fails: false, trusts: false } }
+        Self { policies, server: InMemory { table, fails: false, trusts: Some(false) } }
     }
 
     fn send(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Served {
@@ -344,6 +345,24 @@ fn a_request_needs_a_key_and_a_token_a_signature() {
     let problem = gateway.refuses("https://h/", &headers);
     assert_eq!(problem.status, 400);
     assert!(problem.body.contains("jwt:sub"), "{problem:?}");
-    gateway.server.trusts = true;
+    gateway.server.trusts = Some(true);
     assert!(matches!(gateway.send("GET", "https://h/", &headers), Served::Pass(_)));
+}
+
+#[test]
+fn without_keys_no_token_counts_as_absent() {
+    let token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let mut gateway = Gateway::new(&format!(
+        "jwt = {{ algorithms = ['HS256'], keys = 'KEYS' }}\n\
+         [[routes]]\nmatch = '/*'\npolicy = 'users'\nupstream = 'http://u'\n\
+         [policies.users]\nkey = ['jwt:sub', 'ip']\n{LIMITS}"
+    ));
+    gateway.server.trusts = None;
+    let problem = gateway.refuses("https://h/", &[("authorization", token)]);
+    assert_eq!(problem.status, 500);
+    assert!(problem.body.contains("urn:tidegate:internal-error"), "{problem:?}");
+    for authorization in ["Bearer x", "Basic eDp5"] {
+        let served = gateway.send("GET", "https://h/", &[("authorization", authorization)]);
+        assert!(matches!(served, Served::Pass(_)), "what is no token needs no keys: {served:?}");
+    }
 }

@@ -87,7 +87,7 @@ pub use policies::{Change, Changed, Editions, InvalidEditions, PolicyCall, Stamp
 use problem::Problem;
 pub(crate) use query::decoded;
 use route::{Step, step};
-pub use server::{BodyError, Head, Response, Server};
+pub use server::{BodyError, Head, NoKeys, Response, Server};
 
 /// The longest body that a server accepts.
 pub const MAX_BODY_BYTES: usize = 262_144;

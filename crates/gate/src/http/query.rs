@@ -47,7 +47,7 @@ impl Gate {
 
     pub(super) async fn plan(self, server: &mut impl Server) -> Result<Plan, Response> {
         let Self { policy, key, cost, class } = self;
-        let key = key.key(server).await.ok_or_else(|| {
+        let key = key.key(server).await?.ok_or_else(|| {
             let sources = "or a header or address that the policy finds the key in";
             invalid(alloc::format!("expected `key` in the query, {sources}; found none of them"))
         })?;

@@ -7,7 +7,10 @@ use core::time::Duration;
 use tidegate_core::Timestamp;
 
 use super::problem::Problem;
-use super::{Check, MAX_BODY_BYTES, MAX_DRAINED_BYTES, Outcome, PolicyCall, Stamp};
+use super::{
+    Check, MAX_BODY_BYTES, MAX_DRAINED_BYTES, MISCONFIGURED, Outcome, PolicyCall, Stamp,
+    internal_error,
+};
 use crate::source::token::Verify;
 
 /// A request without its body.
@@ -54,11 +57,13 @@ pub trait Server {
     /// for each check, in the order of the checks.
     async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome>;
 
-    /// Whether the signature of a token holds. By default no signature holds, for servers without keys: they must not
-    /// start with policies that need verified tokens.
-    async fn verify(&mut self, token: &Verify) -> bool {
-        let _ = token;
-        false
+    /// Whether the signature of a token holds. By default a server has no keys.
+    ///
+    /// # Errors
+    /// Fails with [`NoKeys`] if the server cannot judge any token. The request is then refused: a token that counted as
+    /// absent would let its request pass as another caller's.
+    async fn verify(&mut self, _: &Verify) -> Result<bool, NoKeys> {
+        Err(NoKeys)
     }
 
     /// Returns a random number that nobody can guess, because it may become the name of a lease. `None` if
@@ -86,6 +91,16 @@ pub trait Server {
     /// Answers a call about the editions of the policies by [`Editions::handle`]. By default a server has no editions.
     async fn editions(&mut self, _: PolicyCall) -> Response {
         Problem::NotFound.response("this server has no editions of its policies".to_string())
+    }
+}
+
+/// The keys of the tokens are missing or cannot be used. The server has written the reason to its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoKeys;
+
+impl From<NoKeys> for Response {
+    fn from(NoKeys: NoKeys) -> Self {
+        internal_error(MISCONFIGURED.to_string())
     }
 }
 

@@ -9,7 +9,7 @@ use super::cookie::cookie;
 use super::token::{Token, Verify};
 use super::{JoinedSources, KeySource, part};
 use crate::gateway::Gateway;
-use crate::http::{Head, Server, decoded};
+use crate::http::{Head, NoKeys, Server, decoded};
 use crate::key::canonical;
 use crate::policy::Policy;
 
@@ -24,11 +24,15 @@ pub(crate) enum FoundKey {
 
 impl FoundKey {
     /// The key, once the token has been verified if it matters. `None` if the request has no key.
-    pub(crate) async fn key(self, server: &mut impl Server) -> Option<String> {
+    ///
+    /// # Errors
+    /// Fails if the server cannot verify the token.
+    pub(crate) async fn key(self, server: &mut impl Server) -> Result<Option<String>, NoKeys> {
         match self {
-            Self::Known(key) => key,
+            Self::Known(key) => Ok(key),
             Self::IfVerified(Unverified { token, key, otherwise }) => {
-                if server.verify(&token).await { Some(key) } else { otherwise }
+                let is_verified = server.verify(&token).await?;
+                Ok(if is_verified { Some(key) } else { otherwise })
             }
         }
     }

@@ -6,8 +6,8 @@ use std::vec::Vec;
 
 use tidegate_core::Timestamp;
 
-use crate::gateway::{admitted, check_of};
-use crate::http::{OlderForm, Outcome};
+use crate::gateway::{admitted, check_of, key_of};
+use crate::http::{Head, OlderForm, Outcome};
 use crate::policy::Policies;
 use crate::table::{KeyHasher, Table};
 
@@ -28,6 +28,25 @@ fn only_the_headers_that_the_sources_need_are_read() {
     assert_eq!(names("trusted_proxies = ['10.0.0.0/8']", "['ip']"), ["x-forwarded-for"]);
     let jwt = "[jwt]\nalgorithms = ['HS256']\nkeys = 'K'\nsource = 'cookie:session'";
     assert_eq!(names(jwt, "['unverified_jwt:sub', 'jwt:sub']"), ["cookie"]);
+}
+
+#[test]
+fn middleware_takes_no_token_for_absent() {
+    let token =
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let policies = Policies::parse(
+        "jwt = { algorithms = ['HS256'], keys = 'K' }\n[policies.p]\nkey = ['jwt:sub', 'ip']\n\
+         limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]",
+    )
+    .unwrap();
+    let key = |header: &dyn Fn(&str) -> Option<String>| {
+        let (client_ip, now) = (&|| Some("192.0.2.7".into()), Timestamp(0));
+        let head =
+            Head { method: "GET", path: "/", query: "", header, client_ip, country: None, now };
+        key_of(policies.gateway(), policies.get("p").unwrap(), &head)
+    };
+    assert_eq!(key(&|_| Some(token.into())).unwrap_err().status, 500);
+    assert_eq!(key(&|_| None).unwrap(), "ip:192.0.2.7");
 }
 
 /// The headers of two requests on one key, the second of which is refused.
