@@ -1,6 +1,7 @@
 //! The command: its output, its exit codes, its errors.
 
 mod leftovers;
+mod redis_server;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -162,24 +162,90 @@ async fn futures<T>(
 #[tokio::test]
 async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let server = RedisServer::start().unwrap();
-    let (store, policy) = (store(&server), bucket());
+    let (cold, warm, policy) = (store(&server), store(&server), bucket());
     let name = blob::name(&policy, slice(&policy), "k");
     let good = blob::encode(&policy, slice(&policy), &[1, NOW.0]);
     let too_much = blob::encode(&policy, slice(&policy), &[u64::MAX, NOW.0]);
-    for bytes in [&b"hello"[..], &good[..24], &[&good[..], b"x"].concat(), &too_much] {
-        let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes]).await;
-        let error = store.operate(&on(&policy, "k"), NOW, 1).await.unwrap_err();
-        assert!(matches!(error, StoreError::Blob { .. }), "{error}");
-        assert!(error.to_string().starts_with(&format!("{name:?}: ")), "{error}");
-        let after: Vec<u8> = ask(&server, &[b"GET", name.as_bytes()]).await;
-        assert_eq!(after, bytes);
+    let longer = [&good[..], b"x"].concat();
+    let zeros = vec![0; good.len()];
+    for (bytes, expected) in [
+        (&b""[..], "expected 25 bytes, found 0"),
+        (&good[..1], "expected 25 bytes, found 1"),
+        (&good[..24], "expected 25 bytes, found 24"),
+        (&longer, "expected 25 bytes, found 26"),
+        (&zeros, "expected version 3, found 0"),
+        (b"hello", "expected version 3, found 104"),
+        (&too_much, "expected no more than these limits can grant, found more"),
+    ] {
+        let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
+        let known = warm.operate(&on(&policy, "k"), NOW, 1).await.unwrap();
+        assert!(known.decision.is_allowed());
+        let _: () = ask(&server, &[b"SET", name.as_bytes(), bytes, b"KEEPTTL"]).await;
+        for (store, cost) in [(&cold, 0), (&cold, 1), (&warm, 0), (&warm, 1), (&warm, 1)] {
+            let error = store.operate(&on(&policy, "k"), NOW, cost).await.unwrap_err();
+            assert!(matches!(error, StoreError::Blob { .. }), "{bytes:?}: {error}");
+            assert_eq!(error.to_string(), format!("{name:?}: stored state: {expected}"));
+            assert_eq!(store.blobs(&on(&policy, "k")).await.unwrap(), [Some(bytes.to_vec())]);
+        }
+        let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
+        assert!(ttl > 0, "the store took the time to live away");
     }
-    let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
-    let _: () = ask(&server, &[b"LPUSH", name.as_bytes(), b"x"]).await;
-    let foreign = store.operate(&on(&policy, "k"), NOW, 1).await;
-    let Err(StoreError::Unreadable { names, .. }) = &foreign else { panic!("{foreign:?}") };
-    assert_eq!(names, &[name]);
-    assert!(foreign.unwrap_err().to_string().contains("WRONGTYPE"));
+}
+
+#[tokio::test]
+async fn an_empty_value_among_the_slices_of_a_home_charges_none_of_them() {
+    let server = RedisServer::start().unwrap();
+    let policy = policy(
+        "{ algorithm = 'fixed_window', limit = 10, period = '365d', depth = 1 },
+         { algorithm = 'fixed_window', limit = 5, period = '365d' }",
+    );
+    let k = on(&policy, "acme/k");
+    let slices = policy.limits().slices();
+    let [shared, own] = [0, 1].map(|slice| blob::name(&policy, &slices[slice], "acme/k"));
+    for (empty, other) in [(&shared, &own), (&own, &shared)] {
+        for is_known in [false, true] {
+            let _: () = ask(&server, &[b"FLUSHALL"]).await;
+            let store = store(&server);
+            if is_known {
+                assert!(store.operate(&k, NOW, 1).await.unwrap().decision.is_allowed());
+            }
+            let before: Option<Vec<u8>> = ask(&server, &[b"GET", other.as_bytes()]).await;
+            let _: () = ask(&server, &[b"SET", empty.as_bytes(), b""]).await;
+            let error = store.operate(&k, NOW, 1).await.unwrap_err();
+            assert!(matches!(error, StoreError::Blob { .. }), "{error}");
+            let after: Option<Vec<u8>> = ask(&server, &[b"GET", other.as_bytes()]).await;
+            assert_eq!(before, after, "{empty} is empty, so {other} is not charged");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_value_of_another_type_is_an_error_and_stays_as_it_is() {
+    let server = RedisServer::start().unwrap();
+    let (cold, warm, policy) = (store(&server), store(&server), bucket());
+    let name = blob::name(&policy, slice(&policy), "k");
+    for (write, kind) in [
+        (&[&b"LPUSH"[..], name.as_bytes(), b"x"][..], "list"),
+        (&[b"SADD", name.as_bytes(), b"x"], "set"),
+        (&[b"HSET", name.as_bytes(), b"x", b"y"], "hash"),
+        (&[b"ZADD", name.as_bytes(), b"1", b"x"], "zset"),
+        (&[b"XADD", name.as_bytes(), b"*", b"x", b"y"], "stream"),
+    ] {
+        let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
+        assert!(warm.operate(&on(&policy, "k"), NOW, 1).await.is_ok());
+        let _: () = ask(&server, &[b"DEL", name.as_bytes()]).await;
+        let _: redis::Value = ask(&server, write).await;
+        for store in [&cold, &warm, &warm] {
+            let foreign = store.operate(&on(&policy, "k"), NOW, 1).await;
+            let Err(StoreError::Unreadable { names, .. }) = &foreign else {
+                panic!("{kind}: {foreign:?}")
+            };
+            assert_eq!(names, std::slice::from_ref(&name));
+            assert!(foreign.unwrap_err().to_string().contains("WRONGTYPE"));
+            let after: String = ask(&server, &[b"TYPE", name.as_bytes()]).await;
+            assert_eq!(after, kind);
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,8 +6,10 @@
 -- slices of each home follows.
 --
 -- Returns 0 if every home was as expected and is stored. Otherwise returns a list with an element for each
--- home: 0 if it is stored, or the bytes found under each of its names. If Redis refused to write, its error
--- comes before the bytes; an error alone means that some bytes could not be read.
+-- home: 0 if it is stored, or the bytes found under each of its names, nil where nothing is stored. If Redis
+-- refused to write, its error comes before the bytes; an error alone means that some bytes could not be read.
+--
+-- An empty value is something stored, by another program. It is never as expected.
 --
 -- The time that Redis keeps a name only ever grows, whoever writes, so that a host need not set it anew with
 -- each write.
@@ -16,20 +18,21 @@ local homes, last, outcomes = #ARGV - 3 * n, 0, nil
 local each_has_one = homes == 0
 if each_has_one then homes = n end
 
--- Writes one slice. Returns nothing, or the other bytes that were found, or an error as a table.
+-- Writes one slice. Returns nothing, or an error as a table, or something else if other bytes were found.
 local function swap(i)
   local name, expected, becomes, keep = KEYS[i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
+  if expected == '' then expected = false end -- as GET says it
   if becomes ~= '' and keep == '' then
     local was = call('SET', name, becomes, 'KEEPTTL', 'GET')
     if was == expected then return nil end
     if was == false then call('DEL', name)
     elseif type(was) == 'string' then call('SET', name, was, 'KEEPTTL') end
-    return was or ''
+    return was or true
   end
-  local was = call('GET', name) or ''
-  if was ~= expected then return was end
+  local was = call('GET', name)
+  if was ~= expected then return was or true end
   if becomes == '' then return nil end
-  local is_kept = was ~= '' and call('PTTL', name) >= tonumber(keep)
+  local is_kept = was and call('PTTL', name) >= tonumber(keep)
   local set = is_kept and call('SET', name, becomes, 'KEEPTTL') or call('SET', name, becomes, 'PX', keep)
   return set.err and set
 end
@@ -52,7 +55,7 @@ end
 local function found(first, failure)
   local bytes = { type(failure) == 'table' and plain(failure) or nil }
   for i = first, last do
-    local value = call('GET', KEYS[i]) or ''
+    local value = call('GET', KEYS[i])
     if type(value) == 'table' then return { plain(value) } end
     bytes[#bytes + 1] = value
   end

@@ -165,7 +165,8 @@ fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> Outcome<StoreError>
     let (mut error, mut found) = (None, Vec::with_capacity(slices));
     for value in told {
         match value {
-            Value::BulkString(bytes) => found.push((!bytes.is_empty()).then_some(bytes)),
+            Value::Nil => found.push(None),
+            Value::BulkString(bytes) => found.push(Some(bytes)),
             Value::ServerError(server) if error.is_none() => error = Some(RedisError::from(server)),
             _ => return Outcome::Failed(unexpected().into()),
         }

@@ -1,0 +1,58 @@
+//! A server on a Redis that holds foreign values.
+
+use tidegate::local::RedisServer;
+
+use super::Folder;
+
+#[test]
+fn on_error_decides_on_a_key_whose_value_in_redis_is_foreign() {
+    let folder = Folder::new();
+    let redis = RedisServer::start().unwrap();
+    let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+    let (mut server, api) = folder.serve(&["--redis", redis.url()]);
+    for key in ["cold", "warm"] {
+        for policy in ["api", "open"] {
+            assert_eq!(api.check(policy, key, 1, None).get("allowed"), true);
+        }
+    }
+    let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    assert_eq!(names.len(), 4);
+    let _ = server.kill();
+    let _ = server.wait();
+    // another host, which has seen one of the keys
+    let (mut server, api) = folder.serve(&["--redis", redis.url()]);
+    for policy in ["api", "open"] {
+        assert_eq!(api.check(policy, "warm", 0, None).get("remaining"), 1);
+    }
+    let mut answers = Vec::new();
+    for foreign in ["", "\u{3}", "foreign"] {
+        for name in &names {
+            let () = redis::cmd("SET").arg(name).arg(foreign).query(&mut connection).unwrap();
+        }
+        for key in ["cold", "warm", "warm"] {
+            let [closed, open] = ["api", "open"].map(|policy| api.check(policy, key, 1, None));
+            let gates = ["api", "open"]
+                .map(|policy| api.get(&format!("/v1/gate?policy={policy}&key={key}"), &[]).status);
+            answers.push((foreign, key, closed, open, gates));
+        }
+        for name in &names {
+            let after: String = redis::cmd("GET").arg(name).query(&mut connection).unwrap();
+            assert_eq!(after, foreign);
+        }
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    for (foreign, key, closed, open, gates) in answers {
+        let asked = format!("{foreign:?}, {key}: {closed:?} {open:?}");
+        assert_eq!(closed.get("allowed"), false, "{asked}");
+        assert_eq!(open.get("allowed"), true, "{asked}");
+        for reply in [&closed, &open] {
+            assert_eq!(
+                reply.get("degraded"),
+                "the stored bytes are not a state of this policy",
+                "{asked}"
+            );
+        }
+        assert_eq!(gates, [503, 204], "{asked}");
+    }
+}
