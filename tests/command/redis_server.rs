@@ -1,4 +1,4 @@
-//! A server on a Redis that holds foreign values.
+//! A server on a Redis that holds foreign values, or whose address is not one of a Redis.
 
 use tidegate::local::RedisServer;
 
@@ -54,5 +54,39 @@ fn on_error_decides_on_a_key_whose_value_in_redis_is_foreign() {
             );
         }
         assert_eq!(gates, [503, 204], "{asked}");
+    }
+}
+
+#[test]
+fn an_address_that_is_not_one_of_a_redis_says_what_to_write() {
+    let folder = Folder::new();
+    folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");
+    for (address, shown, message) in [
+        (
+            "rediss://user:hunter2@h:6379",
+            "rediss://…@h:6379",
+            "Redis over TLS is not there yet: expected `redis://HOST:PORT`, found `rediss://`; use a tunnel on this \
+             machine that speaks TLS with Redis, such as stunnel",
+        ),
+        (
+            "localhost:6379",
+            "localhost:6379",
+            "expected `redis://HOST:PORT` or `redis+unix:///PATH`",
+        ),
+        (
+            "redis://127.0.0.1?db=2",
+            "redis://127.0.0.1?…",
+            "expected only `protocol=2` or `3` after `?`, and no `#`",
+        ),
+    ] {
+        let shown = format!("error: --redis {shown}: {message}");
+        for (command, message) in [
+            (&["check", "--policy", "api", "--key", "k"][..], &*shown),
+            (&["serve", "--listen", "127.0.0.1:0"], &shown),
+            (&["replay", "t.jsonl", "--backend", "redis"], message),
+            (&["parity", "t.jsonl"], message),
+        ] {
+            folder.fails(&[command, &["--redis", address]].concat(), message);
+        }
     }
 }

@@ -57,10 +57,8 @@ pub(crate) fn store(
             format!("--max-memory {max_memory}, in equal parts for the {count} policies")
         });
     };
-    let redis = Redis::new(url, options).with_context(|| {
-        let url = without_password(url);
-        format!("--redis: expected an address such as redis://127.0.0.1:6379, found {url}")
-    })?;
+    let redis =
+        Redis::new(url, options).with_context(|| format!("--redis {}", without_password(url)))?;
     Ok(Store::Redis(Arc::new(redis)))
 }
 

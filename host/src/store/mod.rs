@@ -82,6 +82,10 @@ pub enum StoreError {
     /// The session did not do the operation.
     #[error(transparent)]
     Session(SessionError),
+    /// The URL is not one of a Redis that this store can use. The text says what to write, and does not repeat the
+    /// URL, because it may contain a password.
+    #[error("{0}")]
+    Address(String),
     /// Redis refused, or could not be reached. A grant may have been written nevertheless.
     #[error("redis: {0}")]
     Redis(::redis::RedisError), // not a `source`: the message already contains its text
@@ -163,6 +167,7 @@ impl StoreError {
             Self::Blob { .. } => "the stored bytes are not a state of this policy",
             Self::Redis(_)
             | Self::Unreadable { .. }
+            | Self::Address(_)
             | Self::NoPolicy(_)
             | Self::Session(_)
             | Self::Abandoned => "the store is unavailable",

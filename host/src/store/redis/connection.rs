@@ -9,12 +9,13 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncCommands, AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError,
-    RedisResult, ServerErrorKind,
+    AsyncCommands, AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult,
+    ServerErrorKind,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::address::address;
 use crate::store::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.
@@ -51,8 +52,8 @@ struct Attempt {
 
 impl Connection {
     /// A connection to the Redis at `url`. It connects at the first question.
-    pub(super) fn new(url: &str, deadline: Duration) -> RedisResult<Self> {
-        let info = url.into_connection_info()?.set_tcp_settings(tcp_settings(deadline));
+    pub(super) fn new(url: &str, deadline: Duration) -> Result<Self, StoreError> {
+        let info = address(url)?.set_tcp_settings(tcp_settings(deadline));
         Ok(Self { client: Client::open(info)?, deadline, current: Mutex::new(None) })
     }
 

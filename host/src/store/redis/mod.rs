@@ -9,6 +9,7 @@
 //! stored it. The request then gets the policy's `on_error`, and its cost may be gone. This store never
 //! writes a grant a second time.
 
+mod address;
 mod connection;
 mod driver;
 mod node;
@@ -118,7 +119,7 @@ impl Redis {
     /// answer, or when the server takes no writes.
     ///
     /// # Errors
-    /// Returns [`StoreError::Redis`] if the URL is not one of a Redis.
+    /// Returns [`StoreError::Address`] if the URL is not one of a Redis.
     pub fn new(url: &str, mut options: RedisOptions) -> Result<Self, StoreError> {
         options.deadline = options.deadline.min(LONGEST_DEADLINE);
         let connection = Connection::new(url, options.deadline)?;

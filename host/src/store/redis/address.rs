@@ -1,0 +1,139 @@
+//! The address of a Redis: what is accepted, and what to write instead of anything else.
+
+use std::borrow::Cow;
+
+use redis::{ConnectionInfo, IntoConnectionInfo};
+
+use crate::store::StoreError;
+
+/// Reads the address of a Redis. Errors do not repeat it, because it may contain a password.
+///
+/// Whatever this store would ignore is an error, because the caller means something by it: `?db=2` behind a host
+/// would use database 0.
+pub(super) fn address(text: &str) -> Result<ConnectionInfo, StoreError> {
+    let refused = |reason: &str| Err(StoreError::Address(reason.to_owned()));
+    let scheme = text.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    let is_socket = match &*scheme {
+        "redis" | "valkey" => false,
+        "redis+unix" | "valkey+unix" | "unix" => true,
+        "rediss" | "valkeys" => {
+            return refused(&format!(
+                "Redis over TLS is not there yet: expected `redis://HOST:PORT`, found `{scheme}://`; use a \
+                 tunnel on this machine that speaks TLS with Redis, such as stunnel"
+            ));
+        }
+        _ => return refused("expected `redis://HOST:PORT` or `redis+unix:///PATH`"),
+    };
+    let Some(url) = redis::parse_redis_url(text) else {
+        return refused(
+            "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`, with `%` and two digits for each special \
+             character of a password",
+        );
+    };
+    let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+    if is_socket && (has_host || !url.path().starts_with('/')) {
+        return refused("expected a path from the root, as in `redis+unix:///run/redis.sock`");
+    }
+    if !is_socket && !has_host {
+        return refused("expected a host, as in `redis://127.0.0.1:6379`, found none");
+    }
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    let database = url.path().trim_matches('/');
+    if !is_socket && !database.is_empty() && !is_number(database) {
+        return refused("expected the number of a database, as in `redis://127.0.0.1:6379/2`");
+    }
+    let is_known = |(name, value): (Cow<'_, str>, Cow<'_, str>)| match &*name {
+        "protocol" => matches!(&*value, "2" | "3" | "resp2" | "resp3"),
+        "db" => is_socket && is_number(&value),
+        "user" | "pass" => is_socket,
+        _ => false,
+    };
+    if !url.query_pairs().all(is_known) || url.fragment().is_some() {
+        return refused(if is_socket {
+            "expected only `db=NUMBER`, `user=…`, `pass=…` and `protocol=2` or `3` after `?`, and no `#`"
+        } else {
+            "expected only `protocol=2` or `3` after `?`, and no `#`: the database is the path, the user and \
+             the password come before the host, as in `redis://USER:PASSWORD@HOST:PORT/DATABASE`"
+        });
+    }
+    Ok(url.into_connection_info()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::ConnectionAddr;
+
+    use super::address;
+
+    #[test]
+    fn hosts_and_sockets_are_accepted() {
+        for (text, shown, database) in [
+            ("redis://127.0.0.1", "127.0.0.1:6379", 0),
+            ("redis://127.0.0.1/", "127.0.0.1:6379", 0),
+            ("Redis://h:6380/2", "h:6380", 2),
+            ("valkey://h:6380", "h:6380", 0),
+            ("redis://[::1]:6380?protocol=3", "::1:6380", 0),
+            ("redis://user:sec%3Fret@h", "h:6379", 0),
+            ("redis+unix:///run/redis.sock", "/run/redis.sock", 0),
+            ("redis+unix:///run/redis.sock?db=2&user=u&pass=p&protocol=2", "/run/redis.sock", 2),
+            ("valkey+unix:///run/redis.sock", "/run/redis.sock", 0),
+            ("unix:/run/redis.sock", "/run/redis.sock", 0),
+        ] {
+            let found = address(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(
+                (&*found.addr().to_string(), found.redis_settings().db()),
+                (shown, database)
+            );
+            let is_socket = matches!(found.addr(), ConnectionAddr::Unix(_));
+            assert_eq!(is_socket, shown.starts_with('/'), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_says_what_to_write_and_repeats_no_password() {
+        let scheme = "expected `redis://HOST:PORT` or `redis+unix:///PATH`";
+        let url = "expected `redis://USER:PASSWORD@HOST:PORT/DATABASE`, with `%` and two digits for each special \
+                   character of a password";
+        let host = "expected a host, as in `redis://127.0.0.1:6379`, found none";
+        let path = "expected a path from the root, as in `redis+unix:///run/redis.sock`";
+        let database = "expected the number of a database, as in `redis://127.0.0.1:6379/2`";
+        let options = "expected only `protocol=2` or `3` after `?`, and no `#`";
+        let of_socket = "expected only `db=NUMBER`, `user=…`, `pass=…` and `protocol=2` or `3` after `?`, and no `#`";
+        let tls = "Redis over TLS is not there yet: expected `redis://HOST:PORT`, found";
+        for (text, expected) in [
+            ("rediss://user:secret@h:6379", format!("{tls} `rediss://`; use a tunnel").as_str()),
+            ("VALKEYS://h", &format!("{tls} `valkeys://`; use a tunnel")),
+            ("", scheme),
+            ("localhost", scheme),
+            ("127.0.0.1:6379", scheme),
+            ("user:secret@h:6379", scheme),
+            ("redi://h", scheme),
+            ("redis-sentinel://h", scheme),
+            ("http://h", scheme),
+            ("redis://h:99999", url),
+            ("redis://h secret", url),
+            ("redis://user:sec?ret@h", url),
+            ("redis:", host),
+            ("redis://", host),
+            ("redis:///2", host),
+            ("redis:secret@h:6379", host),
+            ("redis+unix:", path),
+            ("redis+unix://", path),
+            ("redis+unix://run/redis.sock", path),
+            ("unix:redis.sock", path),
+            ("redis://h/x", database),
+            ("redis://h/-1", database),
+            ("redis://h?db=2", options),
+            ("redis://h?pass=secret", options),
+            ("redis://h?protocol=resp9", options),
+            ("redis://h#insecure", options),
+            ("redis+unix:///run/redis.sock?db=x", of_socket),
+            ("redis+unix:///run/redis.sock?database=2", of_socket),
+            ("redis+unix:///run/redis.sock#2", of_socket),
+        ] {
+            let found = address(text).expect_err(text).to_string();
+            assert!(found.starts_with(expected), "{text}: {found}");
+            assert!(!found.contains("secret"), "{text}: {found}");
+        }
+    }
+}
