@@ -22,7 +22,8 @@ export class Rows {
   read(name) {
     if (!this.exists()) return undefined;
     const [row] = this.sql.exec("SELECT blob FROM states WHERE name = ?", name).toArray();
-    return row && new Uint8Array(row.blob);
+    if (row === undefined) return undefined;
+    return new Uint8Array(row.blob instanceof ArrayBuffer ? row.blob : 0); // a number would be a length
   }
 
   /** Without a time, a row keeps its time. */

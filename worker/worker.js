@@ -261,7 +261,8 @@ async function ask(env, object, questions) {
   }
   const now = Date.now();
   try {
-    questions.forEach(({ number }, place) => Isolate.reply(number, replies[place] ?? undefined, cause, now));
+    const storageFailed = /\bSQLITE_/.test(cause?.message); // the runtime ends an object whose disk is full
+    questions.forEach(({ number }, place) => Isolate.reply(number, replies[place] ?? undefined, storageFailed, cause, now));
     if (inForce.sharesCalls) wake();
   } catch (error) {
     recover(error);

@@ -68,6 +68,8 @@ export class Keys extends Real {
   async ask(question, edition) {
     calls += 1;
     if (happens("throw before")) throw new Error("the object fails");
+    // the runtime ends an object whose disk is full, and tells the caller what SQLite said
+    if (happens("fill the disk")) this.ctx.abort("database or disk is full: SQLITE_FULL");
     if (happens("hold")) {
       held.push(this.ctx.id.name);
       await new Promise((release) => (this.release = release));

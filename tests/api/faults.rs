@@ -143,6 +143,29 @@ fn an_object_that_throws_answers_the_next_request() {
 }
 
 #[test]
+fn an_object_that_the_runtime_ends_because_its_disk_is_full_says_so() {
+    let storage = tempdir().unwrap();
+    let served = worker(stored(storage.path()));
+    assert_eq!(served.api.check("closed", "k", 1, None).get("remaining"), 99);
+    let reason = json!("durable object: store: its storage failed");
+    for (policy, allowed) in [("closed", false), ("open", true)] {
+        arm(&served, "fill the disk");
+        let failed = served.api.check(policy, "k", 1, None);
+        assert_eq!(
+            (failed.get("allowed"), failed.get("degraded")),
+            (json!(allowed), reason.clone())
+        );
+        assert!(
+            !failed.text.contains("SQLITE"),
+            "callers learn nothing of the storage: {failed:?}"
+        );
+    }
+    let logged = counted(&served, "logged").to_string();
+    assert!(logged.contains("SQLITE_FULL"), "{logged}");
+    assert_eq!(remaining(&served), 99);
+}
+
+#[test]
 fn an_error_is_logged_with_its_policy_and_without_its_key() {
     let served = worker(options());
     for _ in 0..5 {

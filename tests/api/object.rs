@@ -221,10 +221,19 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
         ("x'01'", "expected version 3, found 1"),
         ("x'03'", "bytes, found 1"),
         ("x''", "bytes, found 0"),
+        ("zeroblob(length(blob))", "expected version 3, found 0"),
+        ("''", "bytes, found 0"),
+        ("'hello'", "bytes, found 0"),
+        ("97", "bytes, found 0"),
+        ("1000000000000000", "bytes, found 0"),
+        ("-1.5", "bytes, found 0"),
         ("substr(blob, 1, 20)", "bytes, found 20"),
-        ("x'03' || x'0000000000000000' || substr(blob, 10)", "found 0000000000000000"),
         (
-            "substr(blob, 1, 9) || x'ffffffffffffff0f' || substr(blob, 18)",
+            "CAST(x'03' || x'0000000000000000' || substr(blob, 10) AS BLOB)",
+            "found 0000000000000000",
+        ),
+        (
+            "CAST(substr(blob, 1, 9) || x'ffffffffffffff0f' || substr(blob, 18) AS BLOB)",
             "no more than these limits can grant",
         ),
     ] {
@@ -236,7 +245,7 @@ fn a_foreign_or_truncated_state_is_an_error_and_not_a_grant() {
             assert_eq!(served.api.check("day", "k", 1, None).get("allowed"), true);
             assert_eq!(served.api.check("open", "k", 1, None).get("allowed"), true);
         }
-        let update = format!("UPDATE states SET blob = CAST({bytes} AS BLOB)");
+        let update = format!("UPDATE states SET blob = {bytes}");
         assert_eq!(sql(storage.path(), &update), 2);
         let served = worker(options());
         let closed = served.api.check("day", "k", 1, None);

@@ -3,12 +3,13 @@
 use tidegate_gate::Verify;
 use tidegate_gate::gateway::{self, Pass, Served};
 use tidegate_gate::http::{self, BodyError, NoKeys, Response, Tokens};
-use tidegate_tier::wire::Question;
+use tidegate_tier::wire::{Failure, Question};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::clock::whole;
 use crate::exchange::{OwnRequest, Tells, parts};
+use crate::keys::STORAGE_FAILED;
 use crate::node::{self, End, Held, Node, Told, with};
 use crate::{packed, policies};
 
@@ -169,13 +170,23 @@ impl Isolate {
     }
 
     /// Takes the reply to a question. No reply, or one that cannot be read, leaves the outcome unknown. `cause` is the
-    /// error of a call that failed, for the log.
-    pub fn reply(number: f64, reply: Option<String>, cause: &JsValue, now_ms: f64) {
+    /// error of a call that failed, for the log. The storage of the object may be known to be the reason.
+    pub fn reply(
+        number: f64,
+        reply: Option<String>,
+        storage_failed: bool,
+        cause: &JsValue,
+        now_ms: f64,
+    ) {
+        let failure = match storage_failed {
+            true => Failure::Store(STORAGE_FAILED.to_owned()),
+            false => Failure::Unknown,
+        };
         with(now_ms, |node, _, at| {
             if let Some(bytes) = reply.and_then(|reply| packed::unpack(&reply)) {
                 let _ = node.flights.handle_reply(&bytes, at); // the question then gets its answer by the next line
             }
-            node.flights.handle_lost(whole(number), at); // does nothing if the reply came
+            node.flights.handle_lost(whole(number), &failure, at); // does nothing if the reply came
             node.settle(cause);
         });
     }

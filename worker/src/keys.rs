@@ -27,6 +27,9 @@ const REPLIES: usize = 1 << 20;
 /// How much longer an object keeps states if callers give the times: a replay may take this long.
 const KEEP_LONGER: Micros = Micros(86_400_000_000);
 
+/// What callers learn of a storage that refuses to read or write.
+pub(crate) const STORAGE_FAILED: &str = "its storage failed";
+
 fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
     Authority::new(Options {
         remembered: REMEMBERED,
@@ -150,7 +153,7 @@ impl Owner {
                 Ok(outcomes) => outcomes,
                 Err(reason) => {
                     log_error("storage", &reason);
-                    vec![Outcome::Failed("its storage failed"); swap.len()]
+                    vec![Outcome::Failed(STORAGE_FAILED); swap.len()]
                 }
             };
             self.authority.handle(swap, outcomes, (clock, at));

@@ -48,7 +48,7 @@
 //! use tidegate_tier::authority::{self, Authority, Outcome, Slice};
 //! use tidegate_tier::local::{self, Local, Next, Transmit};
 //! use tidegate_tier::wire::{
-//!     Asked, AuthorityOptions, Flights, NodeOptions, Place, Replies, WireError,
+//!     Asked, AuthorityOptions, Failure, Flights, NodeOptions, Place, Replies, WireError,
 //! };
 //!
 //! /// An authority with a store of its own.
@@ -121,7 +121,7 @@
 //!             calls += 1;
 //!             match object.call(&question.bytes, at) {
 //!                 Ok(reply) => self.flights.handle_reply(&reply, at).unwrap(),
-//!                 Err(_) => self.flights.handle_lost(question.number, at),
+//!                 Err(_) => self.flights.handle_lost(question.number, &Failure::Unknown, at),
 //!             }
 //!             while let Some(answer) = self.flights.poll_answer() {
 //!                 if let Some(heard) = answer.heard() {

@@ -278,10 +278,10 @@ impl<T> Flights<T> {
     }
 
     /// Takes note that no reply to this question will come, for instance because the call has failed. Its operations
-    /// get [`Failure::Unknown`] at once.
-    pub fn handle_lost(&mut self, number: u64, at: Micros) {
+    /// get this failure at once: [`Failure::Unknown`], unless the driver knows more.
+    pub fn handle_lost(&mut self, number: u64, failure: &Failure, at: Micros) {
         let at = self.advance(at);
-        self.fail(number, &Failure::Unknown, at);
+        self.fail(number, failure, at);
     }
 
     /// Gives up the questions whose deadline has come. Their operations get [`Failure::Unknown`].

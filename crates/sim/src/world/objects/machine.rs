@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_gate::{Budget, Id, Micros, Operation, Settlement, Timestamp, Verdict};
 use tidegate_tier::local::Next;
-use tidegate_tier::wire::Asked;
+use tidegate_tier::wire::{Asked, Failure};
 
 use super::super::act::Act;
 use super::super::asking;
@@ -315,7 +315,7 @@ impl World {
         let Message { run, number, .. } = self.messages.remove(index);
         if self.nodes[run.0].run == run {
             let at = self.nodes[run.0].at(self.now);
-            self.nodes[run.0].flights.handle_lost(number, at);
+            self.nodes[run.0].flights.handle_lost(number, &Failure::Unknown, at);
             self.hear_answers(run.0)?;
         }
         Ok(())

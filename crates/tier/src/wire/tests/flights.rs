@@ -227,10 +227,10 @@ fn a_question_that_is_lost_ends_at_once() {
     flights.ask(asked("a", 0, 0));
     assert_eq!(send(&mut flights, 0), [(0, 1)]);
     flights.ask(asked("a", 0, 1));
-    flights.handle_lost(7, Micros(1));
+    flights.handle_lost(7, &Failure::Unknown, Micros(1));
     assert_eq!(tokens(&mut flights), []);
-    flights.handle_lost(0, Micros(1));
-    flights.handle_lost(0, Micros(1));
+    flights.handle_lost(0, &Failure::Unknown, Micros(1));
+    flights.handle_lost(0, &Failure::Unknown, Micros(1));
     assert_eq!(tokens(&mut flights), [(0, Err(Failure::Unknown))]);
     assert_eq!(send(&mut flights, 1), [(1, 1)]);
 }

@@ -205,7 +205,7 @@ impl World {
             }
             Event::Lost { to, number } => {
                 let at = self.clock(to.0);
-                self.nodes[to.0].flights.handle_lost(number, at);
+                self.nodes[to.0].flights.handle_lost(number, &Failure::Unknown, at);
             }
             Event::Stored(stored) => self.stored(stored),
         }
