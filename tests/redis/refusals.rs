@@ -1,6 +1,7 @@
 //! What was read and refused stays refused when Redis takes no writes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tidegate::gate::{Policy, Timestamp};
 use tidegate::local::RedisServer;
@@ -52,6 +53,32 @@ async fn an_exhausted_key_stays_refused() {
 async fn an_exhausted_key_stays_refused_where_refusals_are_remembered() {
     stays_refused(&policy("{ algorithm = 'sliding_log', rates = ['5/d'], count_denied = true }"))
         .await;
+}
+
+/// A disk that takes no files, as a full one takes none.
+#[tokio::test]
+async fn a_redis_whose_disk_takes_nothing_charges_nothing_and_says_why() {
+    let server = RedisServer::start_with(["--dir", "/proc", "--save", "3600 1"]).unwrap();
+    let store = store(&server);
+    let policy = policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/d' }");
+    assert!(is_allowed(&store, &policy, "k", 5).await.unwrap());
+    let _: redis::Value = ask(&server, &[b"BGSAVE"]).await;
+    let began = Instant::now();
+    loop {
+        let told: String = ask(&server, &[b"INFO", b"persistence"]).await;
+        if told.contains("rdb_last_bgsave_status:err") {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{told}");
+    }
+    assert!(!is_allowed(&store, &policy, "k", 5).await.unwrap(), "it stays refused");
+    let error = is_allowed(&store, &policy, "new", 1).await.unwrap_err();
+    assert!(error.to_string().starts_with("redis: "), "{error}");
+    assert!(error.to_string().contains("MISCONF"), "{error}");
+    assert_eq!(error.summary(), "the store is unavailable");
+    let _: () = ask(&server, &[b"CONFIG", b"SET", b"stop-writes-on-bgsave-error", b"no"]).await;
+    let left = futures((0..6).map(|_| is_allowed(&store, &policy, "new", 1))).await;
+    assert_eq!(left, [true, true, true, true, true, false], "nothing was charged");
 }
 
 #[tokio::test]
