@@ -180,6 +180,12 @@ describe("misuse", () => {
   ]) test(name, () => assert.throws(use, { code: "INVALID_OPTION", message }));
 
   test("a store that was not initialized", async () => {
-    await assert.rejects(new OwnStore().increment("a"), { message: "`windowMs`: expected a finite number, found undefined" });
+    const store = new OwnStore();
+    const message = "the store is not initialized: expected `init({ windowMs })` before `increment`, found no call of it; `rateLimit({ store })` makes it";
+    await assert.rejects(store.increment("a"), { name: "LimiterError", code: "NOT_INITIALIZED", message });
+    await store.decrement("a");
+    assert.equal(await store.get("a"), undefined);
+    store.init({ windowMs: 1_000 });
+    assert.equal((await store.increment("a")).totalHits, 1);
   });
 });

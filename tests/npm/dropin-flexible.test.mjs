@@ -1,6 +1,7 @@
 // The classes of rate-limiter-flexible and ours under the same random calls, and where they differ.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { inspect } from "node:util";
 import theirs from "rate-limiter-flexible";
 
 import { compare, moveClock, ours, outcome, pick, randomFrom, requireOurs } from "./dropin.mjs";
@@ -72,7 +73,44 @@ test("RateLimiterRes has the fields and texts of theirs", () => {
     assert.deepEqual(other.toJSON(), one.toJSON());
     assert.equal(String(other), String(one));
     assert.equal(JSON.stringify(other), JSON.stringify(one));
+    assert.equal(inspect(other), inspect(one));
   }
+});
+
+test("RateLimiterRes takes the values of theirs, when it is made and when it is set", () => {
+  const fields = ["remainingPoints", "msBeforeNext", "consumedPoints", "isFirstInDuration"];
+  for (const value of [undefined, null, 0, 1, -1, 2.5, NaN, "", "1", true, false, 5n, {}]) {
+    const made = [theirs, own].map(({ RateLimiterRes }) => new RateLimiterRes(value, value, value, value));
+    const set = [theirs, own].map(({ RateLimiterRes }) => {
+      const result = new RateLimiterRes();
+      for (const field of fields) result[field] = value;
+      return result;
+    });
+    for (const [one, other] of [made, set]) {
+      for (const field of fields) assert.deepEqual(other[field], one[field], `${field} of ${String(value)}`);
+      assert.deepEqual(other.toJSON(), one.toJSON());
+    }
+  }
+});
+
+test("the methods of RLWrapperBlackAndWhite that decide by the lists are those of theirs", async () => {
+  const [one, other] = [theirs, own].map(({ RateLimiterMemory, RLWrapperBlackAndWhite }) => new RLWrapperBlackAndWhite({
+    limiter: new RateLimiterMemory({ points: 1, duration: 1 }), blackList: ["b"], isWhiteListed: (key) => key === "w",
+  }));
+  for (const name of ["isBlackListedSomewhere", "isWhiteListedSomewhere"]) {
+    for (const key of ["a", "b", "w"]) assert.equal(other[name](key), one[name](key), `${name} ${key}`);
+  }
+  for (const name of ["getBlackRes", "getWhiteRes"]) assert.equal(String(other[name]()), String(one[name]()));
+  for (const name of ["rejectBlack", "resolveBlack", "resolveWhite"]) {
+    assert.deepEqual(await outcome(other[name]()), await outcome(one[name]()), name);
+  }
+  const { RateLimiterMemory, RLWrapperBlackAndWhite, RateLimiterRes } = own;
+  class Kind extends RLWrapperBlackAndWhite {
+    isBlackListedSomewhere(key) { return key === "never"; }
+    getBlackRes() { return new RateLimiterRes(0, 5); }
+  }
+  const kind = new Kind({ limiter: new RateLimiterMemory({ points: 1, duration: 1 }) });
+  await assert.rejects(kind.consume("never"), { msBeforeNext: 5 });
 });
 
 test("execEvenly delays each request as theirs does, 2,000 calls", async (t) => {

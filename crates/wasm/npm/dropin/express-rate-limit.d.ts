@@ -35,6 +35,7 @@ export class MemoryStore {
    * Counts a hit.
    *
    * @throws {FullError} `TABLE_FULL` for a new key beyond `maxBytes`
+   * @throws {LimiterError} `NOT_INITIALIZED` before `init`
    */
   increment(key: string): Promise<ClientRateLimitInfo>;
   /** Takes a hit back. */

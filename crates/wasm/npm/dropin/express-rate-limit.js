@@ -1,4 +1,5 @@
 // A store for express-rate-limit.
+import { LimiterError } from "tidegate";
 import { Counters } from "./counters.js";
 import { fieldsOf, invalid, keyText, requireNumber } from "./input.js";
 
@@ -58,11 +59,15 @@ export class MemoryStore {
 
   /** Whole milliseconds, as a `Date` has them. */
   #window() {
+    if (this.windowMs === undefined) throw new LimiterError("NOT_INITIALIZED", NOT_INITIALIZED);
     return Math.floor(requireNumber("windowMs", this.windowMs));
   }
 }
 
 export default MemoryStore;
+
+const NOT_INITIALIZED =
+  "the store is not initialized: expected `init({ windowMs })` before `increment`, found no call of it; `rateLimit({ store })` makes it";
 
 function requireKnown(options = {}) {
   if (typeof options !== "object" || options === null) throw invalid("options", "an object", options);

@@ -81,6 +81,15 @@ export function invalid(field, expected, found) {
   return new ArgumentError("INVALID_OPTION", `\`${field}\`: expected ${expected}, found ${shown(found)}`);
 }
 
+/** Gives a class methods of theirs that are not here: a call says why, and what to use. */
+export function defineAbsent(holder, reasons, { isAsync = false } = {}) {
+  for (const [name, reason] of Object.entries(reasons)) {
+    const fail = () => { throw new ArgumentError("INVALID_REQUEST", `\`${name}\` is not here, ${reason}`); };
+    const value = isAsync ? async () => fail() : fail;
+    Object.defineProperty(holder, name, { __proto__: null, value, writable: true, configurable: true });
+  }
+}
+
 const MOST_SHOWN = 100;
 
 function shown(value) {

@@ -1,6 +1,6 @@
 // The classes of rolling-rate-limiter that keep their state in memory.
 import { Limiter } from "tidegate";
-import { Clock, fieldsOf, invalid, requireNumber, requirePrimitive, requireWhole, shortText } from "./input.js";
+import { Clock, defineAbsent, fieldsOf, invalid, requireNumber, requirePrimitive, requireWhole, shortText } from "./input.js";
 
 /** The most actions that the core's log remembers. */
 const MOST_REMEMBERED = 1_000;
@@ -35,6 +35,10 @@ export class RateLimiter {
     throw new Error("Not implemented");
   }
 }
+
+defineAbsent(RateLimiter.prototype, {
+  getTimestamps: "because no list holds the actions: use `wouldLimitWithInfo`",
+}, { isAsync: true });
 
 /** A limiter in the memory of this process. Actions that were blocked count, too. */
 export class InMemoryRateLimiter extends RateLimiter {

@@ -1,7 +1,7 @@
 // The single-region limiter of @upstash/ratelimit, with its state in the memory of this process.
 import { Limiter } from "tidegate";
 import { Counters } from "./counters.js";
-import { Clock, fieldsOf, invalid, invalidKey, requireNumber, requireWhole, shortText } from "./input.js";
+import { Clock, defineAbsent, fieldsOf, invalid, invalidKey, requireNumber, requireWhole, shortText } from "./input.js";
 
 const DEFAULT_PREFIX = "@upstash/ratelimit";
 const CONFIG = ["limiter", "prefix", "ephemeralCache", "enableProtection", "denyList", "dynamicLimits", "maxBytes"];
@@ -124,6 +124,12 @@ export class Ratelimit {
     return time - this.#aheadMs();
   }
 }
+
+defineAbsent(Ratelimit, { cachedFixedWindow: "because memory needs no cache: use `fixedWindow`" });
+defineAbsent(Ratelimit.prototype, {
+  setDynamicLimit: "because no other process could read the limit: use `update` of a `Limiter`",
+  getDynamicLimit: "because no other process could set the limit: use `update` of a `Limiter`",
+}, { isAsync: true });
 
 /** What the functions of the class have made. */
 const ALGORITHMS = new WeakSet();

@@ -10,6 +10,11 @@ for (const name of ["consume", "penalty", "reward", "get", "set", "block", "dele
   Object.defineProperty(RateLimiterCompatibleAbstract.prototype, name, { __proto__: null, value, writable: true, configurable: true });
 }
 
+for (const name of ["keyPrefix", "blockDuration", "execEvenly"]) {
+  const fail = () => { throw new Error(`expected a class with the property \`${name}\`, found none`); };
+  Object.defineProperty(RateLimiterCompatibleAbstract.prototype, name, { __proto__: null, get: fail, set: fail, configurable: true });
+}
+
 /** The options of a limiter, and the names of its keys. */
 export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
   #points;

@@ -1,6 +1,6 @@
 import { FullError } from "tidegate";
 import { Counters } from "../counters.js";
-import { fieldsOf, keyText, requireNumber, requirePrimitive } from "../input.js";
+import { defineAbsent, fieldsOf, keyText, requireNumber, requirePrimitive } from "../input.js";
 import { RateLimiterAbstract } from "./abstract.js";
 import { RateLimiterRes } from "./result.js";
 
@@ -120,6 +120,9 @@ export class RateLimiterMemory extends RateLimiterAbstract {
     return this.insuranceLimiter;
   }
 }
+
+const NO_DUMPS = "because the bytes of our dumps are not theirs: use `dump` and `restore` of a `Limiter`";
+defineAbsent(RateLimiterMemory.prototype, { dump: NO_DUMPS, restore: NO_DUMPS });
 
 /** The milliseconds of some seconds as theirs answers them: -1 for a window that never ends. */
 function milliseconds(secDuration) {

@@ -4,20 +4,33 @@ export class RateLimiterRes {
   /** Milliseconds until the window ends; -1 if it never does. */
   msBeforeNext;
   consumedPoints;
-  isFirstInDuration;
+  #isFirstInDuration;
 
   constructor(remainingPoints = 0, msBeforeNext = 0, consumedPoints = 0, isFirstInDuration = false) {
     this.remainingPoints = remainingPoints;
     this.msBeforeNext = msBeforeNext;
     this.consumedPoints = consumedPoints;
-    this.isFirstInDuration = Boolean(isFirstInDuration);
+    this.isFirstInDuration = isFirstInDuration;
+  }
+
+  get isFirstInDuration() {
+    return this.#isFirstInDuration;
+  }
+
+  set isFirstInDuration(isFirst) {
+    this.#isFirstInDuration = Boolean(isFirst);
   }
 
   toJSON() {
-    return { ...this };
+    const { remainingPoints, msBeforeNext, consumedPoints, isFirstInDuration } = this;
+    return { remainingPoints, msBeforeNext, consumedPoints, isFirstInDuration };
   }
 
   toString() {
     return JSON.stringify(this);
+  }
+
+  [Symbol.for("nodejs.util.inspect.custom")]() {
+    return this.toJSON();
   }
 }

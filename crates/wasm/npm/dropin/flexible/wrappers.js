@@ -135,10 +135,38 @@ export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
   /** The result for a key on a list. */
   #listed(action, args) {
     const [key] = args;
-    const isWhite = this.whiteList.includes(key) || this.isWhiteListed(key);
-    if (!isWhite && !this.blackList.includes(key) && !this.isBlackListed(key)) return undefined;
+    const isWhite = this.isWhiteListedSomewhere(key);
+    if (!isWhite && !this.isBlackListedSomewhere(key)) return undefined;
     if (this.runActionAnyway) this.limiter[action](...args).catch(() => {}); // the list has decided
-    return isWhite ? new RateLimiterRes(Number.MAX_SAFE_INTEGER, 0) : new RateLimiterRes(0, Number.MAX_SAFE_INTEGER);
+    return isWhite ? this.getWhiteRes() : this.getBlackRes();
+  }
+
+  isBlackListedSomewhere(key) {
+    return this.blackList.includes(key) || this.isBlackListed(key);
+  }
+
+  isWhiteListedSomewhere(key) {
+    return this.whiteList.includes(key) || this.isWhiteListed(key);
+  }
+
+  getBlackRes() {
+    return new RateLimiterRes(0, Number.MAX_SAFE_INTEGER);
+  }
+
+  getWhiteRes() {
+    return new RateLimiterRes(Number.MAX_SAFE_INTEGER, 0);
+  }
+
+  async rejectBlack() {
+    throw this.getBlackRes();
+  }
+
+  async resolveBlack() {
+    return this.getBlackRes();
+  }
+
+  async resolveWhite() {
+    return this.getWhiteRes();
   }
 }
 
