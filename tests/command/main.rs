@@ -241,7 +241,10 @@ fn errors_name_the_place_of_the_fault() {
     }
     let down = "redis://127.0.0.1:1";
     folder.fails(&check(&["--key", "k", "--redis", down]), "redis");
-    folder.fails(&check(&["--key", "k", "--redis", "nonsense"]), "found nonsense");
+    folder.fails(
+        &check(&["--key", "k", "--redis", "nonsense"]),
+        "--redis nonsense: expected `redis://HOST:PORT`",
+    );
     folder.write("t.jsonl", "");
     folder.fails(&["replay", "t.jsonl", "--backend", "redis", "--redis", down], "--redis: redis: ");
     folder.fails(&["parity", "t.jsonl", "--redis", down], "redis: --redis: redis: ");
@@ -292,7 +295,8 @@ fn errors_name_the_place_of_the_fault() {
         "--worker: expected --backend worker, found --backend redis",
     );
     folder.fails(&["serve", "--listen", "nowhere"], "--listen");
-    folder.fails(&["serve", "--redis", "nonsense"], "found nonsense");
+    folder
+        .fails(&["serve", "--redis", "nonsense"], "--redis nonsense: expected `redis://HOST:PORT`");
 }
 
 #[test]
