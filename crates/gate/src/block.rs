@@ -18,7 +18,7 @@ impl Slice {
     /// Splits the words of a slice into the words of the limits and the block.
     pub(crate) fn unblocked<'a>(&self, words: &'a [u64]) -> (&'a [u64], Option<Block>) {
         let (words, block) = words.split_at_checked(self.words()).unwrap_or((words, &[]));
-        (words, block.as_array().and_then(|block| Block::from_words(*block).ok()))
+        (words, block.try_into().ok().and_then(|block| Block::from_words(block).ok()))
     }
 }
 

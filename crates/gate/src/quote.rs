@@ -42,9 +42,9 @@ pub(crate) fn without_middle(message: String) -> String {
         return message;
     }
     let half = MOST_MESSAGE_BYTES / 2;
-    let start = message.get(..message.floor_char_boundary(half)).unwrap_or_default();
+    let start = (0..=half).rev().find_map(|end| message.get(..end)).unwrap_or_default();
     let rest = message.len().saturating_sub(half);
-    let end = message.get(message.ceil_char_boundary(rest)..).unwrap_or_default();
+    let end = (rest..=message.len()).find_map(|start| message.get(start..)).unwrap_or_default();
     alloc::format!("{start}…{end}")
 }
 

@@ -74,7 +74,9 @@ macro_rules! asks_a_shedder {
         }
 
         fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
-            let words = state.words().as_array().ok_or(OperationError::InvalidState)?;
+            let Some((words, [])) = state.words().split_first_chunk() else {
+                return Err(OperationError::InvalidState);
+            };
             let decision = $decide(self, &mut State::from(*words), now, request);
             Ok(if request.cost == 0 { looked(decision) } else { decision })
         }

@@ -119,7 +119,7 @@ impl Error {
         };
         let (expected, found) = (expected.said(map), found.said(map));
         // the code of `contains` is large
-        let lists = expected.as_bytes().array_windows().any(|pair| pair == b", ");
+        let lists = expected.as_bytes().windows(2).any(|pair| pair == b", ");
         let stop = if lists { ';' } else { ',' };
         format!("expected {expected}{stop} found {found}")
     }

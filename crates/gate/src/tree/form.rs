@@ -183,9 +183,9 @@ impl<'t> Node<'t> {
         }
         // a heap takes less code than `sort_unstable`
         let names = BinaryHeap::from(names).into_sorted_vec();
-        if let Some([(name, _), _]) =
-            names.array_windows().find(|[(one, _), (next, _)]| one == next)
-        {
+        let is_repeated =
+            |pair: &&[(K, usize)]| matches!(pair, [(one, _), (next, _)] if one == next);
+        if let Some([(name, _), ..]) = names.windows(2).find(is_repeated) {
             return Err(Error::plain(format!("expected each name once, found {name} twice")));
         }
         let mut values = Vec::new();

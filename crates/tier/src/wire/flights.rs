@@ -234,7 +234,8 @@ impl<T> Flights<T> {
             let Some(busy) = self.groups.get_mut(&group) else { continue };
             busy.is_ready = false;
             let too_late = |asked: &Asked<T>| is_over(asked.at, at, self.options.deadline);
-            while let Some(asked) = busy.waiting.pop_front_if(|asked| too_late(asked)) {
+            let late = busy.waiting.iter().take_while(|asked| too_late(asked)).count();
+            for asked in busy.waiting.drain(..late) {
                 let result = Err(Failure::TooLate);
                 (busy.operations, self.waiting) = (less(busy.operations, 1), less(self.waiting, 1));
                 self.answers.push_back(Answer { asked, at, result });

@@ -154,18 +154,18 @@ impl<T> Memory<T> {
     /// `time`.
     pub(super) fn forget(&mut self, at: Micros, (most, time): (usize, Micros)) {
         let is_old = |since: Micros| at.0.saturating_sub(since.0) >= time.0;
-        while let Some((_, name)) =
-            self.replied.pop_front_if(|(since, _)| is_old(*since) || self.bytes > most)
+        while let Some((since, _)) = self.replied.front()
+            && (is_old(*since) || self.bytes > most)
+            && let Some((_, name)) = self.replied.pop_front()
         {
             let Some(node) = self.nodes.get_mut(&name.node) else { continue };
             node.low = node.low.max(name.number.saturating_add(1));
             let gone = node.questions.remove(&name.number).map_or(0, |known| known.bytes());
             self.bytes = self.bytes.saturating_sub(gone);
         }
-        for _ in 0..self.in_use.len() {
-            let Some((_, id)) = self.in_use.pop_front_if(|(since, _)| is_old(*since)) else {
-                break;
-            };
+        let old = self.in_use.iter().take_while(|(since, _)| is_old(*since)).count();
+        for _ in 0..old {
+            let Some((_, id)) = self.in_use.pop_front() else { break };
             let is_silent = |node: &Node<T>| node.questions.is_empty() && is_old(node.newest);
             if self.nodes.get(&id).is_some_and(is_silent) {
                 self.nodes.remove(&id);
