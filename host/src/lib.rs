@@ -1,4 +1,6 @@
-//! Rate limiting in a process or against Redis.
+#![doc = include_str!("../README.md")]
+//!
+//! # What is where
 //!
 //! This crate is an adapter around `tidegate_gate`: it reads the time, keeps states and moves bytes. The
 //! gate makes the decisions and words the answers.
@@ -18,4 +20,6 @@ pub mod replay;
 pub mod serve;
 pub mod store;
 
+pub use store::{Memory, Redis, RedisOptions, Store, StoreError};
 pub use tidegate_gate as gate;
+pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};

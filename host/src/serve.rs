@@ -1,9 +1,9 @@
 //! The decision API over HTTP: [`serve`] reads requests, asks the store and writes responses.
 //!
 //! ```no_run
-//! use tidegate::gate::{Policies, http::{Access, Tokens}};
+//! use tidegate::gate::http::{Access, Tokens};
 //! use tidegate::serve::{Bounds, Files, Service, Watch, serve};
-//! use tidegate::store::Store;
+//! use tidegate::{Policies, Store};
 //! use tokio::net::TcpListener;
 //!
 //! # #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,6 @@
-//! The algorithms of rate limiting, for every platform.
+#![doc = include_str!("../README.md")]
+//!
+//! # The limiters
 //!
 //! Each limiter is a validated `Config` (`Copy`), a [`State`] of plain words, and functions of the
 //! two. The traits [`Limiter`] and [`RateLimiter`] hold the functions that all limiters share. No

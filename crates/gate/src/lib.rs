@@ -1,4 +1,6 @@
-//! Everything between a request and the mathematics, except I/O.
+#![doc = include_str!("../README.md")]
+//!
+//! # What is where
 //!
 //! - The policy file: [`Policies`].
 //! - Several limits on one request, decided all or nothing: [`Limits::operate`].

@@ -1,5 +1,6 @@
-//! Where a decision is made, without I/O, clock or runtime: the callers drive the state machines of this
-//! crate, move their bytes and tell them the time.
+#![doc = include_str!("../README.md")]
+//!
+//! # What is where
 //!
 //! - [`Authority`] decides for the homes of a store that has other writers. It batches the operations that
 //!   wait together and remembers the states last seen.

@@ -22,8 +22,7 @@ const ROOMY: usize = 16;
 /// The states stay within a bound of bytes, and no limit loosens because of the bound: see [`Table`].
 ///
 /// ```
-/// use tidegate::gate::{Policy, Timestamp};
-/// use tidegate::store::Memory;
+/// use tidegate::{Memory, Policy, Timestamp};
 ///
 /// let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]";
 /// let login = Memory::new(Policy::parse("login", limits)?, 64 << 10)?;

@@ -2,8 +2,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use tidegate::gate::{Policies, Resolved, Timestamp};
-//! use tidegate::store::Store;
+//! use tidegate::{Policies, Resolved, Store, Timestamp};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -76,8 +76,7 @@ impl Default for RedisOptions {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use tidegate::gate::{Policy, Resolved, Timestamp};
-/// use tidegate::store::{Redis, RedisOptions};
+/// use tidegate::{Policy, Redis, RedisOptions, Resolved};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let limits = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]";
