@@ -125,14 +125,15 @@ fn guest() -> Result<()> {
     within("guest module", usize::try_from(fs::metadata(optimized)?.len())?, GUEST_LIMIT)
 }
 
-/// Packs the npm package into target/npm as it would be published.
-pub(crate) fn pack() -> Result<()> {
+/// Packs the npm package into target/npm as it would be published. Returns the tarball.
+pub(crate) fn pack() -> Result<PathBuf> {
     build(Artifact::Npm)?;
     let folder = root().join("target/npm");
     fs::create_dir_all(&folder)?;
     let mut pack = command("npm", &["pack", "--pack-destination"]);
     pack.arg(&folder).current_dir(root().join("crates/wasm/npm"));
-    step("pack the npm package", &mut pack)
+    step("pack the npm package", &mut pack)?;
+    Ok(folder.join(format!("tidegate-{}.tgz", env!("CARGO_PKG_VERSION"))))
 }
 
 fn wasm(package: &str, profile: &str, features: &str) -> Result<std::path::PathBuf> {

@@ -45,7 +45,7 @@ impl fmt::Display for Target {
 }
 
 pub(crate) fn build() -> Result<()> {
-    install::nightly()?;
+    install::toolchain("nightly")?;
     step("build the fuzz targets", &mut cargo_fuzz("build")?)
 }
 

@@ -13,6 +13,8 @@ use crate::run::{cargo, command, output, step};
 /// This must be the version of `wasm-bindgen` in Cargo.lock, because the two share a private format.
 const WASM_BINDGEN: &str = "0.2.129";
 const CARGO_FUZZ: &str = "0.13.2";
+const CARGO_DENY: &str = "0.20.2";
+const CARGO_SEMVER_CHECKS: &str = "0.51.0";
 /// The oldest Node that can run npm. Tools that need a newer Node get it from npm.
 const OLDEST_NODE: u32 = 20;
 
@@ -37,15 +39,15 @@ fn rust_target(target: &str) -> Result<()> {
     )
 }
 
-/// Installs the nightly toolchain, which only libFuzzer's sanitizers need.
-pub(crate) fn nightly() -> Result<()> {
+/// Installs a toolchain: a version of Rust, or `nightly`, which only libFuzzer's sanitizers need.
+pub(crate) fn toolchain(name: &str) -> Result<()> {
     let installed = output("rustup", &["toolchain", "list"])
         .context("rustup is not installed: https://rustup.rs")?;
-    if installed.lines().any(|line| line.starts_with("nightly-")) {
+    if installed.lines().any(|line| line.starts_with(&format!("{name}-"))) {
         return Ok(());
     }
-    let install = ["toolchain", "install", "nightly", "--profile", "minimal"];
-    step("install the nightly toolchain", &mut command("rustup", &install))
+    let install = ["toolchain", "install", name, "--profile", "minimal"];
+    step(&format!("install the toolchain {name}"), &mut command("rustup", &install))
 }
 
 /// Installs the tools that the root's package.json pins.
@@ -94,6 +96,14 @@ pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
 
 pub(crate) fn cargo_fuzz() -> Result<PathBuf> {
     tool("cargo-fuzz", "cargo-fuzz", CARGO_FUZZ, &["--locked"])
+}
+
+pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    tool("cargo-deny", "cargo-deny", CARGO_DENY, &["--locked"])
+}
+
+pub(crate) fn cargo_semver_checks() -> Result<PathBuf> {
+    tool("cargo-semver-checks", "cargo-semver-checks", CARGO_SEMVER_CHECKS, &["--locked"])
 }
 
 fn tool(binary: &str, package: &str, version: &str, options: &[&str]) -> Result<PathBuf> {

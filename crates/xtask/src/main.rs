@@ -5,6 +5,7 @@ mod build;
 mod docs;
 mod fuzz;
 mod install;
+mod release;
 mod run;
 mod sizes;
 mod start;
@@ -47,6 +48,8 @@ enum Task {
     Docs,
     /// Write where the bytes of the npm package are into docs/sizes.md
     Sizes,
+    /// Try a release: pack, build and check all that is published
+    Release(release::Arguments),
     /// Run the benchmarks whose names contain a text, or all of them
     Bench(bench::Arguments),
 }
@@ -56,9 +59,10 @@ fn main() -> ExitCode {
         Task::Start(arguments) => start::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Build(arguments) => build::run(&arguments),
-        Task::Npm => build::pack(),
+        Task::Npm => build::pack().map(drop),
         Task::Docs => docs::run(),
         Task::Sizes => sizes::run(),
+        Task::Release(arguments) => release::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match result {

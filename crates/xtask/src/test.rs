@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::build::Artifact;
-use crate::run::{cargo, command};
-use crate::{build, docs, fuzz, install, root};
+use crate::run::{cargo, command, output};
+use crate::{build, docs, fuzz, install, release, root};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
 enum Suite {
     /// Formatting and lints
     Lint,
+    /// What is published, with the oldest compilers that it promises
+    Msrv,
     /// All tests that need only Rust
     Rust,
     /// The core without an operating system, and the sizes of Worker, guest and npm package
@@ -124,6 +126,13 @@ impl Suite {
                     tally.watch(&what, cargo(&[&target[..], &npm].concat()))
                 })
             }
+            Self::Msrv => {
+                let libraries = release::PUBLISHED.iter().flat_map(|name| ["--package", name]);
+                let libraries: Vec<&str> = libraries.chain(["--no-default-features"]).collect();
+                tally.check_with(&release::oldest_rust("tidegate")?, &libraries)?;
+                // the command needs the Rust that wasmtime needs, as the rest of the workspace does
+                tally.check_with(env!("CARGO_PKG_RUST_VERSION"), &["--package", "tidegate"])
+            }
             Self::Rust => tally.watch("cargo test", cargo(&["test", "--no-fail-fast"])),
             Self::Wasm => {
                 install::bare_target()?;
@@ -194,6 +203,19 @@ fn node(node: &str) -> Result<Command> {
 }
 
 impl Tally {
+    /// Checks packages with a version of Rust, unless the other suites use that version anyway.
+    fn check_with(&mut self, rust: &str, packages: &[&str]) -> Result<()> {
+        let in_use = output("rustc", &["--version"]).unwrap_or_default();
+        if in_use.starts_with(&format!("rustc {rust}.")) {
+            return Ok(());
+        }
+        install::toolchain(rust)?;
+        let mut check = command("rustup", &["run", rust, "cargo", "check", "--quiet", "--locked"]);
+        check.args(packages);
+        check.env_remove("CARGO").env_remove("RUSTC"); // those of this program are of another toolchain
+        self.watch(&format!("cargo check, Rust {rust}"), check)
+    }
+
     /// Runs a runner, prints its output and keeps its closing lines.
     fn watch(&mut self, what: &str, mut runner: Command) -> Result<()> {
         eprintln!("\x1b[1m==> {what}\x1b[0m");
@@ -236,5 +258,20 @@ impl Tally {
             }
             self.closing_lines.push(format!("{what}: {name} {n}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workflow_runs_every_suite() {
+        let file = root().join(".github/workflows/test.yml");
+        let suites = Suite::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        let suites: Vec<String> = suites.map(|suite| suite.get_name().to_owned()).collect();
+        let expected = format!("suite: [{}]", suites.join(", "));
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.contains(&expected), "expected {expected}");
     }
 }
