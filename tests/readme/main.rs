@@ -21,11 +21,18 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 19] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "KNOWN-LIMITATIONS.md",
+    "RELEASING.md",
+    "SECURITY.md",
+    "crates/core/README.md",
+    "crates/gate/README.md",
+    "crates/tier/README.md",
+    "host/README.md",
     "docs/algorithms.md",
     "docs/benchmarks.md",
     "docs/costs.md",
