@@ -27,7 +27,8 @@ Examples:
   cargo xtask test               run every test: Rust, wasm, Redis, npm, the Worker in workerd
   cargo xtask test rust npm      run two suites
   cargo xtask bench decide       run the benchmark decide and its baselines
-  cargo xtask bench redis        run the Redis store beside plain commands of Redis"
+  cargo xtask bench redis        run the Redis store beside plain commands of Redis
+  cargo xtask release --dry-run  try a release without publishing"
 )]
 struct Arguments {
     #[command(subcommand)]
