@@ -70,10 +70,10 @@ pub trait Server {
     /// the server has no random numbers.
     fn random(&mut self) -> Option<u64>;
 
-    /// Takes note of the outcome of a check, for [`Metrics::count`].
+    /// Takes note of the outcome of a check, for [`Metrics::count`](super::Metrics::count).
     fn decided(&mut self, _: &Check, _: &Outcome) {}
 
-    /// The text of [`Metrics`], with the server's own counters.
+    /// The text of [`Metrics`](super::Metrics), with the server's own counters.
     fn metrics(&self) -> String {
         String::new()
     }
@@ -88,7 +88,8 @@ pub trait Server {
         Stamp::default()
     }
 
-    /// Answers a call about the editions of the policies by [`Editions::handle`]. By default a server has no editions.
+    /// Answers a call about the editions of the policies by [`Editions::handle`](super::Editions::handle). By default a
+    /// server has no editions.
     async fn editions(&mut self, _: PolicyCall) -> Response {
         Problem::NotFound.response("this server has no editions of its policies".to_string())
     }
