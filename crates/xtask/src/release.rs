@@ -26,11 +26,12 @@ pub(crate) struct Arguments {
 /// Does what it can and returns what it has found.
 type Step = fn(&Arguments) -> Result<String>;
 
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [(&str, Step); 7] = [
     ("metadata and versions", ready),
     ("licences and sources", licences),
     ("advisories", advisories),
     ("crates", crates),
+    ("API pages", pages),
     ("semver", semver),
     ("npm", npm),
 ];
@@ -83,6 +84,14 @@ fn crates(_: &Arguments) -> Result<String> {
     package.args(PUBLISHED.iter().flat_map(|name| ["--package", name]));
     step("pack the crates and build each from its package", &mut package)?;
     Ok(format!("{} built from their packages in target/package", PUBLISHED.join(", ")))
+}
+
+/// Makes the pages that docs.rs will make, without a broken link.
+fn pages(_: &Arguments) -> Result<String> {
+    let mut doc = cargo(&["doc", "--locked", "--no-deps", "--all-features"]);
+    doc.args(PUBLISHED.iter().flat_map(|name| ["--package", name]));
+    step("make the API pages of the crates", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok("in target/doc".to_owned())
 }
 
 /// Installs the tarball in an empty project, and asks it for a grant and a refusal.
