@@ -121,7 +121,9 @@ fn guest() -> Result<()> {
     let folder = root().join("target/guest");
     fs::create_dir_all(&folder)?;
     let optimized = folder.join("tidegate_guest.wasm");
-    optimize(&module, &optimized, &PORTABLE)?;
+    if !is_newer(&optimized, &[module.clone(), std::env::current_exe()?]) {
+        optimize(&module, &optimized, &PORTABLE)?;
+    }
     within("guest module", usize::try_from(fs::metadata(optimized)?.len())?, GUEST_LIMIT)
 }
 

@@ -91,7 +91,9 @@ fn node_packages_of(folder: &Path) -> Result<()> {
 
 /// The command wasm-bindgen of exactly this version, from the PATH or built once for all checkouts.
 pub(crate) fn wasm_bindgen() -> Result<PathBuf> {
-    tool("wasm-bindgen", "wasm-bindgen-cli", WASM_BINDGEN, &[])
+    // without the runner of tests and its TLS, which take most of the time
+    let options = ["--bin", "wasm-bindgen", "--no-default-features"];
+    tool("wasm-bindgen", "wasm-bindgen-cli", WASM_BINDGEN, &options)
 }
 
 pub(crate) fn cargo_fuzz() -> Result<PathBuf> {
@@ -121,6 +123,10 @@ fn tool(binary: &str, package: &str, version: &str, options: &[&str]) -> Result<
     }
     let mut install = cargo(&["install", package, "--version", version, "--root"]);
     install.arg(&folder).args(options);
+    // the tools run for seconds, so what they gain by full optimization is less than it takes
+    for (field, value) in [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")] {
+        install.env(format!("CARGO_PROFILE_RELEASE_{field}"), value);
+    }
     step(&format!("install {package} {version} (once, takes some minutes)"), &mut install)?;
     Ok(installed)
 }

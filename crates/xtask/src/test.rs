@@ -1,6 +1,7 @@
 //! `cargo xtask test`: runs the test suites.
 
-use std::fs;
+mod suites;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -8,9 +9,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::build::Artifact;
-use crate::run::{cargo, command, output};
-use crate::{build, docs, fuzz, install, release, root};
+use crate::install;
+use crate::run::{command, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -27,9 +27,9 @@ enum Suite {
     Msrv,
     /// All tests that need only Rust
     Rust,
-    /// The core without an operating system, and the sizes of Worker, guest and npm package
+    /// The core without an operating system, and the sizes of Worker and guest
     Wasm,
-    /// The npm package from its packed tarball, in Node and in every other loader, and its API pages
+    /// The npm package from its packed tarball, in Node and in every other loader, its size, and its API pages
     Npm,
     /// Random operations, stored bytes and policy files, by libFuzzer for a minute
     Fuzz,
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("\x1b[1m==> suite {name} ({place} of {})\x1b[0m", suites.len());
         let since = Instant::now();
         // the other suites run even if this one fails
-        if let Err(error) = suite.run(&mut tally) {
+        if let Err(error) = suites::run(*suite, &mut tally) {
             tally.failures.push(format!("{name}: {error:#}"));
         }
         eprintln!("\x1b[1m    suite {name}: {:.1?}\x1b[0m", since.elapsed());
@@ -77,129 +77,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bail!("{failed} failed");
     }
     Ok(())
-}
-
-impl Suite {
-    fn run(self, tally: &mut Tally) -> Result<()> {
-        match self {
-            Self::Lint => {
-                tally.watch("rustfmt", cargo(&["fmt", "--all", "--check"]))?;
-                let fuzz = ["fmt", "--check", "--manifest-path", "tests/fuzz/Cargo.toml"];
-                tally.watch("rustfmt, fuzz targets", cargo(&fuzz))?;
-                install::wasm_target()?;
-                let native = [
-                    "clippy",
-                    "--quiet",
-                    "--all-targets",
-                    "--workspace",
-                    "--exclude",
-                    "tidegate-wasm",
-                    "--exclude",
-                    "tidegate-worker",
-                    "--exclude",
-                    "tidegate-bench-empty",
-                    "--",
-                    "-D",
-                    "warnings",
-                ];
-                tally.watch("clippy", cargo(&native))?;
-                let wasm = [
-                    "clippy",
-                    "--quiet",
-                    "--target",
-                    "wasm32-unknown-unknown",
-                    "-p",
-                    "tidegate-worker",
-                    "-p",
-                    "tidegate-bench-empty",
-                    "--",
-                    "-D",
-                    "warnings",
-                ];
-                tally.watch("clippy for wasm", cargo(&wasm))?;
-                // one at a time: beside the Worker, the gate has TOML in every variant
-                build::npm_features().try_for_each(|features| {
-                    let target = ["clippy", "--quiet", "--target", "wasm32-unknown-unknown"];
-                    let npm =
-                        ["-p", "tidegate-wasm", "--features", features, "--", "-D", "warnings"];
-                    let what = format!("clippy for the npm package, features \"{features}\"");
-                    tally.watch(&what, cargo(&[&target[..], &npm].concat()))
-                })
-            }
-            Self::Msrv => {
-                let libraries = release::PUBLISHED.iter().flat_map(|name| ["--package", name]);
-                let libraries: Vec<&str> = libraries.chain(["--no-default-features"]).collect();
-                tally.check_with(&release::oldest_rust("tidegate")?, &libraries)?;
-                // the command needs the Rust that wasmtime needs, as the rest of the workspace does
-                tally.check_with(env!("CARGO_PKG_RUST_VERSION"), &["--package", "tidegate"])
-            }
-            Self::Rust => tally.watch("cargo test", cargo(&["test", "--no-fail-fast"])),
-            Self::Wasm => {
-                install::bare_target()?;
-                let bare = [
-                    "build",
-                    "--target",
-                    "x86_64-unknown-none",
-                    "-p",
-                    "tidegate-core",
-                    "-p",
-                    "tidegate-gate",
-                    "-p",
-                    "tidegate-tier",
-                ];
-                tally.watch("without an operating system", cargo(&bare))?;
-                build::ALL.iter().try_for_each(|artifact| build::build(*artifact))
-            }
-            Self::Npm => {
-                install::redis()?; // for the real library of Upstash
-                build::pack()?;
-                // runs the tests in the workspace's Node and in the machine's Node
-                tally.watch("node --test", node("node_modules/.bin/node")?)?;
-                tally.watch("node --test, the machine's", node("node")?)?;
-                // loads the package as bundlers, test runners and other runtimes do
-                install::loaders()?;
-                let loaders = ["--test", "tests/npm/loaders/loaders.test.mjs"];
-                tally.watch("loaders", command("node_modules/.bin/node", &loaders))?;
-                docs::run()
-            }
-            Self::Fuzz => {
-                fuzz::build()?;
-                fuzz::TARGETS.iter().try_for_each(|target| {
-                    let runs = target.run()?;
-                    tally.passed += 1;
-                    tally.closing_lines.push(format!("{target}: {runs} runs without a crash"));
-                    Ok(())
-                })
-            }
-            Self::System => {
-                install::redis()?;
-                install::browser()?;
-                build::build(Artifact::Guest)?;
-                build::build(Artifact::Worker)?;
-                tally.watch("build the command", cargo(&["build", "-p", "tidegate"]))?;
-                let tests = ["test", "--no-fail-fast", "-p", "tidegate-tests"];
-                tally.watch("cargo test, system", cargo(&tests))?;
-                for (name, program) in install::other_redis_servers()? {
-                    let mut suite = cargo(&[&tests[..], &["--test", "redis"]].concat());
-                    suite.env("TIDEGATE_REDIS_SERVER", program);
-                    tally.watch(&format!("cargo test, {name}"), suite)?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-/// The command names each file because Node 20 does not expand patterns.
-fn node(node: &str) -> Result<Command> {
-    let mut runner = command(node, &["--test"]);
-    for file in fs::read_dir(root().join("tests/npm"))? {
-        let path = file?.path();
-        if path.to_string_lossy().ends_with(".test.mjs") {
-            runner.arg(path);
-        }
-    }
-    Ok(runner)
 }
 
 impl Tally {
