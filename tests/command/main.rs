@@ -335,6 +335,66 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
 }
 
 #[test]
+fn a_replay_reads_standard_input_and_pipes() {
+    let folder = Folder::new();
+    let log = file("data/access-2015.log.gz");
+    let log = log.to_str().unwrap();
+    let replayed = |script: &str| {
+        let mut shell = Command::new("bash");
+        let shell = shell.args(["-c", script]).current_dir(folder.path());
+        let output = shell.env("TIDEGATE", command()).env("LOG", log).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        text.lines().next().unwrap().to_owned()
+    };
+    let expected = replayed("$TIDEGATE replay $LOG --policy api");
+    assert!(expected.starts_with("10000 lines, 1753 keys: "), "{expected}");
+    for script in [
+        "$TIDEGATE replay - --policy api < $LOG",
+        "cat $LOG | $TIDEGATE replay - --policy api",
+        "zcat $LOG | $TIDEGATE replay - --policy api",
+        "zcat $LOG | $TIDEGATE replay /dev/stdin --policy api",
+        "$TIDEGATE replay <(zcat $LOG) --policy api",
+        "$TIDEGATE replay <(cat $LOG) --policy api",
+        "mkfifo pipe && (zcat $LOG > pipe &) && $TIDEGATE replay pipe --policy api",
+        "cat $LOG > ./- && $TIDEGATE replay ./- --policy api < /dev/null",
+    ] {
+        assert_eq!(replayed(script), expected, "{script}");
+    }
+    let mut parity = folder.command(&["parity", "-"]);
+    parity.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut parity = parity.spawn().unwrap();
+    let line = b"{\"now_us\":7,\"policy\":\"api\",\"key\":\"k\"}";
+    parity.stdin.take().unwrap().write_all(line).unwrap();
+    let output = parity.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("mismatches 0 of 1 across"), "{text}");
+}
+
+#[test]
+fn a_signal_ends_a_replay_that_waits_for_its_input() {
+    let folder = Folder::new();
+    let server = RedisServer::start().unwrap();
+    let mut replay =
+        folder.command(&["replay", "-", "--backend", "redis", "--redis", server.url()]);
+    let mut replay = replay.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = replay.stdin.take().unwrap();
+    // once the first thousand lines are in Redis, the replay waits for more
+    let line = b"{\"now_us\":7,\"policy\":\"api\",\"key\":\"k\"}\n";
+    input.write_all(&line.repeat(1_000)).unwrap();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut keys = || redis::cmd("DBSIZE").query::<u64>(&mut connection).unwrap();
+    while keys() == 0 {
+        assert_eq!(replay.try_wait().unwrap(), None);
+        std::thread::yield_now();
+    }
+    signal(&replay, "INT");
+    assert_eq!(replay.wait().unwrap().code(), Some(130));
+    drop(input);
+    assert_eq!(keys(), 0);
+}
+
+#[test]
 fn a_replay_says_what_a_policy_in_shadow_would_do_on_every_backend() {
     let folder = Folder::new();
     folder.write(
@@ -412,6 +472,10 @@ fn an_output_that_is_also_an_input_or_is_full_is_an_error() {
             "--decisions: expected a file that the replay does not read",
         );
     }
+    let mut redirected = folder.command(&["replay", "-", "--decisions", "t.jsonl"]);
+    let input = fs::File::open(folder.path().join("t.jsonl")).unwrap();
+    let output = redirected.stdin(input).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("that the replay does not read"));
     assert_eq!(folder.run(&["replay", "t.jsonl"]).0, 0, "nothing was lost");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     for arguments in [&["check"][..], &["replay", "t.jsonl"]] {

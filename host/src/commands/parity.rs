@@ -31,7 +31,7 @@ Exit codes:
 Example:
   tidegate parity access.log.gz --policy api")]
 pub(crate) struct Arguments {
-    /// The trace, in one of the formats of `tidegate replay`
+    /// The trace, in one of the formats of `tidegate replay`; `-` is standard input
     file: PathBuf,
     #[command(flatten)]
     policies: PolicyFile,

@@ -1,14 +1,16 @@
 //! `tidegate replay`
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use tidegate::replay::{Backend, BackendKind, DecisionForm, Event, Line, Target, Trace};
+use tokio::sync::mpsc;
 
 use super::report::Report;
 use super::{Interrupts, PolicyFile, say};
@@ -19,20 +21,25 @@ const CHUNK: usize = 1_000;
 /// Replay a recorded trace against a policy
 #[derive(clap::Args)]
 #[command(after_help = "\
-FILE is an access log in common or combined format, or newline-delimited JSON. It may be
-compressed with gzip. In an access log, the client address is the key, and each line has its own
-time. Lines are decided in the order of the file, even where their times go backwards. A line of
-JSON is a check:
-  {\"t_us\":1431857103000000,\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1}
-It may have the other fields of a check (class, lease, signal_ppm, draw). Or it is one of the
-operations settle, refund, renew, release, budget, report, peek, reset and block:
-  {\"t_us\":1431857104000000,\"policy\":\"jobs\",\"key\":\"user:42\",\"release\":{\"lease\":\"a\"}}
+FILE is an access log in common, combined or vhost_combined format, or newline-delimited JSON. It
+may be a pipe, and compressed with gzip. Lines are decided in the order of the file, even where
+their times go backwards.
+
+A line of an access log is a request of which only the client's address and the time are known, so
+the policy's `key` must have the source \"ip\". As in /v1/gate, the key is `ip:` and the address.
+
+A line of JSON is a check, with the fields that /v1/check takes:
+  {\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1,\"now_us\":1431857103000000}
+Or it is one of the operations settle, refund, renew, release, budget, report, peek, reset and block:
+  {\"policy\":\"jobs\",\"key\":\"user:42\",\"now_us\":1431857104000000,\"release\":{\"lease\":\"a\"}}
+`t_us` is another name of `now_us`.
 
 Examples:
   tidegate replay access.log.gz --policy api
+  zcat access.log.*.gz | tidegate replay - --policy api
   tidegate replay trace.jsonl --backend redis --decisions decisions.jsonl")]
 pub(crate) struct Arguments {
-    /// The trace to replay
+    /// The trace to replay; `-` is standard input
     file: PathBuf,
     #[command(flatten)]
     policies: PolicyFile,
@@ -95,8 +102,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let trace = Trace::open(&arguments.file, &policies, policy, &bar)?;
     let out = match &arguments.decisions {
         Some(path) => {
+            let is_stdin = arguments.file == Path::new("-");
+            let file = if is_stdin { Path::new("/dev/stdin") } else { &arguments.file };
             let real = |path: &Path| fs::canonicalize(path).ok();
-            let inputs = [&arguments.file, arguments.policies.path()].map(|input| real(input));
+            let inputs = [file, arguments.policies.path()].map(real);
             anyhow::ensure!(
                 real(path).is_none() || !inputs.contains(&real(path)),
                 "--decisions: expected a file that the replay does not read, found {}",
@@ -125,16 +134,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
 /// Decides on all lines of the trace in this file.
 async fn replay(
     file: &Path,
-    mut trace: Trace<'_>,
+    trace: Trace,
     backend: &mut Backend,
     mut out: Option<impl Write>,
 ) -> Result<Report> {
     let mut report = Report::default();
-    loop {
-        let lines = read_chunk(&mut trace).with_context(|| file.display().to_string())?;
-        if lines.is_empty() {
-            break;
-        }
+    let mut chunks = chunks(trace);
+    while let Some(lines) = chunks.recv().await {
+        let lines = lines.with_context(|| file.display().to_string())?;
         let decisions = decide(backend, &lines).await?;
         for (line, decision) in lines.iter().zip(&decisions) {
             report.add(line, decision.as_ref());
@@ -149,7 +156,22 @@ async fn replay(
     Ok(report)
 }
 
-fn read_chunk(trace: &mut Trace<'_>) -> std::io::Result<Vec<Line>> {
+/// Reads the lines on a thread of their own: a pipe may keep it waiting, while a signal ends the replay.
+fn chunks(mut trace: Trace) -> mpsc::Receiver<io::Result<Vec<Line>>> {
+    let (sender, chunks) = mpsc::channel(1);
+    thread::spawn(move || {
+        loop {
+            let lines = read_chunk(&mut trace);
+            let is_last = !lines.as_ref().is_ok_and(|lines| lines.len() == CHUNK);
+            if sender.blocking_send(lines).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    chunks
+}
+
+fn read_chunk(trace: &mut Trace) -> io::Result<Vec<Line>> {
     let mut lines = Vec::with_capacity(CHUNK);
     while lines.len() < CHUNK
         && let Some(line) = trace.next_line()?

@@ -33,8 +33,8 @@ impl Report {
                     self.went_back += 1;
                 }
                 self.newest = event.at.0;
-                let policy = event.asked.resolved().policy().name();
-                let key = (policy.to_owned(), event.key.clone());
+                let resolved = event.asked.resolved();
+                let key = (resolved.policy().name().to_owned(), resolved.key().to_owned());
                 let (refused, allowed) = self.keys.entry(key).or_default();
                 if decision.allowed {
                     (self.allowed, *allowed) = (self.allowed + 1, *allowed + 1);

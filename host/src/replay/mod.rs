@@ -26,6 +26,8 @@
 
 mod backend;
 mod decision;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod wasmtime;
 mod worker;

@@ -5,7 +5,8 @@ mod tests;
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use jiff::fmt::strtime;
 use serde_json::{Map, Value, json};
+use tidegate_gate::gateway::key_of;
+use tidegate_gate::http::Head;
 use tidegate_gate::{
     Ask, AskError, Asked, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Timestamp,
 };
@@ -28,7 +31,7 @@ pub struct Event {
     pub asked: Asked,
     /// The time of the operation, as its line has it.
     pub at: Timestamp,
-    /// The key, as the line has it.
+    /// The key: of a line of JSON as it is written, of an access log as the gate finds it.
     pub key: String,
     /// The operation in JSON, as [`Ask`] reads it.
     pub ask: Value,
@@ -39,39 +42,39 @@ pub type Line = Result<Event, String>;
 
 /// The lines of a trace, in their order.
 #[expect(missing_debug_implementations, reason = "holds a reader")]
-pub struct Trace<'a> {
-    reader: Box<dyn BufRead>,
-    policies: &'a Policies,
+pub struct Trace {
+    reader: Box<dyn BufRead + Send>,
+    policies: Policies,
     /// The policy of lines that name none.
-    policy: Option<&'a Arc<Policy>>,
+    policy: Option<Arc<Policy>>,
 }
 
-impl<'a> Trace<'a> {
-    /// Opens a trace. `policy` is the policy of lines that name none, such as those of an access log; if it
-    /// is `None` and there is only one policy, that one is used. `bar` shows how much of the file is read.
+impl Trace {
+    /// Opens a trace, which may be a pipe; `-` is standard input. `policy` is the policy of lines that name none,
+    /// such as those of an access log; if it is `None` and there is only one policy, that one is used. `bar` shows
+    /// how much is read, and of how much if `file` is a regular file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, or if `policies` has no policy of that name.
     pub fn open(
         file: &Path,
-        policies: &'a Policies,
+        policies: &Policies,
         policy: Option<&str>,
         bar: &ProgressBar,
     ) -> Result<Self> {
-        let shown = file.display();
-        let mut opened = File::open(file).with_context(|| format!("{shown}"))?;
-        bar.set_length(opened.metadata()?.len());
-        let mut magic = [0; 2];
-        let is_gzip = opened.read(&mut magic).with_context(|| format!("{shown}"))? == 2
-            && magic == [0x1f, 0x8b];
-        opened.rewind()?;
-        let reader = BufReader::new(bar.wrap_read(opened));
-        let reader: Box<dyn BufRead> = if is_gzip {
-            Box::new(BufReader::new(MultiGzDecoder::new(reader)))
+        let (opened, length): (Box<dyn Read + Send>, _) = if file == Path::new("-") {
+            (Box::new(io::stdin()), None)
         } else {
-            Box::new(reader)
+            let opened = File::open(file).with_context(|| file.display().to_string())?;
+            let metadata = opened.metadata()?;
+            (Box::new(opened), metadata.is_file().then_some(metadata.len()))
         };
-        Self::new(reader, policies, policy)
+        match length {
+            Some(length) => bar.set_length(length),
+            None => bar.unset_length(),
+        }
+        let plain = decompressed(BufReader::new(bar.wrap_read(opened)));
+        Self::new(plain.with_context(|| file.display().to_string())?, policies, policy)
     }
 
     /// A trace from any reader; see [`open`](Self::open) for `policy`.
@@ -79,15 +82,16 @@ impl<'a> Trace<'a> {
     /// # Errors
     /// Returns an error if `policies` has no policy of that name.
     pub fn new(
-        reader: Box<dyn BufRead>,
-        policies: &'a Policies,
+        reader: Box<dyn BufRead + Send>,
+        policies: &Policies,
         policy: Option<&str>,
     ) -> Result<Self> {
         let policy = match policy {
             Some(name) => Some(policies.get(name).with_context(|| unknown(policies, name))?),
             None => policies.all().first().filter(|_| policies.all().len() == 1),
         };
-        Ok(Self { reader, policies, policy })
+        let policy = policy.cloned();
+        Ok(Self { reader, policies: policies.clone(), policy })
     }
 
     /// Reads the next line; `None` at the end.
@@ -117,15 +121,19 @@ impl<'a> Trace<'a> {
         }))
     }
 
-    /// Reads `t_us`, `policy`, `key`, and either the fields of a check or one other operation by its name, such
+    /// Reads `now_us` (or `t_us`), `policy`, `key`, and either the fields of a check or one other operation by its name, such
     /// as `"release":{"lease":"a"}`.
     fn json(&self, text: &str) -> Line {
         let mut fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
             format!("column {}: {}", error.column(), without_place(&error.to_string()))
         })?;
-        let at = fields.remove("t_us").ok_or("missing field `t_us`")?;
+        let (name, at) = match ["now_us", "t_us"].map(|name| (name, fields.remove(name))) {
+            [(name, Some(at)), (_, None)] | [(_, None), (name, Some(at))] => (name, at),
+            [(_, None), (_, None)] => return Err("missing field `now_us`".to_owned()),
+            _ => return Err("expected `now_us` or `t_us`, found both".to_owned()),
+        };
         let at = at.as_u64().filter(|at| *at <= MAX_QUANTITY).ok_or_else(|| {
-            format!("`t_us`: expected a whole number from 0 to {MAX_QUANTITY}, found {at}")
+            format!("`{name}`: expected a whole number from 0 to {MAX_QUANTITY}, found {at}")
         })?;
         let mut text_of = |field: &str| match fields.remove(field) {
             None => Ok(None),
@@ -133,7 +141,7 @@ impl<'a> Trace<'a> {
             Some(other) => Err(format!("`{field}`: expected a string, found {other}")),
         };
         let policy = match text_of("policy")? {
-            Some(name) => self.policies.get(&name).ok_or_else(|| unknown(self.policies, &name))?,
+            Some(name) => self.policies.get(&name).ok_or_else(|| unknown(&self.policies, &name))?,
             None => self.default_policy()?,
         };
         let key = text_of("key")?.ok_or("missing field `key`")?;
@@ -153,13 +161,13 @@ impl<'a> Trace<'a> {
         event(policy, key, Timestamp(at), Value::Object(fields))
     }
 
-    /// Reads a line in common or combined log format: `ADDRESS IDENT USER [TIME] "REQUEST" …`.
+    /// Reads a line in common or combined log format, `ADDRESS IDENT USER [TIME] "REQUEST" …`, or in the format
+    /// `vhost_combined`, which begins with `VHOST:PORT`.
     fn access_log(&self, text: &str) -> Line {
         let no_log = || "expected a line of an access log or a JSON object".to_owned();
-        let (address, rest) = text.split_once(' ').ok_or_else(no_log)?;
-        let (_ident_and_user, rest) = rest.split_once(" [").ok_or_else(no_log)?;
+        let (names, rest) = text.split_once(" [").ok_or_else(no_log)?;
         let (time, rest) = rest.split_once(']').ok_or_else(no_log)?;
-        if !rest.starts_with(" \"") {
+        if !names.contains(' ') || !rest.starts_with(" \"") {
             return Err(no_log());
         }
         let at = strtime::parse("%d/%b/%Y:%H:%M:%S %z", time)
@@ -167,13 +175,65 @@ impl<'a> Trace<'a> {
             .map_err(|error| format!("time {}: {error}", Quoted(time)))?;
         let at = u64::try_from(at.as_microsecond())
             .map_err(|_| format!("time {}: expected a time from 1970 on", Quoted(time)))?;
-        event(self.default_policy()?, address.to_owned(), Timestamp(at), json!({ "check": {} }))
+        let (policy, at) = (self.default_policy()?, Timestamp(at));
+        let key = self.key_of(policy, client(names)?, at)?;
+        event(policy, key, at, json!({ "check": {} }))
     }
 
-    fn default_policy(&self) -> Result<&'a Arc<Policy>, String> {
-        self.policy.ok_or_else(|| {
+    /// The key that the gate finds in a request of which only the client's address is known.
+    fn key_of(&self, policy: &Policy, client: &str, now: Timestamp) -> Result<String, String> {
+        let head = Head {
+            method: "GET",
+            path: "/",
+            query: "",
+            header: &|_| None,
+            client_ip: &|| Some(client.to_owned()),
+            country: None,
+            now,
+        };
+        key_of(self.policies.gateway(), policy, &head).map_err(|_| {
+            format!(
+                "an access log has only the client's address: expected a policy whose `key` has the source \"ip\", \
+                 found {}",
+                Quoted(policy.name())
+            )
+        })
+    }
+
+    fn default_policy(&self) -> Result<&Arc<Policy>, String> {
+        self.policy.as_ref().ok_or_else(|| {
             "the line names no policy and the file has several: choose one with --policy".to_owned()
         })
+    }
+}
+
+/// The bytes of a trace, which begins with 1f 8b if it is compressed. A pipe cannot be rewound.
+fn decompressed(mut reader: impl BufRead + Send + 'static) -> io::Result<Box<dyn BufRead + Send>> {
+    let mut magic = Vec::new();
+    reader.by_ref().take(2).read_to_end(&mut magic)?;
+    let is_gzip = magic == [0x1f, 0x8b];
+    let reader = Cursor::new(magic).chain(reader);
+    Ok(if is_gzip {
+        Box::new(BufReader::new(MultiGzDecoder::new(reader)))
+    } else {
+        Box::new(reader)
+    })
+}
+
+/// The client, given the words of a line before its time: `ADDRESS IDENT USER` or `VHOST:PORT ADDRESS IDENT USER`.
+/// An IPv6 address may look like a host with a port, and a user's name may have spaces.
+fn client(names: &str) -> Result<&str, String> {
+    let words: Vec<&str> = names.split(' ').collect();
+    let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
+    let has_port =
+        |word: &str| word.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match words.as_slice() {
+        [vhost, client, _, _, ..] if has_port(vhost) && is_address(client) => Ok(client),
+        [client, ..] if is_address(client) => Ok(client),
+        words => {
+            let found = Quoted(words.first().copied().unwrap_or_default());
+            Err(format!("expected the client's address, found {found}"))
+        }
     }
 }
 

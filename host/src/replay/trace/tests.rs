@@ -1,5 +1,7 @@
-use std::io::Cursor;
+use std::io::{BufReader, Cursor, Read, Write};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tidegate_gate::{Id, Operation, Policies, Request};
 
 use super::{Event, Line, Trace};
@@ -41,10 +43,74 @@ fn reads_common_and_combined_access_logs() {
         b"192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n\
           2001:db8::1 - a user [17/May/2015:12:05:03 +0200] \"GET /\" 200 1 \"-\" \"\xff\"\r\n",
         &[
-            Ok(("b", "192.0.2.1", 1_431_857_103_000_000, 2)),
-            Ok(("b", "2001:db8::1", 1_431_857_103_000_000, 2)),
+            Ok(("b", "ip:192.0.2.1", 1_431_857_103_000_000, 2)),
+            Ok(("b", "ip:2001:db8::1", 1_431_857_103_000_000, 2)),
         ],
     );
+}
+
+/// Of a format that begins with the virtual host, the client comes second.
+#[test]
+fn the_client_of_an_access_log_is_an_address() {
+    const AT: u64 = 1_431_857_103_000_000;
+    for (line, expected) in [
+        ("example.com:443 192.0.2.1 - -", Ok(("a", "ip:192.0.2.1", AT, 1))),
+        ("192.0.2.9:443 2001:db8::1 - bob", Ok(("a", "ip:2001:db8::1", AT, 1))),
+        ("2001:db8::9:443 192.0.2.1 - bob", Ok(("a", "ip:192.0.2.1", AT, 1))),
+        ("::ffff:192.0.2.1 - -", Ok(("a", "ip:192.0.2.1", AT, 1))),
+        ("192.0.2.1 192.0.2.2 - a b", Ok(("a", "ip:192.0.2.1", AT, 1))), // what a client calls itself
+        ("example.com:443 - - -", Err("expected the client's address, found \"example.com:443\"")),
+        ("example.com:443 host.example - -", Err("found \"example.com:443\"")),
+        ("host.example - -", Err("expected the client's address, found \"host.example\"")),
+        ("192.0.2.1:55 - -", Err("found \"192.0.2.1:55\"")),
+        ("192.0.2.05 - -", Err("found \"192.0.2.05\"")),
+        ("fe80::1%eth0 - -", Err("found \"fe80::1%eth0\"")),
+        ("- - -", Err("found \"-\"")),
+    ] {
+        let line = format!("{line} [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1");
+        check(Some("a"), line.as_bytes(), &[expected]);
+    }
+}
+
+#[test]
+fn an_access_log_needs_a_policy_that_takes_its_key_from_the_address() {
+    let limits = "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }]";
+    let line = "192.0.2.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1";
+    for (sources, is_readable) in [
+        ("['ip']", true),
+        ("['header:x-api-key', 'ip']", true),
+        ("['header:x-api-key', ['cookie:sid', 'ip']]", false),
+        ("['country']", false),
+    ] {
+        let policies =
+            Policies::parse(&format!("[policies.p]\nkey = {sources}\n{limits}")).unwrap();
+        let mut trace = Trace::new(Box::new(Cursor::new(line)), &policies, None).unwrap();
+        match trace.next_line().unwrap().unwrap() {
+            Ok(event) => assert!(is_readable && event.key == "ip:192.0.2.1", "{sources}"),
+            Err(error) => {
+                let expected = "expected a policy whose `key` has the source \"ip\"";
+                assert!(!is_readable && error.contains(expected), "{sources}: {error}");
+            }
+        }
+    }
+}
+
+/// A pipe may bring one byte at a time.
+#[test]
+fn reads_a_pipe_compressed_or_not() {
+    let text = b"{\"now_us\":7,\"key\":\"k\"}\n".repeat(3);
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&text).unwrap();
+    for bytes in [text.clone(), packed.finish().unwrap(), Vec::new(), vec![0x1f], vec![0x1f, 0x8b]]
+    {
+        let is_whole = bytes.len() != 2;
+        let expected = if bytes.len() > 2 { &text } else { &bytes };
+        let mut read = Vec::new();
+        let pipe = BufReader::with_capacity(1, Cursor::new(bytes.clone()));
+        let result = super::decompressed(pipe).unwrap().read_to_end(&mut read);
+        assert_eq!(result.is_ok(), is_whole);
+        assert!(!is_whole || read == *expected);
+    }
 }
 
 #[test]
@@ -52,8 +118,9 @@ fn reads_json() {
     check(
         None,
         br#"{"t_us":7,"policy":"a","key":"k","cost":3}
-{"t_us":8,"policy":"b","key":"k"}"#,
-        &[Ok(("a", "k", 7, 3)), Ok(("b", "k", 8, 2))],
+{"t_us":8,"policy":"b","key":"k"}
+{"policy":"a","key":"k","now_us":9}"#,
+        &[Ok(("a", "k", 7, 3)), Ok(("b", "k", 8, 2)), Ok(("a", "k", 9, 1))],
     );
 }
 
@@ -65,11 +132,12 @@ fn an_unreadable_line_is_an_error_and_does_not_end_the_trace() {
     text.extend(b"192.0.2.1 - - [17/May/1915:10:05:03 +0000] \"GET /\" 200 1\n");
     text.extend(long);
     text.extend(b"a\xff - - [17/May/2015:10:05:03 +0000] \"GET /\" 200 1\n");
+    text.extend(b"{\"t_us\":1,\"policy\":\"a\",\"key\":\"\xff\"}\n");
     for json in [
         "{\"t_us\":1,\"policy\":\"c\",\"key\":\"k\"}",
         "{\"t_us\":-1,\"policy\":\"a\",\"key\":\"k\"}",
         "{\"t_us\":1.5,\"policy\":\"a\",\"key\":\"k\"}",
-        "{\"t_us\":9007199254740992,\"policy\":\"a\",\"key\":\"k\"}",
+        "{\"now_us\":9007199254740992,\"policy\":\"a\",\"key\":\"k\"}",
         "{\"t_us\":1,\"policy\":\"a\",\"key\":\"\"}",
         "{\"t_us\":1,\"policy\":\"a\",\"key\":\"ip:192.0.2.05\"}",
         "{\"t_us\":1,\"policy\":\"a\",\"key\":\"k\",\"cost\":6}",
@@ -90,11 +158,14 @@ fn an_unreadable_line_is_an_error_and_does_not_end_the_trace() {
             Err("time \"yesterday\""),
             Err("expected a time from 1970 on"),
             Err("longer than 65536 bytes"),
+            Err("expected the client's address, found"),
             Err("`key`: expected UTF-8, found other bytes"),
             Err("`policy`: expected one of a, b; found \"c\""),
             Err("`t_us`: expected a whole number from 0 to 9007199254740991, found -1"),
             Err("found 1.5"),
-            Err("found 9007199254740992"),
+            Err(
+                "`now_us`: expected a whole number from 0 to 9007199254740991, found 9007199254740992",
+            ),
             Err("expected 1 to 512 bytes, found 0"),
             Err("after `ip:`, found \"ip:192.0.2.05\""),
             Ok(("a", "k", 1, 0)), // a cost of 6 can never be granted, so the line becomes a peek
@@ -132,10 +203,11 @@ fn a_wrong_field_is_named_as_the_line_has_it() {
     }
     check(
         Some("a"),
-        b"{\"t_us\":1}\n{\"key\":\"k\"}\n{\"t_us\":1,\"key\":\"k\"} x\n",
+        b"{\"t_us\":1}\n{\"key\":\"k\"}\n{\"t_us\":1,\"now_us\":1,\"key\":\"k\"}\n{\"t_us\":1,\"key\":\"k\"} x\n",
         &[
             Err("missing field `key`"),
-            Err("missing field `t_us`"),
+            Err("missing field `now_us`"),
+            Err("expected `now_us` or `t_us`, found both"),
             Err("column 22: trailing characters"),
         ],
     );
