@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use tidegate::local::RedisServer;
+use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
 use tidegate_tests::{Api, command, file, rows};
 
 const POLICIES: &str = "
@@ -406,6 +406,35 @@ fn a_replay_says_what_a_policy_in_shadow_would_do_on_every_backend() {
     let (code, report, error) = folder.run(&["parity", "t.jsonl"]);
     assert_eq!(code, 0, "{report}{error}");
     assert!(report.contains("1 allowed, 1 refused"), "{report}");
+}
+
+/// In a Worker that it did not start, a replay gives each key a prefix: an address is no address any more.
+#[test]
+fn lists_and_networks_hold_in_a_replay_on_a_worker_that_runs() {
+    let folder = Folder::new();
+    let policies = "auth = 'none'
+[policies.p]
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]
+deny = ['ip:192.0.2.0/24']
+allow = ['ip:198.51.100.0/24']
+overrides = { 'ip:203.0.113.0/24' = { limit = 2 } }";
+    folder.write("policies.toml", policies);
+    let worker = Workerd::start(&WorkerdOptions {
+        policies: policies.to_owned(),
+        trust_caller_time: true,
+        ..WorkerdOptions::default()
+    });
+    let worker = worker.unwrap();
+    let line =
+        |client| format!("{client} - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n");
+    let clients = ["192.0.2.1", "198.51.100.1", "198.51.100.1", "2001:db8::1", "2001:db8::2"];
+    folder.write("access.log", clients.map(line).concat());
+    let (code, report, error) = folder.run(&["parity", "access.log", "--worker", worker.url()]);
+    assert_eq!(code, 0, "{report}{error}");
+    assert!(report.contains("5 lines, 3 keys: 3 allowed, 2 refused, 0 unreadable"), "{report}");
+    folder.write("override.log", line("203.0.113.1"));
+    let replay = ["replay", "override.log", "--backend", "worker", "--worker", worker.url()];
+    folder.fails(&replay, "--worker: expected keys without an override, found \"ip:203.0.113.1\"");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_gate::http::MAX_BODY_BYTES;
-use tidegate_gate::{Decision, Policies, Timestamp, Verdict};
+use tidegate_gate::{Decision, Policies, Quoted, Resolved, Timestamp, Verdict};
 use ureq::Agent;
 
 use super::decision::DecisionForm;
@@ -28,7 +28,7 @@ pub struct Worker {
     agent: Agent,
     url: String,
     token: Option<String>,
-    /// The prefix of every key, because the Worker may have seen the keys of the trace before.
+    /// The prefix of every key that is counted, because the Worker may have seen the keys of the trace before.
     prefix: String,
     _server: Option<Workerd>,
 }
@@ -134,8 +134,8 @@ impl Worker {
 
     /// Sends checks in one request, or in two halves if the request would be too large.
     fn check(&self, events: &[&Event], decisions: &mut Vec<DecisionForm>) -> Result<()> {
-        let checks: Vec<Value> =
-            events.iter().map(|event| self.body(event, event.ask.get("check"))).collect();
+        let checks = events.iter().map(|event| self.body(event, event.ask.get("check")));
+        let checks: Vec<Value> = checks.collect::<Result<_>>()?;
         let body = json!({ "checks": checks }).to_string();
         if body.len() > MAX_BODY_BYTES && events.len() > 1 {
             let (first, second) = events.split_at(events.len() / 2);
@@ -160,9 +160,9 @@ impl Worker {
         let (name, fields) = operation.context("no operation")?;
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let policy = encoded(event.asked.resolved().policy().name());
-        let key = encoded(&(self.prefix.clone() + &event.key));
+        let key = encoded(&self.key(event)?);
         let at = event.at.0;
-        let mut body = self.body(event, Some(fields));
+        let mut body = self.body(event, Some(fields))?;
         let lease = encoded(fields["lease"].as_str().unwrap_or_default());
         if let Some(fields) = body.as_object_mut()
             && matches!(name.as_str(), "renew" | "release")
@@ -197,11 +197,28 @@ impl Worker {
         Ok(said(event, at, decision))
     }
 
+    /// The key to send. The prefix must not hide it from an override, and an address would no longer be one.
+    fn key(&self, event: &Event) -> Result<String> {
+        let resolved = event.asked.resolved();
+        if self.prefix.is_empty() || resolved.limits().is_none() {
+            return Ok(event.key.clone());
+        }
+        let key = self.prefix.clone() + resolved.key();
+        let sent = Resolved::new(resolved.policy(), &key)?;
+        anyhow::ensure!(
+            sent.rule_number() == resolved.rule_number(),
+            "--worker: expected keys without an override, found {}; a replay gives each key a prefix in a Worker \
+             that it did not start: leave --worker out",
+            Quoted(&event.key)
+        );
+        Ok(key)
+    }
+
     /// The fields of an operation, with its policy, key and time.
-    fn body(&self, event: &Event, fields: Option<&Value>) -> Value {
+    fn body(&self, event: &Event, fields: Option<&Value>) -> Result<Value> {
         let mut body = fields.cloned().unwrap_or_else(|| json!({}));
         body["policy"] = event.asked.resolved().policy().name().into();
-        body["key"] = (self.prefix.clone() + &event.key).into();
+        body["key"] = self.key(event)?.into();
         body["now_us"] = event.at.0.into();
         if let Some(draw) = event.asked.draw() {
             body["draw"] = draw.0.into(); // otherwise the Worker would draw its own number
@@ -210,7 +227,7 @@ impl Worker {
             body["cost"] = 0.into(); // the Worker rejects a cost that can never be granted
             body["signal_ppm"] = Value::Null; // such a request counts nothing, and neither does its signal
         }
-        body
+        Ok(body)
     }
 
     fn call(&self, method: &str, target: &str, body: &Value) -> Result<(Timestamp, DecisionForm)> {
