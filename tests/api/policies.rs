@@ -105,12 +105,15 @@ pub fn overrides_and_lists_hold_for_some_keys(served: &Served) {
         for key in ["bot-7", "ip:192.0.2.9"] {
             let denied = check(key, 1);
             assert_eq!((denied.status, denied.get("allowed")), (200, json!(false)), "{denied:?}");
+            assert_eq!(denied.get("denied"), true);
             assert_eq!(denied.header("retry-after"), None);
         }
     }
+    assert!(check("worker-1", 1).get("denied").is_null(), "another refusal does not say it");
     let gate = |key: &str| served.api.get(&format!("/v1/gate?policy=special&key={key}"), &[]);
     assert_eq!((gate("bot-7").status, gate("monitor").status), (403, 204));
     assert_eq!(gate("bot-7").get("type"), "urn:tidegate:denied");
+    assert_eq!(gate("bot-7").header("retry-after"), None);
 }
 
 pub fn addresses_are_counted_by_their_network(served: &Served) {

@@ -24,7 +24,7 @@ pub enum Decision {
         /// The units that a cheaper request could take at this moment, rounded down.
         remaining: u64,
         /// The span until the first microsecond at which the same request is granted, if no other
-        /// request comes. One microsecond earlier it is still refused.
+        /// request comes. One microsecond earlier it is still refused. [`Micros::MAX`] if no wait helps.
         retry_after: Micros,
         /// The span until the state equals a fresh one, if no other request comes.
         reset_after: Micros,
@@ -59,6 +59,27 @@ impl Decision {
         match self {
             Self::Allow { .. } => Micros::ZERO,
             Self::Deny { retry_after, .. } => *retry_after,
+        }
+    }
+
+    /// The whole seconds to wait, rounded up, for the header `Retry-After`. `None` if the request was granted, and if
+    /// no wait leads to a grant, as for a key that is denied: then `retry_after` is [`Micros::MAX`].
+    ///
+    /// ```
+    /// use tidegate_core::{Decision, Micros};
+    /// let (limit, remaining, reset_after) = (5, 0, Micros(2_000_000));
+    /// let refused = |retry_after| Decision::Deny { limit, remaining, retry_after, reset_after };
+    /// assert_eq!(refused(Micros(1_500_000)).retry_after_secs(), Some(2));
+    /// assert_eq!(refused(Micros::MAX).retry_after_secs(), None);
+    /// assert_eq!(Decision::Allow { limit, remaining, reset_after }.retry_after_secs(), None);
+    /// ```
+    #[must_use]
+    pub const fn retry_after_secs(&self) -> Option<u64> {
+        match self {
+            Self::Deny { retry_after, .. } if retry_after.0 < Micros::MAX.0 => {
+                Some(retry_after.as_secs_ceil())
+            }
+            _ => None,
         }
     }
 

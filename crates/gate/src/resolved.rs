@@ -30,7 +30,8 @@ use crate::policy::{Found, Policy, Rule};
 /// assert_eq!(resolved.limits().unwrap().most_at_once(), 5);
 ///
 /// let denied = Resolved::new(&policy, "ip:192.0.2.7").unwrap();
-/// assert!(matches!(denied.rule(), Rule::Listed(decision) if !decision.is_allowed()));
+/// assert!(denied.is_denied());
+/// assert!(matches!(denied.rule(), Rule::Listed(decision) if decision.retry_after_secs().is_none()));
 /// assert!(Resolved::new(&policy, "").is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +95,12 @@ impl Resolved {
     #[must_use]
     pub fn limits(&self) -> Option<&Limits> {
         self.policy.limits_found(self.found)
+    }
+
+    /// Whether the key is on the list `deny`. No request on it passes, however long the caller waits.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.found == Found::Denied
     }
 
     /// The rule with its limits; `None` if the key is listed.

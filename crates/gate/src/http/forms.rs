@@ -33,6 +33,7 @@ fn write(answer: &Answer<'_>, it: &mut Object<'_>) {
     let shadow = policy.is_shadow();
     let factor = verdict.factor.map(Probability::units); // the fraction to refuse, in units of 2^-32
     decided(it, allowed, &verdict.decision);
+    it.some("denied", resolved.is_denied().then_some(true)); // no wait helps
     it.field("at_us", verdict.at.0);
     it.some("lease", answer.asked.lease()); // the lease that the operation concerns
     it.some("live", verdict.effect.live()); // whether it was live when it was renewed or released

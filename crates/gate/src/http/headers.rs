@@ -29,10 +29,10 @@ pub(super) fn add(
         None => add_states(headers, limits, verdict),
         Some(form) => form.add_state(headers, limits, verdict),
     }
-    if let Decision::Deny { retry_after, .. } = verdict.decision
+    if let Some(seconds) = verdict.decision.retry_after_secs()
         && !answer.passes()
     {
-        headers.push(("retry-after", retry_after.as_secs_ceil().to_string()));
+        headers.push(("retry-after", seconds.to_string()));
     }
 }
 

@@ -345,12 +345,44 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
             ("/v1/settle", ",\"granted_at_us\":1,\"reserved\":9,\"actual\":0"),
         ] {
             let body = std::format!("{{\"policy\":\"p\",\"key\":\"ip:{ip}\"{rest}}}");
-            let expected = json!({
+            let mut expected = json!({
                 "policy": "p", "allowed": allowed, "limit": has, "remaining": has,
                 "retry_after_us": wait, "reset_after_us": wait, "at_us": START, "limits": [],
             });
+            if !allowed {
+                expected["denied"] = json!(true); // nothing else tells it apart from a refusal
+            }
             assert_eq!(server.post(path, &body), expected);
+            let response = server.call("POST", path, &body);
+            assert_eq!(header(&response, "retry-after"), None, "no wait helps a denied key");
         }
+    }
+}
+
+#[test]
+fn a_denied_key_is_told_apart_from_a_refusal_and_from_a_cost_that_is_too_high() {
+    let mut server = Server::new(
+        "
+[policies.p]
+shadow = true
+deny = ['bad']
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
+    );
+    for (key, cost, denied) in [
+        ("bad", 1, json!(true)),
+        ("k", 1, json!(null)),
+        ("k", 1, json!(null)),
+        ("k", 2, json!(null)),
+    ] {
+        let body = std::format!("{{\"policy\":\"p\",\"key\":\"{key}\",\"cost\":{cost}}}");
+        let answer = server.post("/v1/check", &body);
+        assert_eq!(
+            (&answer["allowed"], &answer["denied"]),
+            (&json!(true), &denied),
+            "{key} {cost}"
+        );
+        let batch = std::format!("{{\"checks\":[{body}]}}");
+        assert_eq!(server.post("/v1/check", &batch)["decisions"][0]["denied"], denied);
     }
 }
 
