@@ -79,6 +79,27 @@ test("an IPv6 address is counted by its network", () => {
   assert.equal(narrow.check("ip:2001:db8::2", { cost: 1, now: NOW }).allowed, true);
 });
 
+test("a denied key is told apart from a refusal", () => {
+  const limiter = new Limiter({ limits: [{ ...bucket, capacity: 1 }], deny: ["bad"], allow: ["good"] });
+  const never = Number.MAX_SAFE_INTEGER;
+  const denied = { allowed: false, limit: 0, remaining: 0, retryAfterUs: never, resetAfterUs: never, denied: true };
+  const listed = { ...denied, atUs: NOW, limits: [] };
+  assert.deepEqual(limiter.check("bad", { now: NOW }), denied);
+  assert.deepEqual(limiter.check("bad", { cost: 0, now: NOW }), denied);
+  assert.deepEqual({ ...limiter.decide("bad", { now: NOW }) }, listed);
+  assert.deepEqual(limiter.peek("bad", { now: NOW }), listed);
+  assert.deepEqual(limiter.refund("bad", 1, { now: NOW }), listed);
+  assert.equal(limiter.explain("bad", { now: NOW }).denied, true);
+  assert.equal(limiter.check("bad", { now: NOW, limits: [bucket] }).denied, true, "under limits of the call, too");
+  limiter.block("blocked", never, { now: NOW });
+  limiter.check("a", { now: NOW });
+  for (const [key, allowed] of [["good", true], ["a", false], ["blocked", false], ["new", true]]) {
+    for (const answer of [limiter.peek(key, { now: NOW, cost: 1 }), limiter.check(key, { now: NOW })]) {
+      assert.deepEqual([answer.allowed, "denied" in answer], [allowed, false], key);
+    }
+  }
+});
+
 test("in shadow every request passes, and the answer has the decision", () => {
   const policy = { limits: [{ ...bucket, capacity: 1 }], shadow: true, deny: ["bad"] };
   const [limiter, decided] = [new Limiter(policy), new Limiter(policy)];
@@ -93,7 +114,7 @@ test("in shadow every request passes, and the answer has the decision", () => {
   const looked = limiter.peek("a", { now: NOW });
   assert.deepEqual([looked.remaining, looked.wouldAllow], [0, true]);
   const denied = limiter.check("bad", { cost: 1, now: NOW });
-  assert.deepEqual([denied.allowed, denied.wouldAllow], [true, false]);
+  assert.deepEqual([denied.allowed, denied.wouldAllow, denied.denied], [true, false, true]);
   assert.equal("wouldAllow" in of(bucket).check("a", { cost: 1, now: NOW }), false);
   const never = { ...refused, retryAfterUs: Number.MAX_SAFE_INTEGER };
   assert.deepEqual(limiter.check("a", { cost: 2, now: NOW }), never, "a cost that can never be granted");

@@ -89,7 +89,7 @@ test("a hole in an array does not get a value from the prototype", () => {
 
 test("setters on Object.prototype change no question and no answer", () => {
   const names = [
-    "allowed", "wouldAllow", "limit", "remaining", "retryAfterUs", "resetAfterUs", "atUs", "live", "lease",
+    "allowed", "wouldAllow", "denied", "limit", "remaining", "retryAfterUs", "resetAfterUs", "atUs", "live", "lease",
     "factor", "wouldFactor", "budget", "limits", "cost", "class", "check", "renew", "grantedAtUs", "name", "wire",
     "at_us", "would_allow", "would_factor", "granted_at_us", "retry_after_us", "reset_after_us", "names", "list",
     "code", "line", "column", "path", "0", "get", "set", "value", "admitted", "reason",

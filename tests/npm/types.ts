@@ -62,7 +62,7 @@ new Limiter({ limits: [limit], overrides: { key: { colour: 5 } } });
 
 type Numbers = { readonly allowed: boolean; readonly limit: number; readonly remaining: number; readonly retryAfterUs: number; readonly resetAfterUs: number };
 expectTypeOf<Pick<Decision, keyof Numbers>>().toEqualTypeOf<Numbers>();
-expectTypeOf<Omit<Decision, keyof Numbers>>().toEqualTypeOf<{ readonly wouldAllow?: boolean }>();
+expectTypeOf<Omit<Decision, keyof Numbers>>().toEqualTypeOf<{ readonly denied?: true; readonly wouldAllow?: boolean }>();
 expectTypeOf<Omit<Answer, keyof Decision>>().toEqualTypeOf<{
   readonly atUs: number;
   readonly limits: readonly LimitAnswer[];

@@ -72,6 +72,11 @@ test("jitter only delays, by at most its share of the wait", async (t) => {
 test("a request that cannot pass, or one too many, is rejected at once", async () => {
   const limiter = new Limiter({ ...ONE_PER_SECOND, deny: ["bad"] }, { maxWaiters: 2 });
   await assert.rejects(limiter.waitFor("bad"), { name: "LimiterError", code: "NEVER_GRANTED" });
+  const stop = new AbortController();
+  limiter.block("blocked", Number.MAX_SAFE_INTEGER);
+  const blocked = limiter.waitFor("blocked", { signal: stop.signal }); // a reset may end the block
+  stop.abort();
+  await assert.rejects(blocked, { name: "AbortError" });
   await assert.rejects(limiter.waitFor("a", { cost: 2 }), { code: "COST_EXCEEDS_CAPACITY" });
   for (const [options, code] of [
     [{ cost: 0 }, "INVALID_COST"], [{ now: 5 }, "INVALID_REQUEST"], [{ signal: {} }, "INVALID_REQUEST"],

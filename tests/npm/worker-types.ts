@@ -11,7 +11,7 @@ expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Re
 expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();
 expectTypeOf<Tidegate["settle"]>().toEqualTypeOf<(settlement: Key & (Estimate | { refund: number })) => Promise<Decision>>();
 expectTypeOf<Omit<Decision, keyof LimitDecision>>().toEqualTypeOf<{
-  policy: string; at_us: number; limits: LimitDecision[]; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
+  policy: string; at_us: number; limits: LimitDecision[]; denied?: true; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
 }>();
 
 async function ask(binding: Tidegate): Promise<void> {

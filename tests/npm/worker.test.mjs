@@ -95,7 +95,8 @@ test("the fault of a policy file is told to no caller", async () => {
 });
 
 test("the example asks by RPC and by fetch", async () => {
-  const server = await start({ caller: example, policies: POLICIES });
+  const policies = POLICIES.replace("[policies.api]", '[policies.api]\ndeny = ["ip:198.51.100.0/24"]');
+  const server = await start({ caller: example, policies });
   const get = (path) => fetch(server.caller + path, { headers: { "cf-connecting-ip": "192.0.2.7" } });
   for (const path of ["/", "/fetch", "/", "/fetch", "/"]) {
     const served = await get(path);
@@ -105,6 +106,8 @@ test("the example asks by RPC and by fetch", async () => {
     const refused = await get(path);
     assert.deepEqual([refused.status, await refused.text()], [429, "too many requests\n"]);
     assert.ok(Number(refused.headers.get("retry-after")) > 2_000_000); // most of 30 days
+    const denied = await fetch(server.caller + path, { headers: { "cf-connecting-ip": "198.51.100.7" } });
+    assert.deepEqual([denied.status, denied.headers.get("retry-after")], [403, null]);
   }
 });
 

@@ -9,6 +9,9 @@ const [AT, FACTOR, LIVE, GRANTED, GRANTED_AT, EXPIRES_AT, RULE, HAS_LEASE, COUNT
 /** The number of the rule of an answer; below 0 for a listed key. */
 export const ruleOf = (numbers) => numbers[RULE];
 
+/** Whether the answer is that of a key on the list `deny`. */
+export const isDenied = (numbers, granted) => !granted && numbers[RULE] < 0;
+
 /** Whether the name of a lease belongs to the answer. */
 export const hasLease = (numbers) => numbers[HAS_LEASE] === 1;
 
@@ -187,6 +190,7 @@ function readLimit(numbers, at, name) {
 }
 
 function addOptional(answer, numbers, granted, isShadow, lease) {
+  if (isDenied(numbers, granted)) define(answer, "denied", true);
   if (lease !== undefined) define(answer, "lease", lease);
   if (numbers[LIVE] >= 0) define(answer, "live", numbers[LIVE] === 1);
   if (numbers[FACTOR] >= 0) {

@@ -324,11 +324,13 @@ export interface Decision {
   readonly remaining: number;
   /**
    * The same request is granted this much later, and no microsecond earlier, if no other request comes.
-   * 0 if the request was granted. A hint where chance decides.
+   * 0 if the request was granted. A hint where chance decides. `Number.MAX_SAFE_INTEGER` if no wait helps.
    */
   readonly retryAfterUs: number;
   /** The time until the state equals that of a new key, if no other request comes. */
   readonly resetAfterUs: number;
+  /** Only for a key on the list `deny`, which no wait helps: answer 403 without `Retry-After`. */
+  readonly denied?: true;
   /** Only in shadow mode, where every request is allowed: `allowed` without shadow mode. */
   readonly wouldAllow?: boolean;
 }
@@ -388,7 +390,7 @@ export interface LastBudget {
 }
 
 /** The answer of one limit. */
-export interface LimitAnswer extends Omit<Decision, "wouldAllow"> {
+export interface LimitAnswer extends Omit<Decision, "denied" | "wouldAllow"> {
   /** The name of the limit. */
   readonly name: string;
 }

@@ -1,6 +1,6 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, hasLease, readAdmission, readAnswer, ruleOf } from "./answer.js";
+import { Grant, hasLease, isDenied, readAdmission, readAnswer, ruleOf } from "./answer.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
@@ -61,6 +61,7 @@ export class Limiter {
       retryAfterUs: numbers[2],
       resetAfterUs: numbers[3],
     };
+    if (isDenied(numbers, granted)) define(decision, "denied", true);
     if (this.#isShadow) define(decision, "wouldAllow", granted);
     return decision;
   }

@@ -139,8 +139,8 @@ export class Waiting {
   }
 }
 
-/** Refuses to wait for a request that no wait ends. */
+/** Refuses to wait where no wait helps. */
 function requireSomeTime(said) {
-  if (said === undefined || said.retryAfterUs < Number.MAX_SAFE_INTEGER) return;
+  if (!said?.denied) return;
   throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");
 }

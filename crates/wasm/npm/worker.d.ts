@@ -114,6 +114,8 @@ export interface Decision extends Omit<LimitDecision, "name"> {
   at_us: number;
   /** The decision of each limit. Empty for a key on the list `allow` or `deny`. */
   limits: LimitDecision[];
+  /** Only for a key on the list `deny`, which no wait helps: answer 403 without `Retry-After`. */
+  denied?: true;
   /** Only in shadow mode, where every request is allowed: `allowed` without shadow mode. */
   would_allow?: boolean;
   /** The name of the lease that the operation concerns. */

@@ -29,13 +29,26 @@ pub(crate) struct Beside {
 }
 
 #[inline]
-pub(crate) const fn of_decision(decision: &Decision) -> [f64; 4] {
+const fn of_decision(decision: &Decision) -> [f64; 4] {
     [
         from_quantity(decision.limit()),
         from_quantity(decision.remaining()),
         from_quantity(decision.retry_after().0),
         from_quantity(decision.reset_after().0),
     ]
+}
+
+/// Writes the decision, and the number of its rule if it is a refusal: JavaScript tells a denied key by it.
+#[inline]
+pub(crate) fn write_decision(numbers: &mut Numbers, decision: &Decision, rule: Option<usize>) {
+    let [limit, remaining, retry_after, reset_after, _, _, _, _, _, _, own, ..] = numbers;
+    [*limit, *remaining, *retry_after, *reset_after] = of_decision(decision);
+    *own = number_of(rule);
+}
+
+/// The number of a rule; below 0 for a listed key.
+fn number_of(rule: Option<usize>) -> f64 {
+    rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
 }
 
 pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, beside: Beside) {
@@ -56,7 +69,7 @@ pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, beside: Beside) {
         units(budget.map(|budget| budget.left)),
         units(budget.map(|budget| budget.granted_at.0)),
         units(budget.map(|budget| budget.expires_at.0)),
-        units(beside.rule.and_then(|rule| u64::try_from(rule).ok())),
+        number_of(beside.rule),
         from_quantity(beside.has_lease.into()),
         from_quantity(u64::try_from(limits.len()).unwrap_or_default()),
     ];

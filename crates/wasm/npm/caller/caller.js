@@ -3,8 +3,10 @@ export default {
   async fetch(request, env) {
     const key = `ip:${request.headers.get("cf-connecting-ip")}`;
     const ask = new URL(request.url).pathname === "/fetch" ? byFetch : byRpc;
-    const { allowed, retry_after_us } = await ask(env, { policy: "api", key });
+    const { allowed, denied, degraded, retry_after_us } = await ask(env, { policy: "api", key });
     if (allowed) return new Response("served\n");
+    if (denied) return new Response("forbidden\n", { status: 403 }); // no wait helps
+    if (degraded) return new Response("try again later\n", { status: 503 }); // nobody knows how long to wait
     const headers = { "retry-after": String(Math.ceil(retry_after_us / 1_000_000)) };
     return new Response("too many requests\n", { status: 429, headers });
   },

@@ -29,12 +29,11 @@ impl Limiter {
         Ok(())
     }
 
-    /// Decides on a request. The answer has only the first four numbers.
+    /// Decides on a request. The answer has only the first four numbers, and the rule of a refusal.
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
         match self.checked(key_bytes, cost, now) {
-            Ok(decision) => {
-                let [limit, remaining, retry_after, reset_after, ..] = &mut *self.numbers;
-                [*limit, *remaining, *retry_after, *reset_after] = answer::of_decision(&decision);
+            Ok((decision, rule)) => {
+                answer::write_decision(&mut self.numbers, &decision, rule);
                 Some(decision.is_allowed())
             }
             Err(failure) => self.failed(failure),
@@ -238,7 +237,13 @@ impl Limiter {
         }
     }
 
-    fn checked(&mut self, key_bytes: usize, cost: f64, now: f64) -> Result<Decision, Failure> {
+    /// The decision, and the number of the rule if it is a refusal.
+    fn checked(
+        &mut self,
+        key_bytes: usize,
+        cost: f64,
+        now: f64,
+    ) -> Result<(Decision, Option<usize>), Failure> {
         self.begin();
         let (cost, now) = (quantity("cost", "INVALID_COST", cost)?, timestamp(now)?);
         let key = written(&*self.key, key_bytes)?;
@@ -254,9 +259,12 @@ impl Limiter {
         }
         let decided = self.table.decide(policy, key, now, request);
         if is_too_much(&decided) && policy.is_shadow() {
-            return self.asked(key_bytes, of_cost(cost), now).map(|(verdict, _)| verdict.decision);
+            let asked = self.asked(key_bytes, of_cost(cost), now);
+            return asked.map(|(verdict, beside)| (verdict.decision, beside.rule));
         }
-        decided.map_err(Failure::Table)
+        let decision = decided.map_err(Failure::Table)?;
+        let rule = if decision.is_allowed() { None } else { policy.rule_number(key) };
+        Ok((decision, rule))
     }
 
     fn decided(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Done {
