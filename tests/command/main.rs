@@ -335,6 +335,26 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
 }
 
 #[test]
+fn a_denied_key_is_told_apart_from_a_refusal() {
+    let folder = Folder::new();
+    folder.write(
+        "policies.toml",
+        "[policies.p]
+deny = ['ip:192.0.2.0/24']
+limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]",
+    );
+    let (code, text, _) = folder.run(&["check", "--key", "ip:192.0.2.1"]);
+    assert!(code == 1 && text.trim_end().ends_with(",\"denied\":true}"), "{text}");
+    let line =
+        |client| format!("{client} - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n");
+    folder.write("access.log", ["192.0.2.1", "192.0.3.1", "192.0.3.1"].map(line).concat());
+    assert_eq!(folder.run(&["replay", "access.log", "--decisions", "out.jsonl"]).0, 0);
+    let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
+    let denied: Vec<_> = out.lines().map(|line| line.contains("\"denied\":true")).collect();
+    assert_eq!(denied, [true, false, false], "{out}");
+}
+
+#[test]
 fn a_replay_reads_standard_input_and_pipes() {
     let folder = Folder::new();
     let log = file("data/access-2015.log.gz");

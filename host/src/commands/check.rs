@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use tidegate::clock;
 use tidegate::gate::{
     Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole,
@@ -47,6 +48,14 @@ pub(crate) struct Arguments {
     redis: Option<String>,
 }
 
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    decision: DecisionForm,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denied: Option<bool>,
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let (policies, _) = arguments.policies.read()?;
     let Some(key) = &arguments.key else {
@@ -78,7 +87,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let store = super::store(&policies, arguments.redis.as_deref(), options, usize::MAX)?;
     let verdict = store.operate(asked.resolved(), clock::now(), asked.operation()).await?;
     let decision = asked.said(verdict).decision;
-    say(&serde_json::to_string(&DecisionForm::from(decision))?)?;
+    let shown =
+        Shown { decision: decision.into(), denied: asked.resolved().is_denied().then_some(true) };
+    say(&serde_json::to_string(&shown)?)?;
     Ok(if decision.is_allowed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

@@ -200,15 +200,25 @@ fn write_decision(
     #[derive(Serialize)]
     #[serde(untagged)]
     enum Form<'a> {
-        Decided { allowed: bool, remaining: u64, retry_after_us: u64, reset_after_us: u64 },
-        Unreadable { error: &'a str },
+        Decided {
+            allowed: bool,
+            remaining: u64,
+            retry_after_us: u64,
+            reset_after_us: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            denied: Option<bool>,
+        },
+        Unreadable {
+            error: &'a str,
+        },
     }
     let form = match (line, decision) {
-        (Ok(_), Some(decision)) => Form::Decided {
+        (Ok(event), Some(decision)) => Form::Decided {
             allowed: decision.allowed,
             remaining: decision.remaining,
             retry_after_us: decision.retry_after_us,
             reset_after_us: decision.reset_after_us,
+            denied: event.asked.resolved().is_denied().then_some(true),
         },
         (Ok(_), None) => Form::Unreadable { error: "no decision" },
         (Err(reason), _) => Form::Unreadable { error: reason },
