@@ -140,7 +140,10 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::root;
 
     #[test]
     fn the_workflow_runs_every_suite() {
