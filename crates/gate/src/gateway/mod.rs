@@ -125,7 +125,8 @@ struct Arrived {
 impl Arrived {
     fn new(policies: &Policies, authority: &str, head: &Head<'_>) -> Result<Self, Response> {
         let path = Path::read(authority, head).map_err(|error| error.response())?;
-        let Some(route) = policies.gateway().route(authority, &path, head.method) else {
+        let route = policies.gateway().route(authority, &path, head.method);
+        let Some(route) = route.map_err(|error| error.response())? else {
             let (method, found) = (Quoted(head.method), Quoted(head.path));
             return Err(not_found(alloc::format!(
                 "expected a request that a route matches, found {method} {found}"

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use super::target::{Path, is_authority, is_written_path};
+use super::target::{Path, TWO_ROUTES, TargetError, is_authority, written_path};
 use crate::http::Head;
 use crate::policy::Policy;
 use crate::quote::Quoted;
@@ -52,12 +52,27 @@ impl Gateway {
         }
     }
 
-    pub(super) fn route(&self, authority: &str, path: &Path, method: &str) -> Option<&Route> {
-        self.routes.iter().find(|route| {
-            route.matches.includes(authority, path.bytes())
-                && (route.methods.is_empty()
-                    || route.methods.iter().any(|Method(one)| one == method))
-        })
+    /// The route of a request, if it has one.
+    ///
+    /// # Errors
+    /// The request would take another route if the upstream is more lenient about paths.
+    pub(super) fn route(
+        &self,
+        authority: &str,
+        path: &Path,
+        method: &str,
+    ) -> Result<Option<&Route>, TargetError> {
+        let first = |reading: fn(&Path) -> &[u8]| {
+            self.routes.iter().position(|route| {
+                route.matches.includes(authority, path, reading)
+                    && (route.methods.is_empty()
+                        || route.methods.iter().any(|Method(one)| one == method))
+            })
+        };
+        match first(Path::strict) {
+            found if found.is_some() && found != first(Path::lenient) => Err(TWO_ROUTES),
+            found => Ok(found.and_then(|place| self.routes.get(place))),
+        }
     }
 
     pub(crate) const fn jwt(&self) -> Option<&Jwt> {
@@ -124,7 +139,7 @@ impl Route {
 /// Says which requests match, and what happens to them.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Match { host, path, and_below } = &self.matches;
+        let Match { host, path, and_below, .. } = &self.matches;
         let methods: Vec<_> = self.methods.iter().map(|Method(method)| method.as_str()).collect();
         let space = if methods.is_empty() { "" } else { " " };
         let (host, below) =
@@ -181,8 +196,9 @@ impl RouteForm {
 struct Match {
     /// With its port, in lower case.
     host: Option<String>,
-    /// Without a slash at its end if everything below it matches.
+    /// As the file has it, without `/*` at its end.
     path: String,
+    as_read: Path,
     and_below: bool,
 }
 
@@ -203,15 +219,15 @@ impl Match {
         let (host, path) =
             text.split_at_checked(text.find('/').ok_or_else(invalid)?).ok_or_else(invalid)?;
         let below = path.strip_suffix("/*");
-        let is_path = match below {
-            Some(below) => !below.ends_with('/') && is_written_path(or_slash(below)),
-            None => is_written_path(path),
+        let as_read = match below {
+            Some(below) if below.ends_with('/') => None,
+            Some(below) => written_path(or_slash(below)),
+            None => written_path(path),
         };
-        if !(host.is_empty() || is_authority(host)) || !is_path {
-            return Err(invalid());
-        }
+        let is_host = host.is_empty() || is_authority(host);
+        let as_read = as_read.filter(|_| is_host).ok_or_else(invalid)?;
         let host = (!host.is_empty()).then(|| host.to_ascii_lowercase());
-        Ok(Self { host, path: below.unwrap_or(path).into(), and_below: below.is_some() })
+        Ok(Self { host, path: below.unwrap_or(path).into(), as_read, and_below: below.is_some() })
     }
 }
 
@@ -232,9 +248,9 @@ fn is_same_host(one: &str, other: &str) -> bool {
 }
 
 impl Match {
-    fn includes(&self, authority: &str, path: &[u8]) -> bool {
+    fn includes(&self, authority: &str, path: &Path, reading: fn(&Path) -> &[u8]) -> bool {
         let is_host = self.host.as_ref().is_none_or(|host| is_same_host(host, authority));
-        let rest = path.strip_prefix(self.path.as_bytes());
+        let rest = reading(path).strip_prefix(reading(&self.as_read));
         is_host
             && rest.is_some_and(|rest| match rest {
                 [] => true,
@@ -273,7 +289,7 @@ impl Upstream {
         let rest = ["https://", "http://"].into_iter().find_map(|scheme| text.strip_prefix(scheme));
         let valid = rest.is_some_and(|rest| {
             let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            is_authority(host) && is_written_path(or_slash(path))
+            is_authority(host) && written_path(or_slash(path)).is_some()
         });
         match valid {
             true => Ok(Self(text.trim_end_matches('/').into())),
@@ -292,7 +308,7 @@ pub(crate) struct ApiPath(String);
 
 impl Form for ApiPath {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        node.parse(|text| match is_written_path(text) && !text.ends_with('/') {
+        node.parse(|text| match written_path(text).is_some() && !text.ends_with('/') {
             true => Ok(Self(text.into())),
             false => Err(format!(
                 "expected a path such as \"/_tidegate\" without a slash at its end, found {}",
