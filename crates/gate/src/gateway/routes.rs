@@ -13,7 +13,7 @@ use crate::http::Head;
 use crate::policy::Policy;
 use crate::quote::Quoted;
 use crate::source::token::Jwt;
-use crate::source::{JoinedSources, KeySource, Network, client_address, is_token};
+use crate::source::{JoinedSources, KeySource, Network, client_address, is_token, other_spellings};
 use crate::tree::{Error, Form, Node, form};
 
 /// The part of a policy file about the gateway and the sources of keys.
@@ -86,11 +86,11 @@ impl Gateway {
         client_address(&(head.client_ip)()?, forwarded.as_deref(), trusted)
     }
 
-    /// The names of the headers in which the key of a request may be found, each once.
+    /// The names of the headers on which the key of a request may depend, each once.
     #[must_use]
-    pub fn key_headers<'a>(&'a self, policy: &'a Policy) -> Vec<&'a str> {
+    pub fn key_headers(&self, policy: &Policy) -> Vec<String> {
         let mut names = Vec::new();
-        let mut add = |name| {
+        let mut add = |name: String| {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -101,9 +101,15 @@ impl Gateway {
                 (source, _) => source,
             };
             match source {
-                KeySource::Header(name) => add(name.as_str()),
-                KeySource::Cookie(_) => add("cookie"),
-                KeySource::Ip if !self.trusted_proxies.is_empty() => add(FORWARDED_FOR),
+                KeySource::Header(name) => {
+                    add(name.clone());
+                    other_spellings(name).into_iter().for_each(&mut add);
+                    add("connection".into());
+                }
+                KeySource::Cookie(_) => {
+                    ["cookie", "connection"].map(String::from).into_iter().for_each(&mut add)
+                }
+                KeySource::Ip if !self.trusted_proxies.is_empty() => add(FORWARDED_FOR.into()),
                 _ => (),
             }
         }

@@ -2,23 +2,28 @@
 
 use alloc::string::String;
 
-/// The value of a cookie. `header` has all lines of the header, joined by `, `. `None` if the cookie occurs twice or if its
-/// value is not a plain one, because the upstream might read another value than this.
+use super::spelling::{decoded_value, only};
+
+/// The value of a cookie, decoded. `header` has all lines of the header, joined by `, `. `None` if the upstream might read
+/// another value than this.
 pub(super) fn cookie(header: &str, name: &str) -> Option<String> {
-    let mut once = None;
-    for part in header.split(';') {
+    let lines = header.split(';').flat_map(|part| {
         let are_lines = part.split(", ").all(|line| line.trim().is_empty() || line.contains('='));
         let separator = if are_lines { ", " } else { ";" }; // otherwise `, ` is part of a value
-        for line in part.split(separator) {
-            let Some((found, value)) = line.split_once('=') else { continue };
-            if found.trim() == name && once.replace(value.trim()).is_some() {
-                return None;
-            }
-        }
-    }
-    let value = once?;
+        part.split(separator)
+    });
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    let value = only(pairs.map(|(name, value)| (name.trim(), value.trim())), name)?;
     let unquoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let value = unquoted.unwrap_or(value);
-    let is_plain = !value.contains(['"', '\\', ',', ' ', '\t']);
-    (is_plain && !value.is_empty()).then(|| value.into())
+    if value.contains(['"', '\\', ',', ' ', '\t']) {
+        return None;
+    }
+    // Some servers read a `+` as a space and some do not, some take off quotes that were encoded, some stop at a zero.
+    let is_one = |value: &String| {
+        !value.is_empty()
+            && !value.starts_with('"')
+            && !value.contains(|c: char| c == ' ' || c.is_ascii_control())
+    };
+    decoded_value(value).filter(is_one)
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::cookie::cookie;
+use super::spelling::{decoded_value, only, other_spellings};
 use super::token::{Token, Verify};
 use super::{JoinedSources, KeySource, part};
 use crate::gateway::Gateway;
@@ -127,8 +128,8 @@ impl<'a> Reader<'a> {
 /// The value that a request has in a source which needs no token. An empty one counts as absent.
 fn value(head: &Head<'_>, source: &KeySource) -> Option<String> {
     let value = match source {
-        KeySource::Header(name) => (head.header)(name)?,
-        KeySource::Cookie(name) => cookie(&(head.header)("cookie")?, name)?,
+        KeySource::Header(name) => header(head, name)?,
+        KeySource::Cookie(name) => cookie(&end_to_end(head, "cookie")?, name)?,
         KeySource::Query(name) => field(head.query, name)?,
         KeySource::Country => head.country.filter(|country| is_country(country))?.into(),
         KeySource::Ip | KeySource::Jwt(_) | KeySource::UnverifiedJwt(_) => return None,
@@ -136,14 +137,35 @@ fn value(head: &Head<'_>, source: &KeySource) -> Option<String> {
     Some(value).filter(|value| !value.is_empty())
 }
 
-/// A field of the query. `None` if it occurs twice, because the upstream might read the other value.
+/// A header. `None` if it is repeated, or if the request has it with `_` for `-` too: servers read the first, the last or
+/// all of them. Repeated headers come joined by a comma.
+fn header(head: &Head<'_>, name: &str) -> Option<String> {
+    let value = end_to_end(head, name)?;
+    // the names of browsers have commas, and nobody is let in by them
+    let is_repeated = value.contains(',') && name != "user-agent";
+    let is_one =
+        !is_repeated && other_spellings(name).iter().all(|other| (head.header)(other).is_none());
+    is_one.then_some(value)
+}
+
+/// A header that proxies pass on. `None` if `Connection` names it (RFC 9110 §7.6.1): the upstream will not see it.
+fn end_to_end(head: &Head<'_>, name: &str) -> Option<String> {
+    let value = (head.header)(name)?;
+    let options = (head.header)("connection").unwrap_or_default();
+    let mut options = options.split(',');
+    let is_passed_on = !options.any(|option| option.trim().eq_ignore_ascii_case(name));
+    is_passed_on.then_some(value)
+}
+
+/// A field of the query, which means the same to servers that separate fields at `;` and to those that do not.
 fn field(query: &str, name: &str) -> Option<String> {
-    let mut values = query.split('&').filter_map(|pair| {
-        let (field, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(field)? == name).then(|| decoded(value))
-    });
-    let value = values.next()??;
-    values.next().is_none().then_some(value)
+    let read = |separators: &[char]| {
+        let pairs = query.split(separators).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let named = pairs.filter_map(|(field, value)| Some((decoded(field)?, value)));
+        only(named, name)
+    };
+    let value = read(&['&']).filter(|value| read(&['&', ';']) == Some(value))?;
+    decoded_value(&value.replace('+', " "))
 }
 
 /// Cloudflare writes `XX` for a country that it does not know.

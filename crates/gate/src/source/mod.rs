@@ -2,11 +2,12 @@
 //! claims of a token.
 //!
 //! A value comes from a caller, so it is escaped: no value ends its part of the key, and no two values have the same
-//! text in a key.
+//! text in a key. A value that the upstream might read differently, or not see at all, is absent.
 
 mod address;
 mod cookie;
 mod find;
+mod spelling;
 #[cfg(test)]
 mod tests;
 pub(crate) mod token;
@@ -22,6 +23,8 @@ use crate::quote::Quoted;
 use crate::tree::{Error, Form, Node, Value, repeated};
 pub(crate) use address::{Network, client_address};
 pub(crate) use find::{FoundKey, find};
+use spelling::MAX_HYPHENS;
+pub(crate) use spelling::other_spellings;
 
 /// The longest name in a source, in bytes as a key has it.
 const MAX_NAME_BYTES: usize = 64;
@@ -62,7 +65,8 @@ impl Form for KeySource {
             Self::parse(source).ok_or_else(|| {
                 format!(
                     "expected \"ip\", \"country\", or a name of at most {MAX_NAME_BYTES} bytes after `header:`, \
-                     `cookie:`, `query:`, `jwt:` or `unverified_jwt:`, such as \"header:x-api-key\"; found {}",
+                     `cookie:`, `query:`, `jwt:` or `unverified_jwt:`, such as \"header:x-api-key\" with at most {MAX_HYPHENS} hyphens; \
+                     found {}",
                     Quoted(source)
                 )
             })
@@ -83,7 +87,9 @@ impl KeySource {
             return None;
         }
         match kind {
-            "header" if is_token(name) => Some(Self::Header(name.to_ascii_lowercase())),
+            "header" if is_token(name) && name.matches(['-', '_']).count() <= MAX_HYPHENS => {
+                Some(Self::Header(name.to_ascii_lowercase()))
+            }
             "cookie" if is_token(name) => Some(Self::Cookie(name.into())),
             "query" => Some(Self::Query(name.into())),
             "jwt" => Some(Self::Jwt(name.into())),

@@ -1,5 +1,7 @@
 //! The key of a request: what its sources find, and what hostile values may not do.
 
+mod spellings;
+
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;

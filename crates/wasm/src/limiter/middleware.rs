@@ -29,8 +29,7 @@ impl Limiter {
                            verifies tokens";
             return Err(Failure::Option(message.into()).into());
         }
-        let names = self.gateway.key_headers(&self.policy);
-        Ok(names.into_iter().map(String::from).collect())
+        Ok(self.gateway.key_headers(&self.policy))
     }
 
     /// The key of a request; `undefined` if the request has none, so that [`told`](Self::told) refuses it. An empty header
