@@ -23,7 +23,7 @@ pub(super) fn cookie(header: &str, name: &str) -> Option<String> {
     let is_one = |value: &String| {
         !value.is_empty()
             && !value.starts_with('"')
-            && !value.contains(|c: char| c == ' ' || c.is_ascii_control())
+            && !value.bytes().any(|byte| byte == b' ' || byte.is_ascii_control())
     };
     decoded_value(value).filter(is_one)
 }

@@ -25,10 +25,10 @@ pub(super) fn only<'a, N: AsRef<str>>(
 
 /// A name of a cookie or a field of the query as lax servers read it: they decode it, or ignore upper and lower case, and PHP
 /// writes `_` for some signs.
-fn loosely(name: &str) -> String {
-    let decoded = percent_decode_str(name).decode_utf8_lossy();
-    let chars = decoded.trim_start().chars();
-    chars.map(|char| if " +.[".contains(char) { '_' } else { char.to_ascii_lowercase() }).collect()
+fn loosely(name: &str) -> Vec<u8> {
+    let decoded = percent_decode_str(name).skip_while(u8::is_ascii_whitespace);
+    let signs = decoded.map(|byte| if b" +.[".contains(&byte) { b'_' } else { byte });
+    signs.map(|byte| byte.to_ascii_lowercase()).collect()
 }
 
 /// Decodes a percent-encoded value. `None` if it is not UTF-8 or if a `%` encodes nothing, which servers read in several
@@ -42,16 +42,12 @@ pub(super) fn decoded_value(text: &str) -> Option<String> {
 
 /// The other names of a header for servers that read `_` as `-`, as CGI and WSGI do.
 pub(crate) fn other_spellings(name: &str) -> Vec<String> {
-    let mut all = Vec::from([String::new()]);
-    for part in name.split_inclusive(['-', '_']) {
-        let (word, signs) = match part.strip_suffix(['-', '_']) {
-            Some(word) => (word, &["-", "_"][..]),
-            None => (part, &[""][..]),
-        };
-        let spelled = |start: &String| {
-            signs.iter().map(|sign| [start, word, sign].concat()).collect::<Vec<_>>()
-        };
-        all = all.iter().flat_map(spelled).collect();
+    let mut all = Vec::from([name.replace('_', "-")]);
+    for (place, _) in name.match_indices(['-', '_']) {
+        for mut other in all.clone() {
+            other.replace_range(place..=place, "_");
+            all.push(other);
+        }
     }
     all.retain(|spelled| spelled != name);
     all
