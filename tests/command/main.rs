@@ -170,6 +170,25 @@ local = { most = 9, time = '1s' }",
 }
 
 #[test]
+fn a_key_that_a_client_can_invent_is_warned_about() {
+    let folder = Folder::new();
+    folder.write(
+        "keys.toml",
+        "
+[policies.p]
+key = ['header:x-api-key', 'ip']
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
+    );
+    let (code, text, warnings) = folder.run(&["check", "--policies", "keys.toml"]);
+    assert_eq!(code, 0);
+    assert!(text.contains("by header x-api-key, else client address"), "{text}");
+    let expected =
+        "warning: policies.p: `key`: expected a limit that counts by what no client can invent";
+    assert!(warnings.starts_with(expected) && warnings.lines().count() == 1, "{warnings}");
+    assert!(warnings.contains("found only limits by \"header:x-api-key\""), "{warnings}");
+}
+
+#[test]
 fn a_command_ends_quietly_when_its_output_is_closed() {
     let folder = Folder::new();
     folder.write("t.jsonl", "{\"t_us\":1,\"policy\":\"api\",\"key\":\"k\"}\n");

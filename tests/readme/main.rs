@@ -9,6 +9,7 @@
 //! - `<!-- output -->`: the output of the block before. `…` stands for any text within a line, and alone on
 //!   a line for any lines.
 
+mod keys;
 mod sliding;
 
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ fn the_commands_of_docs_http_print_what_it_says() {
 
 #[test]
 fn the_file_of_docs_gateway_is_described_as_it_says() {
-    assert_eq!(run_blocks("docs/gateway.md"), 1);
+    assert_eq!(run_blocks("docs/gateway.md"), 2);
 }
 
 #[test]

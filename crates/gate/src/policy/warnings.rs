@@ -1,4 +1,4 @@
-//! What a policy lets nodes do that makes little sense.
+//! What a policy says that makes little sense.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,12 +8,14 @@ use core::iter;
 use tidegate_core::Limiter;
 
 use super::Policy;
+use crate::key::Depth;
 use crate::limit::{Kind, span};
 use crate::limits::{Limits, NamedLimit};
+use crate::source::{JoinedSources, KeySource};
 
 impl Policy {
-    /// What the policy lets nodes do that makes little sense: a line of words for each such field of each rule. The
-    /// policy works as it says.
+    /// What makes little sense: keys that a client can invent, and what nodes may do. A line of words for each such field of
+    /// each rule. The policy works as it says.
     ///
     /// ```
     /// use tidegate_gate::Policy;
@@ -33,7 +35,24 @@ impl Policy {
             let warnings = [self.most(limits), self.time(limits)].into_iter().flatten();
             warnings.map(|warning| format!("{place}{warning}")).collect::<Vec<_>>()
         };
-        self.remembered().into_iter().chain(rules.flat_map(of_rule)).collect()
+        let of_policy = [self.invented(), self.remembered()].into_iter().flatten();
+        of_policy.chain(rules.flat_map(of_rule)).collect()
+    }
+
+    /// The sources of a key by which nobody is limited who sends another value with each request.
+    fn invented(&self) -> Option<String> {
+        let counts = |named: &&NamedLimit| matches!(named.limit.kind(), Kind::Rate | Kind::Lease);
+        let limits: Vec<_> = self.limits().iter().filter(counts).collect();
+        let is_unlimited = |sources: &&JoinedSources| {
+            !limits.is_empty() && limits.iter().all(|limit| is_invented(sources, limit.depth))
+        };
+        let found = self.key_sources().iter().find(is_unlimited)?;
+        Some(format!(
+            "`key`: expected a limit that counts by what no client can invent, such as \"ip\" or \"jwt:sub\"; found \
+             only limits by {found}. A client that sends another value with each request is never refused, unless a \
+             server in front checks the value. Join \"ip\" before it, and add a limit with `depth = 1`, which counts \
+             by address"
+        ))
     }
 
     fn most(&self, limits: &Limits) -> Option<String> {
@@ -73,6 +92,20 @@ impl Policy {
             )
         })
     }
+}
+
+/// Whether a client can invent the part of the key that counts.
+fn is_invented(sources: &JoinedSources, depth: Depth) -> bool {
+    let all = sources.sources();
+    let counted = match depth {
+        Depth::Whole => all,
+        Depth::Parts(parts) => all.get(..parts.into()).unwrap_or(all),
+    };
+    counted.iter().any(|source| match source {
+        KeySource::Header(_) | KeySource::Cookie(_) | KeySource::Query(_) => true,
+        KeySource::UnverifiedJwt(_) => true,
+        KeySource::Ip | KeySource::Country | KeySource::Jwt(_) => false,
+    })
 }
 
 /// The limits on units over time.

@@ -1,0 +1,55 @@
+//! Warnings about keys that a client can invent.
+
+use std::format;
+use std::string::String;
+
+use crate::policy::Policies;
+
+const RATE: &str = "{ algorithm = 'fixed_window', limit = 5, period = '1s' }";
+
+/// The first warning about the policy with these sources, and with limits of these fields.
+#[track_caller]
+fn warning(key: &str, limits: &str) -> Option<String> {
+    let jwt = "jwt = { algorithms = ['HS256'], keys = 'K' }";
+    let file = format!("{jwt}\n[policies.p]\nkey = {key}\nlimits = [{limits}]");
+    let policies = Policies::parse(&file).unwrap_or_else(|error| panic!("{error}"));
+    policies.get("p").unwrap().warnings().into_iter().next()
+}
+
+#[test]
+fn a_policy_that_does_not_limit_who_invents_keys_is_warned_about() {
+    for (key, found) in [
+        ("['header:x-api-key', 'ip']", "\"header:x-api-key\""),
+        ("['cookie:sid', 'ip']", "\"cookie:sid\""),
+        ("['query:token']", "\"query:token\""),
+        ("['unverified_jwt:sub', 'ip']", "\"unverified_jwt:sub\""),
+        ("['jwt:sub', 'header:x', 'ip']", "\"header:x\""),
+        ("['ip', ['ip', 'header:x']]", "\"ip\" and \"header:x\""),
+        ("[['jwt:sub', 'header:x']]", "\"jwt:sub\" and \"header:x\""),
+    ] {
+        let warning = warning(key, RATE).unwrap();
+        let start = "`key`: expected a limit that counts by what no client can invent, such as \"ip\" or \"jwt:sub\"; \
+                     found only limits by ";
+        let text = warning.strip_prefix(start).unwrap_or_else(|| panic!("{warning}"));
+        assert!(text.starts_with(&format!("{found}. A client that")), "{warning}");
+    }
+    for key in ["['ip']", "['jwt:sub', 'ip']", "['country']", "[['jwt:sub', 'ip']]"] {
+        assert_eq!(warning(key, RATE), None, "{key}");
+    }
+}
+
+#[test]
+fn a_second_limit_by_address_is_enough() {
+    let by = |depth: u8| {
+        format!("{RATE}, {}", RATE.replace("limit =", &format!("depth = {depth}, limit =")))
+    };
+    assert_eq!(warning("[['ip', 'header:x'], 'ip']", &by(1)), None);
+    assert_eq!(warning("[['ip', 'country', 'header:x']]", &by(2)), None);
+    assert_eq!(warning("['header:x', 'ip']", &by(0)), None, "all keys together");
+    assert!(warning("[['header:x', 'ip'], 'ip']", &by(1)).is_some(), "depth 1 is the header");
+    assert!(warning("[['ip', 'header:x'], 'cookie:a']", &by(1)).is_some());
+    assert!(warning("[['ip', 'header:x']]", &by(2)).is_some());
+    let leases = "{ algorithm = 'concurrency', capacity = 1, time_to_live = '1s', depth = 1 }";
+    assert_eq!(warning("[['ip', 'header:x']]", &format!("{RATE}, {leases}")), None);
+    assert_eq!(warning("['header:x']", "{ algorithm = 'utilization' }"), None, "it knows no keys");
+}

@@ -1,0 +1,112 @@
+//! Which key a request has, as docs/gateway.md says, and that our first examples limit a client that invents keys.
+
+use std::collections::BTreeMap;
+
+use tidegate_gate::gateway::{check_of, key_of};
+use tidegate_gate::http::Head;
+use tidegate_gate::{KeyHasher, KeySource, Policies, Policy, Table, Timestamp};
+use tidegate_tests::{blocks, rows};
+
+use crate::read;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+/// The key of a request from one address.
+fn key(
+    policies: &Policies,
+    policy: &Policy,
+    query: &str,
+    headers: &BTreeMap<String, String>,
+) -> Option<String> {
+    let header = |name: &str| headers.get(name).cloned();
+    let client_ip = || Some("192.0.2.1".to_owned());
+    let (method, path, country) = ("GET", "/", None);
+    let head =
+        Head { method, path, query, header: &header, client_ip: &client_ip, country, now: NOW };
+    key_of(policies.gateway(), policy, &head).ok()
+}
+
+#[test]
+fn each_row_of_docs_gateway_has_the_key_that_it_says() {
+    let text = read("docs/gateway.md");
+    let rows = rows(&text, "<!-- each row has this key -->");
+    assert_eq!(rows.len(), 38);
+    for [source, request, expected] in rows.iter().filter_map(|row| row.first_chunk()) {
+        let (mut query, mut headers) = ("", BTreeMap::new());
+        for part in request.split("` `") {
+            if let Some(fields) = part.strip_prefix('?') {
+                query = fields;
+                continue;
+            }
+            let (name, value) = part.split_once(':').unwrap();
+            let joined = headers.entry(name.to_lowercase()).or_insert_with(String::new);
+            let comma = if joined.is_empty() { "" } else { ", " };
+            *joined += &format!("{comma}{}", value.trim());
+        }
+        let file = format!(
+            "[policies.p]\nkey = ['{source}']\nlimits = [{{ algorithm = 'fixed_window', limit = 1, period = '1s' }}]"
+        );
+        let policies = Policies::parse(&file).unwrap();
+        let found = key(&policies, policies.get("p").unwrap(), query, &headers);
+        assert_eq!(found.as_deref().unwrap_or("absent"), expected, "{source} {request}");
+    }
+}
+
+/// Sends requests at one time, each with another value in all sources that a client can invent, and returns how many of
+/// them pass.
+fn passing(policies: &Policies, policy: &std::sync::Arc<Policy>) -> u64 {
+    let mut table = Table::new(64 << 20, KeyHasher::new(0));
+    let sources: Vec<_> = policy.key_sources().iter().flat_map(|joined| joined.sources()).collect();
+    (0..INVENTED)
+        .take_while(|number| {
+            let (mut query, mut headers) = (String::new(), BTreeMap::new());
+            for source in &sources {
+                match source {
+                    KeySource::Header(name) => _ = headers.insert(name.clone(), number.to_string()),
+                    KeySource::Cookie(name) => {
+                        let cookies = headers.entry("cookie".into()).or_default();
+                        *cookies += &format!("{name}={number};");
+                    }
+                    KeySource::Query(name) => query += &format!("&{name}={number}"),
+                    _ => {}
+                }
+            }
+            let key = key(policies, policy, &query, &headers).unwrap();
+            let check = check_of(policy, &key, None, &mut || Some(*number)).unwrap();
+            let verdict = table.ask(check.resolved(), NOW, &check.operation()).unwrap();
+            verdict.decision.is_allowed()
+        })
+        .count() as u64
+}
+
+const INVENTED: u64 = 5_000;
+
+#[test]
+fn who_invents_keys_is_limited_by_the_first_examples() {
+    let first = |document: &str| {
+        let text = read(document);
+        blocks(&text).into_iter().find(|block| block.text.contains("key = ")).unwrap().text
+    };
+    let page = first("docs/gateway.md");
+    let section = read("docs/gateway.md");
+    let section = section.split_once("### Keys that a client can invent").unwrap().1;
+    let middleware = first("crates/wasm/npm/README.md");
+    let middleware = middleware.split('`').nth(1).unwrap();
+    for (file, text) in [
+        ("policies.toml", read("policies.toml").as_str()),
+        ("template", &read("crates/wasm/npm/template/policies.toml")),
+        ("docs/gateway.md", &page),
+        ("docs/gateway.md, invented keys", &blocks(section)[0].text),
+        ("npm", middleware),
+    ] {
+        let policies = Policies::parse(text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        for policy in policies.all() {
+            assert!(passing(&policies, policy) <= 1_000, "{file}: {}", policy.name());
+            assert_eq!(policy.warnings(), [""; 0], "{file}: {}", policy.name());
+        }
+    }
+    let unlimited = "[policies.p]\nkey = ['header:x-api-key', 'ip']\n\
+                     limits = [{ algorithm = 'fixed_window', limit = 3, period = '1m' }]";
+    let policies = Policies::parse(unlimited).unwrap();
+    assert_eq!(passing(&policies, policies.get("p").unwrap()), INVENTED);
+}
