@@ -31,6 +31,10 @@ fn no_trick_reaches_another_path_or_host() {
         "*",
         "/other/api/echo",
         "/api/..;/../other",
+        "/api/..;/base/echo",
+        "/api/..%3b/base/echo",
+        "/api/%2e%2e;x/base/echo",
+        "/api/.;/echo",
         "evil.example:80",
     ] {
         let reply = send(&served, &format!("GET {target}"), &[ALICE]);

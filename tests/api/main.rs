@@ -9,6 +9,7 @@ mod gateway;
 mod heads;
 mod held;
 mod hostile;
+mod keys;
 mod leases;
 mod misconfigured;
 mod modes;
@@ -100,7 +101,7 @@ on_every_server!(
     surface:
         grants_until_the_limit_and_says_when,
         a_gate_answers_204_or_429,
-        repeated_headers_are_joined,
+        a_repeated_header_is_no_key_and_no_cost,
         a_gate_joins_the_sources_of_a_key,
         a_gate_finds_the_client_behind_a_trusted_proxy,
         a_batch_keeps_its_order,

@@ -91,6 +91,11 @@ const TABLE = [
   ["the same cookie from the first address", cookie("s", "192.0.2.9"), granted(0)],
   ["a field of the query", { path: "/?token=%61b" }, granted(1)],
   ["the same field written otherwise", { path: "/c?token=ab" }, granted(0)],
+  ["the same cookie, encoded", cookie("%73", "192.0.2.9"), refused],
+  ["a header that proxies take off", { "x-api-key": "new", connection: "close, X-Api-Key", ...from("192.0.2.1") }, refused],
+  ["a header in two spellings", { "x-api-key": "new", x_api_key: "alice", ...from("192.0.2.1") }, refused],
+  ["a header twice", { "x-api-key": ["new", "alice"], ...from("192.0.2.1") }, refused],
+  ["a field that some servers separate", { path: "/?token=new;token=ab", ...from("192.0.2.1") }, refused],
 ];
 
 const servers = frameworks(folder);
