@@ -98,7 +98,7 @@ fn a_key_with_the_signs_of_every_format_is_only_a_key() {
         "%0a",
         "a%0a%0ab%0d%0ax-evil:1",
         "0%0aheld%0avictim%0alease",
-        "%27);DROP%20TABLE%20states;--",
+        "%27)%3BDROP%20TABLE%20states%3B--",
         "%7Bheld:victim%7Dx:0",
         "a%2Fb%00%01",
         "%25%7D%22%5C",

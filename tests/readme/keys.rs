@@ -1,10 +1,11 @@
 //! Which key a request has, as docs/gateway.md says, and that our first examples limit a client that invents keys.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tidegate_gate::gateway::{check_of, key_of};
 use tidegate_gate::http::Head;
-use tidegate_gate::{KeyHasher, KeySource, Policies, Policy, Table, Timestamp};
+use tidegate_gate::{JoinedSources, KeyHasher, KeySource, Policies, Policy, Table, Timestamp};
 use tidegate_tests::{blocks, rows};
 
 use crate::read;
@@ -54,9 +55,9 @@ fn each_row_of_docs_gateway_has_the_key_that_it_says() {
 
 /// Sends requests at one time, each with another value in all sources that a client can invent, and returns how many of
 /// them pass.
-fn passing(policies: &Policies, policy: &std::sync::Arc<Policy>) -> u64 {
+fn passing(policies: &Policies, policy: &Arc<Policy>) -> usize {
     let mut table = Table::new(64 << 20, KeyHasher::new(0));
-    let sources: Vec<_> = policy.key_sources().iter().flat_map(|joined| joined.sources()).collect();
+    let sources: Vec<_> = policy.key_sources().iter().flat_map(JoinedSources::sources).collect();
     (0..INVENTED)
         .take_while(|number| {
             let (mut query, mut headers) = (String::new(), BTreeMap::new());
@@ -72,14 +73,14 @@ fn passing(policies: &Policies, policy: &std::sync::Arc<Policy>) -> u64 {
                 }
             }
             let key = key(policies, policy, &query, &headers).unwrap();
-            let check = check_of(policy, &key, None, &mut || Some(*number)).unwrap();
+            let check = check_of(policy, &key, None, &mut || u64::try_from(*number).ok()).unwrap();
             let verdict = table.ask(check.resolved(), NOW, &check.operation()).unwrap();
             verdict.decision.is_allowed()
         })
-        .count() as u64
+        .count()
 }
 
-const INVENTED: u64 = 5_000;
+const INVENTED: usize = 5_000;
 
 #[test]
 fn who_invents_keys_is_limited_by_the_first_examples() {
