@@ -46,7 +46,8 @@ impl Limiter {
         now: f64,
     ) -> Result<Option<String>, JsValue> {
         let names = self.gateway.key_headers(&self.policy);
-        let all: Vec<_> = names.into_iter().zip(headers).collect();
+        let present = |(_, value): &(String, String)| !value.is_empty(); // JavaScript gives an empty text for a missing one
+        let all: Vec<_> = names.into_iter().zip(headers).filter(present).collect();
         let header =
             |name: &str| all.iter().find(|header| header.0 == name).map(|(_, value)| value.clone());
         // a link-local address has a zone, such as fe80::1%eth0, which is a name of this machine's own
