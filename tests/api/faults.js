@@ -3,6 +3,7 @@
 // - `/fault/call?METHOD` calls a method of the object that was asked last.
 // - `/fault/release` lets the object go on that was held first.
 // - `/fault/later?MS` moves the clock.
+// - `/fault/stand` lets the clock stand still at the start of a second; `later` still moves it.
 // - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
@@ -28,7 +29,8 @@ const events = [];
 const standIn = { writeDataPoint: (event) => events.push(event) };
 let later = 0;
 const realNow = Date.now;
-Date.now = () => realNow() + later;
+let standing;
+Date.now = () => (standing ?? realNow()) + later;
 
 const happens = (fault) => armed.delete(fault);
 
@@ -126,6 +128,9 @@ export default {
       case "/fault/store":
         await env.KEYS.getByName(":policies").store(await request.text());
         return new Response("stored");
+      case "/fault/stand":
+        standing = Math.floor(realNow() / 1_000) * 1_000;
+        return new Response("standing");
       case "/fault/later":
         later += Number(name);
         return new Response("later");
