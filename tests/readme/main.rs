@@ -22,7 +22,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 19] = [
+const DOCUMENTS: [&str; 20] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -36,6 +36,7 @@ const DOCUMENTS: [&str; 19] = [
     "host/README.md",
     "docs/algorithms.md",
     "docs/benchmarks.md",
+    "docs/compare.md",
     "docs/costs.md",
     "docs/gateway.md",
     "docs/http.md",
