@@ -66,12 +66,13 @@ test("the entry without TOML says so, with the place", async () => {
 });
 
 const readme = readFileSync(join(installed, "README.md"), "utf8");
-const snippets = [...readme.matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
+const ofRepository = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+const snippets = [...(readme + ofRepository).matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
 
 test("the README has snippets", () => assert.ok(snippets.length >= 3));
 
 for (const [index, code] of snippets.entries()) {
-  test(`snippet ${index + 1} of the README prints the output in its comments`, () => {
+  test(`snippet ${index + 1} of the READMEs prints the output in its comments`, () => {
     const promised = [...code.matchAll(/^\s*console\.log\(.*\); \/\/ (.*)$/gm)].map(([, line]) => line);
     assert.ok(promised.length > 0);
     const file = join(folder, `snippet-${index + 1}.js`);

@@ -47,7 +47,12 @@ const DOCUMENTS: [&str; 20] = [
 
 #[test]
 fn the_commands_of_the_readme_print_what_it_says() {
-    assert_eq!(run_blocks("README.md"), 6);
+    assert_eq!(run_blocks("README.md"), 1);
+}
+
+#[test]
+fn the_commands_of_contributing_print_what_it_says() {
+    assert_eq!(run_blocks("CONTRIBUTING.md"), 3);
 }
 
 #[test]
@@ -81,34 +86,26 @@ fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
 }
 
 #[test]
-fn the_library_does_what_the_readme_shows() {
-    fn shown() -> Result<(), Box<dyn std::error::Error>> {
-        use tidegate::clock;
-        use tidegate::gate::Policy;
-        use tidegate::store::Memory;
-
-        let policy = Policy::parse(
-            "login",
-            "limits = [{ algorithm = 'fixed_window', limit = 5, period = '15m' }]",
-        )?;
-        let login = Memory::new(policy, 16 << 20)?; // at most 16 MiB
-
-        let decision = login.decide("user:42", clock::now(), 1)?;
-        assert!(decision.is_allowed());
-        assert_eq!(decision.remaining(), 4);
-        Ok(())
+fn the_picture_and_the_pages_show_the_same_benchmarks() {
+    let picture = read("docs/benchmarks.svg");
+    let rows_of_readme = rows(&read("README.md"), "<!-- as in the picture -->");
+    assert!(rows_of_readme.len() > 3);
+    for row in rows_of_readme {
+        let [name, ratios @ ..] = &*row else { unreachable!() };
+        let label = format!(">{name}</text>");
+        let (_, shown) = picture.split_once(&label).unwrap_or_else(|| panic!("no row {name}"));
+        let shown = shown.split("text x=\"230\"").next().unwrap();
+        for ratio in ratios {
+            assert!(shown.contains(&format!(">{ratio}</text>")), "{name}: {ratio}");
+        }
     }
-    shown().unwrap();
-    let unindented =
-        |text: &str| text.lines().map(|line| line.trim().to_owned() + "\n").collect::<String>();
-    let here = unindented(include_str!("main.rs"));
-    let text = read("README.md");
-    let blocks = blocks(&text);
-    let shown = blocks.iter().find(|block| block.mark == "as in tests/readme/main.rs").unwrap();
-    assert!(
-        here.contains(&unindented(&shown.text)),
-        "the README shows other code than this test runs"
-    );
+    let page = read("docs/benchmarks.md");
+    let shown = picture.split("text-anchor=\"start\">").filter_map(|rest| rest.split('<').next());
+    let ratios: Vec<_> = shown.filter(|text| text.parse::<f64>().is_ok()).collect();
+    assert!(ratios.len() > 20);
+    for ratio in ratios {
+        assert!(page.contains(&format!("| {ratio} |")), "the picture shows {ratio}");
+    }
 }
 
 #[test]
