@@ -81,9 +81,10 @@ test("the template decides, and what it has counted outlives its end", async () 
   }
 });
 
-test("the README shows the template", () => {
+test("the docs show the template", () => {
   const [, code] = readFileSync(join(installed, "template/worker.js"), "utf8").split(/^\/\/.*\n/);
-  assert.ok(readme.includes(`\`\`\`js\n${code}\`\`\``));
+  const page = readFileSync(new URL("../../docs/operations.md", import.meta.url), "utf8");
+  assert.ok(page.includes(`\`\`\`js\n${code}\`\`\``));
 });
 
 test("the fault of a policy file is told to no caller", async () => {

@@ -36,6 +36,8 @@ pub struct Limiter {
     call: Option<Arc<Policy>>,
     /// The policy of the last operation, if the caller gave limits with it.
     last_call: Option<Arc<Policy>>,
+    /// The table and the policy before the first call with limits, until it is known whether that call fails.
+    before_call: Option<(Table, Arc<Policy>)>,
     /// Whether all limits of `policy` decide by the cost of a request alone.
     cost_is_all: bool,
     table: Table,
@@ -78,6 +80,7 @@ impl Limiter {
             gateway,
             call: None,
             last_call: None,
+            before_call: None,
             table: Table::new(bound, KeyHasher::new(0)),
             max_bytes,
             chance: Chance::default(),
@@ -182,6 +185,7 @@ impl Limiter {
     pub fn restore(&mut self, dump: &[u8]) -> Result<(), JsValue> {
         (self.table, self.policy) =
             self.table.restored(&self.written, dump).map_err(Failure::Dump)?;
+        self.before_call = None;
         Ok(())
     }
 
@@ -208,14 +212,14 @@ impl Limiter {
         }
         self.cost_is_all = cost_is_all(&policy);
         (self.policy, self.written, self.gateway) = (policy, written, gateway);
-        (self.table, self.last_call) = (table, None);
+        (self.table, self.last_call, self.before_call) = (table, None, None);
         Ok(())
     }
 
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.table.clear();
-        self.policy = Arc::clone(&self.written);
+        (self.policy, self.before_call) = (Arc::clone(&self.written), None);
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`.

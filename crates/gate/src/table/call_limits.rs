@@ -215,8 +215,8 @@ impl CallLimits {
 }
 
 impl Table {
-    /// The policy that decides by the limits of `text` in place of those of `policy`. `policy` becomes one of which each
-    /// limit counts apart, and decides from now on on this table.
+    /// The policy that decides by the limits of `text` in place of those of `policy`, of which each limit
+    /// [counts apart](Self::counting_apart).
     ///
     /// The next operation is under these limits: the table may forget limits under which no operation leaves a state.
     ///
@@ -225,7 +225,7 @@ impl Table {
     #[inline(never)]
     pub fn with_limits(
         &mut self,
-        policy: &mut Arc<Policy>,
+        policy: &Arc<Policy>,
         text: &str,
         now: Timestamp,
     ) -> Result<Arc<Policy>, CallLimitsError> {
@@ -239,25 +239,36 @@ impl Table {
             self.sweep(policy, now);
             self.call_limits.forget_unused(policy);
         }
+        self.call_limits.add(policy, text)
+    }
+
+    /// A table with the same states, and the policy of which each limit counts apart, which decides on it. `None` if each
+    /// limit of `policy` does so already.
+    ///
+    /// # Errors
+    /// Fails with [`CallLimitsError::NoMemory`].
+    #[inline(never)]
+    pub fn counting_apart(
+        &self,
+        policy: &Policy,
+    ) -> Result<Option<(Self, Arc<Policy>)>, CallLimitsError> {
         if policy.limits().count_apart() {
-            return self.call_limits.add(policy, text);
+            return Ok(None);
         }
         let apart = Arc::new(policy.counting_apart());
-        let mut counting = self.emptied(self.max_bytes);
-        let own = counting.call_limits.add(&apart, text)?;
-        counting.count_apart(self, policy, &apart).ok_or(CallLimitsError::NoMemory)?;
-        counting.swept = self.swept;
-        (*self, *policy) = (counting, apart);
-        Ok(own)
+        let mut table = self.emptied(self.max_bytes);
+        table.take_apart(self, policy, &apart).ok_or(CallLimitsError::NoMemory)?;
+        table.swept = self.swept;
+        Ok(Some((table, apart)))
     }
 
     /// Takes over the states of a table whose limits share entries. `None` if the allocator has no room.
-    fn count_apart(&mut self, joined: &Self, policy: &Policy, apart: &Policy) -> Option<()> {
+    fn take_apart(&mut self, joined: &Self, policy: &Policy, apart: &Policy) -> Option<()> {
         for entry in joined.entries.iter() {
             let Some(slice) = policy.slice(entry.identity) else { continue }; // of limits that are no longer there
             let (words, block) = slice.unblocked(&entry.words);
-            let own =
-                apart.slices().filter(|own| own.is_edit_of(slice) && !own.limits().is_empty());
+            let own = apart.slices();
+            let own = own.filter(|own| own.is_edit_of(slice) && !own.limits().is_empty());
             for (own, (_, words)) in own.zip(slice.split(words)) {
                 self.take_in(own, &entry.key, Stored { words, block: None })?;
             }

@@ -4,6 +4,8 @@
 //! returns whether the request may pass, and writes the [`Numbers`](answer::Numbers) of its answer. Without an answer,
 //! [`failure`](Limiter::failure) says why, and nothing has changed.
 
+use std::mem;
+
 use tidegate_gate::{
     Ask, AskError, Asked, CheckForm, Decision, InvalidKey, Kind, MAX_QUANTITY, Operation,
     OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, Whole, check_key,
@@ -24,8 +26,21 @@ impl Limiter {
     /// Throws if the limits cannot be read, or if there are too many different ones.
     #[wasm_bindgen(js_name = underLimits)]
     pub fn under_limits(&mut self, text: &str, now: f64) -> Result<(), JsValue> {
-        let own = self.table.with_limits(&mut self.policy, text, timestamp(now)?);
-        self.call = Some(own.map_err(Failure::Limits)?);
+        self.before_call = None; // the operation before this one is over
+        let now = timestamp(now)?;
+        if let Some((table, policy)) =
+            self.table.counting_apart(&self.policy).map_err(Failure::Limits)?
+        {
+            let table = mem::replace(&mut self.table, table);
+            self.before_call = Some((table, mem::replace(&mut self.policy, policy)));
+        }
+        match self.table.with_limits(&self.policy, text, now) {
+            Ok(own) => self.call = Some(own),
+            Err(error) => {
+                self.restore_before_call();
+                return Err(Failure::Limits(error).into());
+            }
+        }
         Ok(())
     }
 
@@ -89,7 +104,10 @@ impl Limiter {
         let ask = form(cost, class, lease, signal_ppm, draw).map(Ask::Peek);
         let asked = self.resolved(key_bytes, ask, now);
         let explained = asked.and_then(|(asked, now)| self.explained(&asked, now));
-        explained.map_err(|failure| self.failure = Some(failure)).ok()
+        match explained {
+            Ok(text) => Some(text),
+            Err(failure) => self.failed(failure),
+        }
     }
 
     /// Makes `used` units count as used.
@@ -125,7 +143,10 @@ impl Limiter {
             let units = self.table.countable(policy, key, timestamp(now)?);
             Ok(from_quantity(units.unwrap_or(MAX_QUANTITY).min(MAX_QUANTITY)))
         });
-        found.map_err(|failure| self.failure = Some(failure)).ok()
+        match found {
+            Ok(units) => Some(units),
+            Err(failure) => self.failed(failure),
+        }
     }
 
     /// Returns units.
@@ -211,9 +232,17 @@ impl Limiter {
 type Done = Result<(Verdict, Beside), Failure>;
 
 impl Limiter {
-    fn failed(&mut self, failure: Failure) -> Option<bool> {
+    fn failed<T>(&mut self, failure: Failure) -> Option<T> {
+        self.restore_before_call();
         self.failure = Some(failure);
         None
+    }
+
+    /// Undoes what the first call with limits did to the table, because it failed.
+    fn restore_before_call(&mut self) {
+        if let Some(before) = self.before_call.take() {
+            (self.table, self.policy) = before;
+        }
     }
 
     fn answered(&mut self, done: Done) -> Option<bool> {
@@ -234,6 +263,9 @@ impl Limiter {
     fn begin(&mut self) {
         if self.call.is_some() || self.last_call.is_some() {
             self.last_call = self.call.take();
+            if self.last_call.is_none() {
+                self.before_call = None; // as in `under_limits`
+            }
         }
     }
 

@@ -48,7 +48,10 @@ impl Called {
         if text.is_empty() {
             return Arc::clone(&self.policy);
         }
-        self.table.with_limits(&mut self.policy, text, NOW).unwrap()
+        if let Some(apart) = self.table.counting_apart(&self.policy).unwrap() {
+            (self.table, self.policy) = apart;
+        }
+        self.table.with_limits(&self.policy, text, NOW).unwrap()
     }
 
     /// Whether a request on the key passes, and what is left after it.

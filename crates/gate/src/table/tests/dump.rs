@@ -29,12 +29,11 @@ fn policy(text: &str) -> Arc<Policy> {
 
 /// A table on which callers gave limits, and its policy.
 fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> (Table, Arc<Policy>) {
-    let mut table = table();
+    let (mut table, policy) = table().counting_apart(policy).unwrap().unwrap();
     let own =
         "{\"limits\":[{\"algorithm\":\"token_bucket\",\"capacity\":7,\"rate\":\"1/s\",\"depth\":1},
                 {\"algorithm\":\"concurrency\",\"capacity\":4,\"time_to_live\":\"1m\"}]}";
-    let mut policy = Arc::clone(policy);
-    let own = table.with_limits(&mut policy, own, NOW).unwrap();
+    let own = table.with_limits(&policy, own, NOW).unwrap();
     for (number, (key, later, cost)) in (1..).zip(steps) {
         let at = NOW.saturating_add(Micros(*later));
         let key = format!("{}{}/{key}", if key % 3 == 0 { "vip" } else { "team" }, key % 5);
