@@ -87,7 +87,7 @@ for (const [title, policy] of Object.entries(POLICIES)) {
         assert.deepEqual(outcome(disturbed, call), expected, `seed ${seed}, call ${place}: ${JSON.stringify(call)}`);
         if (expected.allowed) allowed++;
       }
-      assert.deepEqual([disturbed.size, disturbed.bytes], [quiet.size, quiet.bytes], `seed ${seed}`);
+      assert.equal(disturbed.size, quiet.size, `seed ${seed}`); // `bytes` also depends on the random seed of the hash table
     }
     assert.ok(failed > 4_000 && allowed > 500, `${failed} calls failed, ${allowed} requests passed`);
     t.diagnostic(`${failed} calls failed, ${allowed} requests passed`);
