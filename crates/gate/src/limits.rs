@@ -1,13 +1,13 @@
 //! The limits on a key, and the slices in which their states are stored.
 
+mod apart;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::iter;
-use core::slice;
 
 use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp};
 
-use crate::block::SliceWords;
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::{self, Kind, Limit};
@@ -101,35 +101,6 @@ impl Limits {
             slice.identity = if on_change.keeps_states() { slice.place } else { slice.fingerprint };
         }
         self
-    }
-
-    /// The same limits with a slice for each of them, and one for blocks. The state of such a slice is a count: it belongs to
-    /// the name of the limit, its algorithm and its period, and goes on under a limit that differs only in other numbers.
-    pub(crate) fn counting_apart(&self) -> Self {
-        let joined = self.slices.iter();
-        let each = joined.flat_map(|slice| slice.limits.iter().map(|named| slice.apart(named)));
-        let mut slices: Vec<Slice> = each.collect();
-        let mut by_capacity = Vec::<&mut Slice>::new();
-        for slice in &mut slices {
-            let at = by_capacity.partition_point(|before| before.capacity() <= slice.capacity());
-            by_capacity.insert(at, slice);
-        }
-        let mut taken = Vec::new();
-        for slice in by_capacity {
-            // of limits with the same count the smallest has it, because the others would grant what it grants
-            while taken.contains(&slice.count) {
-                slice.count = slice.checksum(&[slice.count]);
-            }
-            taken.push(slice.count);
-            slice.identity = slice.checksum(&[&[slice.count], &*slice.described()].concat());
-        }
-        slices.push(Slice::of_blocks());
-        Self { slices, ..self.clone() }
-    }
-
-    /// Whether each limit has a slice of its own, and blocks have one.
-    pub(crate) fn count_apart(&self) -> bool {
-        self.slices.iter().any(Slice::counts_apart)
     }
 
     /// Names a single limit without a name after its policy.
@@ -228,30 +199,6 @@ impl Slice {
         }
     }
 
-    /// The slice of one limit of this slice, if each limit counts apart.
-    fn apart(&self, named: &NamedLimit) -> Self {
-        let mut apart = Self { place: self.place, ..Self::new(slice::from_ref(named)) };
-        apart.count = apart.checksum(&[&[named.tag], &*named.limit.count()].concat());
-        apart.fingerprint = apart.checksum(&apart.parameters());
-        apart
-    }
-
-    fn capacity(&self) -> u64 {
-        self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or(0)
-    }
-
-    /// The slice that keeps the blocks of keys if each limit counts apart.
-    pub(crate) fn of_blocks() -> Self {
-        let count = fnv1a(*b"block");
-        Self { count, fingerprint: count, identity: count, ..Self::new(&[]) }
-    }
-
-    /// Whether this slice keeps the block of a key. A slice that several keys share keeps none, because each
-    /// key is blocked by itself.
-    pub(crate) fn keeps_block(&self) -> bool {
-        self.depth == Depth::Whole && (!self.counts_apart() || self.limits.is_empty())
-    }
-
     /// A checksum of limits in numbers. It differs for other numbers, another rule or another depth.
     pub(crate) fn checksum(&self, limits: &[u64]) -> u64 {
         fnv1a(iter::once(&self.place).chain(limits).flat_map(|word| word.to_le_bytes()))
@@ -312,28 +259,9 @@ impl Slice {
         self.identity
     }
 
-    /// Whether the slice has one limit, or blocks, because each limit of the policy counts apart.
-    pub(crate) const fn counts_apart(&self) -> bool {
-        self.count != 0
-    }
-
     /// Whether both slices belong to the same rule and depth, so that one may be an edit of the other.
     pub(crate) const fn is_edit_of(&self, other: &Self) -> bool {
         self.place == other.place
-    }
-
-    /// Whether a state of one of the two slices goes on under the other.
-    pub(crate) const fn counts_with(&self, other: &Self) -> bool {
-        self.counts_apart() && self.count == other.count
-    }
-
-    /// The words of a state of a slice that this one [counts with](Self::counts_with), as this one goes on with them.
-    pub(crate) fn going_on_from(&self, old: &Self, words: &[u64]) -> SliceWords {
-        let mut words = SliceWords::from_slice(words);
-        if let ([new], [old]) = (&*self.limits, &*old.limits) {
-            new.limit.go_on_from(&mut words, &old.limit);
-        }
-        words
     }
 
     /// A number that changes with the rule, the depth and the limits.
