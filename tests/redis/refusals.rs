@@ -58,7 +58,8 @@ async fn an_exhausted_key_stays_refused_where_refusals_are_remembered() {
 /// A disk that takes no files, as a full one takes none.
 #[tokio::test]
 async fn a_redis_whose_disk_takes_nothing_charges_nothing_and_says_why() {
-    let server = RedisServer::start_with(["--dir", "/proc", "--save", "3600 1"]).unwrap();
+    let server = RedisServer::start_with(["--dir", "/proc"]).unwrap();
+    let _: () = ask(&server, &[b"CONFIG", b"SET", b"save", b"3600 1"]).await;
     let store = store(&server);
     let policy = policy("{ algorithm = 'token_bucket', capacity = 5, rate = '5/d' }");
     assert!(is_allowed(&store, &policy, "k", 5).await.unwrap());
