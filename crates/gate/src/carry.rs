@@ -40,23 +40,17 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
 
 /// The slice of `from` whose states go on under a slice of `to` after an edit of the policy.
 pub(crate) fn before_edit<'a>(new: &Slice, from: &'a Policy, to: &Policy) -> Option<&'a Slice> {
-    if !new.counts_apart() {
-        return from.slice(new.identity());
-    }
     let keeps = from.on_change().keeps_states() && to.on_change().keeps_states();
-    if !keeps || new.limits().is_empty() {
-        return from.slices().find(|old| old.fingerprint() == new.fingerprint());
+    // a block ends with the states
+    let goes_on = |old: &Slice| to.slices().any(|new| new.fingerprint() == old.fingerprint());
+    if new.limits().is_empty() && !keeps && !from.slices().all(goes_on) {
+        return None;
     }
-    let news: Vec<&Slice> = to.slices().filter(|other| other.is_edit_of(new)).collect();
-    let olds: Vec<&Slice> = from.slices().filter(|old| old.is_edit_of(new)).collect();
-    let at = news.iter().position(|other| other.identity() == new.identity())?;
-    let found = *sources(&only_limits(&news), &only_limits(&olds)).get(at)?;
-    olds.get(found?).copied()
-}
-
-/// The limit of each slice that has one limit.
-fn only_limits<'a>(slices: &[&'a Slice]) -> Vec<&'a NamedLimit> {
-    slices.iter().flat_map(|slice| slice.limits()).collect()
+    let is_same = |old: &&Slice| match keeps || !new.counts_apart() {
+        true => old.identity() == new.identity(),
+        false => old.fingerprint() == new.fingerprint(),
+    };
+    from.slices().find(is_same)
 }
 
 /// Finds the place of the earlier form of each of the `limits`: the limit of the same name, otherwise a limit of the same

@@ -179,11 +179,10 @@ impl Table {
         if let Some(words) = self.find_only(limits, hash, key) {
             return Ok(limits.decide(words, now, request)?);
         }
-        self.with_gathered(policy, limits, (key, request.cost == 0), now, |state| {
-            match state.block {
-                None => limits.decide(&mut state.words, now, request),
-                Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
-            }
+        let leaves = if request.cost == 0 { Leaves::Nothing } else { Leaves::Grants };
+        self.with_gathered(policy, limits, (key, leaves), now, |state| match state.block {
+            None => limits.decide(&mut state.words, now, request),
+            Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
         })
     }
 
@@ -231,8 +230,12 @@ impl Table {
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        let is_peek = operation.is_peek();
-        let answer = self.with_gathered(policy, limits, (&key, is_peek), now, |state| {
+        let leaves = match operation {
+            _ if operation.is_peek() => Leaves::Nothing,
+            Operation::Decide(_) => Leaves::Grants,
+            _ => Leaves::Everything,
+        };
+        let answer = self.with_gathered(policy, limits, (&key, leaves), now, |state| {
             operate(state, limits, now, operation)
         })?;
         if let Operation::Reset(depth) = operation {
@@ -305,6 +308,11 @@ impl Table {
         })
     }
 
+    /// Whether another limit of the same count wrote the state of the slice.
+    fn has_of_another(&self, slice: &Slice, key: &str) -> bool {
+        self.entry(slice, key).is_some_and(|entry| entry.identity != slice.identity())
+    }
+
     /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
     /// table is full, refusals still apply but are not recorded.
     #[cold]
@@ -313,16 +321,17 @@ impl Table {
         &mut self,
         policy: &Policy,
         limits: &Limits,
-        (key, is_peek): (&str, bool),
+        (key, leaves): (&str, Leaves),
         now: Timestamp,
         decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         let mut state = self.gather(limits, key).ok_or(full)?;
         let decided = decide(&mut state)?;
-        if is_peek {
+        if leaves == Leaves::Nothing {
             return Ok(decided);
         }
+        let is_refused = leaves == Leaves::Grants && !decided.decision().is_allowed();
         // nothing changes before there is room for all new entries
         let mut learned = self.learned(limits, key, &state, now);
         if learned.is_none() && self.may_sweep(now) {
@@ -335,6 +344,9 @@ impl Table {
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));
         for (slice, stored) in state.apart(limits) {
             let key = slice.depth().of(key);
+            if is_refused && !slice.remembers_refusals() && self.has_of_another(slice, key) {
+                continue;
+            }
             let is_fresh = stored.words.iter().all(|word| *word == 0);
             if !self.replace(slice, key, stored) && !is_fresh && !outlives(slice, stored, now) {
                 self.learn_clock(slice, key, stored);
@@ -411,6 +423,15 @@ impl Table {
     fn may_sweep(&self, now: Timestamp) -> bool {
         now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY
     }
+}
+
+/// What an operation leaves in the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// What it grants. A refusal leaves nothing in a count that another limit wrote: it would be rounded up.
+    Grants,
+    Everything,
 }
 
 impl Entry {

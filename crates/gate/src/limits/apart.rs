@@ -11,12 +11,21 @@ use crate::key::Depth;
 impl Limits {
     /// The same limits with a slice for each of them, and one for blocks. The state of such a slice is a count: it belongs to
     /// the name of the limit, its algorithm and its period, and goes on under a limit that differs only in other numbers.
-    pub(crate) fn counting_apart(&self) -> Self {
+    ///
+    /// `keeps` says whether an edit keeps the states: the identities then do not change with the numbers.
+    pub(crate) fn counting_apart(&self, policy: &str, keeps: bool) -> Self {
         let joined = self.slices.iter();
-        let each = joined.flat_map(|slice| slice.limits.iter().map(|named| slice.apart(named)));
+        let each =
+            joined.flat_map(|slice| slice.limits.iter().map(|named| slice.apart(named, policy)));
         let mut slices: Vec<Slice> = each.collect();
         let mut by_capacity = Vec::<&mut Slice>::new();
+        let mut unnamed = 0_u64;
         for slice in &mut slices {
+            let tag = slice.limits.first().map_or(0, |named| named.tag);
+            unnamed = unnamed.saturating_add(u64::from(tag == 0));
+            let place = if tag == 0 { unnamed } else { 0 };
+            let described = if keeps { [tag, place].into() } else { slice.described() };
+            slice.identity = slice.checksum(&described);
             let at = by_capacity.partition_point(|before| before.capacity() <= slice.capacity());
             by_capacity.insert(at, slice);
         }
@@ -27,7 +36,9 @@ impl Limits {
                 slice.count = slice.checksum(&[slice.count]);
             }
             taken.push(slice.count);
-            slice.identity = slice.checksum(&[&[slice.count], &*slice.described()].concat());
+            if !keeps {
+                slice.identity = slice.checksum(&[slice.count, slice.identity]);
+            }
         }
         slices.push(Slice::of_blocks());
         Self { slices, ..self.clone() }
@@ -41,9 +52,13 @@ impl Limits {
 
 impl Slice {
     /// The slice of one limit of this slice, if each limit counts apart.
-    fn apart(&self, named: &NamedLimit) -> Self {
+    fn apart(&self, named: &NamedLimit, policy: &str) -> Self {
         let mut apart = Self { place: self.place, ..Self::new(slice::from_ref(named)) };
-        apart.count = apart.checksum(&[&[named.tag], &*named.limit.count()].concat());
+        // a name that a limit without a name has, too
+        let is_default = named.name == policy
+            || named.name.strip_prefix("limit-").is_some_and(|number| number.parse::<u8>().is_ok());
+        let tag = if is_default { 0 } else { named.tag };
+        apart.count = apart.checksum(&[&[tag], &*named.limit.count()].concat());
         apart.fingerprint = apart.checksum(&apart.parameters());
         apart
     }

@@ -209,18 +209,16 @@ impl Policy {
     /// Fails with [`PolicyError`], which names the place in the text.
     pub(crate) fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
         let Self { limits, home, .. } = Self::parse(&self.name, text)?;
-        Ok(Self { limits: limits.counting_apart(), home, overrides: Vec::new(), ..self.clone() })
+        let limits = limits.counting_apart(&self.name, false);
+        Ok(Self { limits, home, overrides: Vec::new(), ..self.clone() })
     }
 
     /// The same policy, of which each limit counts apart: [`Limits::counting_apart`].
     pub(crate) fn counting_apart(&self) -> Self {
-        let overrides = self.overrides.iter();
-        let overrides = overrides.map(|(pattern, own)| (pattern.clone(), own.counting_apart()));
-        Self {
-            limits: self.limits.counting_apart(),
-            overrides: overrides.collect(),
-            ..self.clone()
-        }
+        let apart =
+            |limits: &Limits| limits.counting_apart(&self.name, self.on_change.keeps_states());
+        let overrides = self.overrides.iter().map(|(pattern, own)| (pattern.clone(), apart(own)));
+        Self { limits: apart(&self.limits), overrides: overrides.collect(), ..self.clone() }
     }
 
     fn named(mut self, name: file::Name) -> Self {

@@ -20,6 +20,7 @@ use core::fmt;
 use super::call_limits::CallLimitsError;
 use super::{Entry, Table};
 use crate::blob::{self, BlobError};
+use crate::block::SliceWords;
 use crate::fnv::fnv1a;
 use crate::gathered::Stored;
 use crate::key::MAX_KEY_BYTES;
@@ -104,20 +105,21 @@ impl Table {
         bytes.extend(length(0));
         let mut count = 0_usize;
         for entry in self.entries.iter() {
-            let policy = match policy.slice(entry.identity) {
-                Some(_) => policy,
-                None => match self.call_limits.policy(entry.identity) {
-                    Some(own) => own,
-                    None => continue, // the limits are no longer there
-                },
-            };
-            let Some(slice) = policy.slice(entry.identity) else { continue };
+            let of_call = self.call_limits.policy(entry.identity).map_or(policy, |own| own);
+            let known = policy.slice(entry.identity).or_else(|| of_call.slice(entry.identity));
+            let Some(written) = known else { continue }; // the limits are no longer there
+            // under the policy's own limits, so that a policy that keeps states finds it after an edit
+            let own = policy.slices().find(|own| own.counts_with(written));
+            let own = own.map(|own| (policy, own, own.going_on_from(written, &entry.words)));
+            let own = own.filter(|(_, slice, words)| slice.accepts(words).is_ok());
+            let as_written = || (of_call, written, SliceWords::from_slice(&entry.words));
+            let (policy, slice, words) = own.unwrap_or_else(as_written);
             let most = entry.words.len().saturating_mul(10).saturating_add(8_192);
             bytes.try_reserve(most.saturating_add(entry.key.len())).ok()?;
-            let blob = blob::encode(policy, slice, &entry.words);
+            let blob = blob::encode(policy, slice, &words);
             bytes.extend(u16::try_from(entry.key.len()).unwrap_or(u16::MAX).to_le_bytes());
             bytes.extend(entry.key.as_bytes());
-            bytes.extend(entry.identity.to_le_bytes());
+            bytes.extend(slice.identity().to_le_bytes());
             bytes.extend(length(blob.len()));
             bytes.extend(blob);
             count = count.saturating_add(1);

@@ -7,7 +7,7 @@ use tidegate_core::lease::Id;
 use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
-use super::{Entry, Table, TableError, operate};
+use super::{Entry, Leaves, Table, TableError, operate};
 use crate::decide::Verdict;
 use crate::limits::Slice;
 use crate::policy::{Policy, Rule};
@@ -45,7 +45,7 @@ impl Table {
             Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => (limits, key),
         };
-        self.with_gathered(policy, limits, (&key, false), now, |state| {
+        self.with_gathered(policy, limits, (&key, Leaves::Everything), now, |state| {
             limits.set_used(&mut state.words, now, used);
             operate(state, limits, now, &Operation::from(0))
         })

@@ -104,6 +104,52 @@ fn a_bucket_goes_on_with_the_share_that_is_spent() {
     );
 }
 
+/// Otherwise refused requests would make others wait a microsecond longer.
+#[test]
+fn a_refusal_under_another_capacity_takes_nothing() {
+    let of = |capacity: u64, rate: &str| {
+        limits([&*format!(
+            "{{\"algorithm\":\"token_bucket\",\"capacity\":{capacity},\"rate\":\"{rate}\"}}"
+        )])
+    };
+    let (small, large) = (of(3, "1/s"), of(7, "7/3s"));
+    let mut called = Called::new(FIVE);
+    assert_eq!(called.ask(&large, 1), (true, 6));
+    for _ in 0..9 {
+        assert!(!called.ask(&small, 3).0);
+    }
+    assert_eq!(called.ask(&large, 6), (true, 0));
+}
+
+/// An answer names a limit without a name, and a caller may write this name.
+#[test]
+fn a_limit_without_a_name_counts_with_those_that_have_its_default_name() {
+    for name in ["p", "limit-1", "limit-2"] {
+        let mut called = Called::new(FIVE);
+        assert_eq!(called.ask("", 3), (true, 2));
+        assert_eq!(called.ask(&named(name, 5), 2), (true, 0), "{name}");
+        assert!(!called.ask("", 1).0);
+    }
+}
+
+#[test]
+fn a_dump_of_a_policy_that_keeps_states_is_read_after_an_edit() {
+    for (old, new, left) in [
+        ("'fixed_window', limit = 5", "'fixed_window', limit = 10", 6),
+        ("'fixed_window', limit = 5", "'sliding_window', limit = 9", 5),
+    ] {
+        let keeping = |limit: &str| {
+            format!("on_change = 'keep'\nlimits = [{{ algorithm = {limit}, period = '1h' }}]")
+        };
+        let mut called = Called::new(&keeping(old));
+        called.ask("", 3);
+        called.ask(&of(100), 1);
+        let dump = called.table.dump(&called.policy).unwrap();
+        let (table, policy) = table().restored(&policy(&keeping(new)), &dump).unwrap();
+        assert_eq!(Called { table, policy }.ask("", 0), (true, left), "{new}");
+    }
+}
+
 /// A window of an hour under this name.
 fn named(name: &str, limit: u64) -> String {
     of(limit).replace("\"limit\"", &format!("\"name\":\"{name}\",\"limit\""))
@@ -272,6 +318,8 @@ fn an_edit_keeps_callers_counts_and_does_with_its_own_what_it_says() {
         let mut called = Called::new(&own(5));
         assert_eq!(called.ask(&of(9), 6), (true, 3));
         assert_eq!(called.ask(&named("x", 9), 6), (true, 3));
+        let before = Arc::clone(&called.policy);
+        called.table.operate(&before, "blocked", NOW, Operation::Block(Micros(9))).unwrap();
         let mut edited = table();
         let new = edited.know_limits_of(&called.table, policy(&own(4)));
         for carried in called.table.close().into_carried(&called.policy, &new) {
@@ -280,6 +328,10 @@ fn an_edit_keeps_callers_counts_and_does_with_its_own_what_it_says() {
         let mut called = Called { table: edited, policy: new };
         assert_eq!(called.ask(&named("x", 9), 0), (true, 3), "{rule}");
         assert_eq!(called.ask("", 0), (true, left_of_four), "{rule}");
+        assert_eq!(
+            called.table.decide(&called.policy, "blocked", NOW, 1).unwrap().is_allowed(),
+            rule == "reset"
+        );
     }
 }
 
