@@ -184,7 +184,8 @@ const worker :Workerd.Worker = (
   compatibilityFlags = ["enable_request_signal"],
   bindings = [{bindings}],
   durableObjectNamespaces =
-    [(className = "{OBJECT_CLASS}", uniqueKey = "tidegate-keys", enableSql = true)],
+    [(className = "{OBJECT_CLASS}", uniqueKey = "tidegate-keys", enableSql = true,
+      preventEviction = true)], # otherwise what a slow caller counts depends on its pace
   durableObjectStorage = (localDisk = "disk") );
 "#
     )
