@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Keep states in this Redis instead of in memory
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "TIDEGATE_REDIS", hide_env_values = true)]
     redis: Option<String>,
     /// How long Redis may be silent after a question, in ms; then the policy's `on_error` decides
     #[arg(long, value_name = "MS", requires = "redis", default_value_t = 250, value_parser = clap::value_parser!(u64).range(1..=60_000))]

@@ -66,7 +66,10 @@ impl Gateway {
             self.routes.iter().position(|route| {
                 route.matches.includes(authority, path, reading)
                     && (route.methods.is_empty()
-                        || route.methods.iter().any(|Method(one)| one == method))
+                        || route.methods.iter().any(|Method(one)| {
+                            // a server answers `HEAD` as `GET`
+                            one == method || (one == "GET" && method == "HEAD")
+                        }))
             })
         };
         match first(Path::strict) {

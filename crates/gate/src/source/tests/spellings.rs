@@ -121,7 +121,7 @@ fn a_name_that_some_server_reads_as_this_one_makes_the_source_ambiguous() {
     ] {
         check("cookie:s_d", "", &[("cookie", header)], None);
     }
-    check("cookie:s_d", "", &[("cookie", "s_d=a; s-d=b; s_d2=c; xs_d=d; s_d%00=e")], Some("a"));
+    check("cookie:s_d", "", &[("cookie", "s_d=a; s-d=b; s_d2=c; xs_d=d")], Some("a"));
     for query in ["s_d=a&S_D=b", "s_d=a&s.d=b", "s_d=a&s+d=b", "s_d=a&s%5Bd=b", "s.d=a", "S_D=a"] {
         check("query:s_d", query, &[], None);
     }
