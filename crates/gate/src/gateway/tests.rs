@@ -171,9 +171,8 @@ fn the_first_route_that_matches_is_taken() {
         panic!()
     };
     assert_eq!((pass.url, pass.headers), (None, Vec::new()), "the next route has it");
-    let Served::Pass(pass) = gateway.send("HEAD", "https://www.example.com/api/a", &[]) else {
-        panic!()
-    };
+    let head = Gateway::new(ROUTES).send("HEAD", "https://www.example.com/api/a", &[]);
+    let Served::Pass(pass) = head else { panic!() };
     assert!(pass.url.is_some() && !pass.headers.is_empty(), "a route of GET has HEAD, too");
 }
 
