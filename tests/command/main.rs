@@ -122,8 +122,7 @@ fn a_server_that_cannot_verify_tokens_says_so_before_it_serves() {
 key = ['jwt:sub', 'ip']
 limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]",
     );
-    let message =
-        "policies.users.key: expected sources that this server can read, found a source `jwt:`";
+    let message = "error: tokens.toml: policies.users.key: expected sources that this server can read, found a source `jwt:`";
     folder.fails(&["serve", "--listen", "127.0.0.1:0", "--policies", "tokens.toml"], message);
     assert_eq!(folder.run(&["check", "--policies", "tokens.toml"]).0, 0);
 }

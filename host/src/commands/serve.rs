@@ -94,8 +94,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         path.push(".editions");
         path.into()
     });
-    let shown = kept_in.display().to_string();
-    let files = Files::new(text).kept_in(kept_in).with_context(|| shown.clone())?;
+    let editions = kept_in.display().to_string();
+    let files = Files::new(text.clone()).kept_in(kept_in).with_context(|| editions.clone())?;
+    let is_own = files.in_force() == text;
+    let shown = if is_own { arguments.policies.path().display().to_string() } else { editions };
     let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
     if let Err(reason) = accepts(&policies) {
         bail!("{shown}: {reason}");
