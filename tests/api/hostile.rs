@@ -95,12 +95,9 @@ fn a_key_with_the_signs_of_every_format_is_only_a_key() {
                   { algorithm = 'fixed_window', limit = 2, period = '365d' }]";
     let (served, _upstream) = start_with(policies, None);
     let tokens = [
-        "%0a",
-        "a%0a%0ab%0d%0ax-evil:1",
-        "0%0aheld%0avictim%0alease",
         "%27)%3BDROP%20TABLE%20states%3B--",
         "%7Bheld:victim%7Dx:0",
-        "a%2Fb%00%01",
+        "a%2Fb",
         "%25%7D%22%5C",
         "%c3%a9%e2%80%a8",
         "ip:192.0.2.1",
@@ -114,6 +111,12 @@ fn a_key_with_the_signs_of_every_format_is_only_a_key() {
         }
         let third = send(&served, &format!("GET /held/echo?token={token}"), &[]);
         problem(&third, 429, "#quota-exceeded");
+    }
+    // a control character ends the value for some servers, so such a value is no key
+    for token in ["%0a", "a%0a%0ab%0d%0ax-evil:1", "0%0aheld%0avictim%0alease", "a%2Fb%00%01"] {
+        let reply = send(&served, &format!("GET /held/echo?token={token}"), &[]);
+        problem(&reply, 400, "urn:tidegate:invalid-request");
+        assert!(reply.all("x-evil").is_empty(), "{reply:?}");
     }
     assert_eq!(send(&served, "GET /held/echo?token=victim", &[]).status, 200);
 }
