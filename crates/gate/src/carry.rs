@@ -17,19 +17,20 @@ use crate::limit::Limit;
 use crate::limits::{NamedLimit, Slice};
 use crate::policy::{OnChange, Policy};
 
+/// A limit and its words.
+type Held<'a> = (&'a NamedLimit, &'a [u64]);
+
 /// Carries words that `old` wrote over to the limits of `slice`.
 pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
-    let news: Vec<&NamedLimit> = slice.limits().iter().collect();
-    let olds: Vec<&NamedLimit> = old.limits().iter().collect();
+    let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
     let mut carried = Vec::with_capacity(slice.words());
-    for (named, source) in news.iter().zip(sources(&news, &olds)) {
+    for (named, source) in slice.limits().iter().zip(sources(slice, olds.collect())) {
         let mut own = vec![0; named.limit.words()];
-        let source = source.and_then(|place| old.split(words).nth(place));
         match source {
-            Some((old, words)) if *old == named.limit => own.copy_from_slice(words),
-            Some((old, words)) => adopt(&named.limit, &mut own, (old, words), newest, rule),
+            Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
+            Some((old, words)) => adopt(&named.limit, &mut own, (&old.limit, words), newest, rule),
             None => {}
         }
         named.limit.advance(&mut own, newest);
@@ -46,30 +47,30 @@ pub(crate) fn before_edit<'a>(new: &Slice, from: &'a Policy, to: &Policy) -> Opt
     if new.limits().is_empty() && !keeps && !from.slices().all(goes_on) {
         return None;
     }
-    let is_same = |old: &&Slice| match keeps || !new.counts_apart() {
-        true => old.identity() == new.identity(),
-        false => old.fingerprint() == new.fingerprint(),
-    };
-    from.slices().find(is_same)
+    if !new.counts_apart() {
+        return from.slice(new.identity());
+    }
+    let by_name = from.slice(new.identity()).filter(|_| keeps);
+    let has_same_numbers = |old: &&Slice| old.fingerprint() == new.fingerprint();
+    let is_left = |old: &&Slice| !keeps || to.slice(old.identity()).is_none();
+    by_name.or_else(|| from.slices().filter(is_left).find(has_same_numbers)) // it was renamed
 }
 
-/// Finds the place of the earlier form of each of the `limits`: the limit of the same name, otherwise a limit of the same
+/// Finds the earlier form of each limit of `slice`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
-fn sources(limits: &[&NamedLimit], olds: &[&NamedLimit]) -> Vec<Option<usize>> {
+fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
         |new, old| new.limit == old.limit,
         |new, old| new.tag == 0 && old.tag == 0,
     ];
-    let mut sources = vec![None; limits.len()];
+    let mut sources = vec![None; slice.limits().len()];
     for same in rules {
-        for (at, new) in limits.iter().enumerate() {
-            let is_left = |place: &usize| !sources.contains(&Some(*place));
-            let mut places =
-                (0..).zip(olds).filter(|(place, old)| is_left(place) && same(new, old));
-            let found = places.next().map(|(place, _)| place);
-            if let Some(source @ None) = sources.get_mut(at) {
-                *source = found;
+        for (new, source) in slice.limits().iter().zip(&mut sources) {
+            if source.is_none()
+                && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
+            {
+                *source = Some(olds.remove(place));
             }
         }
     }

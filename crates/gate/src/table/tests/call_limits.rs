@@ -310,6 +310,26 @@ fn the_first_call_with_limits_loses_nothing() {
 }
 
 #[test]
+fn an_edit_finds_a_limit_by_its_name_or_by_its_numbers() {
+    let own = |name: &str, limit: u64| {
+        let named = format!("name = '{name}', algorithm = 'fixed_window', limit = {limit}");
+        format!("on_change = 'keep'\nlimits = [{{ {named}, period = '1h' }}]")
+    };
+    for (new, left) in [(own("a", 9), 6), (own("b", 5), 2), (own("b", 9), 9)] {
+        let mut called = Called::new(&own("a", 5));
+        called.ask("", 3);
+        called.under(&of(9));
+        let mut edited = table();
+        let new = edited.know_limits_of(&called.table, policy(&new)).counting_apart();
+        for carried in called.table.close().into_carried(&called.policy, &new) {
+            assert!(edited.adopt(carried));
+        }
+        let said = edited.decide(&new, "k", NOW, 0).unwrap();
+        assert_eq!(said.remaining(), left);
+    }
+}
+
+#[test]
 fn an_edit_keeps_callers_counts_and_does_with_its_own_what_it_says() {
     for (rule, left_of_four) in [("reset", 4), ("keep", 0)] {
         let own = |limit: u64| {
