@@ -19,7 +19,7 @@ export class InForce {
   constructor(env, deployed) {
     this.changes = Isolate.policies_change(Date.now());
     this.delay = Number(env.TIDEGATE_POLICIES_DELAY_MS ?? DELAY_MS);
-    this.known = Isolate.stamp(Date.now());
+    this.known = Isolate.tag(Date.now());
     this.deployed = this.known.split("\n")[1];
     this.file = deployed;
     this.askedAt = -Infinity;

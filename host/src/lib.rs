@@ -23,3 +23,5 @@ pub mod store;
 pub use store::{Memory, Redis, RedisOptions, Store, StoreError};
 pub use tidegate_gate as gate;
 pub use tidegate_gate::{Decision, Operation, Policies, Policy, Resolved, Timestamp, Verdict};
+#[cfg(feature = "command")]
+pub use tidegate_http as http;

@@ -1,7 +1,7 @@
 //! The decision API over HTTP: [`serve`] reads requests, asks the store and writes responses.
 //!
 //! ```no_run
-//! use tidegate::gate::http::{Access, Tokens};
+//! use tidegate::http::{Access, Tokens};
 //! use tidegate::serve::{Bounds, Files, Service, Watch, serve};
 //! use tidegate::{Policies, Store};
 //! use tokio::net::TcpListener;
@@ -38,15 +38,16 @@ use std::time::{Duration, Instant};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tidegate_gate::Policies;
-use tidegate_gate::http::{
-    self, Access, BodyError, Check, Head, LocalAnswers, Log, LogSecret, MAX_BODY_BYTES,
-    MAX_DRAINED_BYTES, Outcome, PolicyCall, Stamp,
+use tidegate_http::{
+    self as http, Access, BodyError, Check, Exchange, Head, Log, LogSecret, MAX_BODY_BYTES,
+    MAX_DRAINED_BYTES, NoKeys, Outcome, Served, Step,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -147,7 +148,7 @@ pub async fn serve(service: Service, listener: TcpListener, stop: impl Future<Ou
     let places =
         Arc::new(Semaphore::new(service.bounds.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let Service { policies, files, store, access, bounds, watch } = service;
-    let swap = Swap::new((policies, access, store), files);
+    let swap = Swap::new((Arc::new(policies), access, store), files);
     let (log, log_secret) = (Mutex::default(), LogSecret::new(watch.log_secret.as_bytes()));
     let durations = Durations::default();
     let server = Arc::new(Server { swap, bounds, watch, log, log_secret, durations });
@@ -275,26 +276,92 @@ impl Server {
             return refusal;
         }
         let in_force = self.swap.in_force();
-        let InForce { policies, access, .. } = &*in_force;
-        let (in_force, body) = (&*in_force, Some(body));
-        let mut exchange = Exchange { server: self, in_force, body, took: None };
-        let responding = {
-            let header = |name: &str| joined(&parts, name);
-            let client_ip = || Some(peer.ip().to_canonical().to_string());
-            let head = Head {
-                method: parts.method.as_str(),
-                path: parts.uri.path(),
-                query: parts.uri.query().unwrap_or(""),
-                header: &header,
-                client_ip: &client_ip,
-                country: None,
-                now: clock::now(),
-            };
-            http::respond(policies, access, &head, &mut exchange)
-        };
-        let answer = responding.await;
+        let mut exchange = self.exchange(peer, &parts, &in_force);
+        let answer = self.drive(&mut exchange, body, &in_force).await;
         self.durations.add(began.elapsed());
         answer
+    }
+
+    fn exchange(&self, peer: SocketAddr, parts: &Parts, in_force: &InForce) -> Exchange {
+        let InForce { policies, access, tag, .. } = in_force;
+        let metrics = &|| self.metrics(in_force);
+        let server = http::Server { policies, access, revision: tag, metrics };
+        let head = Head {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or(""),
+            header: &|name| joined(parts, name),
+            client_ip: &|| Some(peer.ip().to_canonical().to_string()),
+            now: clock::now(),
+            ..Head::default()
+        };
+        Exchange::of_api(&server, &head, &mut random)
+    }
+
+    async fn drive(
+        &self,
+        exchange: &mut Exchange,
+        body: Incoming,
+        in_force: &InForce,
+    ) -> http::Response {
+        let (mut body, mut took) = (Some(body), None);
+        loop {
+            match exchange.step() {
+                Step::Body => exchange.body(self.read(body.take()).await, &mut random),
+                Step::Decide(checks) => {
+                    let began = self.watch.server_timing.then(Instant::now);
+                    let outcomes = self.decide(checks, in_force).await;
+                    took = began.map(|began| began.elapsed());
+                    exchange.decided(outcomes);
+                }
+                Step::Change(call) => {
+                    let answer = self.swap.handle(call, |error| self.log_error(error)).await;
+                    exchange.changed(answer);
+                }
+                Step::Verify(_) => exchange.verified(Err(NoKeys), &mut random), // `accepts` refuses such policies
+                Step::Done(Served::Response(mut response)) => {
+                    let timing = took.map(|took| ("server-timing", timing(in_force, took)));
+                    response.headers.extend(timing);
+                    return response;
+                }
+                Step::Done(Served::Pass(_)) => {
+                    return http::internal_error("this server has no upstreams".to_owned());
+                }
+            }
+        }
+    }
+
+    async fn read(&self, body: Option<Incoming>) -> Result<Vec<u8>, BodyError> {
+        let Some(body) = body else { return Err(BodyError::Incomplete) };
+        let read_timeout = self.bounds.read_timeout;
+        let read = timeout(read_timeout, read_body(body)).await;
+        read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
+    }
+
+    async fn decide(&self, checks: &[Check], in_force: &InForce) -> Vec<Outcome> {
+        let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
+        let asked: Vec<_> =
+            checks.iter().map(|check| (check.resolved(), check.operation())).collect();
+        let answers = in_force.store.operate_all(now, &asked).await;
+        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| {
+            let outcome = match answer {
+                Ok(verdict) => Outcome::Decided(verdict),
+                Err(error) => {
+                    let cause = StoreError::without_key(&error);
+                    self.log_error(&self.log_secret.describe(check.resolved(), &cause));
+                    Outcome::Unavailable(StoreError::summary(&error).to_owned())
+                }
+            };
+            in_force.metrics.count(check, &outcome);
+            outcome
+        };
+        checks.iter().zip(answers).map(outcome).collect()
+    }
+
+    fn metrics(&self, InForce { metrics, store, tag, .. }: &InForce) -> String {
+        let mut text = metrics.text(tag.version, &store.local_answers());
+        self.durations.write(&mut text);
+        text
     }
 
     fn log_error(&self, error: &dyn Display) {
@@ -307,78 +374,15 @@ impl Server {
     }
 }
 
-/// One request to the server.
-struct Exchange<'a> {
-    server: &'a Server,
-    in_force: &'a InForce,
-    body: Option<Incoming>,
-    /// How long the store took to decide.
-    took: Option<Duration>,
+/// The number may become the name of a lease, so it must not be guessable.
+fn random() -> Option<u64> {
+    getrandom::u64().ok()
 }
 
-impl http::Server for Exchange<'_> {
-    async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
-        let Some(body) = self.body.take() else { return Err(BodyError::Incomplete) };
-        let read_timeout = self.server.bounds.read_timeout;
-        let read = timeout(read_timeout, read_body(body)).await;
-        read.unwrap_or(Err(BodyError::TooLate(read_timeout)))
-    }
-
-    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
-        let now = clock::now(); // one time for the whole request; a time given by the caller is ignored
-        let asked: Vec<_> =
-            checks.iter().map(|check| (check.resolved(), check.operation())).collect();
-        let began = self.server.watch.server_timing.then(Instant::now);
-        let answers = self.in_force.store.operate_all(now, &asked).await;
-        self.took = began.map(|began| began.elapsed());
-        let outcome = |(check, answer): (&Check, Result<_, StoreError>)| match answer {
-            Ok(verdict) => Outcome::Decided(verdict),
-            Err(error) => {
-                let cause = StoreError::without_key(&error);
-                self.server.log_error(&self.server.log_secret.describe(check.resolved(), &cause));
-                Outcome::Unavailable(StoreError::summary(&error).to_owned())
-            }
-        };
-        checks.iter().zip(answers).map(outcome).collect()
-    }
-
-    fn decided(&mut self, check: &Check, outcome: &Outcome) {
-        self.in_force.metrics.count(check, outcome);
-    }
-
-    fn metrics(&self) -> String {
-        let InForce { metrics, store, stamp, .. } = self.in_force;
-        let none = LocalAnswers::default();
-        let local = match store {
-            Store::Redis(redis) => redis.local_answers(),
-            Store::Memory { .. } => None,
-        };
-        let mut text = metrics.text(stamp.version, local.unwrap_or(&none));
-        self.server.durations.write(&mut text);
-        text
-    }
-
-    fn timing(&self) -> Option<String> {
-        let took = self.took?.as_micros();
-        let store = match self.in_force.store {
-            Store::Redis(_) => "redis",
-            Store::Memory { .. } => "memory",
-        };
-        Some(format!("tidegate;dur={}.{:03};desc=\"{store}\"", took / 1_000, took % 1_000))
-    }
-
-    /// The number may become the name of a lease, so it must not be guessable.
-    fn random(&mut self) -> Option<u64> {
-        getrandom::u64().ok()
-    }
-
-    fn stamp(&self) -> Stamp {
-        self.in_force.stamp.clone()
-    }
-
-    async fn editions(&mut self, call: PolicyCall) -> http::Response {
-        self.server.swap.handle(call, |error| self.server.log_error(error)).await
-    }
+/// The value of the header `Server-Timing`.
+fn timing(in_force: &InForce, took: Duration) -> String {
+    let (store, took) = (in_force.store.name(), took.as_micros());
+    format!("tidegate;dur={}.{:03};desc=\"{store}\"", took / 1_000, took % 1_000)
 }
 
 /// Writes a warning to standard error. If that fails, the warning is lost and the server goes on.

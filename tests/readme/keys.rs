@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_gate::gateway::{check_of, key_of};
-use tidegate_gate::http::Head;
 use tidegate_gate::{JoinedSources, KeyHasher, KeySource, Policies, Policy, Table, Timestamp};
+use tidegate_http::{Exchange, Head, Step, key_of};
 use tidegate_tests::{blocks, rows};
 
 use crate::read;
@@ -21,9 +20,8 @@ fn key(
 ) -> Option<String> {
     let header = |name: &str| headers.get(name).cloned();
     let client_ip = || Some("192.0.2.1".to_owned());
-    let (method, path, country) = ("GET", "/", None);
-    let head =
-        Head { method, path, query, header: &header, client_ip: &client_ip, country, now: NOW };
+    let (header, client_ip, now) = (&header, &client_ip, NOW);
+    let head = Head { query, header, client_ip, now, ..Head::default() };
     key_of(policies.gateway(), policy, &head).ok()
 }
 
@@ -73,7 +71,9 @@ fn passing(policies: &Policies, policy: &Arc<Policy>) -> usize {
                 }
             }
             let key = key(policies, policy, &query, &headers).unwrap();
-            let check = check_of(policy, &key, None, &mut || u64::try_from(*number).ok()).unwrap();
+            let random = &mut || u64::try_from(*number).ok();
+            let mut exchange = Exchange::of_key(policy, &key, None, None, random);
+            let Step::Decide([check]) = exchange.step() else { panic!("{exchange:?}") };
             let verdict = table.ask(check.resolved(), NOW, &check.operation()).unwrap();
             verdict.decision.is_allowed()
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::gate::Policies;
-use tidegate::gate::http::{Access, Tokens};
+use tidegate::http::{Access, Tokens};
 use tidegate::local::{RedisServer, Workerd, WorkerdOptions};
 use tidegate::serve::{Bounds, Files, Service, Watch, serve};
 use tidegate::store::{self, RedisOptions, Store};

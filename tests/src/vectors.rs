@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidegate_gate::{
     Ask, AskError, KeyHasher, Limit, Limits, MAX_QUANTITY, Operation, Policies, Policy, Request,
-    Resolved, Rule, Slice, Table, Timestamp, Verdict, blob, http,
+    Resolved, Rule, Slice, Table, Timestamp, Verdict, blob,
 };
 
 /// A backend that replays vectors.
@@ -199,7 +199,10 @@ impl Step {
         match read(self.operation.get()) {
             Ok(asked) => {
                 let verdict = decide(asked.resolved(), &asked.operation());
-                let answer = http::answer(&asked, verdict.expect("a verdict on what was read"));
+                let answer = tidegate_http::operation_json(
+                    &asked,
+                    verdict.expect("a verdict on what was read"),
+                );
                 without_policy(policy, &answer)
             }
             Err(problem) => {
@@ -215,7 +218,7 @@ impl Step {
                     let verdict = decide(resolved, &Operation::Decide(Request { cost, ..request }));
                     assert_eq!(verdict, None, "a cost of {cost} can never be granted");
                 }
-                error(&json!(http::problem_type(&problem)))
+                error(&json!(tidegate_http::problem_type(&problem)))
             }
         }
     }

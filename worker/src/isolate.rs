@@ -1,14 +1,14 @@
 //! The functions that JavaScript calls in an isolate, and the texts in which it gets the answers.
 
-use tidegate_gate::Verify;
-use tidegate_gate::gateway::{self, Pass, Served};
-use tidegate_gate::http::{self, BodyError, NoKeys, Response, Tokens};
+use tidegate_http::{
+    self as http, BodyError, NoKeys, Pass, Response, Served, Tokens, Verify, upstream_failed,
+};
 use tidegate_tier::wire::{Failure, Question};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::clock::whole;
-use crate::exchange::{OwnRequest, Tells, parts};
+use crate::exchange::{OwnRequest, Tells, parts, random};
 use crate::keys::STORAGE_FAILED;
 use crate::node::{self, End, Held, Node, Told, with};
 use crate::{packed, policies};
@@ -91,13 +91,13 @@ impl Isolate {
     /// Whether `begin` needs the client's country, which is dear to find out.
     #[must_use]
     pub fn reads_country(now_ms: f64) -> bool {
-        with(now_ms, |node, _, _| node.in_force.edition.policies.reads_country())
+        with(now_ms, |node, _, _| node.in_force.revision.policies.reads_country())
     }
 
     /// Whether some requests pass to an upstream, which then reads their bodies.
     #[must_use]
     pub fn has_routes(now_ms: f64) -> bool {
-        with(now_ms, |node, _, _| !node.in_force.edition.policies.gateway().routes().is_empty())
+        with(now_ms, |node, _, _| !node.in_force.revision.policies.gateway().routes().is_empty())
     }
 
     /// Begins an exchange, with the body of the request or without it. `unread` says why a body could not be read: 0 if
@@ -124,10 +124,12 @@ impl Isolate {
     /// one, each on a line.
     #[must_use]
     pub fn token(exchange: u32, now_ms: f64) -> Option<String> {
-        let running = |node: &mut Node, _, _| node.exchanges.get_mut(&exchange)?.verify.take();
-        let Verify { algorithm, keys, signed, signature, key_id } = with(now_ms, running)?;
-        let key_id = key_id.unwrap_or_default();
-        Some([algorithm.name(), &keys, &signed, &signature, &key_id].join("\n"))
+        with(now_ms, |node, _, _| {
+            let token = node.exchanges.get_mut(&exchange)?.token()?;
+            let Verify { algorithm, keys, signed, signature, key_id } = token;
+            let key_id = key_id.as_deref().unwrap_or_default();
+            Some([algorithm.name(), keys, signed, signature, key_id].join("\n"))
+        })
     }
 
     /// Goes on with an exchange whose token was verified, or was not, or could not be. Returns the same as `begin`.
@@ -135,7 +137,7 @@ impl Isolate {
     pub fn verified(exchange: u32, is_verified: Option<bool>, now_ms: f64) -> u32 {
         with(now_ms, |node, now, at| {
             if let Some(running) = node.exchanges.get_mut(&exchange) {
-                running.exchange.verified(is_verified.ok_or(NoKeys));
+                running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
             }
             node.step(exchange, now, at).of(exchange)
         })
@@ -150,10 +152,10 @@ impl Isolate {
     /// The response to a request whose upstream did not answer.
     #[must_use]
     pub fn upstream_failed(accept: Option<String>) -> String {
-        text(&gateway::upstream_failed(accept.as_deref()))
+        text(&upstream_failed(accept.as_deref()))
     }
 
-    /// The next question to send: on lines its number, the hash of the edition of the policies by which it must be
+    /// The next question to send: on lines its number, the hash of the revision of the policies by which it must be
     /// answered, which is empty for the deployed one, and the number of UTF-16 units of the object's name; then that
     /// name and the question.
     #[must_use]
@@ -162,10 +164,10 @@ impl Isolate {
             let question = node.flights.poll_transmit(at);
             node.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
             let Question { number, to, bytes } = question?;
-            let edition = policies::hash_of(to.policy()).unwrap_or_default();
+            let revision = policies::hash_of(to.policy()).unwrap_or_default();
             let object = to.object_name();
             let units = object.encode_utf16().count();
-            Some(format!("{number}\n{edition}\n{units}\n{object}{}", packed::pack(&bytes)))
+            Some(format!("{number}\n{revision}\n{units}\n{object}{}", packed::pack(&bytes)))
         })
     }
 

@@ -1,6 +1,6 @@
-//! The object that keeps the editions of the policy file. JavaScript brings what is stored, and stores what is returned.
+//! The object that keeps the revisions of the policy file. JavaScript brings what is stored, and stores what is returned.
 
-use tidegate_gate::http::{Changed, Editions, PolicyCall, Stamp};
+use tidegate_http::{Changed, PolicyCall, RevisionTag, Revisions};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -8,7 +8,7 @@ use crate::clock::timestamp;
 use crate::isolate::text;
 use crate::tell::log_error;
 
-/// The functions that JavaScript calls in the object of the editions.
+/// The functions that JavaScript calls in the object of the revisions.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Keeper;
@@ -29,7 +29,7 @@ impl Handled {
         std::mem::take(&mut self.response)
     }
 
-    /// The editions to store, if they have changed. Can be taken once.
+    /// The revisions to store, if they have changed. Can be taken once.
     #[must_use]
     pub fn stored(&mut self) -> Option<String> {
         self.stored.take()
@@ -38,14 +38,14 @@ impl Handled {
 
 #[wasm_bindgen]
 impl Keeper {
-    /// The edition in force over the deployed file with this hash: its version and its hash, each on a line, and the
+    /// The revision in force over the deployed file with this hash: its version and its hash, each on a line, and the
     /// file unless it is the deployed one. `undefined` if it begins with `known`.
     #[must_use]
     pub fn in_force(stored: Option<String>, deployed: &str, known: &str) -> Option<String> {
-        let editions = read(stored);
-        let Stamp { version, hash } = editions.stamp(deployed);
+        let revisions = read(stored);
+        let RevisionTag { version, hash } = revisions.tag(deployed);
         let told = format!("{version}\n{hash}");
-        (told != known).then(|| match editions.file(deployed) {
+        (told != known).then(|| match revisions.file(deployed) {
             Some(file) => format!("{told}\n{file}"),
             None => told,
         })
@@ -69,18 +69,18 @@ impl Keeper {
     ) -> Result<Handled, JsError> {
         let call =
             PolicyCall::read(call).ok_or_else(|| JsError::new("a call of another version"))?;
-        let mut editions = read(stored);
-        let Changed { response, policies } = editions.handle(call, deployed, timestamp(now_ms));
-        let stored = policies.map(|_| editions.write());
+        let mut revisions = read(stored);
+        let Changed { response, policies } = revisions.handle(call, deployed, timestamp(now_ms));
+        let stored = policies.map(|_| revisions.write());
         Ok(Handled { response: text(&response), stored })
     }
 }
 
-/// Editions that cannot be read must not stop the Worker, so they count as none.
-fn read(stored: Option<String>) -> Editions {
-    let Some(stored) = stored else { return Editions::default() };
-    Editions::read(&stored).unwrap_or_else(|error| {
+/// Revisions that cannot be read must not stop the Worker, so they count as none.
+fn read(stored: Option<String>) -> Revisions {
+    let Some(stored) = stored else { return Revisions::default() };
+    Revisions::read(&stored).unwrap_or_else(|error| {
         log_error("the stored policies are ignored", &error.to_string().into());
-        Editions::default()
+        Revisions::default()
     })
 }

@@ -15,7 +15,7 @@ use wasm_bindgen::{JsError, JsValue};
 use crate::clock::{Clock, from_millis, timestamp};
 use crate::memory::Share;
 use crate::packed;
-use crate::policies::{self, Edition};
+use crate::policies::{self, Revision};
 use crate::tell::log_error;
 
 /// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
@@ -100,23 +100,23 @@ impl Owner {
         }
     }
 
-    /// Answers a question by the edition of the policies with this hash, or by the deployed one. All that the reply
+    /// Answers a question by the revision of the policies with this hash, or by the deployed one. All that the reply
     /// depends on is written.
     ///
     /// # Errors
-    /// Throws an `Error` if the text is no question, if the edition is not known, or if the policy file is wrong.
+    /// Throws an `Error` if the text is no question, if the revision is not known, or if the policy file is wrong.
     pub fn ask(
         &mut self,
         question: &str,
         now_ms: f64,
-        edition: Option<String>,
+        revision: Option<String>,
     ) -> Result<String, JsError> {
         let question = packed::unpack(question).unwrap_or_default();
         let known =
-            policies::edition(edition.as_deref()).map_err(|reason| JsError::new(&reason))?;
-        let edition = known.ok_or_else(|| JsError::new("an edition that is not known"))?;
-        self.decide_by(&edition);
-        let policies = &edition.policies;
+            policies::revision(revision.as_deref()).map_err(|reason| JsError::new(&reason))?;
+        let revision = known.ok_or_else(|| JsError::new("a revision that is not known"))?;
+        self.decide_by(&revision);
+        let policies = &revision.policies;
         let now = timestamp(now_ms);
         let at = self.clock.at(now);
         let Self { authority, replies, .. } = self;
@@ -133,10 +133,10 @@ impl Owner {
         }
     }
 
-    /// Another edition of the policy may use the rows of this one. So what was remembered under one edition is
+    /// Another revision of the policy may use the rows of this one. So what was remembered under one revision is
     /// forgotten before a question of the other one is decided.
-    fn decide_by(&mut self, edition: &Edition) {
-        let policy = edition.policies.get(&self.policy);
+    fn decide_by(&mut self, revision: &Revision) {
+        let policy = revision.policies.get(&self.policy);
         if self.decided_by.as_ref().map(Arc::as_ptr) == policy.map(Arc::as_ptr) {
             return;
         }

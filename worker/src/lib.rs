@@ -1,6 +1,6 @@
 //! The Cloudflare Worker: the decision API, with the state of each key in a Durable Object.
 //!
-//! This crate is an adapter. `tidegate_gate::http` reads the requests and words the answers. In an isolate a
+//! This crate is an adapter. `tidegate_http` reads the requests and words the answers. In an isolate a
 //! node ([`node`]) answers what it may, and asks the objects ([`keys`]) for the rest, by `tidegate_tier`. JavaScript
 //! (`worker.js`) carries the bytes between them and awaits.
 

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tidegate_gate::gateway::Served;
-use tidegate_gate::http::{Access, Check, LogSecret, Outcome, PolicyCall, Tokens};
-use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verify};
+use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
+use tidegate_http::{
+    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Tokens, Verify,
+};
 use tidegate_tier::Local;
 use tidegate_tier::local::{self, Next, Transmit};
 use tidegate_tier::wire::{Asked, Flights, NodeOptions};
@@ -14,7 +15,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{Exchange, InForce, OwnRequest, Step, Tells};
+use crate::exchange::{InForce, OwnRequest, Tells};
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
 use crate::tell::log_error;
@@ -63,6 +64,7 @@ pub(crate) struct Told {
 
 /// An exchange under way.
 pub(crate) struct Running {
+    in_force: Rc<InForce>,
     pub(crate) exchange: Exchange,
     began: Micros,
     /// The outcomes of its checks, and how many are missing.
@@ -70,15 +72,15 @@ pub(crate) struct Running {
     missing: usize,
     /// When its checks were asked for.
     asked: Micros,
-    /// The token that it waits for.
-    pub(crate) verify: Option<Verify>,
+    /// The checks that were counted: policy, outcome, how many, their cost.
+    events: BTreeMap<(String, &'static str), (u32, u64)>,
     pub(crate) end: Option<End>,
 }
 
 /// The end of an exchange.
 pub(crate) enum End {
     Served(Served),
-    /// The object of the editions answers this call.
+    /// The object of the revisions answers this call.
     Asks(PolicyCall),
 }
 
@@ -88,8 +90,8 @@ impl Node {
         trusts_caller_time: bool,
         told: Told,
     ) -> Result<Self, String> {
-        let edition = policies::deployed()?;
-        let access = Access::new(&edition.policies, tokens).map_err(|error| error.to_string())?;
+        let revision = policies::deployed()?;
+        let access = Access::new(&revision.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
         let (node, seed) = (Id([random()?, random()?]), random()?);
         let local = local::Options { node, seed, most_keys: MOST_KEYS };
@@ -101,7 +103,7 @@ impl Node {
             ..NodeOptions::default()
         };
         Ok(Self {
-            in_force: InForce::new(edition, access, told.tells),
+            in_force: InForce::new(revision, access, told.tells),
             log_secret: LogSecret::new(
                 told.log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
@@ -119,10 +121,16 @@ impl Node {
         self.forget(at);
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
-        let exchange = Exchange::new(Rc::clone(&self.in_force), request);
-        let (outcomes, missing) = (Vec::new(), 0);
-        let (verify, end) = (None, None);
-        let running = Running { exchange, began: at, outcomes, missing, asked: at, verify, end };
+        let running = Running {
+            exchange: self.in_force.begin(request),
+            in_force: Rc::clone(&self.in_force),
+            began: at,
+            outcomes: Vec::new(),
+            missing: 0,
+            asked: at,
+            events: BTreeMap::new(),
+            end: None,
+        };
         self.exchanges.insert(id, running);
         id
     }
@@ -148,22 +156,14 @@ impl Node {
                 self.exchanges.remove(&id);
                 return NextStep::Body;
             }
-            Step::Verify(token) => {
-                running.verify = Some(token);
-                return NextStep::Verify;
-            }
-            Step::Serve(served) => running.end = Some(End::Served(served)),
-            Step::Ask(call) => {
-                running.end = Some(End::Asks(call));
+            Step::Verify(_) => return NextStep::Verify,
+            Step::Done(served) => running.end = Some(End::Served(served)),
+            Step::Change(call) => {
+                running.end = Some(End::Asks(call.clone()));
                 return NextStep::Change;
             }
-            Step::Decide(checks) => {
-                running.outcomes = vec![None; checks.len()];
-                running.asked = at;
-                running.missing = checks.len();
-                for (place, check) in checks.iter().enumerate() {
-                    self.ask((id, place), check, now, at);
-                }
+            Step::Decide(_) => {
+                self.decide(id, now, at);
                 self.report(now, at);
                 self.settle(&JsValue::UNDEFINED);
             }
@@ -175,41 +175,53 @@ impl Node {
         }
     }
 
+    /// Decides the checks of an exchange, or asks the objects about them.
+    fn decide(&mut self, id: u32, now: Timestamp, at: Micros) {
+        let Self { exchanges, local, flights, in_force, trusts_caller_time, .. } = self;
+        let Some(running) = exchanges.get_mut(&id) else { return };
+        let Step::Decide(checks) = running.exchange.step() else { return };
+        let mut ask = |(place, check): (usize, &Check)| {
+            let resolved = check.resolved();
+            let (operation, now_given) = match trusts_caller_time {
+                true => (check.operation_with_draw(), check.caller_time()),
+                false => (check.operation(), None),
+            };
+            let budget = match now_given {
+                Some(_) => None,
+                None => match local.ask(resolved, &operation, now, at) {
+                    Next::Answer(answer) => {
+                        answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
+                        return Some(Outcome::Decided(answer.verdict()));
+                    }
+                    Next::Forward { budget } => budget,
+                },
+            };
+            let (resolved, token) = (resolved.clone(), Some((id, place)));
+            let asked = Asked { resolved, operation, now: now_given, at, token };
+            let budget = budget.map(|operation| Asked { operation, token: None, ..asked.clone() });
+            flights.ask(asked);
+            budget.into_iter().for_each(|budget| flights.ask(budget));
+            None
+        };
+        running.outcomes = checks.iter().enumerate().map(&mut ask).collect();
+        running.missing = running.outcomes.iter().filter(|outcome| outcome.is_none()).count();
+        running.asked = at;
+        if running.missing == 0 {
+            running.decided(None);
+        }
+    }
+
     /// Renews or releases a lease of a request that passed. Nobody waits for the answer.
     pub(crate) fn hold(&mut self, lease: &Held<'_>, now: Timestamp, at: Micros) {
         let Held { renews, policy, key, name } = *lease;
-        let edition = Rc::clone(&self.in_force.edition);
-        let Some(policy) = edition.policies.get(policy) else { return }; // it was another edition's
+        let revision = Rc::clone(&self.in_force.revision);
+        let Some(policy) = revision.policies.get(policy) else { return }; // it was another revision's
         let Ok(resolved) = Resolved::new(policy, key) else { return };
         let id = resolved.lease_id(name);
         let operation = if renews { Operation::Heartbeat(id) } else { Operation::Release(id) };
         if let Next::Forward { .. } = self.local.ask(&resolved, &operation, now, at) {
             self.flights.ask(Asked { resolved, operation, now: None, at, token: None });
         }
-    }
-
-    fn ask(&mut self, token: (u32, usize), check: &Check, now: Timestamp, at: Micros) {
-        let resolved = check.resolved();
-        let (operation, now_given) = match self.trusts_caller_time {
-            true => (check.operation_with_draw(), check.caller_time()),
-            false => (check.operation(), None),
-        };
-        let budget = match now_given {
-            Some(_) => None,
-            None => match self.local.ask(resolved, &operation, now, at) {
-                Next::Answer(answer) => {
-                    answer.kind().into_iter().for_each(|kind| self.in_force.answers.count(kind));
-                    let verdict = answer.verdict();
-                    return self.decided(token, Outcome::Decided(verdict), None);
-                }
-                Next::Forward { budget } => budget,
-            },
-        };
-        let resolved = resolved.clone();
-        let asked = Asked { resolved, operation, now: now_given, at, token: Some(token) };
-        let budget = budget.map(|operation| Asked { operation, token: None, ..asked.clone() });
-        self.flights.ask(asked);
-        budget.into_iter().for_each(|budget| self.flights.ask(budget));
     }
 
     /// Adds the reports that are due.
@@ -233,7 +245,7 @@ impl Node {
                 }
             };
             if let Some(token) = answer.asked.token {
-                self.decided(token, outcome, Some(answer.at));
+                self.decided(token, outcome, answer.at);
             }
         }
     }
@@ -248,25 +260,72 @@ impl Node {
         std::mem::take(&mut self.woken)
     }
 
-    /// `answered` is the time at which an object's answer came.
-    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Option<Micros>) {
+    /// `answered` is the time at which the answer of an object came.
+    fn decided(&mut self, (id, place): (u32, usize), outcome: Outcome, answered: Micros) {
         let Some(running) = self.exchanges.get_mut(&id) else { return };
         let Some(empty @ None) = running.outcomes.get_mut(place) else { return };
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
         if running.missing == 0 {
-            // only an object's answer ends a wait, and only a reply empties the list
-            if self.in_force.shares_calls && answered.is_some() {
+            // only a reply empties the list
+            if self.in_force.shares_calls {
                 self.woken.push(id);
             }
-            if self.in_force.tells.timing {
-                let asked = running.asked.0;
-                running.exchange.timed(answered.map(|at| Micros(at.0.saturating_sub(asked))));
+            running.decided(Some(answered));
+        }
+    }
+}
+
+impl Running {
+    /// Ends the exchange once all its checks have outcomes. `answered` is the time at which the last answer of an object came.
+    fn decided(&mut self, answered: Option<Micros>) {
+        let Self { in_force, exchange, outcomes, asked, events, .. } = self;
+        let outcomes: Vec<Outcome> = outcomes.drain(..).flatten().collect();
+        if let Step::Decide(checks) = exchange.step() {
+            for (check, outcome) in checks.iter().zip(&outcomes) {
+                in_force.metrics.count(check, outcome);
+                if in_force.tells.events
+                    && let Some(Counted { policy, outcome, cost }) = Counted::of(check, outcome)
+                {
+                    let (checks, sum) = events.entry((policy.to_owned(), outcome)).or_default();
+                    *checks = checks.saturating_add(1);
+                    *sum = sum.saturating_add(cost);
+                }
             }
-            running.exchange.decided(running.outcomes.drain(..).flatten().collect());
-            if let Step::Serve(served) = running.exchange.step() {
-                running.end = Some(End::Served(served));
+        }
+        exchange.decided(outcomes);
+        if let Step::Done(mut served) = exchange.step() {
+            if in_force.tells.timing {
+                let took = answered.map(|answered| Micros(answered.0.saturating_sub(asked.0)));
+                served.headers_mut().push(("server-timing", timing(took)));
             }
+            self.end = Some(End::Served(served));
+        }
+    }
+
+    /// The token that the exchange waits for.
+    pub(crate) fn token(&mut self) -> Option<&Verify> {
+        match self.exchange.step() {
+            Step::Verify(token) => Some(token),
+            _ => None,
+        }
+    }
+
+    /// The checks that were counted, in lines: policy, outcome, how many, their cost.
+    pub(crate) fn events(&self) -> String {
+        let events = self.events.iter().map(|((policy, outcome), (checks, cost))| {
+            format!("{policy}\n{outcome}\n{checks}\n{cost}\n")
+        });
+        events.collect()
+    }
+}
+
+/// The header `Server-Timing`. `took` is the time that objects took, if they were asked.
+fn timing(took: Option<Micros>) -> String {
+    match took {
+        None => "tidegate;desc=\"isolate\"".to_owned(),
+        Some(Micros(us)) => {
+            format!("tidegate;dur={}.{:03};desc=\"object\"", us / 1_000, us % 1_000)
         }
     }
 }
@@ -285,7 +344,7 @@ pub enum NextStep {
     Body = 3,
     /// Verify its token.
     Verify = 4,
-    /// Let the object of the editions answer it.
+    /// Let the object of the revisions answer it.
     Change = 5,
 }
 

@@ -1,14 +1,14 @@
-//! The editions of the policy file that an isolate knows: the deployed one, and those that callers have put over it.
+//! The revisions of the policy file that an isolate knows: the deployed one, and those that callers have put over it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use js_sys::Reflect;
-use tidegate_gate::http::{Editions, Stamp};
 use tidegate_gate::{Policies, Policy};
+use tidegate_http::{RevisionTag, Revisions};
 
-/// The most editions that are known beside the deployed one. Requests under way and the isolates of objects need those
+/// The most revisions that are known beside the deployed one. Requests under way and the isolates of objects need those
 /// that were in force a moment ago.
 const MOST_PUT: usize = 4;
 
@@ -16,39 +16,40 @@ thread_local! {
     static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
 }
 
-/// One edition.
+/// One revision.
 #[derive(Debug)]
-pub(crate) struct Edition {
-    pub(crate) policies: Policies,
-    pub(crate) stamp: Stamp,
+pub(crate) struct Revision {
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) tag: RevisionTag,
 }
 
 struct Known {
-    deployed: Rc<Edition>,
+    deployed: Rc<Revision>,
     /// The newest first.
-    put: Vec<Rc<Edition>>,
+    put: Vec<Rc<Revision>>,
 }
 
-/// The edition that was deployed with the Worker.
+/// The revision that was deployed with the Worker.
 ///
 /// # Errors
 /// Returns what is wrong with the policy file. The Worker serves nothing until the file is corrected.
-pub(crate) fn deployed() -> Result<Rc<Edition>, String> {
+pub(crate) fn deployed() -> Result<Rc<Revision>, String> {
     KNOWN.with_borrow_mut(|known| {
         if let Some(known) = known {
             return Ok(Rc::clone(&known.deployed));
         }
         let text = text()?;
         let policies = Policies::parse(&text).map_err(|error| format!("policies.toml: {error}"))?;
-        let stamp = Stamp { version: 1, hash: Editions::hash(&text) };
-        let deployed = Rc::new(Edition { policies, stamp });
+        let tag = RevisionTag { version: 1, hash: Revisions::hash(&text) };
+        let policies = Arc::new(policies);
+        let deployed = Rc::new(Revision { policies, tag });
         *known = Some(Known { deployed: Rc::clone(&deployed), put: Vec::new() });
         Ok(deployed)
     })
 }
 
-/// The edition with this hash, if it is known; without a hash the deployed one.
-pub(crate) fn edition(hash: Option<&str>) -> Result<Option<Rc<Edition>>, String> {
+/// The revision with this hash, if it is known; without a hash the deployed one.
+pub(crate) fn revision(hash: Option<&str>) -> Result<Option<Rc<Revision>>, String> {
     let deployed = deployed()?;
     Ok(match hash {
         None => Some(deployed),
@@ -60,40 +61,40 @@ pub(crate) fn edition(hash: Option<&str>) -> Result<Option<Rc<Edition>>, String>
 ///
 /// # Errors
 /// Returns what is wrong with the file. Nothing changes.
-pub(crate) fn learn(stamp: Stamp, file: &str) -> Result<Rc<Edition>, String> {
+pub(crate) fn learn(tag: RevisionTag, file: &str) -> Result<Rc<Revision>, String> {
     let mut policies = Policies::parse(file).map_err(|error| error.to_string())?;
     policies = policies.sharing(&deployed()?.policies);
     KNOWN.with_borrow_mut(|known| {
         let put = known.as_mut().map(|known| &mut known.put).ok_or("no policies are deployed")?;
-        for edition in &*put {
-            policies = policies.sharing(&edition.policies);
+        for revision in &*put {
+            policies = policies.sharing(&revision.policies);
         }
-        let edition = Rc::new(Edition { policies, stamp });
-        put.retain(|known| known.stamp.hash != edition.stamp.hash);
-        put.insert(0, Rc::clone(&edition));
+        let revision = Rc::new(Revision { policies: Arc::new(policies), tag });
+        put.retain(|known| known.tag.hash != revision.tag.hash);
+        put.insert(0, Rc::clone(&revision));
         put.truncate(MOST_PUT);
-        Ok(edition)
+        Ok(revision)
     })
 }
 
-/// The hash of the edition that a policy is part of; `None` for the deployed one. An edition that is no longer known
+/// The hash of the revision that a policy is part of; `None` for the deployed one. A revision that is no longer known
 /// has the empty hash, which no object knows.
 pub(crate) fn hash_of(policy: &Arc<Policy>) -> Option<String> {
-    let has = |edition: &&Rc<Edition>| {
-        edition.policies.get(policy.name()).is_some_and(|own| Arc::ptr_eq(own, policy))
+    let has = |revision: &&Rc<Revision>| {
+        revision.policies.get(policy.name()).is_some_and(|own| Arc::ptr_eq(own, policy))
     };
     KNOWN.with_borrow(|known| {
         let known = known.as_ref()?;
         if has(&&known.deployed) {
             return None;
         }
-        Some(known.put.iter().find(has).map_or_else(String::new, |own| own.stamp.hash.clone()))
+        Some(known.put.iter().find(has).map_or_else(String::new, |own| own.tag.hash.clone()))
     })
 }
 
 impl Known {
-    fn find(&self, hash: &str) -> Option<Rc<Edition>> {
-        self.put.iter().find(|edition| edition.stamp.hash == hash).cloned()
+    fn find(&self, hash: &str) -> Option<Rc<Revision>> {
+        self.put.iter().find(|revision| revision.tag.hash == hash).cloned()
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::rc::Rc;
 
-use tidegate_gate::gateway::Served;
-use tidegate_gate::http::{self, BodyError, Outcome, Stamp};
+use tidegate_http::{self as http, BodyError, Outcome, RevisionTag, Served, Step};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::exchange::{Exchange, InForce, OwnRequest, Step};
+use crate::exchange::{InForce, OwnRequest};
 use crate::isolate::{Isolate, Request, served_text};
 use crate::node::{End, Node, with};
-use crate::policies::{self, Edition};
+use crate::policies::{self, Revision};
 
 #[wasm_bindgen]
 impl Isolate {
-    /// The call that the object of the editions answers. The exchange then ends.
+    /// The call that the object of the revisions answers. The exchange then ends.
     #[must_use]
     pub fn policy_call(exchange: u32, now_ms: f64) -> Option<String> {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
@@ -31,14 +30,14 @@ impl Isolate {
 
     /// The version and the hash of the policies in force, each on a line.
     #[must_use]
-    pub fn stamp(now_ms: f64) -> String {
+    pub fn tag(now_ms: f64) -> String {
         with(now_ms, |node, _, _| {
-            let Stamp { version, hash } = &node.in_force.edition.stamp;
+            let RevisionTag { version, hash } = &node.in_force.revision.tag;
             format!("{version}\n{hash}")
         })
     }
 
-    /// Puts the edition in force that `Keeper.in_force` has told. Returns what is wrong with it; the earlier one then
+    /// Puts the revision in force that `Keeper.in_force` has told. Returns what is wrong with it; the earlier one then
     /// stays in force.
     #[must_use]
     pub fn put_in_force(told: &str, now_ms: f64) -> Option<String> {
@@ -51,16 +50,16 @@ impl Isolate {
         })
     }
 
-    /// Whether an object in this isolate can answer questions by the edition with this hash.
+    /// Whether an object in this isolate can answer questions by the revision with this hash.
     #[must_use]
     pub fn knows(hash: &str) -> bool {
-        policies::edition(Some(hash)).is_ok_and(|edition| edition.is_some())
+        policies::revision(Some(hash)).is_ok_and(|revision| revision.is_some())
     }
 
-    /// Reads the edition with this hash, for the objects in this isolate. Returns what is wrong with it.
+    /// Reads the revision with this hash, for the objects in this isolate. Returns what is wrong with it.
     #[must_use]
     pub fn learn(hash: String, file: &str) -> Option<String> {
-        policies::learn(Stamp { version: 0, hash }, file).err()
+        policies::learn(RevisionTag { version: 0, hash }, file).err()
     }
 
     /// The response to a request that was under way when WebAssembly ended.
@@ -81,7 +80,7 @@ impl Isolate {
     #[must_use]
     pub fn events(exchange: u32, now_ms: f64) -> String {
         with(now_ms, |node, _, _| {
-            node.exchanges.get(&exchange).map_or_else(String::new, |own| own.exchange.events())
+            node.exchanges.get(&exchange).map_or_else(String::new, |own| own.events())
         })
     }
 }
@@ -93,34 +92,39 @@ impl Node {
         let (Some(version), Some(hash)) = (version, lines.next()) else {
             return Err("expected a version and a hash".to_owned());
         };
-        let stamp = Stamp { version, hash: hash.to_owned() };
-        let edition = match lines.next() {
-            Some(file) => policies::learn(stamp, file)?,
+        let tag = RevisionTag { version, hash: hash.to_owned() };
+        let revision = match lines.next() {
+            Some(file) => policies::learn(tag, file)?,
             None => {
                 let policies = policies::deployed()?.policies.clone();
-                Rc::new(Edition { policies, stamp })
+                Rc::new(Revision { policies, tag })
             }
         };
-        self.in_force = self.in_force.with(edition);
+        self.in_force = self.in_force.with(revision);
         Ok(())
     }
 }
 
 /// The whole response to a request that was under way when WebAssembly ended: what its checks asked is not known.
-fn unavailable(in_force: &Rc<InForce>, request: OwnRequest) -> Served {
-    let mut exchange = Exchange::new(Rc::clone(in_force), request);
+fn unavailable(in_force: &InForce, request: OwnRequest) -> Served {
+    let mut exchange = in_force.begin(request);
     loop {
         match exchange.step() {
             Step::Decide(checks) => {
                 let reason = "the Worker began anew, so the outcome is unknown";
-                let outcome = |_| Outcome::Unavailable(reason.to_owned());
-                exchange.decided(checks.iter().map(outcome).collect());
+                let outcome = |check| {
+                    let outcome = Outcome::Unavailable(reason.to_owned());
+                    in_force.metrics.count(check, &outcome);
+                    outcome
+                };
+                let outcomes = checks.iter().map(outcome).collect();
+                exchange.decided(outcomes);
             }
-            Step::Ask(_) | Step::Body | Step::Verify(_) => {
+            Step::Change(_) | Step::Body | Step::Verify(_) => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);
             }
-            Step::Serve(served) => return served,
+            Step::Done(served) => return served,
         }
     }
 }

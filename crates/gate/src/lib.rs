@@ -1,14 +1,14 @@
 #![doc = include_str!("../README.md")]
 //!
-//! # What is where
+//! # The modules, in the order of reading
 //!
-//! - The policy file: [`Policies`].
-//! - Several limits on one request, decided all or nothing: [`Limits::operate`].
-//! - The stored form of a state: [`blob`].
-//! - Operations on the stored states of one home: [`Session`].
-//! - The store in memory: [`Table`].
-//! - The HTTP API: [`http`].
-//! - The gateway in front of an upstream: [`gateway`].
+//! - `key`: what a limit counts by, its canonical form, and patterns over it.
+//! - `limit`: one [`Limit`], and the [`Operation`]s on it. It calls the mathematics of `core`.
+//! - `decide`: several limits on one request, all or nothing: [`Limits::operate`].
+//! - `policy`: the policy file, from text to [`Policies`]; a [`Resolved`] is a key under its policy.
+//! - `state`: the words of a key, their stored bytes ([`blob`]), and a [`Session`] of operations on stored states.
+//! - `ask`: what a caller asks for, before it has a policy: an [`Ask`].
+//! - `table`: the store in memory: [`Table`].
 //!
 //! The Worker, the host and the npm package behave alike because they all call this crate. They add the
 //! clock and the store.
@@ -25,42 +25,31 @@ extern crate alloc;
 extern crate std;
 
 mod ask;
-pub mod blob;
-mod block;
-mod carry;
 mod decide;
 mod fnv;
-pub mod gateway;
-mod gathered;
-pub mod http;
 mod key;
 mod limit;
-mod limits;
+mod name;
 mod policy;
-mod quote;
-mod request;
-mod resolved;
-mod session;
-mod source;
+mod state;
 mod table;
-mod tree;
+mod units;
 
-pub use ask::{Ask, AskError, Asked, Chance, CheckForm};
-pub use decide::{Effect, Verdict};
+pub use ask::{Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, parse_json};
+pub use decide::{Effect, Limits, OnChange, PersistAhead, Slice, Verdict};
 pub use fnv::fnv1a;
-pub use key::{Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, check_key};
-pub use limit::{Kind, Limit, suppression};
-pub use limits::{Limits, NamedLimit, Slice};
-pub use policy::{
-    Cost, OnChange, OnError, PersistAhead, Placement, Policies, Policy, PolicyError, Rule, Whole,
-    parse_span,
+pub use key::{
+    Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,
 };
-pub use quote::Quoted;
-pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
-pub use resolved::Resolved;
-pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
-pub use source::token::{Algorithm, Verify};
-pub use source::{JoinedSources, KeySource};
+pub use limit::{
+    Budget, Cause, Kind, Limit, NamedLimit, Offered, Operation, OperationError, Request,
+    Settlement, Unspent, suppression,
+};
+pub use policy::{
+    Cost, Gateway, JoinedSources, Jwt, KeySource, Network, OnError, Path, Placement, Policies,
+    Policy, PolicyError, Resolved, Route, Rule, SignatureAlgorithm, TwoRoutes, is_authority,
+};
+pub use state::{Answered, Due, Seat, Session, SessionError, Used, Write, blob};
 pub use table::{
     CallLimitsError, Carried, Decided, DumpError, Explanation, KeyHasher, Limited, MAX_CALL_LIMITS,
     Table, TableError,
@@ -76,3 +65,5 @@ pub use tidegate_core::{
     ConfigError, CostExceedsCapacity, Decision, Limiter, MAX_QUANTITY, Micros, Rate, RateLimiter,
     Timestamp,
 };
+pub use tidegate_form::{Bounded, Quoted};
+pub use units::parse_span;

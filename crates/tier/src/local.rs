@@ -90,7 +90,7 @@ mod tests;
 use hashbrown::HashTable;
 use tidegate_gate::{Id, KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp, Verdict};
 
-pub use answer::Answer;
+pub use answer::{Answer, Counts, Kind};
 use entry::{Entry, hash, part, relaxes};
 pub use held::OFTEN;
 pub use reports::Transmit;

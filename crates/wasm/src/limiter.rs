@@ -8,9 +8,8 @@ use std::hint::black_box;
 use std::iter;
 use std::sync::Arc;
 
-use tidegate_gate::gateway::Gateway;
 use tidegate_gate::{
-    Cost, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
+    Gateway, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
     parse_span,
 };
 use wasm_bindgen::JsValue;
@@ -127,10 +126,7 @@ impl Limiter {
     #[wasm_bindgen(js_name = defaultCost)]
     #[must_use]
     pub fn default_cost(&self) -> f64 {
-        from_quantity(match self.policy.cost() {
-            Cost::Fixed(cost) | Cost::Header { default: cost, .. } => *cost,
-            _ => 1,
-        })
+        from_quantity(self.policy.cost().stated())
     }
 
     /// Whether the policy reports its refusals but lets every request pass.

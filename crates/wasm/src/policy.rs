@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_gate::gateway::Gateway;
-use tidegate_gate::{Policies, Policy, PolicyError, Quoted};
+use tidegate_gate::{Gateway, Policies, Policy, PolicyError, Quoted};
 
 use crate::failure::Failure;
 

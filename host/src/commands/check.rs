@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tidegate::clock;
 use tidegate::gate::{
-    Ask, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Whole,
+    Ask, Bounded, CheckForm, MAX_QUANTITY, OperationError, Policies, Policy, Quoted,
 };
 use tidegate::replay::DecisionForm;
 use tidegate::serve::warn;
@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let policy = choose(&policies, arguments.policy.as_deref())?;
     let cost = arguments.cost.map(|cost| {
-        Whole::new(cost).with_context(|| {
+        Bounded::new(cost).with_context(|| {
             format!("--cost: expected a whole number from 0 to {MAX_QUANTITY}, found {cost}")
         })
     });

@@ -5,7 +5,7 @@ mod tests;
 
 use std::fmt::Display;
 
-use tidegate::gate::gateway::Gateway;
+use tidegate::gate::Gateway;
 use tidegate::gate::{
     Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob,
 };
@@ -63,7 +63,6 @@ fn sources(joined: &JoinedSources) -> String {
         KeySource::Query(name) => format!("field {name} of the query"),
         KeySource::Jwt(claim) => format!("verified claim {claim}"),
         KeySource::UnverifiedJwt(claim) => format!("unverified claim {claim}"),
-        other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(" with ")
 }

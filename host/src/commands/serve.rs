@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::builder::RangedU64ValueParser;
-use tidegate::gate::http::{Access, Tokens};
 use tidegate::gate::{Micros, Policies};
+use tidegate::http::{Access, Tokens};
 use tidegate::serve::{Bounds, Files, Service, Watch, accepts, serve, warn};
 use tidegate::store::{RedisOptions, Store};
 use tokio::net::TcpListener;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::Cursor;
+use std::sync::Arc;
 
-use tidegate_gate::http::{Access, BodyError, Check, Head, Outcome, Server, Tokens, respond};
 use tidegate_gate::{Policies, Timestamp};
+use tidegate_http::{Access, Exchange, Head, Outcome, RevisionTag, Served, Server, Step, Tokens};
 
 use super::{Backend, BackendKind, Target, Trace};
 use crate::store::Memory;
@@ -38,47 +39,40 @@ struct Gate {
     now: Timestamp,
 }
 
-impl Server for Gate {
-    async fn body(&mut self) -> Result<Vec<u8>, BodyError> {
-        Ok(Vec::new())
-    }
-
-    async fn decide(&mut self, checks: &[Check]) -> Vec<Outcome> {
-        let decided = checks.iter().map(|check| {
-            let verdict = self.memory.operate(check.resolved(), self.now, check.operation());
-            Outcome::Decided(verdict.unwrap())
-        });
-        decided.collect()
-    }
-
-    fn random(&mut self) -> Option<u64> {
-        None
-    }
-}
-
 impl Gate {
-    async fn passes(&mut self, policies: &Policies, client: &str) -> bool {
-        let head = Head {
-            method: "GET",
-            path: "/v1/gate",
-            query: "policy=api",
-            header: &|_| None,
-            client_ip: &|| Some(client.to_owned()),
-            country: None,
-            now: self.now,
-        };
-        let access = Access::new(policies, Tokens::default()).unwrap();
-        match respond(policies, &access, &head, self).await.status {
-            204 => true,
-            403 | 429 => false,
-            status => panic!("{status}"),
+    fn passes(&mut self, policies: &Arc<Policies>, client: &str) -> bool {
+        let client_ip = &|| Some(client.to_owned());
+        let (path, query, now) = ("/v1/gate", "policy=api", self.now);
+        let head = Head { path, query, client_ip, now, ..Head::default() };
+        let access = &Access::new(policies, Tokens::default()).unwrap();
+        let (revision, metrics) = (&RevisionTag::default(), &String::new);
+        let server = Server { policies, access, revision, metrics };
+        let mut exchange = Exchange::of_api(&server, &head, &mut || None);
+        loop {
+            match exchange.step() {
+                Step::Decide(checks) => {
+                    let decided = checks.iter().map(|check| {
+                        let operation = check.operation();
+                        let verdict = self.memory.operate(check.resolved(), self.now, operation);
+                        Outcome::Decided(verdict.unwrap())
+                    });
+                    let outcomes = decided.collect();
+                    exchange.decided(outcomes);
+                }
+                Step::Done(Served::Response(response)) => match response.status {
+                    204 => return true,
+                    403 | 429 => return false,
+                    status => panic!("{status}"),
+                },
+                step => panic!("{step:?}"),
+            }
         }
     }
 }
 
 #[tokio::test]
 async fn an_access_log_is_decided_as_the_gate_decided_it() {
-    let policies = Policies::parse(POLICIES).unwrap();
+    let policies = Arc::new(Policies::parse(POLICIES).unwrap());
     let policy = policies.all()[0].clone();
     let mut gate = Gate { memory: Memory::new(policy, 1 << 20).unwrap(), now: Timestamp(0) };
     let (mut log, mut expected) = (String::new(), Vec::new());
@@ -89,7 +83,7 @@ async fn an_access_log_is_decided_as_the_gate_decided_it() {
         }
         let second = line / 10;
         gate.now = Timestamp(1_431_856_800_000_000 + u64::try_from(second).unwrap() * 1_000_000);
-        expected.push(gate.passes(&policies, &client).await);
+        expected.push(gate.passes(&policies, &client));
         let vhost = if line % 2 == 0 { "example.com:443 " } else { "" };
         let (minute, second) = (second / 60, second % 60);
         let time = format!("17/May/2015:10:{minute:02}:{second:02} +0000");

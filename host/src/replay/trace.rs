@@ -15,11 +15,10 @@ use flate2::bufread::MultiGzDecoder;
 use indicatif::ProgressBar;
 use jiff::fmt::strtime;
 use serde_json::{Map, Value, json};
-use tidegate_gate::gateway::key_of;
-use tidegate_gate::http::Head;
 use tidegate_gate::{
     Ask, AskError, Asked, MAX_QUANTITY, OperationError, Policies, Policy, Quoted, Timestamp,
 };
+use tidegate_http::{Head, key_of};
 
 /// The longest line that is read. A longer line is skipped and counts as unreadable.
 const MAX_LINE_BYTES: usize = 65_536;
@@ -182,15 +181,7 @@ impl Trace {
 
     /// The key that the gate finds in a request of which only the client's address is known.
     fn key_of(&self, policy: &Policy, client: &str, now: Timestamp) -> Result<String, String> {
-        let head = Head {
-            method: "GET",
-            path: "/",
-            query: "",
-            header: &|_| None,
-            client_ip: &|| Some(client.to_owned()),
-            country: None,
-            now,
-        };
+        let head = Head { client_ip: &|| Some(client.to_owned()), now, ..Head::default() };
         key_of(self.policies.gateway(), policy, &head).map_err(|_| {
             format!(
                 "an access log has only the client's address: expected a policy whose `key` has the source \"ip\", \

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate_gate::http::MAX_BODY_BYTES;
 use tidegate_gate::{Decision, Policies, Quoted, Resolved, Timestamp, Verdict};
+use tidegate_http::MAX_BODY_BYTES;
 use ureq::Agent;
 
 use super::decision::DecisionForm;

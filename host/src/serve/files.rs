@@ -1,4 +1,4 @@
-//! The policy file in force, and the editions of it that were put in force while the server runs.
+//! The policy file in force, and the revisions of it that were put in force while the server runs.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tempfile::NamedTempFile;
 use tidegate_gate::Policies;
-use tidegate_gate::http::{self, Access, Changed, Editions, Metrics, PolicyCall, Response, Stamp};
+use tidegate_http::{
+    self as http, Access, Changed, Metrics, PolicyCall, Response, RevisionTag, Revisions,
+};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -18,7 +20,7 @@ use crate::store::Store;
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     started_with: String,
-    editions: Editions,
+    revisions: Revisions,
     kept_in: Option<PathBuf>,
 }
 
@@ -29,37 +31,37 @@ impl Files {
         Self { started_with, ..Self::default() }
     }
 
-    /// Reads the editions that are kept in a file. There need not be such a file.
+    /// Reads the revisions that are kept in a file. There need not be such a file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or holds something else.
     pub fn kept_in(self, path: PathBuf) -> io::Result<Self> {
-        let editions = match std::fs::read_to_string(&path) {
-            Ok(stored) => Editions::read(&stored).map_err(io::Error::other)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Editions::default(),
+        let revisions = match std::fs::read_to_string(&path) {
+            Ok(stored) => Revisions::read(&stored).map_err(io::Error::other)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Revisions::default(),
             Err(error) => return Err(error),
         };
-        Ok(Self { editions, kept_in: Some(path), ..self })
+        Ok(Self { revisions, kept_in: Some(path), ..self })
     }
 
     /// The file in force.
     #[must_use]
     pub fn in_force(&self) -> &str {
-        self.editions.file(&Editions::hash(&self.started_with)).unwrap_or(&self.started_with)
+        self.revisions.file(&Revisions::hash(&self.started_with)).unwrap_or(&self.started_with)
     }
 
-    fn stamp(&self) -> Stamp {
-        self.editions.stamp(&Editions::hash(&self.started_with))
+    fn tag(&self) -> RevisionTag {
+        self.revisions.tag(&Revisions::hash(&self.started_with))
     }
 }
 
 /// What requests are answered by. A request under way keeps what it began with.
 #[derive(Debug)]
 pub(super) struct InForce {
-    pub(super) policies: Policies,
+    pub(super) policies: Arc<Policies>,
     pub(super) access: Access,
     pub(super) store: Store,
-    pub(super) stamp: Stamp,
+    pub(super) tag: RevisionTag,
     pub(super) metrics: Metrics,
 }
 
@@ -71,9 +73,12 @@ pub(super) struct Swap {
 }
 
 impl Swap {
-    pub(super) fn new((policies, access, store): (Policies, Access, Store), files: Files) -> Self {
-        let (stamp, metrics) = (files.stamp(), Metrics::new(&policies, None));
-        let in_force = InForce { policies, access, store, stamp, metrics };
+    pub(super) fn new(
+        (policies, access, store): (Arc<Policies>, Access, Store),
+        files: Files,
+    ) -> Self {
+        let (tag, metrics) = (files.tag(), Metrics::new(&policies, None));
+        let in_force = InForce { policies, access, store, tag, metrics };
         Self { in_force: RwLock::new(Arc::new(in_force)), files: Mutex::new(files) }
     }
 
@@ -81,24 +86,24 @@ impl Swap {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Answers a call about the editions. One change comes after another.
-    pub(super) async fn handle(&self, call: PolicyCall, log: impl Fn(&dyn Display)) -> Response {
+    /// Answers a call about the revisions. One change comes after another.
+    pub(super) async fn handle(&self, call: &PolicyCall, log: impl Fn(&dyn Display)) -> Response {
         let mut files = self.files.lock().await;
         let mut next = files.clone();
         let Changed { response, policies } =
-            next.editions.handle(call, &files.started_with, clock::now());
+            next.revisions.handle(call.clone(), &files.started_with, clock::now());
         let Some(policies) = policies else { return response };
         let now = self.in_force();
         if let Err(reason) = accepts(&policies) {
             return http::invalid_policies(reason);
         }
-        let policies = policies.sharing(&now.policies);
+        let policies = Arc::new(policies.sharing(&now.policies));
         let store = match now.store.edited(&policies) {
             Ok(store) => store,
             Err(error) => return http::invalid_policies(error.to_string()),
         };
         if let Some(path) = next.kept_in.clone()
-            && let Err(error) = keep(path.clone(), next.editions.write()).await
+            && let Err(error) = keep(path.clone(), next.revisions.write()).await
         {
             log(&format_args!("{}: the policies cannot be stored: {error}", path.display()));
             let detail = "the new policies could not be stored, so the earlier ones stay in force";
@@ -106,9 +111,9 @@ impl Swap {
         }
         store.take_over(&now.store);
         let access = now.access.under(&policies);
-        let (stamp, metrics) = (next.stamp(), Metrics::new(&policies, Some(&now.metrics)));
+        let (tag, metrics) = (next.tag(), Metrics::new(&policies, Some(&now.metrics)));
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(InForce { policies, access, store, stamp, metrics });
+            Arc::new(InForce { policies, access, store, tag, metrics });
         *files = next;
         response
     }

@@ -6,7 +6,7 @@ use hyper::Version;
 use hyper::header::{AsHeaderName, HOST, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use tidegate_gate::Quoted;
-use tidegate_gate::http::{self, Response};
+use tidegate_http::{self as http, Response};
 
 /// The answer to a head that no server may accept; `None` if the head is acceptable. The answer closes the
 /// connection, because a proxy on the way may have read the request differently.

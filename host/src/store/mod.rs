@@ -31,6 +31,7 @@ use tidegate_gate::{
     Operation, OperationError, Policies, Policy, Resolved, SessionError, TableError, Timestamp,
     Verdict,
 };
+use tidegate_tier::local::Counts;
 
 pub use memory::{Memory, TooLittleMemory};
 pub use redis::{Redis, RedisOptions};
@@ -177,6 +178,25 @@ impl StoreError {
 }
 
 impl Store {
+    /// The word for the store, such as `redis`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Memory { .. } => "memory",
+            Self::Redis(_) => "redis",
+        }
+    }
+
+    /// The kinds of answers that this host gave without asking the store, and their numbers.
+    #[must_use]
+    pub fn local_answers(&self) -> [(&'static str, u64); 3] {
+        match self {
+            Self::Redis(redis) => redis.local_answers().map(Counts::all),
+            Self::Memory { .. } => None,
+        }
+        .unwrap_or_else(|| Counts::default().all())
+    }
+
     /// A store in this process of at most `max_bytes`, which the policies share in equal parts.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use core::fmt;
 use tidegate_core::CostExceedsCapacity;
 
 use crate::key::{InvalidKey, MAX_LEASE_BYTES};
-use crate::quote::Quoted;
+use tidegate_form::Quoted;
 
 /// Why an operation that a caller asked for was not done. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl fmt::Display for AskError {
             Self::Listed => f.write_str(
                 "`key`: expected a key with limits, found a key on the policy's list `allow` or `deny`",
             ),
-            Self::NoWholeKey => crate::request::OperationError::NoWholeKey.fmt(f),
+            Self::NoWholeKey => crate::limit::OperationError::NoWholeKey.fmt(f),
             Self::FreeLease => {
                 f.write_str("`cost`: expected at least 1, found 0; a peek acquires no lease")
             }

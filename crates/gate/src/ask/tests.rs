@@ -3,8 +3,8 @@ use std::string::ToString;
 use std::sync::Arc;
 
 use super::{Ask, AskError};
+use crate::limit::{Operation, Request};
 use crate::policy::Policy;
-use crate::request::{Operation, Request};
 
 const LIMITS: &str = "allow = ['listed']
 limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";

@@ -4,14 +4,13 @@ use std::format;
 use std::vec;
 use std::vec::Vec;
 
+use crate::decide::Limits;
+use crate::limit::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
+use crate::policy::Policy;
 use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::{CostExceedsCapacity, Decision, Micros, Timestamp};
-
-use crate::limits::Limits;
-use crate::policy::Policy;
-use crate::request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 
 const THREE: &str = r#"
 limits = [

@@ -2,10 +2,9 @@
 
 use core::slice;
 
-use tidegate_core::{Decision, Micros};
-
+use crate::decide::{Each, Limits};
 use crate::limit::Kind;
-use crate::limits::{Each, Limits};
+use tidegate_core::{Decision, Micros};
 
 /// The numbers of several limits together, out of what each says in the order of [`Limits::iter`].
 pub(super) struct Together<'a> {

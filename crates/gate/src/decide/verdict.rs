@@ -2,11 +2,10 @@
 
 use alloc::vec::Vec;
 
+use crate::decide::Limits;
 use tidegate_core::lease::budget::Allowance;
 use tidegate_core::shed::Probability;
 use tidegate_core::{Decision, Micros, Timestamp};
-
-use crate::limits::Limits;
 
 /// A decision, and what each limit says in the order of [`Limits::iter`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,16 +9,16 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, State, Timestamp};
 
+use super::form::LimitForm;
+use super::request::{Operation, OperationError, Request, Unspent};
 use super::{Kind, Limit, ask};
-use crate::policy::limit::LimitForm;
-use crate::request::{Operation, OperationError, Request, Unspent};
 
 pub(crate) type Answer = Result<Decision, OperationError>;
 
 /// Why a limit refuses, in the order of precedence. The problem types of the HTTP API have
 /// these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// The service sheds load. The caller did nothing wrong and may try another server.
     ReducedCapacity,
     /// The caller used up what the limit grants.
@@ -269,7 +269,8 @@ impl Limit {
     }
 
     /// Why this limit refuses.
-    pub(crate) fn cause(&self) -> Cause {
+    #[must_use]
+    pub fn cause(&self) -> Cause {
         const fn cause<A: Algorithm>(_: &A) -> Cause {
             A::CAUSE
         }

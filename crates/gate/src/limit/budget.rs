@@ -12,10 +12,11 @@ use tidegate_core::{Ahead, Decision, Limiter, Micros, Timestamp, Words};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::LimitForm;
 use super::parameters::{unfit, wide};
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::{Request, Unspent};
+use super::request::{Request, Unspent};
 
 impl Algorithm for Config {
     const NAME: &'static str = "budget";
@@ -23,9 +24,9 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["most", "time", "max_holders"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let most = required("most", form.most)?.0;
+        let most = required("most", form.most)?.get();
         let time = required("time", form.time)?.0;
-        let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, |holders| holders.0);
+        let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, |holders| holders.get());
         Self::new(most, time, holders).map_err(text)
     }
 

@@ -10,12 +10,13 @@ use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::{room, span};
+use super::form::LimitForm;
 use super::parameters::{unfit, wide};
+use super::request::{Operation, Request};
 use super::shared::{adopts_leases, held, holds_leases, renewed};
 use super::{Kind, Limit};
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::{Operation, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "concurrency";
@@ -23,7 +24,7 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["capacity", "time_to_live", "max_leases"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let capacity = required("capacity", form.capacity)?.0;
+        let capacity = required("capacity", form.capacity)?.get();
         let time_to_live = required("time_to_live", form.time_to_live)?.0;
         Self::new(capacity, time_to_live, form.max_leases(capacity)).map_err(text)
     }

@@ -12,12 +12,13 @@ use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Limiter, Micros};
 
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::LimitForm;
 use super::parameters::{unfit, wide};
+use super::request::{Operation, Request};
 use super::shared::{adopts_leases, held};
 use super::{Kind, Limit};
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::{Operation, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "connections";
@@ -25,9 +26,9 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["limit", "expiry", "max_owners"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let limit = required("limit", form.limit)?.0;
+        let limit = required("limit", form.limit)?.get();
         let expiry = form.expiry.map_or(DEFAULT_EXPIRY, |span| span.0);
-        let owners = form.max_owners.map_or(DEFAULT_MAX_OWNERS, |owners| owners.0);
+        let owners = form.max_owners.map_or(DEFAULT_MAX_OWNERS, |owners| owners.get());
         Self::new(limit, expiry, owners).map_err(text)
     }
 

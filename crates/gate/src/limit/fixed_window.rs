@@ -10,13 +10,13 @@ use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
 
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::{LimitForm, Start};
 use super::parameters::unfit;
-use super::shared::{asks_a_rate_limiter, charges_ahead, found_as};
+use super::request::Request;
+use super::shared::{asks_a_rate_limiter, charges_ahead, found_as, scaled};
 use super::{Kind, Limit};
-use crate::carry::scaled;
-use crate::policy::limit::{LimitForm, Start, required, text};
-use crate::request::Request;
 
 impl Algorithm for Config {
     const NAME: &'static str = "fixed_window";
@@ -24,7 +24,7 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["limit", "period", "start"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let limit = required("limit", form.limit)?.0;
+        let limit = required("limit", form.limit)?.get();
         let period = required("period", form.period)?.0;
         let window = Self::new(limit, period).map_err(text)?;
         match form.start {

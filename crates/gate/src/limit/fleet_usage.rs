@@ -12,12 +12,13 @@ use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
 use super::algorithm::{Algorithm, Answer, Cause};
+use super::build::{required, text};
 use super::describe::{room, span};
+use super::form::LimitForm;
 use super::parameters::{unfit, wide};
+use super::request::{Operation, OperationError, Request};
 use super::shared::{adopts_leases, held, holds_leases, renewed};
 use super::{Kind, Limit};
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::{Operation, OperationError, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "fleet_usage";
@@ -25,7 +26,7 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["capacity", "reserve", "time_to_live", "max_leases"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let capacity = required("capacity", form.capacity)?.0;
+        let capacity = required("capacity", form.capacity)?.get();
         let reserve = required("reserve", form.reserve)?.0.ppm().into();
         let time_to_live = required("time_to_live", form.time_to_live)?.0;
         let leases = form.max_leases(capacity);

@@ -1,14 +1,23 @@
-//! A limiter of any algorithm, whose state is plain words.
+//! One limit: a limiter of any algorithm, whose state is plain words.
+//!
+//! [`Limit`] is a configuration of any algorithm, and `operate` does with it what `core` does with one. Each file named after an
+//! algorithm implements the trait `Algorithm`: its name and fields in the policy file, and its numbers. `form` and `build` read
+//! a limit from the policy file.
 
-pub(crate) mod algorithm;
+mod algorithm;
 mod budget;
+pub(crate) mod build;
 mod concurrency;
 mod connections;
 mod describe;
 mod fixed_window;
 mod fleet_usage;
+pub(crate) mod form;
+mod named;
+mod operate;
 mod parameters;
 mod penalty;
+mod request;
 mod shared;
 mod sliding_log;
 mod sliding_window;
@@ -18,22 +27,17 @@ mod tests;
 mod token_bucket;
 mod utilization;
 
-use alloc::string::String;
+use tidegate_core::window::{fixed, log, sliding};
+use tidegate_core::{bucket, lease, shed};
 
-use algorithm::{Algorithm, Answer};
+pub(crate) use algorithm::Algorithm;
+pub use algorithm::Cause;
 pub(crate) use budget::DEFAULT_MAX_HOLDERS;
 pub(crate) use describe::span;
+pub use named::NamedLimit;
 pub(crate) use parameters::{read, write};
-use tidegate_core::lease::budget::{Allowance, Refundable};
-use tidegate_core::lease::{self, Held, Id};
-use tidegate_core::shed::suppression::Report;
-use tidegate_core::shed::{self, Probability};
-use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{
-    Ahead, Decision, InvalidState, Limiter, Micros, RateLimiter, Timestamp, bucket,
-};
-
-use crate::request::{Operation, OperationError, Request, Unspent};
+pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
+pub(crate) use shared::scaled;
 
 /// A configured limiter.
 ///
@@ -68,7 +72,6 @@ pub enum Limit {
 
 /// The kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Kind {
     /// It limits units over time.
     Rate,
@@ -100,317 +103,3 @@ macro_rules! ask {
 }
 
 use ask;
-
-/// Evaluates an expression about the limiter and its state in `$words`; `None` if the words have another
-/// length.
-macro_rules! ask_about {
-    ($limit:expr, $words:expr, |$limiter:ident, $state:ident| $question:expr) => {
-        ask!($limit, |$limiter| $limiter.state($words).ok().map(|$state| $question))
-    };
-    ($limit:expr, $words:expr, |$limiter:ident, mut $state:ident| $question:expr) => {
-        ask!($limit, |$limiter| $limiter.state($words).ok().map(|mut $state| $question))
-    };
-}
-
-impl Limit {
-    /// The number of words of a state.
-    #[must_use]
-    #[inline]
-    pub fn words(&self) -> usize {
-        ask!(self, |limiter| limiter.words())
-    }
-
-    /// The most units that can be granted at once.
-    #[must_use]
-    pub fn capacity(&self) -> u64 {
-        ask!(self, |limiter| limiter.most_at_once())
-    }
-
-    /// The span in which the capacity comes back.
-    #[must_use]
-    pub fn period(&self) -> Micros {
-        ask!(self, |limiter| limiter.period())
-    }
-
-    /// Decides on a request. A cost of 0 is a peek.
-    ///
-    /// # Errors
-    /// Fails with [`OperationError`]; the state is unchanged.
-    #[inline(always)]
-    #[expect(
-        clippy::needless_question_mark,
-        reason = "otherwise the answer is moved in memory, which costs 5 ns"
-    )]
-    pub fn decide(
-        &self,
-        words: &mut [u64],
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<Decision, OperationError> {
-        // the most frequent limiter, so short that a call would double its time
-        if let Self::TokenBucket(bucket) = self
-            && let Ok(mut state) = bucket.state(&mut *words)
-        {
-            return Ok(bucket.decide(&mut state, now, request.cost)?);
-        }
-        Ok(self.decide_by_whichever(words, now, request)?)
-    }
-
-    #[inline(never)]
-    fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Answer {
-        ask_about!(self, words, |limiter, mut state| limiter.ask(&mut state, now, request))
-            .unwrap_or(Err(OperationError::InvalidState))
-    }
-
-    /// Answers as [`decide`](Self::decide) would, and changes nothing.
-    ///
-    /// After a grant, a peek at a cost of 0 repeats the answer.
-    ///
-    /// # Errors
-    /// Fails as [`decide`](Self::decide) does.
-    pub fn peek(
-        &self,
-        words: &[u64],
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<Decision, OperationError> {
-        ask_about!(self, words, |limiter, state| limiter.look(&state, now, request))
-            .unwrap_or(Err(OperationError::InvalidState))
-    }
-
-    /// Whether [`decide`](Self::decide) would grant the request.
-    ///
-    /// # Errors
-    /// Fails as [`decide`](Self::decide) does.
-    #[inline]
-    pub(crate) fn grants(
-        &self,
-        words: &[u64],
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<bool, OperationError> {
-        ask_about!(self, words, |limiter, state| {
-            limiter.look(&state, now, request).map(|said| said.is_allowed())
-        })
-        .unwrap_or(Err(OperationError::InvalidState))
-    }
-
-    /// Moves the state to `now`, as every decision does first. Takes nothing.
-    pub fn advance(&self, words: &mut [u64], now: Timestamp) {
-        let _ = ask_about!(self, words, |limiter, mut state| limiter.advance(&mut state, now));
-    }
-
-    /// Refuses a request that this limiter `grants`, or refuses too, and records the refusal. A limiter that
-    /// records no refusals only moves to `now`. Returns what the limiter says of the request, and how long the
-    /// same request then has to wait because of it.
-    ///
-    /// # Errors
-    /// Fails as [`decide`](Self::decide) does.
-    pub fn refuse(
-        &self,
-        words: &mut [u64],
-        now: Timestamp,
-        request: &Request,
-        grants: bool,
-    ) -> Result<(Decision, Micros), OperationError> {
-        ask_about!(self, words, |limiter, mut state| {
-            limiter.refuse(&mut state, now, request, grants)
-        })
-        .unwrap_or(Err(OperationError::InvalidState))
-    }
-
-    /// Whether a refusal changes more of the state than its newest time.
-    #[must_use]
-    pub fn remembers_refusals(&self) -> bool {
-        ask!(self, |limiter| limiter.remembers_refusals())
-    }
-
-    /// The kind of the limiter.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        ask!(self, |limiter| kind_of(limiter))
-    }
-
-    /// Whether the limiter would hold a lease for this request.
-    #[must_use]
-    pub fn needs_lease(&self, request: &Request) -> bool {
-        ask!(self, |limiter| limiter.needs_lease(request))
-    }
-
-    /// A description of the limit in words, with exact quantities.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        ask!(self, |limiter| limiter.describe())
-    }
-
-    /// A description of the part of the limit that makes a request wait longest: a rate or a gap of a
-    /// `sliding_log`, otherwise the whole limit.
-    pub(crate) fn describe_bound(&self, words: &[u64], now: Timestamp, cost: u64) -> String {
-        let bound = ask_about!(self, words, |limiter, state| {
-            Algorithm::describe_bound(limiter, &state, now, cost)
-        });
-        bound.flatten().unwrap_or_else(|| self.describe())
-    }
-
-    /// Renews, counts or releases a lease; `None` if the limiter holds no leases, or for another operation.
-    pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
-        ask_about!(self, words, |limiter, mut state| limiter.hold(&mut state, now, operation))?
-    }
-
-    /// Grants a holder some of the `available` units; `None` if the limiter is not a budget.
-    pub fn grant(
-        &self,
-        words: &mut [u64],
-        now: Timestamp,
-        holder_wants: (Id, u64),
-        available: u64,
-    ) -> Option<Allowance> {
-        ask_about!(self, words, |limiter, mut state| {
-            Algorithm::grant(limiter, &mut state, now, holder_wants, available)
-        })?
-    }
-
-    /// Takes back a holder's unspent units; `None` if the limiter is not a budget, or has no such grant.
-    pub fn give_back(
-        &self,
-        words: &mut [u64],
-        now: Timestamp,
-        holder: Id,
-        unspent: Unspent,
-    ) -> Option<Refundable> {
-        ask_about!(self, words, |limiter, mut state| {
-            Algorithm::give_back(limiter, &mut state, now, holder, unspent)
-        })?
-    }
-
-    /// Takes over the leases, or the units with their times, of another limiter of the same algorithm. Units
-    /// are scaled by `ratio`. `false` if the algorithms differ or keep nothing of this kind.
-    pub(crate) fn adopts(
-        &self,
-        own: &mut [u64],
-        old: &Self,
-        words: &[u64],
-        ratio: (u64, u64),
-    ) -> bool {
-        ask!(self, |limiter| adopt(limiter, own, (old, words), ratio)).unwrap_or(false)
-    }
-
-    /// Goes on with a state of a limit of the same algorithm and [count](Self::count).
-    pub(crate) fn go_on_from(&self, words: &mut [u64], old: &Self) {
-        let _ = ask!(self, |limiter| go_on(limiter, words, old));
-    }
-
-    /// The fraction of the load that reporters must refuse; `None` if the limiter has no reporters.
-    #[must_use]
-    pub fn factor(&self, words: &[u64], now: Timestamp) -> Option<Probability> {
-        ask_about!(self, words, |limiter, state| Algorithm::factor(limiter, &state, now))?
-    }
-
-    /// Counts the load that a reporter was offered.
-    pub fn report(&self, words: &mut [u64], now: Timestamp, report: Report) {
-        let _ = ask_about!(self, words, |limiter, mut state| {
-            Algorithm::report(limiter, &mut state, now, report)
-        });
-    }
-
-    /// The units that count as used at the newest time, which may exceed the capacity; `None` for a limiter
-    /// that counts no units.
-    pub(crate) fn used(&self, words: &[u64]) -> Option<u64> {
-        ask_about!(self, words, |limiter, state| limiter.units_used(&state))?
-    }
-
-    /// How many more units a state that was advanced to now can count; `None` for a limit that counts no units.
-    pub(crate) fn countable(&self, words: &[u64]) -> Option<u64> {
-        self.used(words)?;
-        ask_about!(self, words, |limiter, state| limiter.countable(&state))
-    }
-
-    /// Takes units that were already spent, even if fewer are available.
-    pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
-        let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
-    }
-
-    /// Makes `used` units count as used at `now`, in place of those that count in a state that was advanced to
-    /// `now`. Changes nothing for a limiter that counts no units.
-    pub(crate) fn set_used(&self, words: &mut [u64], now: Timestamp, used: u64) {
-        let Some(counted) = self.used(words) else { return };
-        if let Some(more) = used.checked_sub(counted) {
-            self.charge(words, now, more);
-        } else {
-            let units = counted.saturating_sub(used);
-            let after = Micros::ZERO;
-            self.refund(words, now, &Refundable { units, granted: units, granted_at: now, after });
-        }
-    }
-
-    /// Charges units before they are granted, as [`RateLimiter::charge_ahead`] does.
-    pub(crate) fn charge_ahead(
-        &self,
-        words: &mut [u64],
-        units: u64,
-        span: Micros,
-    ) -> Option<Ahead> {
-        ask_about!(self, words, |limiter, mut state| {
-            Algorithm::charge_ahead(limiter, &mut state, units, span)
-        })?
-    }
-
-    /// Returns units that were granted and not used. The limiter then never grants more than if it had not
-    /// granted them.
-    pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
-        let _ =
-            ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
-    }
-
-    /// The index of the word that holds the newest time.
-    pub(crate) fn newest_at(&self) -> usize {
-        const fn newest_at<A: Algorithm>(_: &A) -> usize {
-            A::NEWEST
-        }
-        ask!(self, |limiter| newest_at(limiter))
-    }
-
-    /// The newest time of the state.
-    pub(crate) fn newest(&self, words: &[u64]) -> Timestamp {
-        ask_about!(self, words, |_limiter, state| state.newest()).unwrap_or_default()
-    }
-
-    /// The newest time of the state, and the span after which the state equals a fresh one.
-    #[must_use]
-    pub fn newest_and_reset(&self, words: &[u64]) -> (Timestamp, Micros) {
-        ask_about!(self, words, |limiter, state| (state.newest(), limiter.reset_after(&state)))
-            .unwrap_or_default()
-    }
-
-    /// Checks that decisions of this limiter can have written these words.
-    ///
-    /// # Errors
-    /// Fails with [`InvalidState`] if they cannot.
-    pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
-        ask_about!(self, words, |limiter, state| limiter.accepts(&state))
-            .unwrap_or(Err(InvalidState))
-    }
-}
-
-const fn kind_of<A: Algorithm>(_: &A) -> Kind {
-    A::KIND
-}
-
-/// `None` if the algorithms differ, or if a state has another length.
-fn adopt<A: Algorithm>(
-    limiter: &A,
-    own: &mut [u64],
-    (old, words): (&Limit, &[u64]),
-    ratio: (u64, u64),
-) -> Option<bool> {
-    let old = A::of(old)?;
-    let (mut own, held) = (limiter.state(own).ok()?, old.state(words).ok()?);
-    Some(Algorithm::adopt(limiter, &mut own, old, &held, ratio))
-}
-
-/// `None` if the algorithms differ, or if the state has another length.
-fn go_on<A: Algorithm>(limiter: &A, words: &mut [u64], old: &Limit) -> Option<()> {
-    let old = A::of(old)?;
-    limiter.go_on_from(&mut limiter.state(words).ok()?, old);
-    Some(())
-}

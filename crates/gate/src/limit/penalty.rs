@@ -12,11 +12,12 @@ use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer, Cause};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::LimitForm;
 use super::parameters::unfit;
+use super::request::{OperationError, Request};
 use super::shared::looked;
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::{OperationError, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "penalty";
@@ -27,7 +28,7 @@ impl Algorithm for Config {
     fn read(form: &LimitForm) -> Result<Self, String> {
         let duration = required("duration", form.duration)?.0;
         let terms = Terms {
-            refusals: required("refusals", form.refusals)?.0,
+            refusals: required("refusals", form.refusals)?.get(),
             within: required("within", form.within)?.0,
             duration,
             max: form.max.map_or(duration, |span| span.0),

@@ -5,7 +5,7 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::{Decision, Micros};
 
 use super::algorithm::Algorithm;
-use crate::request::{OperationError, Request};
+use super::request::{OperationError, Request};
 
 /// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in
 /// which it takes unused units back.
@@ -141,6 +141,12 @@ pub(super) fn still_counted<A: Algorithm>(limiter: &A, unused: &Refundable) -> R
     let granted = unused.granted.min(limiter.most_counted());
     let forgotten = unused.granted.saturating_sub(granted);
     Refundable { units: unused.units.saturating_sub(forgotten), granted, ..*unused }
+}
+
+/// Scales used units, rounded up: a started unit is used.
+pub(crate) fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
+    let product = u128::from(used).saturating_mul(to.into());
+    u64::try_from(product.div_ceil(u128::from(from).max(1))).unwrap_or(u64::MAX)
 }
 
 /// The same answer to a peek, which always passes.

@@ -11,12 +11,13 @@ use tidegate_core::window::log::{Bound, Config, Denied, State, Window};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
 
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::LimitForm;
 use super::parameters::unfit;
+use super::request::Request;
 use super::shared::{asks_a_rate_limiter, found_as};
 use super::{Kind, Limit};
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::Request;
 
 impl Algorithm for Config {
     const NAME: &'static str = "sliding_log";

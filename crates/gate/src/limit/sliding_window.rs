@@ -11,11 +11,12 @@ use tidegate_core::{ConfigError, Micros};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::LimitForm;
 use super::parameters::{unfit, wide};
+use super::request::Request;
 use super::shared::{asks_a_rate_limiter, charges_ahead};
-use crate::policy::limit::{LimitForm, required, text};
-use crate::request::Request;
 
 impl Algorithm for Config {
     const NAME: &'static str = "sliding_window";
@@ -23,9 +24,9 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["limit", "period", "segments"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let limit = required("limit", form.limit)?.0;
+        let limit = required("limit", form.limit)?.get();
         let period = required("period", form.period)?.0;
-        let segments = form.segments.map_or(1, |segments| segments.0);
+        let segments = form.segments.map_or(1, |segments| segments.get());
         Self::new(limit, period, segments).map_err(text)
     }
 

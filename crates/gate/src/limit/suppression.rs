@@ -16,11 +16,12 @@ use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words, WordsMut};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::{EstimatorForm, LimitForm};
 use super::parameters::{invalid, unfit};
+use super::request::{OperationError, Request};
 use super::shared::{asks_a_shedder, looked};
-use crate::policy::limit::{EstimatorForm, LimitForm, required, text};
-use crate::request::{OperationError, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "suppression";
@@ -31,7 +32,7 @@ impl Algorithm for Config {
         let rate = required("rate", form.rate)?.0;
         let estimator = match (form.estimator, form.ramp) {
             (Some(EstimatorForm::LinearAdmitted), ramp) => {
-                let ramp = ramp.map_or(DEFAULT_RAMP, |ramp| ramp.0);
+                let ramp = ramp.map_or(DEFAULT_RAMP, |ramp| ramp.get());
                 let ramp = ramp
                     .try_into()
                     .map_err(|_| format!("`ramp`: expected 1 to {}, found {ramp}", u16::MAX))?;

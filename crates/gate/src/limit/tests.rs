@@ -7,9 +7,9 @@ use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
 use tidegate_core::shed::{Draw, Share};
 
+use super::request::Request;
 use super::{Kind, Limit};
 use crate::policy::Policy;
-use crate::request::Request;
 
 /// One of each algorithm, and how it is described.
 const LIMITS: [(&str, &str); 13] = [

@@ -10,12 +10,13 @@ use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros, Rate};
 
 use super::algorithm::{Algorithm, Answer};
+use super::build::{required, text};
 use super::describe::span;
+use super::form::{LimitForm, Start};
 use super::parameters::unfit;
+use super::request::Request;
 use super::shared::{asks_a_rate_limiter, charges_ahead, found_as};
 use super::{Kind, Limit};
-use crate::policy::limit::{LimitForm, Start, required, text};
-use crate::request::Request;
 
 impl Algorithm for Config {
     const NAME: &'static str = "token_bucket";
@@ -23,7 +24,7 @@ impl Algorithm for Config {
     const FIELDS: &'static [&'static str] = &["capacity", "rate", "start"];
 
     fn read(form: &LimitForm) -> Result<Self, String> {
-        let capacity = required("capacity", form.capacity)?.0;
+        let capacity = required("capacity", form.capacity)?.get();
         let rate = required("rate", form.rate)?.0;
         let bucket = Self::new(capacity, rate).map_err(text)?;
         match form.start {

@@ -13,11 +13,12 @@ use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
+use super::build::text;
 use super::describe::{percent, span};
+use super::form::LimitForm;
 use super::parameters::{invalid, unfit};
+use super::request::{OperationError, Request};
 use super::shared::{asks_a_shedder, looked};
-use crate::policy::limit::{LimitForm, text};
-use crate::request::{OperationError, Request};
 
 impl Algorithm for Config {
     const NAME: &'static str = "utilization";

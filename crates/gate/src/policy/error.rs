@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::tree;
+use tidegate_form::Error;
 
 /// What is wrong with a policy file: the place, what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl PolicyError {
     }
 
     /// `map` is the format's word for a map.
-    pub(super) fn new(text: &str, error: &tree::Error, map: &str) -> Self {
+    pub(super) fn new(text: &str, error: &Error, map: &str) -> Self {
         let (line, column) = error.line_and_column(text);
         Self { line, column, path: error.path(), message: error.message(map) }
     }

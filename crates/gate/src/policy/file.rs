@@ -10,27 +10,29 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 
-use super::limit::{LimitEntry, LimitForm};
+use tidegate_form::{Error, Form, Node, Quoted, Value, form, json, repeated, toml};
+
+use super::jwt::Jwt;
+use super::network::Network;
 use super::nodes::LocalForm;
 use super::persist::PersistAheadForm;
-use super::units::{Span, Whole};
+use super::routes::{ApiPath, Gateway, RouteForm};
+use super::source::{JoinedSources, KeySource, is_token};
 use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
-use crate::gateway::{ApiPath, Gateway, RouteForm};
 use crate::key::Pattern;
-use crate::quote::Quoted;
-use crate::source::token::Jwt;
-use crate::source::{JoinedSources, KeySource, Network, is_token};
-use crate::tree::{self, Error, Form, Node, Value, form, repeated};
+use crate::limit::form::{LimitEntry, LimitForm};
+use crate::name::Name;
+use crate::units::Span;
+use tidegate_form::Bounded;
 
-const MAX_NAME_BYTES: usize = 64;
 const MAX_SHARDS: u32 = 65_536;
 const MAX_CLASSES: usize = 16;
 
 pub(super) fn parse<T: Form>(text: &str) -> Result<T, PolicyError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
     let (tree, map) = match text.trim_start().starts_with('{') {
-        true => (tree::json(text), "an object"),
-        false => (tree::toml(text), "a table"),
+        true => (json(text), "an object"),
+        false => (toml(text), "a table"),
     };
     tree.and_then(|tree| tree.read()).map_err(|error| PolicyError::new(text, &error, map))
 }
@@ -104,41 +106,6 @@ impl Form for Auth {
     }
 }
 
-/// The name of a policy or a limit. Headers, URLs and the names of stored states contain it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name(String);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f) // in quotes
-    }
-}
-
-impl Form for Name {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        node.parse(Self::parse)
-    }
-}
-
-impl Name {
-    pub(super) fn parse(name: &str) -> Result<Self, String> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-        if (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed) {
-            return Ok(Self(name.into()));
-        }
-        Err(format!(
-            "expected a name of 1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` and `.`; found {}",
-            Quoted(name)
-        ))
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
-        name.0
-    }
-}
-
 form! {
     pub(super) struct PolicyForm {
         description: Option<String> = None,
@@ -203,7 +170,7 @@ impl Default for Ipv6Prefix {
 
 impl Form for Ipv6Prefix {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let Whole::<1, 128>(bits) = node.read()?;
+        let bits = node.whole(1, 128)?;
         Ok(Self(u8::try_from(bits).unwrap_or(128))) // never: it is at most 128
     }
 }
@@ -257,7 +224,7 @@ impl Form for Cost {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         match node.value {
             Value::Natural(_) | Value::Negative(_) => {
-                node.read().map(|Whole::<1>(cost)| Self::Fixed(cost))
+                node.read().map(|cost: Bounded<1>| Self::Fixed(cost.get()))
             }
             Value::Map(_) => node.read().and_then(Self::of_header),
             _ => {
@@ -270,7 +237,7 @@ impl Form for Cost {
 form! {
     struct HeaderForm {
         header: String,
-        default: Option<Whole<1>> = None,
+        default: Option<Bounded<1>> = None,
     }
 }
 
@@ -281,7 +248,7 @@ impl Cost {
             let message = format!("`header`: expected the name of a header, found {found}");
             return Err(Error::plain(message));
         }
-        let default = default.map_or(1, Whole::get);
+        let default = default.map_or(1, Bounded::get);
         Ok(Self::Header { name: header.to_ascii_lowercase(), default })
     }
 }

@@ -2,13 +2,17 @@
 
 mod error;
 mod file;
-pub(crate) mod limit;
+mod jwt;
+mod network;
 mod nodes;
+mod path;
 mod persist;
+mod resolved;
+mod routes;
 mod rule;
+mod source;
 #[cfg(test)]
 mod tests;
-mod units;
 mod warnings;
 
 use alloc::string::String;
@@ -17,16 +21,19 @@ use alloc::vec::Vec;
 
 use tidegate_core::shed::utilization::Class;
 
+use crate::decide::{Limits, OnChange, PersistAhead};
 use crate::fnv::fnv1a;
-use crate::gateway::Gateway;
 use crate::key::{Depth, Pattern};
-use crate::limits::Limits;
-use crate::source::{JoinedSources, KeySource};
+use crate::name::Name;
 pub use error::PolicyError;
-pub use persist::PersistAhead;
+pub use jwt::{Jwt, SignatureAlgorithm};
+pub use network::Network;
+pub use path::{Path, is_authority};
+pub use resolved::Resolved;
+pub use routes::{Gateway, Route, TwoRoutes};
 pub(crate) use rule::Found;
 pub use rule::Rule;
-pub use units::{Whole, parse_span};
+pub use source::{JoinedSources, KeySource};
 
 /// A validated policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +143,6 @@ pub struct Policy {
 
 /// The cost of a request that names no cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Cost {
     /// Every request costs this much.
     Fixed(u64),
@@ -149,6 +155,16 @@ pub enum Cost {
     },
 }
 
+impl Cost {
+    /// The cost that the policy itself states: of a request without the header.
+    #[must_use]
+    pub const fn stated(&self) -> u64 {
+        match *self {
+            Self::Fixed(cost) | Self::Header { default: cost, .. } => cost,
+        }
+    }
+}
+
 /// The answer to a request when the store cannot be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
@@ -159,29 +175,8 @@ pub enum OnError {
     Closed,
 }
 
-/// The effect of an edit of the limits on stored states.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnChange {
-    /// States start afresh under the new limits.
-    #[default]
-    Reset,
-    /// Used units stay used.
-    Keep,
-    /// The used share of the capacity stays used.
-    Proportional,
-}
-
-impl OnChange {
-    /// Whether a state outlives an edit of its limits.
-    #[inline]
-    pub(crate) const fn keeps_states(self) -> bool {
-        matches!(self, Self::Keep | Self::Proportional)
-    }
-}
-
 /// The assignment of keys to Durable Objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Placement {
     /// Each home has its own object.
     #[default]
@@ -198,7 +193,7 @@ impl Policy {
     #[inline(never)] // as above
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let policy: Self = file::parse(text)?;
-        let name = file::Name::parse(name).map_err(PolicyError::at_start)?;
+        let name = Name::parse(name).map_err(PolicyError::at_start)?;
         Ok(policy.named(name))
     }
 
@@ -221,7 +216,7 @@ impl Policy {
         Self { limits: apart(&self.limits), overrides: overrides.collect(), ..self.clone() }
     }
 
-    fn named(mut self, name: file::Name) -> Self {
+    fn named(mut self, name: Name) -> Self {
         self.name = name.into();
         self.limits.name_the_only_one(&self.name);
         for (_, limits) in &mut self.overrides {
@@ -266,7 +261,9 @@ impl Policy {
         &self.allow
     }
 
-    pub(crate) const fn ipv6_prefix(&self) -> u8 {
+    /// How many bits of an IPv6 address a key counts by.
+    #[must_use]
+    pub const fn ipv6_prefix(&self) -> u8 {
         self.ipv6_prefix
     }
 

@@ -10,13 +10,15 @@ use tidegate_core::shed::suppression::{PART, REPORT_EVERY};
 use tidegate_core::{Limiter, Micros};
 
 use super::Policy;
-use super::limit::text;
-use super::units::{Span, Whole};
+use crate::decide::MAX_LIMITS;
 use crate::fnv::fnv1a;
 use crate::key::Depth;
-use crate::limit::{DEFAULT_MAX_HOLDERS, Kind, Limit, span};
-use crate::limits::{MAX_LIMITS, NamedLimit};
-use crate::tree::form;
+use crate::limit::build::text;
+use crate::limit::span;
+use crate::limit::{DEFAULT_MAX_HOLDERS, Kind, Limit, NamedLimit};
+use crate::units::Span;
+use tidegate_form::Bounded;
+use tidegate_form::form;
 
 /// The fields of a policy that allow nodes something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +34,9 @@ pub(super) struct Nodes {
 
 form! {
     pub(super) struct LocalForm {
-        most: Whole<1>,
+        most: Bounded<1>,
         time: Span,
-        max_holders: Option<Whole<1>> = None,
+        max_holders: Option<Bounded<1>> = None,
     }
 }
 
@@ -135,7 +137,7 @@ impl Nodes {
         share_calls: bool,
     ) -> Result<Self, String> {
         let local = local.map(|form| {
-            let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Whole::get);
+            let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Bounded::get);
             budget::Config::new(form.most.get(), form.time.0, holders).map_err(text)
         });
         let local = local.transpose().map_err(|error| format!("`local`: {error}"))?;

@@ -6,23 +6,16 @@ use alloc::string::String;
 use tidegate_core::Micros;
 
 use super::Policy;
-use super::units::{Span, Whole};
+use crate::decide::PersistAhead;
+use crate::decide::{Limits, Slice};
 use crate::limit::span;
-use crate::limits::{Limits, Slice};
-use crate::tree::form;
-
-/// The most that a stored state may count before it is granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PersistAhead {
-    /// The most units that are charged before they are granted.
-    pub most: u64,
-    /// The most time for which a bucket is charged what flows in.
-    pub time: Micros,
-}
+use crate::units::Span;
+use tidegate_form::Bounded;
+use tidegate_form::form;
 
 form! {
     pub(super) struct PersistAheadForm {
-        most: Whole<0> = Whole(100),
+        most: Bounded<0> = Bounded::clamped(100),
         time: Span = Span(Micros::SECOND),
     }
 }

@@ -6,8 +6,8 @@ use core::iter;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use super::Policy;
-use crate::key::{Pattern, canonical, is_address};
-use crate::limits::{Limits, Slice};
+use crate::decide::{Limits, Slice};
+use crate::key::{Pattern, canonical_key, is_address};
 
 /// The rule of a policy for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Policy {
 
     #[inline(never)]
     fn rule_of_address_or_list<'a>(&'a self, key: &'a str) -> Rule<'a> {
-        self.rule_found(self.find(key), canonical(key, self.ipv6_prefix))
+        self.rule_found(self.find(key), canonical_key(key, self.ipv6_prefix))
     }
 
     const fn has_one_rule(&self) -> bool {
@@ -91,7 +91,7 @@ impl Policy {
         if self.has_one_rule() {
             return Found::Limits;
         }
-        let address = canonical(key, 128); // one address has several spellings
+        let address = canonical_key(key, 128); // one address has several spellings
         let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
         if self.deny.iter().any(is) {
             return Found::Denied;

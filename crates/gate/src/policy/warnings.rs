@@ -8,10 +8,11 @@ use core::iter;
 use tidegate_core::Limiter;
 
 use super::Policy;
+use super::source::{JoinedSources, KeySource};
+use crate::decide::Limits;
 use crate::key::Depth;
-use crate::limit::{Kind, span};
-use crate::limits::{Limits, NamedLimit};
-use crate::source::{JoinedSources, KeySource};
+use crate::limit::span;
+use crate::limit::{Kind, NamedLimit};
 
 impl Policy {
     /// What makes little sense: keys that a client can invent, and what nodes may do. A line of words for each such field of

@@ -17,11 +17,10 @@ use core::mem;
 use tidegate_core::Timestamp;
 
 use super::{Entry, Table};
-use crate::block::SliceWords;
-use crate::gathered::Stored;
+use crate::decide::{Slice, SliceWords};
 use crate::key::Depth;
-use crate::limits::Slice;
 use crate::policy::{Policy, PolicyError};
+use crate::state::Stored;
 
 /// The most different limits that a table knows at a time.
 pub const MAX_CALL_LIMITS: usize = 1_000;

@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::{Entry, Table};
-use crate::carry::{before_edit, carry};
-use crate::gathered::Stored;
-use crate::limits::Slice;
+use crate::decide::Slice;
 use crate::policy::Policy;
+use crate::state::{Stored, before_edit, carry};
 
 /// The state of a key, on its way from the table of a policy to the table of the edited one.
 #[derive(Debug)]

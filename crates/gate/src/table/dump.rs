@@ -19,13 +19,13 @@ use core::fmt;
 
 use super::call_limits::CallLimitsError;
 use super::{Entry, Table};
-use crate::blob::{self, BlobError};
-use crate::block::SliceWords;
-use crate::fnv::fnv1a;
-use crate::gathered::Stored;
+use crate::decide::{Slice, SliceWords};
 use crate::key::MAX_KEY_BYTES;
-use crate::limits::Slice;
 use crate::policy::Policy;
+use crate::state::Stored;
+use crate::state::blob::{self, BlobError};
+
+use crate::fnv::fnv1a;
 
 const VERSION: u8 = 2;
 

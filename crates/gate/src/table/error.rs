@@ -1,8 +1,7 @@
 //! Why a table did not decide.
 
+use crate::limit::OperationError;
 use core::fmt;
-
-use crate::request::OperationError;
 
 /// Why a table did not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

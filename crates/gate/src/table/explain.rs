@@ -7,9 +7,9 @@ use tidegate_core::{Decision, Timestamp};
 
 use super::{Table, TableError, operate};
 use crate::decide::Verdict;
-use crate::limit::{Kind, span};
+use crate::limit::span;
+use crate::limit::{Kind, Operation, Request};
 use crate::policy::{Found, Policy, Rule};
-use crate::request::{Operation, Request};
 
 /// Why a request passes or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Table {
         };
         let Some(((named, (limit, words)), said)) = each.max_by_key(|(_, said)| decides(said))
         else {
-            return Err(TableError::Operation(crate::request::OperationError::InvalidState));
+            return Err(TableError::Operation(crate::limit::OperationError::InvalidState));
         };
         let (name, cost) = (&named.name, request.cost);
         let left = format!("{} of {}", said.remaining(), said.limit());

@@ -8,10 +8,9 @@ use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
 use super::{Entry, Leaves, Table, TableError, operate};
-use crate::decide::Verdict;
-use crate::limits::Slice;
+use crate::decide::{Slice, Verdict};
+use crate::limit::{Operation, Request};
 use crate::policy::{Policy, Rule};
-use crate::request::{Operation, Request};
 
 /// A key, or a part of a key, on which a request of one unit is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use super::{Entry, Table, entries};
-use crate::gathered::Stored;
+use crate::decide::{Limits, Slice};
 use crate::key::MAX_KEY_BYTES;
-use crate::limits::{Limits, Slice};
 use crate::policy::Policy;
+use crate::state::Stored;
 
 /// With addresses of 32 bits, memory can run out, and a failed allocation ends the process. So a table learns
 /// a key only while this many bytes are left. The copy of a state and the text of an answer are smaller.

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use tidegate_core::{MAX_QUANTITY, Timestamp};
 
 use super::{KeyHasher, Table, TableError};
-use crate::policy::Policy;
-use crate::request::{Operation, OperationError, Request};
-use crate::resolved::Resolved;
+use crate::limit::{Operation, OperationError, Request};
+use crate::policy::{Policy, Resolved};
 
 /// With room for all that a test asks.
 fn table() -> Table {

@@ -1,8 +1,8 @@
 //! The answer of a node, derived from a verdict of the authority.
 
 use alloc::vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_gate::http;
 use tidegate_gate::{Decision, Effect, Micros, Probability, Timestamp, Verdict};
 
 /// An answer without the authority. It borrows the verdict from which it follows, so that a caller who needs the
@@ -19,6 +19,43 @@ enum Source<'l> {
     Spent(&'l Verdict, Held),
     /// A decision by this factor.
     Reported(Timestamp, Decision, Probability),
+}
+
+/// How a node came to an answer without the authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// It repeated a refusal.
+    Remembered,
+    /// It granted out of units that it had taken in advance.
+    Lent,
+    /// It decided by the factor that it heard last.
+    Factor,
+}
+
+/// Counts the answers of a node by their kind.
+#[derive(Debug, Default)]
+pub struct Counts([AtomicU64; 3]);
+
+impl Counts {
+    /// Counts an answer.
+    pub fn count(&self, kind: Kind) {
+        let Self([remembered, lent, factor]) = self;
+        let counter = match kind {
+            Kind::Remembered => remembered,
+            Kind::Lent => lent,
+            Kind::Factor => factor,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The names of all kinds, with the number of their answers.
+    #[must_use]
+    pub fn all(&self) -> [(&'static str, u64); 3] {
+        let Self([remembered, lent, factor]) = self;
+        [("remembered", remembered), ("lent", lent), ("factor", factor)]
+            .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+    }
 }
 
 /// The units out of which a node has granted a request.
@@ -53,12 +90,12 @@ impl<'l> Answer<'l> {
 
     /// How the node came to the answer; `None` for a listed key, which no store is asked about either.
     #[must_use]
-    pub const fn kind(&self) -> Option<http::Local> {
+    pub const fn kind(&self) -> Option<Kind> {
         match self.0 {
             Source::Listed(..) => None,
-            Source::Refused(..) => Some(http::Local::Remembered),
-            Source::Spent(..) => Some(http::Local::Lent),
-            Source::Reported(..) => Some(http::Local::Factor),
+            Source::Refused(..) => Some(Kind::Remembered),
+            Source::Spent(..) => Some(Kind::Lent),
+            Source::Reported(..) => Some(Kind::Factor),
         }
     }
 

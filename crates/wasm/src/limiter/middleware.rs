@@ -1,8 +1,10 @@
 //! What middleware asks of a limiter. The words are the gateway's.
 
 use tidegate_gate::JoinedSources;
-use tidegate_gate::gateway::{Admitted, admitted, check_of, key_of};
-use tidegate_gate::http::{Head, OlderForm, Outcome, Response};
+use tidegate_http::{
+    Exchange, Head, OlderForm, Outcome, Pass, Response, Served, Step, internal_error, key_headers,
+    key_of,
+};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -29,7 +31,7 @@ impl Limiter {
                            verifies tokens";
             return Err(Failure::Option(message.into()).into());
         }
-        Ok(self.gateway.key_headers(&self.policy))
+        Ok(key_headers(&self.gateway, &self.policy))
     }
 
     /// The key of a request; `undefined` if the request has none, so that [`told`](Self::told) refuses it. An empty header
@@ -45,16 +47,15 @@ impl Limiter {
         ip: Option<String>,
         now: f64,
     ) -> Result<Option<String>, JsValue> {
-        let names = self.gateway.key_headers(&self.policy);
+        let names = key_headers(&self.gateway, &self.policy);
         let present = |(_, value): &(String, String)| !value.is_empty(); // JavaScript gives an empty text for a missing one
         let all: Vec<_> = names.into_iter().zip(headers).filter(present).collect();
         let header =
             |name: &str| all.iter().find(|header| header.0 == name).map(|(_, value)| value.clone());
         // a link-local address has a zone, such as fe80::1%eth0, which is a name of this machine's own
         let address = ip.map(|ip| ip.split('%').next().unwrap_or_default().to_owned());
-        let (client_ip, now) = (&|| address.clone(), timestamp(now)?);
-        let head =
-            Head { method: "", path: "", query, header: &header, client_ip, country: None, now };
+        let (header, client_ip, now) = (&header, &|| address.clone(), timestamp(now)?);
+        let head = Head { query, header, client_ip, now, ..Head::default() };
         let found = key_of(&self.gateway, &self.policy, &head);
         Ok(found.map_err(|refusal| self.told = refused(&refusal)).ok())
     }
@@ -74,17 +75,28 @@ impl Limiter {
         let cost = cost.map(|cost| quantity("cost", "INVALID_COST", cost)).transpose()?;
         let (form, now) = (older(form)?, timestamp(now)?);
         self.last_call = None;
-        let answer = check_of(&self.policy, key, cost, &mut || self.chance.number());
-        let answer = answer.and_then(|check| {
-            let decided = self.table.ask(check.resolved(), now, &check.operation());
-            let outcome = match decided {
-                Ok(verdict) => Outcome::Decided(verdict),
-                Err(error) => Outcome::Unavailable(error.to_string()),
-            };
-            admitted(&check, &outcome, form)
-        });
-        self.told = answer.as_ref().map_or_else(refused, passed);
-        Ok(answer.is_ok())
+        let random = &mut || self.chance.number();
+        let mut exchange = Exchange::of_key(&self.policy, key, cost, form, random);
+        let served = loop {
+            match exchange.step() {
+                Step::Decide([check]) => {
+                    let decided = self.table.ask(check.resolved(), now, &check.operation());
+                    let outcome = decided.map_or_else(
+                        |error| Outcome::Unavailable(error.to_string()),
+                        Outcome::Decided,
+                    );
+                    exchange.decided([outcome].into());
+                }
+                Step::Done(served) => break served,
+                _ => break Served::Response(internal_error("a key asks for one decision".into())),
+            }
+        };
+        let (passes, told) = match &served {
+            Served::Pass(pass) => (true, passed(pass)),
+            Served::Response(response) => (false, refused(response)),
+        };
+        self.told = told;
+        Ok(passes)
     }
 
     /// The status, the body, the name of the lease to hold and the µs between two renewals; then the names and values of the
@@ -106,7 +118,7 @@ fn refused(Response { status, headers, body }: &Response) -> String {
     text([status.to_string(), body.clone(), String::new(), String::new()], headers)
 }
 
-fn passed(Admitted { headers, lease }: &Admitted) -> String {
+fn passed(Pass { headers, lease, .. }: &Pass) -> String {
     let (name, every) = match lease {
         Some(lease) => (lease.name.clone(), lease.renew_every.0.to_string()),
         None => (String::new(), String::new()),

@@ -7,8 +7,8 @@
 use std::mem;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, CheckForm, Decision, InvalidKey, Kind, MAX_QUANTITY, Operation,
-    OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, Whole, check_key,
+    Ask, AskError, Asked, Bounded, CheckForm, Decision, InvalidKey, Kind, MAX_QUANTITY, Operation,
+    OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -391,7 +391,7 @@ fn form(
     draw: Option<f64>,
 ) -> Result<CheckForm, Failure> {
     Ok(CheckForm {
-        cost: Whole::new(quantity("cost", "INVALID_COST", cost)?),
+        cost: Bounded::new(quantity("cost", "INVALID_COST", cost)?),
         class,
         lease,
         signal_ppm: optional("signalPpm", signal_ppm)?,
@@ -402,21 +402,21 @@ fn form(
 fn optional<const LEAST: u64, const MOST: u64>(
     field: &'static str,
     found: Option<f64>,
-) -> Result<Option<Whole<LEAST, MOST>>, Failure> {
+) -> Result<Option<Bounded<LEAST, MOST>>, Failure> {
     found.map(|found| whole(field, found)).transpose()
 }
 
 fn whole<const LEAST: u64, const MOST: u64>(
     field: &'static str,
     found: f64,
-) -> Result<Whole<LEAST, MOST>, Failure> {
+) -> Result<Bounded<LEAST, MOST>, Failure> {
     let number =
         || Failure::Number { field, code: "INVALID_REQUEST", found, least: LEAST, most: MOST };
-    to_quantity(found).and_then(Whole::new).ok_or_else(number)
+    to_quantity(found).and_then(Bounded::new).ok_or_else(number)
 }
 
 fn of_cost(cost: u64) -> Ask {
-    Ask::Check(CheckForm { cost: Whole::new(cost), ..CheckForm::default() })
+    Ask::Check(CheckForm { cost: Bounded::new(cost), ..CheckForm::default() })
 }
 
 /// Whether the limits can never grant the cost.

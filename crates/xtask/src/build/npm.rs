@@ -13,7 +13,7 @@ use crate::run::{command, step};
 use crate::{install, root};
 
 /// The most bytes that a browser loads, compressed.
-const LIMIT: usize = 173 * 1_024;
+const LIMIT: usize = 174 * 1_024;
 
 pub(super) fn build() -> Result<()> {
     let package = root().join("crates/wasm/npm");

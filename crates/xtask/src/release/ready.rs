@@ -9,8 +9,14 @@ use crate::root;
 use crate::run::cargo;
 
 /// The crates that are published, each after those that it needs.
-pub(crate) const PUBLISHED: [&str; 4] =
-    ["tidegate-core", "tidegate-gate", "tidegate-tier", "tidegate"];
+pub(crate) const PUBLISHED: [&str; 6] = [
+    "tidegate-form",
+    "tidegate-core",
+    "tidegate-gate",
+    "tidegate-http",
+    "tidegate-tier",
+    "tidegate",
+];
 
 /// The version of all crates and of the npm package.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

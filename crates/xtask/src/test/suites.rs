@@ -80,7 +80,8 @@ fn rust(tally: &mut Tally) -> Result<()> {
 
 fn wasm(tally: &mut Tally) -> Result<()> {
     install::bare_target()?;
-    let crates = ["tidegate-core", "tidegate-gate", "tidegate-tier"];
+    let crates =
+        ["tidegate-core", "tidegate-form", "tidegate-gate", "tidegate-http", "tidegate-tier"];
     let crates: Vec<&str> = crates.iter().flat_map(|name| ["--package", name]).collect();
     let bare = [&["build", "--target", "x86_64-unknown-none"], &crates[..]].concat();
     tally.watch("without an operating system", cargo(&bare))?;

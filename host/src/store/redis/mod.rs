@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{AsyncCommands, ToSingleRedisArg};
-use tidegate_gate::http::LocalAnswers;
 use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
 use tidegate_tier::authority::Failure;
+use tidegate_tier::local::Counts;
 use tokio::sync::oneshot;
 
 use self::connection::Connection;
@@ -140,7 +140,7 @@ impl Redis {
 
     /// What this host has answered without asking Redis; `None` if it may not.
     #[must_use]
-    pub fn local_answers(&self) -> Option<&LocalAnswers> {
+    pub fn local_answers(&self) -> Option<&Counts> {
         self.node.as_ref().map(|node| &node.answers)
     }
 

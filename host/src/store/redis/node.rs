@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_gate::http::LocalAnswers;
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::Local;
+use tidegate_tier::local::Counts;
 use tidegate_tier::local::{Heard, Next, Options, Transmit};
 
 use super::driver::micros;
@@ -17,7 +17,7 @@ pub(super) struct Node {
     state: Mutex<State>,
     began: Instant,
     /// What it has answered by itself.
-    pub(super) answers: LocalAnswers,
+    pub(super) answers: Counts,
 }
 
 struct State {
@@ -44,7 +44,7 @@ impl Node {
         let node = Id([random.hash_one("first"), random.hash_one("second")]);
         let options = Options { node, seed: random.hash_one("seed"), ..Options::default() };
         let state = State { local: Local::new(options), has_reporter: false };
-        Self { state: Mutex::new(state), began: Instant::now(), answers: LocalAnswers::default() }
+        Self { state: Mutex::new(state), began: Instant::now(), answers: Counts::default() }
     }
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {

@@ -7,14 +7,15 @@ use alloc::vec::Vec;
 use core::iter;
 
 use super::{Classes, Ipv6Prefix, PolicyForm, Ranked, by_ip};
+use crate::decide::{Limits, MAX_LIMITS, OnChange, PersistAhead, Slice};
 use crate::key::Depth;
-use crate::limit::{self, Kind, Limit};
-use crate::limits::{Limits, MAX_LIMITS, NamedLimit, Slice};
-use crate::policy::limit::LimitEntry;
+use crate::limit;
+use crate::limit::form::LimitEntry;
+use crate::limit::{Kind, Limit, NamedLimit};
 use crate::policy::nodes::Nodes;
-use crate::policy::{Cost, OnChange, OnError, PersistAhead, Placement, Policy};
-use crate::source::once_each;
-use crate::tree::repeated;
+use crate::policy::source::once_each;
+use crate::policy::{Cost, OnError, Placement, Policy};
+use tidegate_form::repeated;
 
 impl Policy {
     pub(super) fn new(form: PolicyForm) -> Result<Self, String> {

@@ -1,8 +1,7 @@
 //! Errors in the rest of a policy.
 
-use std::string::ToString;
-
 use crate::policy::Policies;
+use std::string::ToString;
 
 #[test]
 fn what_is_wrong_with_a_policy_as_a_whole_is_on_the_line_where_it_begins() {

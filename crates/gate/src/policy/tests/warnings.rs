@@ -1,9 +1,8 @@
 //! Warnings about keys that a client can invent.
 
+use crate::policy::Policies;
 use std::format;
 use std::string::String;
-
-use crate::policy::Policies;
 
 const RATE: &str = "{ algorithm = 'fixed_window', limit = 5, period = '1s' }";
 

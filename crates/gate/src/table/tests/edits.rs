@@ -6,8 +6,8 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::super::{KeyHasher, Table, TableError};
 use super::{policy, table};
+use crate::limit::Operation;
 use crate::policy::Policy;
-use crate::request::Operation;
 
 /// Carries all states of a table over an edit.
 fn edited(table: &mut Table, from: &Policy, to: &Policy) -> Table {

@@ -8,8 +8,8 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::super::{KeyHasher, Table};
 use super::table;
+use crate::limit::{Operation, Request};
 use crate::policy::Policy;
-use crate::request::{Operation, Request};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 

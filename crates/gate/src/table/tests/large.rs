@@ -9,8 +9,8 @@ use tidegate_core::Timestamp;
 
 use super::super::{KeyHasher, Table, TableError};
 use super::policy;
+use crate::limit::{Operation, Request};
 use crate::policy::Policy;
-use crate::request::{Operation, Request};
 
 /// More than seven full parts hold.
 const KEYS: u64 = 110_000;

@@ -7,8 +7,8 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::super::{Entry, KeyHasher, Table, TableError};
 use super::{policy, table};
+use crate::limit::Operation;
 use crate::policy::Policy;
-use crate::request::Operation;
 
 /// As small as it may be for these limits.
 fn small_table(policy: &Policy) -> Table {

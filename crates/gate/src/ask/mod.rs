@@ -1,0 +1,375 @@
+//! The operations that callers ask for in JSON, checked against the policy.
+
+mod check;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
+use tidegate_core::shed::{Draw, suppression};
+use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
+
+use crate::decide::{Limits, Slice, Verdict};
+use crate::key::{Depth, MAX_LEASE_BYTES};
+use crate::limit::Algorithm;
+use crate::limit::{Budget, Kind, Offered, Operation, Request, Settlement, Unspent};
+use crate::policy::{Policy, Resolved};
+pub use check::CheckForm;
+pub use check::{DrawBits, Ppm};
+pub use error::AskError;
+use tidegate_form::Bounded;
+use tidegate_form::{Error, Form, Node, fields};
+
+/// Returns a random number that nobody can guess; `None` if no random numbers are available.
+pub type Chance<'a> = &'a mut dyn FnMut() -> Option<u64>;
+
+/// The connections of one owner. An owner may have more than the limit, because its connections exist.
+/// All owners that a state has room for together stay within [`MAX_QUANTITY`], so one owner's count
+/// never keeps another owner's from being recorded.
+pub type Count = Bounded<0, MAX_COUNT>;
+
+const MAX_COUNT: u64 = (1 << 32) - 1;
+const _: () = assert!(MAX_COUNT * MAX_ENTRIES <= MAX_QUANTITY, "the sum over all owners");
+
+/// An operation on a key as a caller writes it. In JSON this is an object with one field, such as
+/// `{"check":{"cost":2}}`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_gate::{Ask, AskError, Operation, Policy, Request};
+///
+/// let policy = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+/// let policy = Arc::new(Policy::parse("login", policy).unwrap());
+///
+/// let ask = Ask::parse(r#"{"check":{"cost":2}}"#).unwrap();
+/// let asked = ask.resolve(&policy, "user:42", &mut || None).unwrap();
+/// assert_eq!(asked.operation(), Operation::Decide(Request::of(2)));
+///
+/// let ask = Ask::parse(r#"{"check":{"cost":6}}"#).unwrap();
+/// let error = ask.resolve(&policy, "user:42", &mut || None).unwrap_err();
+/// assert!(matches!(error, AskError::Cost(_)));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Ask {
+    /// Asks whether a request may pass, and takes its cost if it may.
+    Check(CheckForm),
+    /// Asks whether a request would pass. Changes nothing.
+    Peek(CheckForm),
+    /// Reports the real cost of a request that was granted on an estimate.
+    #[expect(missing_docs, reason = "the fields are those of Settlement")]
+    Settle { granted_at_us: Bounded<0>, reserved: Bounded<0>, actual: Bounded<0> },
+    /// Returns units.
+    #[expect(missing_docs, reason = "the variant says it")]
+    Refund { units: Bounded<1> },
+    /// Renews a lease.
+    Renew {
+        /// The name of the lease.
+        lease: String,
+        /// The owner's number of connections.
+        count: Option<Count>,
+    },
+    /// Releases a lease.
+    Release {
+        /// The name of the lease.
+        lease: String,
+    },
+    /// Asks for units that a holder may spend without asking.
+    Budget {
+        /// The name of the holder.
+        lease: String,
+        /// The units that the holder would spend in the time of a grant.
+        wants: Bounded<0>,
+        /// The time at which the returned units were granted.
+        granted_at_us: Option<Bounded<0>>,
+        /// The unspent units that the holder returns.
+        left: Option<Bounded<0>>,
+    },
+    /// Reports the load that a reporter was offered.
+    #[expect(missing_docs, reason = "the fields are those of Offered")]
+    Report { offered_at_us: Option<Bounded<0>>, admitted: Bounded<0>, suppressed: Bounded<0> },
+    /// Clears the state of the key.
+    Reset {},
+    /// Blocks the key for a time.
+    Block {
+        /// The time in µs; 0 ends the block.
+        for_us: Bounded<0>,
+    },
+}
+
+impl Form for Ask {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.only_field(&[
+            ("check", |node| node.read().map(Self::Check)),
+            ("peek", |node| node.read().map(Self::Peek)),
+            ("settle", |node| fields!(node, Self::Settle { granted_at_us, reserved, actual })),
+            ("refund", |node| fields!(node, Self::Refund { units })),
+            ("renew", |node| fields!(node, Self::Renew { lease, count = None })),
+            ("release", |node| fields!(node, Self::Release { lease })),
+            ("budget", |node| {
+                fields!(node, Self::Budget { lease, wants, granted_at_us = None, left = None })
+            }),
+            ("report", |node| fields!(node, Self::Report { offered_at_us = None, admitted, suppressed })),
+            ("reset", |node| fields!(node, Self::Reset {})),
+            ("block", |node| fields!(node, Self::Block { for_us })),
+        ])
+    }
+}
+
+/// An operation that was checked against the policy of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    resolved: Resolved,
+    operation: Operation,
+    lease: Option<String>,
+    /// A cost that the limits can never grant. The operation is then a peek.
+    beyond: Option<u64>,
+}
+
+impl Ask {
+    /// Reads an operation in JSON.
+    ///
+    /// # Errors
+    /// Fails with [`AskError::Json`] if the JSON is not an operation.
+    pub fn parse(json: &str) -> Result<Self, AskError> {
+        parse_json(json)
+    }
+
+    /// Finds the limits on the key, and checks the operation against them. `chance` names leases and
+    /// draws for limits that shed load.
+    ///
+    /// # Errors
+    /// Fails with [`AskError`] if the operation does not fit the policy.
+    pub fn resolve(
+        self,
+        policy: &Arc<Policy>,
+        key: &str,
+        chance: Chance<'_>,
+    ) -> Result<Asked, AskError> {
+        let asked = self.resolve_any_cost(policy, key, chance)?;
+        match (asked.beyond, asked.resolved.limits()) {
+            (Some(cost), Some(limits)) if !policy.is_shadow() => {
+                let capacity = limits.most_at_once();
+                Err(AskError::Cost(CostExceedsCapacity { cost, capacity }))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    /// Does the same as [`resolve`](Self::resolve), but accepts a cost that the limits can never grant: such
+    /// a request is refused for ever.
+    ///
+    /// # Errors
+    /// Fails with [`AskError`], but never with [`AskError::Cost`].
+    #[inline(never)] // a caller that is built for speed would build it for speed too, which takes more bytes
+    pub fn resolve_any_cost(
+        self,
+        policy: &Arc<Policy>,
+        key: &str,
+        chance: Chance<'_>,
+    ) -> Result<Asked, AskError> {
+        let resolved = Resolved::new(policy, key)?;
+        let has = |algorithm| has_algorithm(&resolved, algorithm);
+        let named = |name: String| lease_name(&resolved, name);
+        let (operation, lease) = match self {
+            Self::Check(form) => {
+                let (request, lease) = form.request(&resolved, chance)?;
+                (Operation::Decide(request), lease)
+            }
+            Self::Peek(form) => {
+                let named = form.lease.is_some();
+                let form = CheckForm { cost: form.cost.or(Some(Bounded::clamped(0))), ..form };
+                // the lowest draw: the peek says whether the request would pass for certain
+                let (request, _) = form.request(&resolved, &mut || Some(0))?;
+                let lease = request.lease.filter(|_| named); // a peek acquires no lease
+                (Operation::Peek(Request { lease, ..request }), None)
+            }
+            Self::Settle { granted_at_us, reserved, actual } => {
+                let (granted_at, reserved) = (Timestamp(granted_at_us.get()), reserved.get());
+                let actual = actual.get();
+                (Operation::Settle(Settlement { granted_at, reserved, actual }), None)
+            }
+            Self::Refund { units } => (Operation::Refund(units.get()), None),
+            Self::Renew { lease, count } => {
+                needs_leases(&resolved)?;
+                if count.is_some() {
+                    has(connections::Config::NAME)?;
+                }
+                let (id, lease) = named(lease)?;
+                let renewed = Operation::Heartbeat(id);
+                (count.map_or(renewed, |count| Operation::Count(id, count.get())), Some(lease))
+            }
+            Self::Release { lease } => {
+                needs_leases(&resolved)?;
+                let (id, lease) = named(lease)?;
+                (Operation::Release(id), Some(lease))
+            }
+            Self::Budget { lease, wants, granted_at_us, left } => {
+                has(budget::Config::NAME)?;
+                let (holder, lease) = named(lease)?;
+                let unspent = unspent(granted_at_us, left)?;
+                (Operation::Budget(Budget { holder, wants: wants.get(), unspent }), Some(lease))
+            }
+            Self::Report { offered_at_us, admitted, suppressed } => {
+                has(suppression::Config::NAME)?;
+                let at = offered_at_us.map(|at| Timestamp(at.get()));
+                let (admitted, suppressed) = (admitted.get(), suppressed.get());
+                (Operation::Report(Offered { at, admitted, suppressed }), None)
+            }
+            Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
+            Self::Block { for_us } => {
+                let limits = resolved.limits().ok_or(AskError::Listed)?;
+                if !limits.slices().iter().any(Slice::keeps_block) {
+                    return Err(AskError::NoWholeKey);
+                }
+                (Operation::Block(Micros(for_us.get())), None)
+            }
+        };
+        Ok(Asked::new(resolved, operation, lease))
+    }
+}
+
+impl Asked {
+    /// Listed keys are never counted, so the cost of an operation on them does not matter.
+    fn new(resolved: Resolved, operation: Operation, lease: Option<String>) -> Self {
+        let cost = match operation {
+            Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
+            _ => 0,
+        };
+        let most = resolved.limits().map_or(u64::MAX, Limits::most_at_once);
+        let beyond = (cost > most).then_some(cost);
+        let policy = resolved.policy();
+        let counts_nothing = match operation {
+            // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
+            // In shadow mode a request also passes at a cost that the limits can never grant.
+            // Settlements one after another reach up to twice the capacity: a limit counts such a debt.
+            Operation::Settle(Settlement { reserved, actual, .. }) if reserved > most => {
+                let may_count = reserved <= most.saturating_mul(2);
+                let keeps = may_count || policy.on_change().keeps_states();
+                policy.is_shadow() || (actual < reserved && !keeps)
+            }
+            _ => beyond.is_some(),
+        };
+        let operation = if counts_nothing { Operation::from(0) } else { operation };
+        Self { resolved, operation, lease, beyond }
+    }
+
+    /// The policy, limits and canonical key of the operation.
+    #[must_use]
+    pub const fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
+    /// # Errors
+    /// Fails with [`AskError::NoLeases`] or [`AskError::FreeLease`] if the request acquires no lease.
+    pub fn require_lease(&self) -> Result<(), AskError> {
+        needs_leases(&self.resolved)?;
+        match self.operation.is_peek() && self.beyond.is_none() {
+            true => Err(AskError::FreeLease),
+            false => Ok(()),
+        }
+    }
+
+    /// The operation to do.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The name of the lease that the operation concerns, given by the caller or drawn at random.
+    #[must_use]
+    pub fn lease(&self) -> Option<&str> {
+        self.lease.as_deref()
+    }
+
+    /// The random bits of the request; `None` for an operation that is not a request.
+    #[must_use]
+    pub const fn draw(&self) -> Option<Draw> {
+        match self.operation {
+            Operation::Decide(request) | Operation::Peek(request) => Some(request.draw),
+            _ => None,
+        }
+    }
+
+    /// Whether the limits can never grant the cost.
+    #[must_use]
+    pub const fn costs_too_much(&self) -> bool {
+        self.beyond.is_some()
+    }
+
+    /// Returns the same request with this draw.
+    #[must_use]
+    pub const fn with_draw(mut self, draw: Draw) -> Self {
+        if let Operation::Decide(request) | Operation::Peek(request) = &mut self.operation {
+            request.draw = draw;
+        }
+        self
+    }
+
+    /// The verdict on what the caller asked, given the verdict on [`operation`](Self::operation). They differ
+    /// only if the limits can never grant the cost.
+    #[must_use]
+    pub fn said(&self, verdict: Verdict) -> Verdict {
+        match (self.beyond, self.resolved.limits()) {
+            (Some(cost), Some(limits)) => verdict.refused_for_ever(limits, cost),
+            _ => verdict,
+        }
+    }
+}
+
+fn unspent(
+    granted_at: Option<Bounded<0>>,
+    left: Option<Bounded<0>>,
+) -> Result<Option<Unspent>, AskError> {
+    match (granted_at, left) {
+        (None, None) => Ok(None),
+        (Some(granted_at), Some(left)) => {
+            Ok(Some(Unspent { granted_at: Timestamp(granted_at.get()), left: left.get() }))
+        }
+        _ => Err(AskError::HalfUnspent),
+    }
+}
+
+/// The id under which a lease is stored, and its name.
+fn lease_name(resolved: &Resolved, name: String) -> Result<(Id, String), AskError> {
+    if (1..=MAX_LEASE_BYTES).contains(&name.len()) {
+        return Ok((resolved.lease_id(&name), name));
+    }
+    Err(AskError::Lease { bytes: name.len() })
+}
+
+/// # Errors
+/// Fails with [`AskError::NoLeases`] if no limit on this key holds leases.
+fn needs_leases(resolved: &Resolved) -> Result<(), AskError> {
+    match resolved.has(Kind::Lease) {
+        true => Ok(()),
+        false => Err(AskError::NoLeases { policy: resolved.policy().name().into() }),
+    }
+}
+
+/// # Errors
+/// Fails with [`AskError::NoLimit`] if no limit on this key has the algorithm.
+fn has_algorithm(resolved: &Resolved, algorithm: &'static str) -> Result<(), AskError> {
+    match resolved.fitting_limits().any(|limit| limit.algorithm() == algorithm) {
+        true => Ok(()),
+        false => Err(AskError::NoLimit { policy: resolved.policy().name().into(), algorithm }),
+    }
+}
+
+/// Reads a JSON object. Anything after the object is an error.
+///
+/// # Errors
+/// Fails with [`AskError::Json`], which names the place.
+pub fn parse_json<T: Form>(json: &str) -> Result<T, AskError> {
+    const MAP: &str = "an object";
+    let tree = tidegate_form::json(json).map_err(|error| {
+        let (line, column) = error.line_and_column(json);
+        let message = format!("{} at line {line}, column {column}", error.message(MAP));
+        AskError::Json { path: error.path(), message }
+    })?;
+    tree.read().map_err(|error| AskError::Json { path: error.path(), message: error.message(MAP) })
+}

@@ -1,0 +1,349 @@
+//! The limits on a key, and the slices in which their states are stored.
+
+mod apart;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::iter;
+
+use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp};
+
+use crate::decide::{OnChange, PersistAhead};
+use crate::key::Depth;
+
+use crate::fnv::fnv1a;
+use smallvec::SmallVec;
+
+use crate::limit::{self, Kind, Limit, NamedLimit};
+
+/// The most limits of a rule. Every limit costs time in every decision.
+pub(crate) const MAX_LIMITS: usize = 16;
+
+/// The limits on a key, which are decided all or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    slices: Vec<Slice>,
+    /// All limits in one list, because every decision walks over them.
+    each: Vec<Each>,
+    /// The words in which the limits hold their newest times.
+    newest: Vec<usize>,
+    words: usize,
+    period: Micros,
+}
+
+/// A limit, and what every decision asks of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Each {
+    pub(crate) limit: Limit,
+    pub(crate) words: usize,
+    pub(crate) kind: Kind,
+    pub(crate) punishes_refusals: bool,
+}
+
+/// A slice: the limits of one rule that count by the same part of the key. Their states are stored
+/// together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    depth: Depth,
+    limits: Vec<NamedLimit>,
+    words: usize,
+    /// A hash of the rule and the depth. An edit of the limits does not change it.
+    place: u64,
+    /// A hash of what tells the count of the slice from others; 0 unless each limit [counts apart](Limits::counting_apart).
+    count: u64,
+    fingerprint: u64,
+    identity: u64,
+}
+
+/// The words of a slice: the words of its limits, and the words of the block while the key is blocked.
+pub(crate) type SliceWords = SmallVec<[u64; 4]>;
+
+impl Limits {
+    /// Sorts the limits by depth, the shortest part of the key first.
+    pub(crate) fn new(unsorted: Vec<NamedLimit>) -> Self {
+        let mut limits = Vec::<NamedLimit>::with_capacity(unsorted.len());
+        for limit in unsorted {
+            // they are few, and the code of `sort` is large
+            let at = limits.partition_point(|before| before.depth <= limit.depth);
+            limits.insert(at, limit);
+        }
+        let each: Vec<Each> = limits.iter().map(|named| Each::new(named.limit)).collect();
+        let period = each.iter().map(|each| each.limit.period()).max().unwrap_or_default();
+        let mut words = 0_usize;
+        let newest_at = |each: &Each| {
+            let at = words.saturating_add(each.limit.newest_at());
+            words = words.saturating_add(each.words);
+            at
+        };
+        let newest = each.iter().map(newest_at).collect();
+        let slices: Vec<Slice> =
+            limits.chunk_by(|one, next| one.depth == next.depth).map(Slice::new).collect();
+        Self { slices, each, newest, words, period }
+    }
+
+    /// Gives the slices the identity of their rule: an override has the rule of its pattern, the policy's own
+    /// limits have the empty pattern.
+    pub(crate) fn of_rule(mut self, pattern: &str, on_change: OnChange) -> Self {
+        for slice in &mut self.slices {
+            // no pattern contains this byte, because it is not UTF-8
+            let rule = pattern.bytes().chain([0xff]);
+            let depth = slice.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
+            slice.place = fnv1a(rule.chain(depth));
+            slice.fingerprint = slice.checksum(&slice.parameters());
+            slice.identity = if on_change.keeps_states() { slice.place } else { slice.fingerprint };
+        }
+        self
+    }
+
+    /// Names a single limit without a name after its policy.
+    pub(crate) fn name_the_only_one(&mut self, name: &str) {
+        // several limits were named already
+        let all = self.slices.iter_mut().flat_map(|slice| &mut slice.limits);
+        all.filter(|limit| limit.name.is_empty()).for_each(|limit| limit.name = name.into());
+    }
+
+    /// The limits, at least one, sorted by depth with the shortest part of the key first. Limits of the same
+    /// depth are in the order of the policy file.
+    pub fn iter(&self) -> impl Iterator<Item = &NamedLimit> {
+        self.slices.iter().flat_map(|slice| &slice.limits)
+    }
+
+    /// The slices, sorted by depth with the shortest part of the key first.
+    #[must_use]
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// All limits in the order of [`iter`](Self::iter).
+    #[inline]
+    pub(crate) fn each(&self) -> &[Each] {
+        &self.each
+    }
+
+    /// The newest time of each limit.
+    #[inline]
+    pub(crate) fn newest(&self, words: &[u64]) -> impl Iterator<Item = Timestamp> {
+        self.newest.iter().map(move |&at| Timestamp(words.get(at).copied().unwrap_or(0)))
+    }
+
+    /// The limit, if the rule has only one.
+    #[inline]
+    pub(crate) const fn only(&self) -> Option<&Limit> {
+        if let [only] = self.each.as_slice() { Some(&only.limit) } else { None }
+    }
+
+    /// All limits in numbers, as [`Policy::of_parameters`](crate::Policy::of_parameters) reads them.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<u64> {
+        limit::write(self.iter().map(|each| &each.limit))
+    }
+
+    /// The number of words of all slices together. They are all zero for a new key.
+    #[must_use]
+    #[inline]
+    pub const fn words(&self) -> usize {
+        self.words
+    }
+
+    /// The longest period of the limits.
+    #[must_use]
+    pub const fn period(&self) -> Micros {
+        self.period
+    }
+
+    /// The highest cost that the limits can ever grant to one request.
+    #[must_use]
+    pub fn most_at_once(&self) -> u64 {
+        let least = self.iter().map(|limit| limit.limit.capacity()).min();
+        least.unwrap_or(0).min(MAX_QUANTITY)
+    }
+
+    /// Each slice with its words, out of the words of all slices.
+    pub fn split<'a>(
+        &'a self,
+        mut words: &'a [u64],
+    ) -> impl Iterator<Item = (&'a Slice, &'a [u64])> {
+        self.slices.iter().map(move |slice| {
+            let (own, rest) = words.split_at_checked(slice.words).unwrap_or((words, &[]));
+            words = rest;
+            (slice, own)
+        })
+    }
+}
+
+impl Each {
+    fn new(limit: Limit) -> Self {
+        let (kind, punishes_refusals) = (limit.kind(), limit.punishes_refusals());
+        Self { limit, words: limit.words(), kind, punishes_refusals }
+    }
+}
+
+impl Slice {
+    fn new(limits: &[NamedLimit]) -> Self {
+        Self {
+            depth: limits.first().map_or(Depth::Whole, |limit| limit.depth),
+            limits: limits.into(),
+            words: limits.iter().fold(0, |sum, limit| sum.saturating_add(limit.limit.words())),
+            place: 0,
+            count: 0,
+            fingerprint: 0,
+            identity: 0,
+        }
+    }
+
+    /// A checksum of limits in numbers. It differs for other numbers, another rule or another depth.
+    pub(crate) fn checksum(&self, limits: &[u64]) -> u64 {
+        fnv1a(iter::once(&self.place).chain(limits).flat_map(|word| word.to_le_bytes()))
+    }
+
+    /// The limits of the slice in numbers.
+    fn parameters(&self) -> Vec<u64> {
+        limit::write(self.limits.iter().map(|each| &each.limit))
+    }
+
+    /// The limits in numbers, each followed by its tag: [`before`](Self::before) reads this.
+    pub(crate) fn described(&self) -> Vec<u64> {
+        let each = self.limits.iter();
+        each.flat_map(|each| limit::write([&each.limit]).into_iter().chain([each.tag])).collect()
+    }
+
+    /// This slice with the limits of a [description](Self::described); `None` if no limits have it.
+    pub(crate) fn before(&self, mut described: &[u64]) -> Option<Self> {
+        let mut limits = Vec::new();
+        while let Some((&length, rest)) = described.split_first() {
+            let (parameters, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            let (&tag, rest) = rest.split_first()?;
+            let (name, limit) = (String::new(), Limit::from_parameters(parameters).ok()?);
+            limits.push(NamedLimit { name, depth: self.depth, limit, tag });
+            if limits.len() > MAX_LIMITS {
+                return None;
+            }
+            described = rest;
+        }
+        Some(Self::new(&limits))
+    }
+
+    /// The part of the key that these limits count by.
+    #[must_use]
+    #[inline]
+    pub const fn depth(&self) -> Depth {
+        self.depth
+    }
+
+    /// The limits of the slice, at least one.
+    #[must_use]
+    pub fn limits(&self) -> &[NamedLimit] {
+        &self.limits
+    }
+
+    /// A state for a key never seen: this many zeros.
+    #[must_use]
+    #[inline]
+    pub const fn words(&self) -> usize {
+        self.words
+    }
+
+    /// The number that tells the states of this slice from those of the policy's other slices. It changes
+    /// with the limits only if an edit starts states afresh.
+    #[must_use]
+    #[inline]
+    pub const fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Whether both slices belong to the same rule and depth, so that one may be an edit of the other.
+    pub(crate) const fn is_edit_of(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+
+    /// A number that changes with the rule, the depth and the limits.
+    #[must_use]
+    pub(crate) const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Whether a refusal changes more of this state than its newest time.
+    #[must_use]
+    pub fn remembers_refusals(&self) -> bool {
+        self.limits.iter().any(|each| each.limit.remembers_refusals())
+    }
+
+    /// The first limit whose state cannot be [charged ahead](Limit::charge_ahead).
+    pub(crate) fn cannot_charge_ahead(&self) -> Option<&Limit> {
+        self.limits.iter().map(|each| &each.limit).find(|limit| !limit.charges_ahead())
+    }
+
+    /// The newest time of the limits, which they all share.
+    pub(crate) fn newest(&self, words: &[u64]) -> Timestamp {
+        let first = self.split(words).next();
+        first.map_or(Timestamp::EPOCH, |(limit, words)| limit.newest(words))
+    }
+
+    /// Charges every limit units that are not granted yet. A block of the key is no part of it. Returns what
+    /// the charge covers; `None` if it covers nothing.
+    pub(crate) fn charge_ahead(
+        &self,
+        mut words: &mut [u64],
+        PersistAhead { most, time }: PersistAhead,
+    ) -> Option<Ahead> {
+        let mut all = Ahead { units: most, until: Timestamp(u64::MAX) };
+        for NamedLimit { limit, .. } in &self.limits {
+            let (own, rest) = words.split_at_mut_checked(limit.words())?;
+            let Ahead { units, until } = limit.charge_ahead(own, most, time)?;
+            all = Ahead { units: all.units.min(units), until: all.until.min(until) };
+            words = rest;
+        }
+        Some(all)
+    }
+
+    /// How long a store must keep this state from `now` on. After that the state equals a fresh one.
+    #[must_use]
+    pub fn time_to_live(&self, words: &[u64], now: Timestamp) -> Micros {
+        let (words, block) = self.unblocked(words);
+        let blocked = block.and_then(|block| block.retry_after(now)).unwrap_or_default();
+        self.split(words)
+            .map(|(limit, words)| {
+                // spans rather than times, which could not go beyond the last timestamp
+                let (newest, reset) = limit.newest_and_reset(words);
+                let from_now = newest.saturating_since(now).0.saturating_add(reset.0);
+                Micros(from_now.saturating_sub(now.saturating_since(newest).0))
+            })
+            .max()
+            .unwrap_or_default()
+            .max(blocked)
+            .min(Micros::MAX)
+    }
+
+    /// Checks that decisions of these limits can have written these words.
+    ///
+    /// # Errors
+    /// Fails with [`InvalidState`] if they cannot.
+    pub fn accepts(&self, words: &[u64]) -> Result<(), InvalidState> {
+        let given = words.len();
+        let (words, block) = self.unblocked(words);
+        let blocked = if block.is_some() && self.keeps_block() { 2 } else { 0 };
+        if words.len() != self.words || given != words.len().saturating_add(blocked) {
+            return Err(InvalidState);
+        }
+        self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
+        // all limits of a slice are written at the same time
+        let mut newest = self.split(words).map(|(limit, words)| limit.newest(words));
+        match newest.next().is_none_or(|first| newest.all(|next| next == first)) {
+            true => Ok(()),
+            false => Err(InvalidState),
+        }
+    }
+
+    /// Each limit with its own words. If the state is too short, the last limits get too few words, which
+    /// [`Limit`] refuses.
+    pub(crate) fn split<'a>(
+        &'a self,
+        mut words: &'a [u64],
+    ) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
+        self.limits.iter().map(move |each| {
+            let (own, rest) = words.split_at_checked(each.limit.words()).unwrap_or((words, &[]));
+            words = rest;
+            (&each.limit, own)
+        })
+    }
+}

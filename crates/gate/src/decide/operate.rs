@@ -1,0 +1,408 @@
+//! Decides on several limits at once, all or nothing.
+
+use alloc::vec::Vec;
+
+use tidegate_core::lease::Held;
+use tidegate_core::lease::budget::{Allowance, Refundable};
+use tidegate_core::shed::suppression::Report;
+use tidegate_core::{Decision, Micros, Timestamp};
+
+use super::limits::{Each, Limits, MAX_LIMITS};
+use super::together::Together;
+use super::verdict::{Effect, Verdict};
+use crate::key::Depth;
+use crate::limit::{Budget, Kind, Limit, Offered, Operation, OperationError, Request, Settlement};
+
+impl Limits {
+    /// Decides on a request at `now`. The request is granted if every limit grants it, and its cost is taken
+    /// from all limits or from none. A cost of 0 is a peek and changes nothing.
+    ///
+    /// The answer has the numbers of the limit with the least remaining, and the longest waits of all limits.
+    /// All limits decide at the same time by the key's clock. A jump ahead is a step of more than the longest
+    /// period of the limits.
+    ///
+    /// # Errors
+    /// Fails with [`OperationError`] if a limit can never grant the cost, or if a limit holds leases and the
+    /// request names no lease; nothing has changed.
+    #[inline(always)] // otherwise the answer is moved in memory, which costs 5 ns
+    pub fn decide(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Decision, OperationError> {
+        match self.only() {
+            Some(only) => only.decide(words, now, request),
+            None => Ok(self.decide_together(words, now, request)?),
+        }
+    }
+
+    #[inline(never)] // keeps the path of a single limit short
+    fn decide_together(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Decision, OperationError> {
+        let now = self.taken_at(words, now);
+        match request.cost {
+            0 => self.look(words, now, request, |_| {}),
+            _ => self.take(words, now, request, |_| {}),
+        }
+    }
+
+    /// Does an operation, and returns what each limit then says. Operations other than requests are answered
+    /// as a peek.
+    ///
+    /// # Errors
+    /// Fails as [`decide`](Self::decide) does.
+    pub fn operate(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict, OperationError> {
+        if let Operation::Reset(depth) = operation {
+            self.reset(words, *depth);
+        }
+        let now = self.taken_at(words, now);
+        let looks = matches!(
+            operation,
+            Operation::Decide(_) | Operation::Peek(_) | Operation::Reset(_) | Operation::Block(_)
+        );
+        if !looks {
+            // all limits keep one clock, even those that the operation does not change
+            split_mut(self, words).for_each(|(limit, words)| limit.advance(words, now));
+        }
+        match operation {
+            Operation::Decide(request) if request.cost > 0 => {
+                let mut each = self.room_for_each();
+                let decision = self.take(words, now, request, |said| each.push(said))?;
+                Ok(self.explained(words, now, decision, each))
+            }
+            Operation::Decide(request) | Operation::Peek(request) => {
+                self.looked_at(words, now, request)
+            }
+            Operation::Settle(settlement) => {
+                self.settle(words, now, settlement);
+                self.looked_at(words, now, &Request::of(0))
+            }
+            Operation::Refund(units) => {
+                let (reserved, actual) = (*units, 0);
+                self.settle(words, now, &Settlement { granted_at: now, reserved, actual });
+                self.looked_at(words, now, &Request::of(0))
+            }
+            Operation::Budget(budget) => self.budget(words, now, budget),
+            Operation::Report(Offered { at, admitted, suppressed }) => {
+                let (admitted, suppressed) = (*admitted, *suppressed);
+                // a report from a clock that is ahead counts now, because no caller moves a key's clock
+                let offered_at = at.map_or(now, |at| now.min(at));
+                let report = Report { offered_at, admitted, suppressed };
+                for (limit, words) in split_mut(self, words) {
+                    limit.report(words, now, report);
+                }
+                self.looked_at(words, now, &Request::of(0))
+            }
+            Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
+                let held = split_mut(self, words)
+                    .filter_map(|(limit, words)| limit.hold(words, now, operation));
+                let held = held.map(|held| held != Held::Unknown);
+                // a release succeeds if any limit held the lease; a lease is live if all limits hold it
+                let live = match operation {
+                    Operation::Release(_) => held.reduce(|one, other| one | other),
+                    _ => held.reduce(|one, other| one & other),
+                };
+                let looked = Request { lease: Some(*id), ..Request::of(0) };
+                let effect = Effect::of(live, None);
+                Ok(Verdict { effect, ..self.looked_at(words, now, &looked)? })
+            }
+            // the words of the limits do not say whether the key is blocked
+            Operation::Reset(_) | Operation::Block(_) => {
+                self.looked_at(words, now, &Request::of(0))
+            }
+        }
+    }
+
+    /// Makes `used` units count as used at `now`, on each limit that counts units.
+    pub(crate) fn set_used(&self, words: &mut [u64], now: Timestamp, used: u64) {
+        let now = self.taken_at(words, now);
+        for (limit, words) in split_mut(self, words) {
+            if limit.kind() == Kind::Rate {
+                words.fill(0);
+            }
+            limit.advance(words, now);
+            limit.set_used(words, now, used);
+        }
+    }
+
+    /// How many more units all limits that count units can count at `now`.
+    pub(crate) fn countable(&self, words: &mut [u64], now: Timestamp) -> Option<u64> {
+        let now = self.taken_at(words, now);
+        let each = split_mut(self, words).filter_map(|(limit, words)| {
+            limit.advance(words, now);
+            limit.countable(words)
+        });
+        each.min()
+    }
+
+    /// Clears the limits that count by this depth or by more of the key.
+    pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
+        for slice in self.slices() {
+            let at = slice.words().min(words.len());
+            let (own, rest) = words.split_at_mut(at);
+            if slice.depth() >= depth {
+                own.fill(0);
+            }
+            words = rest;
+        }
+    }
+
+    /// Takes the cost from all limits or from none, and tells `each` what every limit says. A limit
+    /// is evaluated at most twice.
+    fn take(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+        mut each: impl FnMut(Decision),
+    ) -> Result<Decision, OperationError> {
+        if let Some(only) = self.only() {
+            let said = only.decide(words, now, request)?; // there is no other limit to ask first
+            each(said);
+            return Ok(said);
+        }
+        let lacks_lease = |each: &Each| each.kind == Kind::Lease && each.limit.needs_lease(request);
+        if request.lease.is_none() && self.each().iter().any(lacks_lease) {
+            return Err(OperationError::NeedsLease);
+        }
+        let grants = self.grants(words, now, request)?;
+        if !grants.are_all() {
+            return self.refuse_all(words, now, request, (grants, each));
+        }
+        let mut together = Together::of(self);
+        for (limit, words) in split_mut(self, words) {
+            let said = limit.decide(words, now, request)?; // grants
+            together.add(&said);
+            each(said);
+        }
+        Ok(together.allow())
+    }
+
+    /// Refuses a request, whatever the limits say, and lets them record the refusal.
+    pub(crate) fn refuse(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, OperationError> {
+        let now = self.taken_at(words, now);
+        let grants = self.grants(words, now, request)?;
+        let mut each = self.room_for_each();
+        let record = |said| each.push(said);
+        let decision = self.refuse_all(words, now, request, (grants, record))?;
+        Ok(self.explained(words, now, decision, each))
+    }
+
+    fn refuse_all(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+        (grants, mut each): (Grants, impl FnMut(Decision)),
+    ) -> Result<Decision, OperationError> {
+        let mut together = Together::of(self);
+        let mut retry_after = Micros::ZERO;
+        for ((limit, words), grants) in split_mut(self, words).zip(grants.each()) {
+            let (said, wait) = limit.refuse(words, now, request, grants)?;
+            together.add(&said);
+            retry_after = retry_after.max(wait);
+            each(said);
+        }
+        Ok(together.deny(retry_after))
+    }
+
+    /// Answers as [`take`](Self::take) would, except for refusals that would be recorded. Changes nothing.
+    fn look(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+        mut each: impl FnMut(Decision),
+    ) -> Result<Decision, OperationError> {
+        let grants = self.grants(words, now, request)?;
+        let passes = grants.are_all();
+        let mut together = Together::of(self);
+        let mut retry_after = Micros::ZERO;
+        for ((limit, words), grants) in split(self, words).zip(grants.each()) {
+            let said = match passes || !grants {
+                true => limit.peek(words, now, request)?,
+                false => limit.peek(words, now, &request.peek())?, // nothing is taken from it
+            };
+            together.add(&said);
+            retry_after = retry_after.max(said.retry_after());
+            each(said);
+        }
+        Ok(if passes { together.allow() } else { together.deny(retry_after) })
+    }
+
+    fn looked_at(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Verdict, OperationError> {
+        let mut each = self.room_for_each();
+        let decision = self.look(words, now, request, |said| each.push(said))?;
+        Ok(self.explained(words, now, decision, each))
+    }
+
+    fn room_for_each(&self) -> Vec<Decision> {
+        Vec::with_capacity(self.each().len())
+    }
+
+    fn explained(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        decision: Decision,
+        limits: Vec<Decision>,
+    ) -> Verdict {
+        let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
+        Verdict { at: now, decision, limits, factor, effect: Effect::Decision }
+    }
+
+    /// Which limits would grant the request.
+    fn grants(
+        &self,
+        words: &[u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Grants, OperationError> {
+        let mut refuses = 0;
+        for ((limit, words), bit) in split(self, words).zip(0..u16::BITS) {
+            refuses |= u16::from(!limit.grants(words, now, request)?) << bit;
+        }
+        Ok(Grants { refuses })
+    }
+
+    /// Returns unspent units to every limit on units over time, and takes granted units from every such limit.
+    fn budget(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        budget: &Budget,
+    ) -> Result<Verdict, OperationError> {
+        let Budget { holder, wants, unspent } = *budget;
+        let refundable = unspent.and_then(|unspent| {
+            let mut limits = split_mut(self, words);
+            limits.find_map(|(limit, words)| limit.give_back(words, now, holder, unspent))
+        });
+        if let Some(refundable) = &refundable {
+            for (limit, words) in split_mut(self, words) {
+                if limit.kind() == Kind::Rate {
+                    limit.refund(words, now, refundable);
+                }
+            }
+        }
+        let available = self.look(words, now, &Request::of(0), |_| {})?.remaining();
+        let allowance = split_mut(self, words)
+            .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
+        let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
+        for (limit, words) in split_mut(self, words) {
+            if limit.kind() == Kind::Rate {
+                let _ = limit.decide(words, now, &granted)?; // grants: all these limits have as much
+            }
+        }
+        let allowance = allowance.map(|allowance| match allowance.left {
+            0 => Allowance::default(), // a grant of nothing has no time
+            _ => allowance,
+        });
+        let returned = unspent.map(|_| refundable.is_some());
+        let effect =
+            allowance.map_or(Effect::Decision, |allowance| Effect::Budget { returned, allowance });
+        Ok(Verdict { effect, ..self.looked_at(words, now, &Request::of(0))? })
+    }
+
+    fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
+        let Settlement { granted_at, reserved, actual } = *settlement;
+        for (limit, words) in split_mut(self, words) {
+            match actual.checked_sub(reserved) {
+                Some(0) => {}
+                Some(more) => limit.charge(words, now, more),
+                None => {
+                    let (units, granted) = (reserved.saturating_sub(actual), reserved);
+                    let after = now.saturating_since(granted_at);
+                    limit.refund(words, now, &Refundable { units, granted, granted_at, after });
+                }
+            }
+        }
+    }
+
+    /// The time at which all limits of the key decide. Slices that are shared with other keys may have seen
+    /// later times; the latest time that is not a jump ahead counts.
+    #[inline]
+    pub(crate) fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {
+        match self.newest(words).any(|newest| newest > now) {
+            false => now,
+            true => self.taken_before(words, now),
+        }
+    }
+
+    #[cold]
+    fn taken_before(&self, words: &[u64], now: Timestamp) -> Timestamp {
+        let period = self.period();
+        let mut taken = now;
+        loop {
+            let later = self.newest(words).map(|newest| taken.taken_after(newest, period)).max();
+            match later.filter(|later| *later > taken) {
+                Some(later) => taken = later, // times within a period of this one count too
+                None => return taken,
+            }
+        }
+    }
+}
+
+/// Which limits grant a request. It fits into a register; an array would be copied through memory, which
+/// costs 5 ns.
+#[derive(Clone, Copy)]
+struct Grants {
+    /// One bit for each limit, the lowest for the first of [`Limits::iter`].
+    refuses: u16,
+}
+
+const _: () = assert!(MAX_LIMITS <= 16, "a limit has no bit");
+
+impl Grants {
+    const fn are_all(self) -> bool {
+        self.refuses == 0
+    }
+
+    /// Whether each limit grants, in the order of [`Limits::iter`].
+    fn each(self) -> impl Iterator<Item = bool> {
+        (0..u16::BITS).map(move |bit| self.refuses >> bit & 1 == 0)
+    }
+}
+
+/// Each limit with its own words.
+fn split<'a>(
+    limits: &'a Limits,
+    mut words: &'a [u64],
+) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
+    limits.each().iter().map(move |each| {
+        let (own, rest) = words.split_at_checked(each.words).unwrap_or((words, &[]));
+        words = rest;
+        (&each.limit, own)
+    })
+}
+
+fn split_mut<'a>(
+    limits: &'a Limits,
+    mut words: &'a mut [u64],
+) -> impl Iterator<Item = (&'a Limit, &'a mut [u64])> {
+    limits.each().iter().map(move |each| {
+        let at = words.len().min(each.words);
+        let (own, rest) = core::mem::take(&mut words).split_at_mut(at);
+        words = rest;
+        (&each.limit, own)
+    })
+}

@@ -1,0 +1,210 @@
+//! The shape of a limit in the policy file: all fields of all algorithms. Each algorithm reads its own fields.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::NamedLimit;
+use crate::fnv::fnv1a;
+use crate::key::Depth;
+use crate::name::Name;
+use crate::units::{Percent, RateForm, Span, WindowForm};
+use tidegate_form::Bounded;
+use tidegate_form::{Error, Form, Node, form};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AlgorithmName {
+    TokenBucket,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+    Concurrency,
+    Connections,
+    Budget,
+    FleetUsage,
+    Utilization,
+    Suppression,
+    Penalty,
+}
+
+impl Form for AlgorithmName {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[
+            ("token_bucket", Self::TokenBucket),
+            ("fixed_window", Self::FixedWindow),
+            ("sliding_window", Self::SlidingWindow),
+            ("sliding_log", Self::SlidingLog),
+            ("concurrency", Self::Concurrency),
+            ("connections", Self::Connections),
+            ("budget", Self::Budget),
+            ("fleet_usage", Self::FleetUsage),
+            ("utilization", Self::Utilization),
+            ("suppression", Self::Suppression),
+            ("penalty", Self::Penalty),
+        ])
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EstimatorForm {
+    NewestPart,
+    ModifiedMean,
+    LinearAdmitted,
+}
+
+impl Form for EstimatorForm {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&[
+            ("newest_part", Self::NewestPart),
+            ("modified_mean", Self::ModifiedMean),
+            ("linear_admitted", Self::LinearAdmitted),
+        ])
+    }
+}
+
+/// How full the bucket of a new key is, or where windows start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Full,
+    Empty,
+    Aligned,
+    First,
+}
+
+impl Start {
+    const NAMES: [(&str, Self); 4] = [
+        ("full", Self::Full),
+        ("empty", Self::Empty),
+        ("aligned", Self::Aligned),
+        ("first", Self::First),
+    ];
+
+    /// The error about a start that the algorithm does not have.
+    pub(crate) fn unfit(self, expected: &str, algorithm: &str) -> String {
+        let found = Self::NAMES.into_iter().find(|(_, start)| *start == self);
+        let found = found.map_or("", |(name, _)| name);
+        format!("`start`: expected {expected} for `{algorithm}`, found \"{found}\"")
+    }
+}
+
+impl Form for Start {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.one_of(&Self::NAMES)
+    }
+}
+
+/// Every field that any algorithm has. Which fields belong together is checked after reading, so that an
+/// error about one field names that field's place and not the place of the whole table.
+macro_rules! limit_form {
+    ($($field:ident: $form:ty,)*) => {
+        form! {
+            #[derive(Clone, Debug)]
+            pub(crate) struct LimitForm {
+                pub(super) algorithm: Option<AlgorithmName> = None,
+                name: Option<Name> = None,
+                depth: Option<Depth> = None,
+                /// Only for an override: other limits in place of other numbers.
+                limits: Option<Vec<LimitEntry>> = None,
+                $(pub(crate) $field: Option<$form> = None,)*
+            }
+        }
+
+        impl LimitForm {
+            /// The fields that are set, except those that every limit may have.
+            pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
+                let given = [
+                    ("limits", self.limits.is_some()),
+                    $((stringify!($field), self.$field.is_some()),)*
+                ];
+                given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field)
+            }
+
+            /// This limit with the fields that the other one sets.
+            fn but(&self, other: &Self) -> Self {
+                Self {
+                    algorithm: other.algorithm.or(self.algorithm),
+                    name: other.name.clone().or_else(|| self.name.clone()),
+                    depth: other.depth.or(self.depth),
+                    limits: None,
+                    $($field: other.$field.clone().or_else(|| self.$field.clone()),)*
+                }
+            }
+        }
+    };
+}
+
+limit_form! {
+    capacity: Bounded<1>,
+    rate: RateForm,
+    limit: Bounded<1>,
+    period: Span,
+    segments: Bounded<0>,
+    start: Start,
+    rates: Vec<WindowForm>,
+    min_gap: Span,
+    count_denied: bool,
+    time_to_live: Span,
+    max_leases: Bounded<1>,
+    expiry: Span,
+    max_owners: Bounded<1>,
+    most: Bounded<1>,
+    time: Span,
+    max_holders: Bounded<1>,
+    reserve: Percent,
+    good: Percent,
+    bad: Percent,
+    delay: Span,
+    full: Span,
+    estimator: EstimatorForm,
+    ramp: Bounded<1>,
+    refusals: Bounded<1>,
+    within: Span,
+    duration: Span,
+    max: Span,
+    forgive_after: Span,
+}
+
+/// A limit and its form, of which an override may replace some fields.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitEntry {
+    form: LimitForm,
+    pub(crate) limit: NamedLimit,
+}
+
+impl Form for LimitEntry {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        node.must_be_map(
+            "a limit such as { algorithm = \"fixed_window\", limit = 10, period = \"1s\" }",
+        )?;
+        Self::new(node.read()?).map_err(Error::plain)
+    }
+}
+
+impl LimitEntry {
+    fn new(form: LimitForm) -> Result<Self, String> {
+        let name = form.name.clone().map(String::from).unwrap_or_default();
+        let depth = form.depth.unwrap_or(Depth::Whole);
+        let tag = if name.is_empty() { 0 } else { fnv1a(name.bytes()) };
+        let limit = NamedLimit { name, depth, limit: form.limit()?, tag };
+        Ok(Self { form, limit })
+    }
+
+    /// The limits of an override: either its own limits, or the policy's only limit with other numbers.
+    pub(crate) fn overridden(
+        limits: &[Self],
+        mut own: LimitForm,
+    ) -> Result<Vec<NamedLimit>, String> {
+        match (own.limits.take(), limits) {
+            (Some(limits), _) if own.given().next().is_none() && own.algorithm.is_none() => {
+                Ok(limits.into_iter().map(|entry| entry.limit).collect())
+            }
+            (Some(_), _) => Err("expected either `limits` or other fields, found both".into()),
+            (None, [only]) => Ok([Self::new(only.form.but(&own))?.limit].into()),
+            (None, _) => Err(
+                "expected `limits` with all limits of these keys, because the policy has several; \
+                     found fields of one limit"
+                    .into(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A request's policy, limits and canonical key, found once.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use crate::decide::Limits;
+use crate::key::{InvalidKey, canonical_key, check_key, lease_id};
+use crate::limit::{Kind, Limit};
+use crate::policy::{Found, Policy, Rule};
+use compact_str::CompactString;
+use tidegate_core::lease::Id;
+
+/// A request's policy, limits and canonical key.
+///
+/// A `Resolved` holds its policy, so a policy file that is replaced meanwhile changes nothing about this
+/// request.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_gate::{Policy, Resolved, Rule};
+///
+/// let policy = Arc::new(Policy::parse("api", r#"
+///     limits = [{ algorithm = "fixed_window", limit = 5, period = "1m", depth = 1 }]
+///     deny = ["ip:192.0.2.0/24"]
+/// "#).unwrap());
+///
+/// let resolved = Resolved::new(&policy, "acme/alice").unwrap();
+/// assert_eq!((resolved.key(), resolved.home()), ("acme/alice", "acme"));
+/// assert_eq!(resolved.limits().unwrap().most_at_once(), 5);
+///
+/// let denied = Resolved::new(&policy, "ip:192.0.2.7").unwrap();
+/// assert!(denied.is_denied());
+/// assert!(matches!(denied.rule(), Rule::Listed(decision) if decision.retry_after_secs().is_none()));
+/// assert!(Resolved::new(&policy, "").is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    policy: Arc<Policy>,
+    found: Found,
+    key: CompactString,
+    written: CompactString,
+}
+
+impl Resolved {
+    /// Finds the rule of `policy` for `key`.
+    ///
+    /// # Errors
+    /// Fails with [`InvalidKey`] if the key is empty or longer than [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES),
+    /// or if it begins with `ip:` and does not continue with an address.
+    pub fn new(policy: &Arc<Policy>, key: &str) -> Result<Self, InvalidKey> {
+        check_key(key)?;
+        let found = policy.find(key);
+        let written = CompactString::new(key);
+        let key = CompactString::new(canonical_key(key, policy.ipv6_prefix()));
+        Ok(Self { policy: Arc::clone(policy), found, key, written })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// The canonical key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The key as the caller wrote it. Another node that resolves this key finds the same rule.
+    #[must_use]
+    pub fn written_key(&self) -> &str {
+        &self.written
+    }
+
+    /// The home: the shortest part of the key that any limit of the policy counts by. A store keeps all
+    /// states that a decision on this key needs under its home.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        self.policy.home(&self.key)
+    }
+
+    /// The name of the keys that one question of a node may be about: all keys of the home, or of the Durable Object if
+    /// the policy [shares calls](Policy::shares_calls).
+    #[must_use]
+    pub fn group(&self) -> Cow<'_, str> {
+        match self.policy.shares_calls() {
+            true => Cow::Owned(self.object_name()),
+            false => Cow::Borrowed(self.home()),
+        }
+    }
+
+    /// The limits on the key; `None` if the key is listed.
+    #[must_use]
+    pub fn limits(&self) -> Option<&Limits> {
+        self.policy.limits_found(self.found)
+    }
+
+    /// Whether a limit on the key is of this kind. A listed key has the policy's own limits here, because an operation on
+    /// it must fit the policy too.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        self.fitting_limits().any(|limit| limit.kind() == kind)
+    }
+
+    /// The limits that an operation on the key must fit.
+    pub(crate) fn fitting_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.limits().unwrap_or_else(|| self.policy.limits()).iter().map(|each| &each.limit)
+    }
+
+    /// Whether the key is on the list `deny`. No request on it passes, however long the caller waits.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.found == Found::Denied
+    }
+
+    /// The rule with its limits; `None` if the key is listed.
+    pub(crate) fn limited(&self) -> Option<(Found, &Limits)> {
+        self.limits().map(|limits| (self.found, limits))
+    }
+
+    /// The bytes of memory that the key takes beside this, without the policy.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.key, &self.written]
+            .into_iter()
+            .filter(|text| text.is_heap_allocated())
+            .map(|text| text.capacity())
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Whether both are the same key by the same edition of one policy.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policy, &other.policy)
+            && self.found == other.found
+            && self.key == other.key
+    }
+
+    /// The limits on the canonical key, or the decision on a listed key, which is never counted.
+    #[must_use]
+    pub fn rule(&self) -> Rule<'_> {
+        self.policy.rule_found(self.found, Cow::Borrowed(&self.key))
+    }
+
+    /// The number of the rule: see [`Policy::rule_number`].
+    #[must_use]
+    pub const fn rule_number(&self) -> Option<usize> {
+        self.found.number()
+    }
+
+    /// The id under which the lease of this name is stored.
+    #[must_use]
+    pub fn lease_id(&self, name: &str) -> Id {
+        lease_id(&self.key, name)
+    }
+
+    /// The name of the key's Durable Object.
+    #[must_use]
+    pub fn object_name(&self) -> String {
+        self.policy.object_name(&self.key)
+    }
+}

@@ -1,0 +1,104 @@
+//! Carrying a state over an edit of its limits.
+//!
+//! The policy's `on_change` chooses what is kept: nothing (`reset`, which does not use this module), the used
+//! units (`keep`), or the used share of the capacity (`proportional`). `docs/policies.md`, "Editing a file
+//! that is in use", makes the promise: a limit continues as if all units that it counts as used had been
+//! used at the newest time, under the new numbers.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::decide::{OnChange, Slice};
+use crate::limit::{Limit, NamedLimit};
+use crate::policy::Policy;
+use tidegate_core::Timestamp;
+
+/// A limit and its words.
+type Held<'a> = (&'a NamedLimit, &'a [u64]);
+
+/// Carries words that `old` wrote over to the limits of `slice`.
+pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
+    let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
+    let newest = newest.unwrap_or_default();
+    let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
+    let mut carried = Vec::with_capacity(slice.words());
+    for (named, source) in slice.limits().iter().zip(sources(slice, olds.collect())) {
+        let mut own = vec![0; named.limit.words()];
+        match source {
+            Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
+            Some((old, words)) => adopt(&named.limit, &mut own, (&old.limit, words), newest, rule),
+            None => {}
+        }
+        named.limit.advance(&mut own, newest);
+        carried.extend(own);
+    }
+    carried
+}
+
+/// The slice of `from` whose states go on under a slice of `to` after an edit of the policy.
+pub(crate) fn before_edit<'a>(new: &Slice, from: &'a Policy, to: &Policy) -> Option<&'a Slice> {
+    let keeps = from.on_change().keeps_states() && to.on_change().keeps_states();
+    // a block ends with the states
+    let goes_on = |old: &Slice| to.slices().any(|new| new.fingerprint() == old.fingerprint());
+    if new.limits().is_empty() && !keeps && !from.slices().all(goes_on) {
+        return None;
+    }
+    if !new.counts_apart() {
+        return from.slice(new.identity());
+    }
+    let by_name = from.slice(new.identity()).filter(|_| keeps);
+    let has_same_numbers = |old: &&Slice| old.fingerprint() == new.fingerprint();
+    let is_left = |old: &&Slice| !keeps || to.slice(old.identity()).is_none();
+    by_name.or_else(|| from.slices().filter(is_left).find(has_same_numbers)) // it was renamed
+}
+
+/// Finds the earlier form of each limit of `slice`: the limit of the same name, otherwise a limit of the same
+/// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
+fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
+    let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
+        |new, old| new.tag != 0 && new.tag == old.tag,
+        |new, old| new.limit == old.limit,
+        |new, old| new.tag == 0 && old.tag == 0,
+    ];
+    let mut sources = vec![None; slice.limits().len()];
+    for same in rules {
+        for (new, source) in slice.limits().iter().zip(&mut sources) {
+            if source.is_none()
+                && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
+            {
+                *source = Some(olds.remove(place));
+            }
+        }
+    }
+    sources
+}
+
+fn adopt(
+    limit: &Limit,
+    own: &mut [u64],
+    (old, words): (&Limit, &[u64]),
+    newest: Timestamp,
+    rule: OnChange,
+) {
+    let ratio = match rule {
+        OnChange::Proportional => limit.ratio(old),
+        OnChange::Keep | OnChange::Reset => (1, 1),
+    };
+    if limit.adopts(own, old, words, ratio) {
+        return;
+    }
+    limit.advance(own, newest);
+    // only units over time carry over to units over time; anything else starts afresh
+    let (Some(used), Some(counted)) = (old.used(words), limit.used(own)) else { return };
+    let mut carried = crate::limit::scaled(used, ratio);
+    if counted > 0 {
+        // a new key has used units already, so that it gets no burst; an edit must not give one either, so
+        // the remaining units stay as they were
+        let more = limit.capacity().saturating_sub(old.capacity());
+        carried = carried.max(used.saturating_add(more));
+    }
+    limit.set_used(own, newest, carried);
+}

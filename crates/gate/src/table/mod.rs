@@ -1,0 +1,460 @@
+//! The store in memory: the states of many keys under one policy.
+//!
+//! `#[inline(never)]` marks what is seldom called. A caller that is built for speed would build it for speed too, which
+//! takes more bytes.
+
+mod call_limits;
+mod carried;
+mod dump;
+mod entries;
+mod error;
+mod explain;
+mod keys;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use compact_str::CompactString;
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+use tidegate_core::{Decision, Micros, Timestamp};
+
+use crate::decide::{Limits, Slice, Verdict};
+use crate::limit::{Operation, OperationError, Request};
+use crate::policy::{Policy, Resolved, Rule};
+use crate::state::{Gathered, Stored};
+use call_limits::CallLimits;
+pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
+pub use carried::Carried;
+pub use dump::DumpError;
+use entries::Entries;
+pub use error::TableError;
+pub use explain::Explanation;
+pub use keys::Limited;
+
+/// The least time between two searches of a full table for expired states, so that a flood of new keys
+/// does not make every request pay for a search.
+const SWEEP_EVERY: Micros = Micros::SECOND;
+
+/// The states of many keys under one policy, in a bounded number of bytes.
+///
+/// The table forgets a key only when its state equals a fresh one, so the bound loosens no limit. A full
+/// table refuses new keys with [`TableError::Full`].
+///
+/// The bound holds at every moment for the memory that [`bytes`](Self::bytes) counts. In addition, an
+/// allocator may lose memory to fragmentation, and a decision needs a copy of the states of one key.
+#[derive(Clone, Debug)]
+pub struct Table {
+    entries: Entries,
+    /// The bytes of the entries outside of the hash table.
+    heap: usize,
+    max_bytes: usize,
+    hasher: KeyHasher,
+    swept: Timestamp,
+    /// The limits that callers gave with their requests.
+    call_limits: CallLimits,
+}
+
+/// An entry has the size of a cache line. While its key and words are inline, a lookup misses one line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Entry {
+    /// The part of the key that the slice counts by. Inline up to 24 bytes.
+    key: CompactString,
+    /// [`Slice::identity`]
+    identity: u64,
+    /// The state of the slice. Inline up to three words.
+    words: SmallVec<[u64; 3]>,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);
+
+/// The hash function of a table.
+#[derive(Clone, Debug)]
+pub struct KeyHasher(FixedState);
+
+impl KeyHasher {
+    /// A hasher with this seed. The seed should differ from process to process, so that callers cannot choose
+    /// keys that collide.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(FixedState::with_seed(seed))
+    }
+
+    /// The hash of a key.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self, key: &str) -> u64 {
+        self.0.hash_one(key.as_bytes())
+    }
+}
+
+/// An answer of a table.
+pub trait Decided {
+    /// Whether the request may pass.
+    fn decision(&self) -> &Decision;
+}
+
+impl Decided for Decision {
+    fn decision(&self) -> &Decision {
+        self
+    }
+}
+
+impl Decided for Verdict {
+    fn decision(&self) -> &Decision {
+        &self.decision
+    }
+}
+
+impl Table {
+    /// An empty table of at most `max_bytes`. [`least_bytes`](Self::least_bytes) is the smallest useful
+    /// bound.
+    #[must_use]
+    pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
+        let swept = Timestamp::EPOCH;
+        let call_limits = CallLimits::default();
+        Self { entries: Entries::default(), heap: 0, max_bytes, hasher, swept, call_limits }
+    }
+
+    /// Hashes keys by this hasher from now on, unless the table has keys already. This is for runtimes that have no random
+    /// numbers while they make the table.
+    pub fn seed(&mut self, hasher: KeyHasher) {
+        if self.entries.is_empty() {
+            self.hasher = hasher;
+        }
+    }
+
+    /// The number of keys in use. A part of a key that a limit counts by is a key of its own.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no key is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Does [`Limits::decide`] on the key's state, after finding the key's limits.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`]; nothing has changed.
+    pub fn decide(
+        &mut self,
+        policy: &Policy,
+        key: &str,
+        now: Timestamp,
+        request: impl Into<Request>,
+    ) -> Result<Decision, TableError> {
+        let request = request.into();
+        match policy.rule(key) {
+            Rule::Listed(decision) => Ok(decision),
+            Rule::Limited(limits, key) => {
+                let hash = self.hasher.hash(&key);
+                self.decide_by(policy, limits, (hash, &key), now, &request)
+            }
+        }
+    }
+
+    /// Does [`Limits::decide`] on the state of a canonical key, given with its hash by the table's hasher.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`]; nothing has changed.
+    #[inline]
+    pub fn decide_by(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        (hash, key): (u64, &str),
+        now: Timestamp,
+        request: &Request,
+    ) -> Result<Decision, TableError> {
+        if let Some(words) = self.find_only(limits, hash, key) {
+            return Ok(limits.decide(words, now, request)?);
+        }
+        let leaves = if request.cost == 0 { Leaves::Nothing } else { Leaves::Grants };
+        self.with_gathered(policy, limits, (key, leaves), now, |state| match state.block {
+            None => limits.decide(&mut state.words, now, request),
+            Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
+        })
+    }
+
+    /// Does [`Limits::operate`] on the key's state.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`]; nothing has changed.
+    pub fn ask(
+        &mut self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict, TableError> {
+        self.operate_by(resolved.policy(), resolved.rule(), now, operation)
+    }
+
+    /// Does [`Limits::operate`] on the key's state, after finding the key's limits.
+    ///
+    /// # Errors
+    /// Fails with [`TableError`]; nothing has changed.
+    pub fn operate(
+        &mut self,
+        policy: &Policy,
+        key: &str,
+        now: Timestamp,
+        operation: impl Into<Operation>,
+    ) -> Result<Verdict, TableError> {
+        self.operate_by(policy, policy.rule(key), now, &operation.into())
+    }
+
+    fn operate_by(
+        &mut self,
+        policy: &Policy,
+        rule: Rule<'_>,
+        now: Timestamp,
+        operation: &Operation,
+    ) -> Result<Verdict, TableError> {
+        let (limits, key) = match rule {
+            Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
+            Rule::Limited(limits, key) => (limits, key),
+        };
+        let hash = self.hasher.hash(&key);
+        if !matches!(operation, Operation::Block(_) | Operation::Reset(_))
+            && let Some(words) = self.find_only(limits, hash, &key)
+        {
+            return Ok(limits.operate(words, now, operation)?);
+        }
+        let leaves = match operation {
+            _ if operation.is_peek() => Leaves::Nothing,
+            Operation::Decide(_) => Leaves::Grants,
+            _ => Leaves::Everything,
+        };
+        let answer = self.with_gathered(policy, limits, (&key, leaves), now, |state| {
+            operate(state, limits, now, operation)
+        })?;
+        if let Operation::Reset(depth) = operation {
+            self.forget_counts(&key, *depth);
+        }
+        Ok(answer)
+    }
+
+    /// The words of a canonical key; `None` if the key is not in use.
+    #[must_use]
+    pub fn words(&self, limits: &Limits, key: &str) -> Option<Vec<u64>> {
+        let words = self.gather(limits, key)?.words.into_vec();
+        words.iter().any(|word| *word != 0).then_some(words)
+    }
+
+    /// The state of a canonical key. `None` if the allocator has no room for the copy.
+    fn gather(&self, limits: &Limits, key: &str) -> Option<Gathered> {
+        let mut state = Gathered::with_room_for(limits)?;
+        for slice in limits.slices() {
+            let key = slice.depth().of(key);
+            match self.entry(slice, key) {
+                Some(entry) if entry.identity != slice.identity() => {
+                    state.add(slice, Some(&self.call_limits.going_on(slice, entry)));
+                }
+                found => state.add(slice, found.map(|entry| entry.words.as_slice())),
+            }
+        }
+        Some(state)
+    }
+
+    /// Forgets the states that equal a fresh one at `now`, and the states of limits that the policy does not
+    /// have.
+    pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
+        self.swept = now;
+        let mut heap = 0_usize;
+        let Self { entries, call_limits, .. } = self;
+        entries.retain(|entry| {
+            let slice = policy.slice(entry.identity).or_else(|| call_limits.slice(entry.identity));
+            let lasts = slice.is_some_and(|slice| lasts(slice, &entry.words, now));
+            if lasts {
+                heap = heap.saturating_add(entry.heap());
+            } else {
+                call_limits.note_gone(entry.identity);
+            }
+            lasts
+        });
+        self.heap = heap;
+        self.entries.tidy(&self.hasher);
+    }
+
+    /// The words of a key that is in use, is not blocked and has only one slice.
+    #[inline]
+    fn find_only(&mut self, limits: &Limits, hash: u64, key: &str) -> Option<&mut [u64]> {
+        let [slice] = limits.slices() else { return None };
+        let words = self.find(slice, hash, slice.depth().of(key))?;
+        (words.len() == slice.words()).then_some(words)
+    }
+
+    #[inline]
+    fn find(&mut self, slice: &Slice, hash: u64, key: &str) -> Option<&mut [u64]> {
+        self.entries
+            .find_mut(hash, |entry| entry.is(slice, key))
+            .map(|entry| entry.words.as_mut_slice())
+    }
+
+    /// The entry with the state of the slice. Another limit of the same count may have written it.
+    fn entry(&self, slice: &Slice, key: &str) -> Option<&Entry> {
+        self.entries.find(self.hasher.hash(key), |entry| {
+            entry.key == key && self.call_limits.are_of_one_count(entry.identity, slice)
+        })
+    }
+
+    /// Whether another limit of the same count wrote the state of the slice.
+    fn has_of_another(&self, slice: &Slice, key: &str) -> bool {
+        self.entry(slice, key).is_some_and(|entry| entry.identity != slice.identity())
+    }
+
+    /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
+    /// table is full, refusals still apply but are not recorded.
+    #[cold]
+    #[inline(never)]
+    fn with_gathered<T: Decided>(
+        &mut self,
+        policy: &Policy,
+        limits: &Limits,
+        (key, leaves): (&str, Leaves),
+        now: Timestamp,
+        decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
+    ) -> Result<T, TableError> {
+        let full = TableError::Full { max_bytes: self.max_bytes };
+        let mut state = self.gather(limits, key).ok_or(full)?;
+        let decided = decide(&mut state)?;
+        if leaves == Leaves::Nothing {
+            return Ok(decided);
+        }
+        let is_refused = leaves == Leaves::Grants && !decided.decision().is_allowed();
+        // nothing changes before there is room for all new entries
+        let mut learned = self.learned(limits, key, &state, now);
+        if learned.is_none() && self.may_sweep(now) {
+            self.sweep(policy, now);
+            learned = self.learned(limits, key, &state, now);
+        }
+        if learned.is_none() && decided.decision().is_allowed() {
+            return Err(full);
+        }
+        learned.into_iter().flatten().for_each(|entry| self.insert(entry));
+        for (slice, stored) in state.apart(limits) {
+            let key = slice.depth().of(key);
+            if is_refused && !slice.remembers_refusals() && self.has_of_another(slice, key) {
+                continue;
+            }
+            let is_fresh = stored.words.iter().all(|word| *word == 0);
+            if !self.replace(slice, key, stored) && !is_fresh && !outlives(slice, stored, now) {
+                self.learn_clock(slice, key, stored);
+            }
+        }
+        Ok(decided)
+    }
+
+    /// Makes entries for the states that last and are not in the table yet, and reserves room for them and
+    /// for entries that grow. `None` if there is no room for all of them.
+    fn learned(
+        &mut self,
+        limits: &Limits,
+        key: &str,
+        state: &Gathered,
+        now: Timestamp,
+    ) -> Option<SmallVec<[Entry; 1]>> {
+        let mut new = SmallVec::<[_; 2]>::new();
+        let mut hashes = SmallVec::<[u64; 2]>::new();
+        let mut heap = 0_usize;
+        for (slice, stored) in state.apart(limits) {
+            let key = slice.depth().of(key);
+            let needed = Entry::heap_of(key.len(), stored.len());
+            if let Some(entry) = self.entry(slice, key) {
+                heap = heap.saturating_add(needed.saturating_sub(entry.heap()));
+            } else if outlives(slice, stored, now) {
+                heap = heap.saturating_add(needed);
+                new.push((slice, key, stored));
+                hashes.push(self.hasher.hash(key));
+            }
+        }
+        self.reserve(&hashes, heap, self.max_bytes)?;
+        new.into_iter().map(|(slice, key, stored)| Entry::new(slice, key, stored)).collect()
+    }
+
+    /// Replaces the words of an entry; `false` if the table has no such entry.
+    fn replace(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) -> bool {
+        let Self { entries, hasher, heap, call_limits, .. } = self;
+        let is =
+            |entry: &Entry| entry.key == key && call_limits.are_of_one_count(entry.identity, slice);
+        let Some(entry) = entries.find_mut(hasher.hash(key), is) else { return false };
+        // a count that is too large for a smaller limit stays with the larger one
+        if entry.identity != slice.identity() && slice.accepts(&stored.all()).is_ok() {
+            call_limits.note_gone(entry.identity);
+            call_limits.note_entry(slice.identity());
+            entry.identity = slice.identity();
+        }
+        *heap = heap.saturating_sub(entry.heap());
+        entry.set(stored);
+        *heap = heap.saturating_add(entry.heap());
+        true
+    }
+
+    /// Remembers a state that differs from a fresh one only in its newest time. Such states get at most half
+    /// of the room. Decisions do not depend on them.
+    fn learn_clock(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) {
+        let heap = Entry::heap_of(key.len(), stored.len());
+        let most = self.max_bytes.div_euclid(2);
+        if self.reserve(&[self.hasher.hash(key)], heap, most).is_some()
+            && let Some(entry) = Entry::new(slice, key, stored)
+        {
+            self.insert(entry);
+        }
+    }
+
+    /// Inserts an entry after [`reserve`](Self::reserve), so the hash table does not grow.
+    fn insert(&mut self, entry: Entry) {
+        self.heap = self.heap.saturating_add(entry.heap());
+        self.call_limits.note_entry(entry.identity);
+        let Self { entries, hasher, .. } = self;
+        entries.insert(hasher.hash(&entry.key), entry, hasher);
+    }
+
+    fn may_sweep(&self, now: Timestamp) -> bool {
+        now.saturating_since(self.swept).max(self.swept.saturating_since(now)) >= SWEEP_EVERY
+    }
+}
+
+/// What an operation leaves in the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// What it grants. A refusal leaves nothing in a count that another limit wrote: it would be rounded up.
+    Grants,
+    Everything,
+}
+
+impl Entry {
+    #[inline]
+    fn is(&self, slice: &Slice, key: &str) -> bool {
+        self.key.as_bytes() == key.as_bytes() && self.identity == slice.identity()
+    }
+}
+
+fn operate(
+    state: &mut Gathered,
+    limits: &Limits,
+    now: Timestamp,
+    operation: &Operation,
+) -> Result<Verdict, OperationError> {
+    state.operate_unless_blocked(limits, now, operation, |limits, words| {
+        limits.operate(words, now, operation)
+    })
+}
+
+/// Whether the table has to keep this.
+fn outlives(slice: &Slice, stored: Stored<'_>, now: Timestamp) -> bool {
+    stored.block.is_some() || lasts(slice, stored.words, now)
+}
+
+fn lasts(slice: &Slice, words: &[u64], now: Timestamp) -> bool {
+    slice.time_to_live(words, now) > Micros::ZERO
+}

@@ -1,0 +1,64 @@
+//! The JSON of answers.
+
+use alloc::string::String;
+
+use tidegate_gate::Decision;
+use tidegate_gate::Probability;
+
+use super::Answer;
+use super::json::{Object, object};
+use crate::check::Outcome;
+use tidegate_gate::Limits;
+
+pub(crate) fn single(answer: &Answer<'_>) -> String {
+    object(|it| write(answer, it))
+}
+
+pub(crate) fn batch(answers: &[Answer<'_>]) -> String {
+    object(|it| it.objects("decisions", answers, write))
+}
+
+fn write(answer: &Answer<'_>, it: &mut Object<'_>) {
+    let (resolved, allowed) = (answer.asked.resolved(), answer.passes());
+    let policy = resolved.policy();
+    it.field("policy", policy.name());
+    let verdict = match answer.outcome {
+        Outcome::Decided(verdict) => verdict,
+        Outcome::Unavailable(reason) => {
+            it.field("allowed", allowed);
+            // why the store did not answer, so that the policy's `on_error` decided
+            it.field("degraded", reason.as_str());
+            return;
+        }
+    };
+    let shadow = policy.is_shadow();
+    let factor = verdict.factor.map(Probability::units); // the fraction to refuse, in units of 2^-32
+    decided(it, allowed, &verdict.decision);
+    it.some("denied", resolved.is_denied().then_some(true)); // no wait helps
+    it.field("at_us", verdict.at.0);
+    it.some("lease", answer.asked.lease()); // the lease that the operation concerns
+    it.some("live", verdict.effect.live()); // whether it was live when it was renewed or released
+    it.some("factor", factor.map(|units| if shadow { 0 } else { units }));
+    it.some("would_factor", factor.filter(|_| shadow)); // `factor` without shadow mode
+    if let Some(budget) = verdict.effect.allowance() {
+        it.object("budget", |it| {
+            it.field("granted", budget.left);
+            it.field("granted_at_us", budget.granted_at.0);
+            it.field("expires_at_us", budget.expires_at.0); // the units must not be spent from then on
+        });
+    }
+    it.some("would_allow", shadow.then(|| verdict.decision.is_allowed())); // without shadow mode
+    let limits = resolved.limits().into_iter().flat_map(Limits::iter);
+    it.objects("limits", limits.zip(&verdict.limits), |(limit, decision), it| {
+        it.field("name", limit.name.as_str());
+        decided(it, decision.is_allowed(), decision);
+    });
+}
+
+fn decided(it: &mut Object<'_>, allowed: bool, decision: &Decision) {
+    it.field("allowed", allowed);
+    it.field("limit", decision.limit());
+    it.field("remaining", decision.remaining());
+    it.field("retry_after_us", decision.retry_after().0);
+    it.field("reset_after_us", decision.reset_after().0);
+}

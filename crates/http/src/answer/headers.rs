@@ -1,0 +1,81 @@
+//! `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11, structured fields
+//! of RFC 9651) and `Retry-After` (RFC 9110 §10.2.3).
+
+mod older;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use tidegate_gate::{Decision, Micros};
+
+use super::Answer;
+pub use older::OlderForm;
+use tidegate_gate::Limits;
+use tidegate_gate::Verdict;
+use tidegate_gate::{Kind, Limit};
+
+type Headers = Vec<(&'static str, String)>;
+
+/// Adds the fields about the limits, in an older form if the caller asks for one, and `Retry-After`.
+pub(crate) fn add(
+    headers: &mut Headers,
+    answer: &Answer<'_>,
+    verdict: &Verdict,
+    form: Option<OlderForm>,
+) {
+    let Some(limits) = answer.limits() else { return }; // a listed key has no quota
+    match form {
+        None => add_states(headers, limits, verdict),
+        Some(form) => form.add_state(headers, limits, verdict),
+    }
+    if let Some(seconds) = verdict.decision.retry_after_secs()
+        && !answer.passes()
+    {
+        headers.push(("retry-after", seconds.to_string()));
+    }
+}
+
+/// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
+fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict) {
+    let (mut policies, mut states) = (String::new(), String::new());
+    for (limit, decision) in limits.iter().zip(&verdict.limits) {
+        let (name, limit) = (&limit.name, &limit.limit);
+        let (most, terms) = match limit.kind() {
+            Kind::Rate => {
+                let window = limit.period().as_secs_ceil(); // rounded up, so that a client within it is within the limit
+                (limit.capacity(), alloc::format!(";w={window}"))
+            }
+            // without a window: places come back when they are released
+            Kind::Lease => (decision.limit(), ";qu=\"concurrent-requests\"".to_string()),
+            Kind::Shed | Kind::Budget => continue, // not a quota of the caller
+        };
+        let comma = if policies.is_empty() { "" } else { ", " };
+        let (most, remaining) = (most.min(MOST), decision.remaining().min(MOST));
+        let _ = write!(policies, "{comma}\"{name}\";q={most}{terms}");
+        let _ = write!(states, "{comma}\"{name}\";r={remaining}");
+        if let Some(wait) = wait(limit, decision, verdict) {
+            let _ = write!(states, ";t={}", wait.as_secs_ceil());
+        }
+    }
+    if !policies.is_empty() {
+        headers.push(("ratelimit-policy", policies));
+        headers.push(("ratelimit", states));
+    }
+}
+
+/// The time until a limit has more units. `Retry-After` wins over it and must not be earlier, so both are rounded up.
+fn wait(limit: &Limit, decision: &Decision, verdict: &Verdict) -> Option<Micros> {
+    match (*decision, verdict.decision) {
+        (Decision::Deny { retry_after, .. }, _) => Some(retry_after),
+        (Decision::Allow { reset_after, .. }, Decision::Allow { .. })
+            if limit.kind() == Kind::Rate =>
+        {
+            Some(reset_after)
+        }
+        (Decision::Allow { .. }, _) => None,
+    }
+}
+
+/// The largest integer of a structured field. A parser ignores a field with a larger one.
+const MOST: u64 = 999_999_999_999_999;

@@ -1,0 +1,207 @@
+//! The calls on the policy file itself, which show the file in force, replace it, or restore an earlier one.
+
+mod revisions;
+#[cfg(test)]
+mod tests;
+
+use alloc::string::{String, ToString};
+
+use tidegate_gate::{
+    BudgetConfig, MAX_QUANTITY, NamedLimit, OnError, Placement, Policies, Policy, Quoted, Request,
+    Timestamp,
+};
+
+use super::query;
+use crate::answer::json::{Object, object};
+use crate::answer::problem::{Problem, answer_json, answer_text};
+use crate::head::Head;
+use crate::response::Response;
+pub use revisions::{Changed, InvalidRevisions, RevisionTag, Revisions};
+
+/// The longest name of an actor.
+const MAX_ACTOR_BYTES: usize = 128;
+
+/// The actor of a change whose caller names none: the scope of its token.
+const ADMINISTRATION: &str = "administration";
+
+/// A call about the revisions of the policy file. [`Revisions::handle`] answers it, where the revisions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyCall {
+    /// List the revisions.
+    History,
+    /// Return the file of this version, or the file in force.
+    File(Option<u64>),
+    /// Put another file in force.
+    Change(Change),
+}
+
+/// A change of the policy file in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    by: String,
+    /// The header `If-Match`.
+    if_match: Option<String>,
+    to: To,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum To {
+    /// This file.
+    File(String),
+    /// The file of this version, or of the one before.
+    Version(Option<u64>),
+}
+
+/// A change whose body is not read yet.
+#[derive(Debug)]
+pub(crate) struct UnreadChange {
+    by: String,
+    if_match: Option<String>,
+    /// The file to restore; `None` if the body is the file.
+    restores: Option<To>,
+}
+
+impl PolicyCall {
+    /// Writes the call for another process of the same server: the kind of the call, the version, the actor and the
+    /// header `If-Match`, each on a line, and then the file.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let version = |version: &Option<u64>| version.map_or(String::new(), |it| it.to_string());
+        let (what, version, change) = match self {
+            Self::History => ("history", String::new(), None),
+            Self::File(wanted) => ("file", version(wanted), None),
+            Self::Change(change) => match &change.to {
+                To::Version(wanted) => ("restore", version(wanted), Some((change, ""))),
+                To::File(file) => ("put", String::new(), Some((change, file.as_str()))),
+            },
+        };
+        let (by, if_match, file) = match change {
+            Some((Change { by, if_match, .. }, file)) => (by.as_str(), if_match.as_deref(), file),
+            None => ("", None, ""),
+        };
+        [what, &version, by, if_match.unwrap_or(""), file].join("\n")
+    }
+
+    /// Reads a text of [`write`](Self::write); `None` for any other text.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut lines = text.splitn(5, '\n');
+        let mut line = || lines.next();
+        let (what, version, by, if_match, file) = (line()?, line()?, line()?, line()?, line()?);
+        let version = if version.is_empty() { None } else { Some(version.parse().ok()?) };
+        let to = match what {
+            "history" => return Some(Self::History),
+            "file" => return Some(Self::File(version)),
+            "restore" => To::Version(version),
+            "put" => To::File(file.to_string()),
+            _ => return None,
+        };
+        let if_match = Some(if_match.to_string()).filter(|if_match| !if_match.is_empty());
+        Some(Self::Change(Change { by: by.to_string(), if_match, to }))
+    }
+}
+
+impl UnreadChange {
+    /// `PUT /v1/policies`
+    pub(super) fn put(head: &Head<'_>) -> Result<Self, Response> {
+        Self::of(head, None)
+    }
+
+    /// `POST /v1/policies/restore`
+    pub(super) fn restore(head: &Head<'_>) -> Result<Self, Response> {
+        Self::of(head, Some(To::Version(version(head)?)))
+    }
+
+    fn of(head: &Head<'_>, restores: Option<To>) -> Result<Self, Response> {
+        let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
+        let is_printable = by.chars().all(|char| !char.is_control());
+        if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
+            let detail = alloc::format!(
+                "the header `x-tidegate-actor`: expected 1 to {MAX_ACTOR_BYTES} bytes without control characters, \
+                 found {}",
+                Quoted(&by)
+            );
+            return Err(Problem::InvalidRequest.response(detail));
+        }
+        Ok(Self { by, if_match: (head.header)("if-match"), restores })
+    }
+
+    /// The change, with its body.
+    pub(crate) fn read(self, body: String) -> Result<PolicyCall, Response> {
+        let Self { by, if_match, restores } = self;
+        let to = match restores {
+            None => To::File(body),
+            Some(to) if body.is_empty() => to,
+            Some(_) => {
+                let detail = "the body: expected none, found one";
+                return Err(Problem::InvalidRequest.response(detail.to_string()));
+            }
+        };
+        Ok(PolicyCall::Change(Change { by, if_match, to }))
+    }
+}
+
+/// `GET /v1/policies/file`
+pub(super) fn file(head: &Head<'_>) -> Result<PolicyCall, Response> {
+    version(head).map(PolicyCall::File)
+}
+
+fn version(head: &Head<'_>) -> Result<Option<u64>, Response> {
+    let [version] = query::fields(head, ["version"])?;
+    version.map(|version| query::whole("the query field `version`", &version, 1)).transpose()
+}
+
+/// `GET /v1/policies`
+pub(super) fn show(policies: &Policies, tag: &RevisionTag) -> Response {
+    let shown = object(|it| {
+        it.field("version", tag.version);
+        it.field("hash", tag.hash.as_str());
+        it.field("needs_token", policies.needs_token());
+        it.objects("policies", policies.all(), |policy, it| show_policy(policy, it));
+    });
+    tag.on(answer_json(200, shown))
+}
+
+fn show_policy(policy: &Policy, it: &mut Object<'_>) {
+    it.field("name", policy.name());
+    it.field("description", policy.description());
+    it.objects("limits", policy.limits().iter(), show_limit);
+    it.field("overrides", policy.overrides().len());
+    it.field("shadow", policy.is_shadow());
+    it.field(
+        "on_error",
+        match policy.on_error() {
+            OnError::Open => "open",
+            OnError::Closed => "closed",
+        },
+    );
+    match policy.placement() {
+        Placement::Key => it.field("placement", "key"),
+        Placement::Shard(shards) => {
+            it.field("placement", alloc::format!("shard:{shards}").as_str());
+        }
+    }
+    // how long a node may remember a refusal; `null` if it must ask for every request
+    it.field("remember_us", policy.remember().map(|time| time.0));
+    // how many units of a key a node may take in advance; `null` for none
+    it.field("local_most", policy.local().map(BudgetConfig::most));
+    it.field("reports", policy.reports());
+    it.field("persist_ahead", policy.persist_ahead().is_some());
+    it.field("share_calls", policy.shares_calls());
+}
+
+fn show_limit(NamedLimit { name, limit, .. }: &NamedLimit, it: &mut Object<'_>) {
+    let mut fresh = alloc::vec![0; limit.words()];
+    let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
+    let limit_of = shown.ok().map(|decision| decision.limit());
+    it.field("name", name.as_str());
+    // a limiter without a greatest number says a number that is above all others
+    it.field("limit", limit_of.filter(|most| *most <= MAX_QUANTITY));
+    it.field("period_us", limit.period().0);
+}
+
+/// A policy file as it was written.
+fn text(file: &str, tag: &RevisionTag) -> Response {
+    tag.on(answer_text("text/plain; charset=utf-8", file.to_string()))
+}

@@ -1,0 +1,348 @@
+//! The revisions of a policy file: each file that was put in force, with its time and its actor.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use sha2::{Digest, Sha256};
+use tidegate_gate::{Policies, Quoted, Timestamp};
+
+use super::{Change, PolicyCall, To, text};
+use crate::answer::json::object;
+use crate::answer::problem::{self, Problem, answer_json};
+use crate::response::Response;
+
+/// The most revisions that are kept.
+const MOST_REVISIONS: usize = 20;
+
+/// The most bytes of all files that are kept, so that a value of a Durable Object (2 MB) has room for them. The revision
+/// in force and the one before are always kept.
+const MOST_BYTES: usize = 768 << 10;
+
+/// The first line of the stored form.
+const FORMAT: &str = "tidegate-editions 1";
+
+/// The files that were put in force one after another, in a bounded number.
+///
+/// A file is put over the file that was *deployed*: the one that the server was started or deployed with. It holds
+/// until another file is deployed.
+///
+/// ```
+/// use tidegate_http::Revisions;
+/// let revisions = Revisions::default();
+/// let deployed = "[policies.api]\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
+/// let deployed = Revisions::hash(deployed);
+/// assert_eq!(revisions.tag(&deployed).version, 1);
+/// assert_eq!(revisions.file(&deployed), None); // the deployed file is in force
+/// assert_eq!(Revisions::read(&revisions.write()), Ok(revisions));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revisions(VecDeque<Revision>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Revision {
+    version: u64,
+    at_us: u64,
+    by: String,
+    /// The hash of the deployed file that the revision was put over.
+    over: String,
+    /// The version whose file it has again.
+    restores: Option<u64>,
+    file: String,
+}
+
+/// The version and the hash of a revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RevisionTag {
+    /// The number of the revision.
+    pub version: u64,
+    /// A hash of the file.
+    pub hash: String,
+}
+
+/// The answer to a call, and what must happen before it is sent.
+#[derive(Debug)]
+pub struct Changed {
+    /// The response.
+    pub response: Response,
+    /// The policies to put in force, once the revisions are stored. `None` if nothing has changed.
+    pub policies: Option<Policies>,
+}
+
+/// The stored revisions cannot be read: the first line that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidRevisions(String);
+
+impl fmt::Display for InvalidRevisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(found) = self;
+        write!(f, "expected the revisions of a policy file, found {}", Quoted(found))
+    }
+}
+
+impl core::error::Error for InvalidRevisions {}
+
+impl RevisionTag {
+    pub(super) fn on(&self, mut response: Response) -> Response {
+        response.headers.push(("etag", alloc::format!("\"{}\"", self.hash)));
+        response
+    }
+}
+
+impl Revisions {
+    /// A hash of a policy file, by which files are told apart.
+    #[must_use]
+    pub fn hash(file: &str) -> String {
+        let digest = Sha256::digest(file.as_bytes());
+        let first = digest.first_chunk().copied().unwrap_or_default();
+        alloc::format!("{:016x}", u64::from_be_bytes(first))
+    }
+
+    /// Reads what [`write`](Self::write) has written.
+    ///
+    /// # Errors
+    /// Fails with [`InvalidRevisions`] if the text is something else.
+    pub fn read(stored: &str) -> Result<Self, InvalidRevisions> {
+        let (first, mut rest) = stored.split_once('\n').unwrap_or((stored, ""));
+        if first != FORMAT {
+            return Err(InvalidRevisions(first.to_owned()));
+        }
+        let mut revisions = VecDeque::new();
+        while let Some((line, after)) = rest.split_once('\n') {
+            let read = Revision::read(line, after);
+            let (revision, after) = read.ok_or_else(|| InvalidRevisions(line.to_owned()))?;
+            revisions.push_back(revision);
+            rest = after;
+        }
+        if rest.is_empty() { Ok(Self(revisions)) } else { Err(InvalidRevisions(rest.to_owned())) }
+    }
+
+    /// The revisions as text, to be stored: a line that names the form, and for each revision a line about it and its
+    /// file.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut text = alloc::format!("{FORMAT}\n");
+        for Revision { version, at_us, by, over, restores, file } in &self.0 {
+            let (restores, bytes) = (restores.unwrap_or(0), file.len());
+            text.push_str(&alloc::format!("{version} {at_us} {over} {restores} {bytes} {by}\n"));
+            text.push_str(file);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The file that was put over the deployed file with this hash, if there is one.
+    #[must_use]
+    pub fn file(&self, deployed: &str) -> Option<&str> {
+        self.over(deployed).last().map(|revision| revision.file.as_str())
+    }
+
+    /// The file with this hash, if it is kept.
+    #[must_use]
+    pub fn file_of(&self, wanted: &str) -> Option<&str> {
+        self.0.iter().map(|revision| revision.file.as_str()).find(|file| Self::hash(file) == wanted)
+    }
+
+    /// The revision in force over the deployed file with this hash.
+    #[must_use]
+    pub fn tag(&self, deployed: &str) -> RevisionTag {
+        match self.over(deployed).last() {
+            Some(revision) => revision.tag(),
+            None => RevisionTag { version: self.next(), hash: deployed.to_owned() },
+        }
+    }
+
+    /// Answers a call. What has changed is in force once the adapter has stored the revisions.
+    #[must_use]
+    pub fn handle(&mut self, call: PolicyCall, deployed: &str, now: Timestamp) -> Changed {
+        let response = match call {
+            PolicyCall::History => self.history(&Self::hash(deployed)),
+            PolicyCall::File(version) => self.show_file(version, deployed),
+            PolicyCall::Change(change) => {
+                return self
+                    .change(change, deployed, now)
+                    .unwrap_or_else(|response| Changed { response, policies: None });
+            }
+        };
+        Changed { response, policies: None }
+    }
+
+    fn over(&self, deployed: &str) -> impl DoubleEndedIterator<Item = &Revision> {
+        self.0.iter().filter(move |revision| revision.over == deployed)
+    }
+
+    fn next(&self) -> u64 {
+        self.0.back().map_or(1, |revision| revision.version.saturating_add(1))
+    }
+
+    fn history(&self, deployed: &str) -> Response {
+        let in_force = self.tag(deployed);
+        let history = object(|it| {
+            it.objects("versions", self.0.iter().rev(), |revision, it| {
+                it.field("version", revision.version);
+                it.field("hash", Self::hash(&revision.file).as_str());
+                it.field("at_us", revision.at_us);
+                it.field("by", revision.by.as_str());
+                it.some("restores", revision.restores);
+                it.field("bytes", revision.file.len());
+                it.field("in_force", revision.version == in_force.version);
+            });
+        });
+        in_force.on(answer_json(200, history))
+    }
+
+    fn show_file(&self, version: Option<u64>, deployed: &str) -> Response {
+        let own = Self::hash(deployed);
+        let in_force = self.tag(&own);
+        match version {
+            Some(version) if version != in_force.version => match self.find(version) {
+                Ok(revision) => text(&revision.file, &revision.tag()),
+                Err(response) => response,
+            },
+            _ => text(self.file(&own).unwrap_or(deployed), &in_force),
+        }
+    }
+
+    fn find(&self, version: u64) -> Result<&Revision, Response> {
+        self.0.iter().find(|revision| revision.version == version).ok_or_else(|| {
+            let kept: Vec<_> = self.0.iter().map(|revision| revision.version.to_string()).collect();
+            let detail = match kept.as_slice() {
+                [] => "no other file was in force".to_string(),
+                kept => {
+                    alloc::format!(
+                        "`version`: expected one of {}; found {version}",
+                        kept.join(", ")
+                    )
+                }
+            };
+            Problem::NotFound.response(detail)
+        })
+    }
+
+    /// The file to put in force, and the version whose file it is.
+    fn wanted(
+        &self,
+        to: To,
+        current: &RevisionTag,
+        over: &str,
+    ) -> Result<(String, Option<u64>), Response> {
+        let version = match to {
+            To::File(file) => return Ok((file, None)),
+            To::Version(version) => version,
+        };
+        let revision = match version {
+            Some(version) => self.find(version)?,
+            None => {
+                let mut earlier =
+                    self.over(over).rev().filter(|revision| revision.version < current.version);
+                earlier.next().ok_or_else(|| {
+                    Problem::NotFound.response("no other file was in force before".to_string())
+                })?
+            }
+        };
+        Ok((revision.file.clone(), Some(revision.version)))
+    }
+
+    fn change(
+        &mut self,
+        Change { to, if_match, by }: Change,
+        deployed: &str,
+        now: Timestamp,
+    ) -> Result<Changed, Response> {
+        let over = Self::hash(deployed);
+        let current = self.tag(&over);
+        matches(if_match.as_deref(), &current)?;
+        let (file, restores) = self.wanted(to, &current, &over)?;
+        let policies = Policies::parse(&file).map_err(|error| problem::wrong_policies(&error))?;
+        if Self::hash(&file) == current.hash {
+            return Ok(Changed { response: current.answer(current.version), policies: None });
+        }
+        let revision = |version, by: String, restores, file| Revision {
+            version,
+            at_us: now.0,
+            by,
+            over: over.clone(),
+            restores,
+            file,
+        };
+        if self.over(&over).next().is_none() {
+            let first =
+                revision(current.version, "deployment".to_owned(), None, deployed.to_owned());
+            self.0.push_back(first);
+        }
+        let new = revision(self.next(), by, restores, file);
+        let tag = new.tag();
+        self.0.push_back(new);
+        self.forget();
+        Ok(Changed { response: tag.answer(current.version), policies: Some(policies) })
+    }
+
+    /// Forgets the oldest revisions beyond the bounds.
+    fn forget(&mut self) {
+        let bytes = |all: &VecDeque<Revision>| -> usize {
+            all.iter().map(|revision| revision.file.len()).fold(0, usize::saturating_add)
+        };
+        while self.0.len() > MOST_REVISIONS || (self.0.len() > 2 && bytes(&self.0) > MOST_BYTES) {
+            self.0.pop_front();
+        }
+    }
+}
+
+impl Revision {
+    /// Reads a revision out of its line and the text after it. Returns the rest of the text.
+    fn read<'a>(line: &str, after: &'a str) -> Option<(Self, &'a str)> {
+        let mut words = line.splitn(6, ' ');
+        let mut word = || words.next();
+        let (version, at_us, over, restores) = (word()?, word()?, word()?, word()?);
+        let (bytes, by) = (word()?, word()?);
+        let (file, rest) = after.split_at_checked(bytes.parse().ok()?)?;
+        let revision = Self {
+            version: version.parse().ok()?,
+            at_us: at_us.parse().ok()?,
+            by: by.to_owned(),
+            over: over.to_owned(),
+            restores: Some(restores.parse().ok()?).filter(|restores| *restores > 0),
+            file: file.to_owned(),
+        };
+        Some((revision, rest.strip_prefix('\n')?))
+    }
+
+    fn tag(&self) -> RevisionTag {
+        RevisionTag { version: self.version, hash: Revisions::hash(&self.file) }
+    }
+}
+
+impl RevisionTag {
+    fn answer(&self, previous: u64) -> Response {
+        let answer = object(|it| {
+            it.field("version", self.version);
+            it.field("hash", self.hash.as_str());
+            it.field("previous", previous);
+        });
+        self.on(answer_json(200, answer))
+    }
+}
+
+/// Whether the caller has seen the file in force (RFC 9110 §13.1.1). Two callers who change the same file would
+/// otherwise overwrite each other's change without knowing it.
+fn matches(if_match: Option<&str>, current: &RevisionTag) -> Result<(), Response> {
+    let Some(if_match) = if_match else {
+        let detail = "expected the header `If-Match` with the `ETag` of GET /v1/policies, or `*` to put the file in \
+                      force whatever it replaces; found no such header";
+        return Err(Problem::PreconditionRequired.response(detail.to_string()));
+    };
+    let is = |tag: &str| {
+        let tag = tag.trim();
+        tag == "*" || tag.trim_matches('"') == current.hash
+    };
+    if if_match.split(',').any(is) {
+        return Ok(());
+    }
+    let RevisionTag { version, hash } = current;
+    let detail = alloc::format!(
+        "another file is in force: expected `If-Match: \"{hash}\"` for version {version}, found another tag"
+    );
+    Err(current.on(Problem::PoliciesChanged.response(detail)))
+}

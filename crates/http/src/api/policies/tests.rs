@@ -1,0 +1,186 @@
+use alloc::string::{String, ToString};
+use std::format;
+use std::vec::Vec;
+
+use serde_json::Value;
+use tidegate_gate::{Policies, Timestamp};
+
+use super::{Change, Changed, PolicyCall, RevisionTag, Revisions, To, show};
+use crate::response::Response;
+
+const NOW: Timestamp = Timestamp(7);
+
+fn file(limit: u64) -> String {
+    format!(
+        "[policies.api]\nlimits = [{{ algorithm = 'fixed_window', limit = {limit}, period = '1s' }}]\n"
+    )
+}
+
+fn call(revisions: &mut Revisions, to: To, if_match: Option<&str>) -> Changed {
+    let (if_match, by) = (if_match.map(Into::into), "alice".to_string());
+    revisions.handle(PolicyCall::Change(Change { to, if_match, by }), &file(1), NOW)
+}
+
+fn put(revisions: &mut Revisions, limit: u64) -> Response {
+    call(revisions, To::File(file(limit)), Some("*")).response
+}
+
+fn json(response: &Response) -> Value {
+    serde_json::from_str(&response.body).unwrap()
+}
+
+fn history(revisions: &mut Revisions, deployed: &str) -> Vec<(u64, bool, Option<u64>)> {
+    let all = json(&revisions.handle(PolicyCall::History, deployed, NOW).response);
+    let listed = all["versions"].as_array().unwrap().iter();
+    listed
+        .map(|one| {
+            let in_force = one["in_force"].as_bool().unwrap();
+            (one["version"].as_u64().unwrap(), in_force, one["restores"].as_u64())
+        })
+        .collect()
+}
+
+#[test]
+fn a_file_is_put_over_the_deployed_one_and_restored() {
+    let revisions = &mut Revisions::default();
+    let changed = call(revisions, To::File(file(2)), Some("*"));
+    assert_eq!(changed.policies.unwrap().get("api").unwrap().limits().most_at_once(), 2);
+    let put = json(&changed.response);
+    assert_eq!((&put["version"], &put["previous"]), (&2.into(), &1.into()));
+    assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
+    assert_eq!(history(revisions, &file(1)), [(2, true, None), (1, false, None)]);
+
+    assert_eq!(call(revisions, To::Version(None), Some("*")).response.status, 200);
+    assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(1).as_str()));
+    let restored = [(3, true, Some(1)), (2, false, None), (1, false, None)];
+    assert_eq!(history(revisions, &file(1)), restored);
+    call(revisions, To::Version(Some(2)), Some("*"));
+    assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
+}
+
+#[test]
+fn a_change_must_name_the_file_that_it_replaces() {
+    let revisions = &mut Revisions::default();
+    assert_eq!(call(revisions, To::File(file(2)), None).response.status, 428);
+    let deployed = revisions.tag(&Revisions::hash(&file(1))).hash;
+    let tag = format!("\"{deployed}\"");
+    assert_eq!(
+        call(revisions, To::File(file(2)), Some(&format!("\"x\", {tag}"))).response.status,
+        200
+    );
+    let late = call(revisions, To::File(file(3)), Some(&tag)).response;
+    assert_eq!(late.status, 412);
+    let in_force = format!("\"{}\"", revisions.tag(&Revisions::hash(&file(1))).hash);
+    assert!(late.headers.contains(&("etag", in_force)), "{late:?}");
+    assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
+    // a weak tag never matches
+    assert_eq!(call(revisions, To::File(file(3)), Some(&format!("W/{tag}"))).response.status, 412);
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_and_the_problem_names_the_place() {
+    let revisions = &mut Revisions::default();
+    let wrong = file(1).replace("limit = 1", "limit = 0");
+    let problem = call(revisions, To::File(wrong), Some("*")).response;
+    assert_eq!(problem.status, 400);
+    let problem = json(&problem);
+    assert_eq!(problem["type"], "urn:tidegate:invalid-policies");
+    assert_eq!(
+        (&problem["line"], &problem["path"]),
+        (&2.into(), &"policies.api.limits[0].limit".into())
+    );
+    assert!(problem["column"].as_u64().unwrap() > 1, "{problem}");
+    assert_eq!(*revisions, Revisions::default());
+}
+
+#[test]
+fn the_same_file_again_is_no_new_revision() {
+    let revisions = &mut Revisions::default();
+    assert_eq!(json(&put(revisions, 1))["version"], 1);
+    assert_eq!(*revisions, Revisions::default());
+}
+
+#[test]
+fn nothing_is_restored_before_something_was_put() {
+    let revisions = &mut Revisions::default();
+    for to in [To::Version(None), To::Version(Some(1))] {
+        assert_eq!(call(revisions, to, Some("*")).response.status, 404);
+    }
+    put(revisions, 2);
+    assert_eq!(call(revisions, To::Version(Some(9)), Some("*")).response.status, 404);
+}
+
+#[test]
+fn another_deployed_file_is_in_force_until_a_file_is_put_over_it() {
+    let revisions = &mut Revisions::default();
+    put(revisions, 2);
+    assert_eq!(revisions.file(&Revisions::hash(&file(5))), None);
+    assert_eq!(revisions.tag(&Revisions::hash(&file(5))).version, 3);
+    let (if_match, by) = (Some("*".into()), "bob".into());
+    let change = PolicyCall::Change(Change { to: To::File(file(6)), if_match, by });
+    assert_eq!(json(&revisions.handle(change, &file(5), NOW).response)["version"], 4);
+    assert_eq!(revisions.file(&Revisions::hash(&file(5))), Some(file(6).as_str()));
+    assert_eq!(
+        revisions.file(&Revisions::hash(&file(1))),
+        Some(file(2).as_str()),
+        "a deployment is rolled back"
+    );
+}
+
+#[test]
+fn files_are_kept_within_bounds() {
+    let revisions = &mut Revisions::default();
+    for limit in 2..100 {
+        put(revisions, limit);
+    }
+    let kept = history(revisions, &file(1));
+    assert_eq!((kept.len(), kept[0].0), (20, 99));
+    let large = |limit: u64| format!("{}# {}", file(limit), "x".repeat(250_000));
+    for limit in 2..10 {
+        call(revisions, To::File(large(limit)), Some("*"));
+    }
+    assert_eq!(history(revisions, &file(1)).len(), 3);
+    assert!(revisions.write().len() < 2_000_000);
+}
+
+#[test]
+fn a_file_is_shown_as_it_was_written() {
+    let revisions = &mut Revisions::default();
+    put(revisions, 2);
+    for (version, limit) in [(None, 2), (Some(1), 1), (Some(2), 2)] {
+        let shown = revisions.handle(PolicyCall::File(version), &file(1), NOW).response;
+        assert_eq!((shown.status, shown.body), (200, file(limit)));
+    }
+    let missing = revisions.handle(PolicyCall::File(Some(3)), &file(1), NOW).response;
+    assert_eq!(missing.status, 404);
+}
+
+#[test]
+fn stored_revisions_are_read_or_refused() {
+    let revisions = &mut Revisions::default();
+    put(revisions, 2);
+    assert_eq!(Revisions::read(&revisions.write()).as_ref(), Ok(&*revisions));
+    for wrong in
+        ["", "{}", "[]", r#"{"format":2,"revisions":[]}"#, r#"{"format":1,"revisions":[1]}"#]
+    {
+        assert!(Revisions::read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn each_limit_is_shown_by_the_number_that_its_answers_have() {
+    let policies = Policies::parse(
+        "[policies.jobs]
+        limits = [{ algorithm = 'concurrency', capacity = 2, time_to_live = '1s' }]
+        [policies.lent]
+        local = { most = 5, time = '1s' }
+        limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]",
+    );
+    let shown = json(&show(&policies.unwrap(), &RevisionTag::default()));
+    let limits = |policy: usize| {
+        let limits = shown["policies"][policy]["limits"].as_array().unwrap();
+        limits.iter().map(|limit| limit["limit"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(limits(0), [Some(2)]);
+    assert_eq!(limits(1), [Some(9), Some(5)], "`local` adds its budget");
+}

@@ -1,0 +1,156 @@
+//! One request, from its head to its answer: a state machine that says what it lacks. The crate's page has the contract.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::convert::identity;
+
+use tidegate_gate::{Chance, Policy};
+
+use crate::answer::headers::OlderForm;
+use crate::answer::page;
+use crate::answer::problem::internal_error;
+use crate::api;
+use crate::api::policies::PolicyCall;
+use crate::check::{Check, Outcome};
+use crate::gateway;
+use crate::head::{BodyError, Head, NoKeys, text_of};
+use crate::key::token::Verify;
+use crate::plan::Keyless;
+use crate::response::Response;
+use crate::served::Served;
+use crate::state::{Server, State};
+
+/// The next step of a request.
+#[derive(Debug)]
+pub enum Step<'e> {
+    /// Read the body of the request, and call [`Exchange::body`].
+    Body,
+    /// Verify the signature of a token, and call [`Exchange::verified`].
+    Verify(&'e Verify),
+    /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order.
+    Decide(&'e [Check]),
+    /// Let [`Revisions::handle`](crate::Revisions::handle) answer this call, where the revisions are kept, and call
+    /// [`Exchange::changed`].
+    Change(&'e PolicyCall),
+    /// Send the response, or pass the request on. The exchange has ended.
+    Done(Served),
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub struct Exchange {
+    state: State,
+    /// The words of a response: JSON, or a page for a browser. A function, because a program whose requests never are for
+    /// an upstream then has no page in it.
+    words: fn(Response) -> Response,
+}
+
+impl Exchange {
+    /// Begins with a request: for the HTTP API if the policy file has no routes or if the path is the API's, and for an upstream
+    /// otherwise.
+    ///
+    /// `random` returns a random number that nobody can guess, because it may become the name of a lease; `None` if no random
+    /// numbers are available.
+    #[must_use]
+    pub fn new(server: &Server<'_>, head: &Head<'_>, random: Chance<'_>) -> Self {
+        match server.policies.gateway().api(head.path) {
+            Some(path) => Self::of_api(server, &Head { path, ..*head }, random),
+            None => Self {
+                state: gateway::begin(server.policies, head, random).into(),
+                words: if page::is_preferred_by(head) { page::of } else { identity },
+            },
+        }
+    }
+
+    /// Begins with a request for the HTTP API, which routes may hide from other requests.
+    #[must_use]
+    pub fn of_api(server: &Server<'_>, head: &Head<'_>, random: Chance<'_>) -> Self {
+        Self { state: api::begin(server, head, random).into(), words: identity }
+    }
+
+    /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream. Without
+    /// a cost, the request has the cost of the policy, whatever its headers say. The header fields have the older form, if there
+    /// is one.
+    #[must_use]
+    pub fn of_key(
+        policy: &Arc<Policy>,
+        key: &str,
+        cost: Option<u64>,
+        form: Option<OlderForm>,
+        random: Chance<'_>,
+    ) -> Self {
+        let keyless = Keyless::of_middleware(policy, cost, form);
+        Self { state: keyless.plan(Some(key), random).map(State::Decide).into(), words: identity }
+    }
+
+    /// What to do next. Until its result is handed in, the step stays the same.
+    pub fn step(&mut self) -> Step<'_> {
+        if matches!(self.state, State::Done(_))
+            && let State::Done(served) = core::mem::replace(&mut self.state, State::Ended)
+        {
+            return Step::Done(self.shown(served));
+        }
+        match &self.state {
+            State::Body(..) => Step::Body,
+            State::Verify(verify, ..) => Step::Verify(verify),
+            State::Decide(plan) => Step::Decide(&plan.checks),
+            State::Change(call) => Step::Change(call),
+            State::Done(_) | State::Ended => {
+                let twice = internal_error("the request was answered before".to_string());
+                Step::Done(Served::Response(twice))
+            }
+        }
+    }
+
+    /// Goes on with the body, or with the reason why it could not be read.
+    pub fn body(&mut self, body: Result<Vec<u8>, BodyError>, random: Chance<'_>) {
+        self.go_on(|state| match state {
+            State::Body(unread, policies) => {
+                text_of(body).and_then(|text| unread.read(&policies, text, random)).into()
+            }
+            other => other,
+        });
+    }
+
+    /// Goes on with whether the signature of the token holds. With [`NoKeys`] the request is refused: a token that counted as
+    /// absent would let its request pass as another caller's.
+    pub fn verified(&mut self, is_verified: Result<bool, NoKeys>, random: Chance<'_>) {
+        self.go_on(|state| match state {
+            State::Verify(_, [key, otherwise], keyless) => {
+                let key = is_verified.map(|is_verified| if is_verified { key } else { otherwise });
+                let plan = key.map_err(Response::from);
+                plan.and_then(|key| keyless.plan(key.as_deref(), random)).map(State::Decide).into()
+            }
+            other => other,
+        });
+    }
+
+    /// Goes on with one outcome for each check, in the order of the checks.
+    pub fn decided(&mut self, outcomes: Vec<Outcome>) {
+        self.go_on(|state| match state {
+            State::Decide(plan) => State::Done(plan.serve(outcomes)),
+            other => other,
+        });
+    }
+
+    /// Goes on with the response to the call about the policies.
+    pub fn changed(&mut self, response: Response) {
+        self.go_on(|state| match state {
+            State::Change(_) => State::Done(Served::Response(response)),
+            other => other,
+        });
+    }
+
+    /// An input that the state does not wait for leaves it as it is.
+    fn go_on(&mut self, next: impl FnOnce(State) -> State) {
+        self.state = next(core::mem::replace(&mut self.state, State::Ended));
+    }
+
+    fn shown(&self, served: Served) -> Served {
+        match served {
+            Served::Response(response) => Served::Response((self.words)(response)),
+            pass @ Served::Pass(_) => pass,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Tests of the steps that middleware takes: the headers that it must read, and the forms of those that it adds.
+
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use tidegate_gate::{KeyHasher, Policies, Table, Timestamp};
+
+use crate::{Exchange, Head, OlderForm, Outcome, Served, Step, key_headers, key_of};
+
+#[track_caller]
+fn names(rest: &str, key: &str) -> Vec<String> {
+    let limits = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
+    let file = std::format!("{rest}\n[policies.p]\nkey = {key}\n{limits}");
+    let policies = Policies::parse(&file).unwrap();
+    key_headers(policies.gateway(), policies.get("p").unwrap())
+}
+
+#[test]
+fn only_the_headers_that_the_sources_need_are_read() {
+    assert!(names("", "['ip', 'query:a', 'country']").is_empty());
+    let all = "['header:X-A', ['cookie:a', 'header:x-b'], ['cookie:b', 'header:x-a']]";
+    assert_eq!(names("", all), ["x-a", "x_a", "connection", "cookie", "x-b", "x_b"]);
+    assert_eq!(names("trusted_proxies = ['10.0.0.0/8']", "['ip']"), ["x-forwarded-for"]);
+    let jwt = "[jwt]\nalgorithms = ['HS256']\nkeys = 'K'\nsource = 'cookie:session'";
+    assert_eq!(names(jwt, "['unverified_jwt:sub', 'jwt:sub']"), ["cookie", "connection"]);
+}
+
+#[test]
+fn middleware_takes_no_token_for_absent() {
+    let token =
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let policies = Policies::parse(
+        "jwt = { algorithms = ['HS256'], keys = 'K' }\n[policies.p]\nkey = ['jwt:sub', 'ip']\n\
+         limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]",
+    )
+    .unwrap();
+    let key = |header: &dyn Fn(&str) -> Option<String>| {
+        let client_ip = &|| Some("192.0.2.7".into());
+        let head = Head { header, client_ip, ..Head::default() };
+        key_of(policies.gateway(), policies.get("p").unwrap(), &head)
+    };
+    assert_eq!(key(&|_| Some(token.into())).unwrap_err().status, 500);
+    assert_eq!(key(&|_| None).unwrap(), "ip:192.0.2.7");
+}
+
+/// The headers of two requests on one key, the second of which is refused.
+fn both(limits: &str, form: OlderForm) -> [Vec<(&'static str, String)>; 2] {
+    let file = std::format!("[policies.p]\nlimits = [{limits}]");
+    let policies = Policies::parse(&file).unwrap();
+    let policy = policies.get("p").unwrap();
+    let mut table = Table::new(1 << 20, KeyHasher::new(0));
+    let mut id = 0;
+    [Timestamp(86_400_000_000), Timestamp(86_400_500_000)].map(|now| {
+        id += 1;
+        let mut exchange = Exchange::of_key(policy, "user:42", None, Some(form), &mut || Some(id));
+        let Step::Decide([check]) = exchange.step() else { panic!() };
+        let verdict = table.ask(check.resolved(), now, &check.operation()).unwrap();
+        exchange.decided(vec![Outcome::Decided(verdict)]);
+        let Step::Done(served) = exchange.step() else { panic!() };
+        match served {
+            Served::Pass(pass) => pass.headers,
+            Served::Response(response) => {
+                let all = response.headers.into_iter();
+                let of_limits =
+                    all.filter(|(name, _)| name.contains("ratelimit") || *name == "retry-after");
+                of_limits.collect()
+            }
+        }
+    })
+}
+
+const TWO: &str = "{ name = 'm', algorithm = 'fixed_window', limit = 1, period = '1m' }, \
+     { name = 'd', algorithm = 'fixed_window', limit = 9, period = '1d' }";
+
+#[test]
+fn older_forms_tell_of_the_limit_that_is_closest() {
+    let own = |all: [&[(&'static str, &str)]; 2]| {
+        all.map(|all| all.iter().map(|(name, value)| (*name, (*value).into())).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        both(TWO, OlderForm::Draft7),
+        own([
+            &[
+                ("ratelimit-policy", "1;w=60, 9;w=86400"),
+                ("ratelimit", "limit=1, remaining=0, reset=60")
+            ],
+            &[
+                ("ratelimit-policy", "1;w=60, 9;w=86400"),
+                ("ratelimit", "limit=1, remaining=0, reset=60"),
+                ("retry-after", "60")
+            ],
+        ])
+    );
+    assert_eq!(
+        both(TWO, OlderForm::Draft6)[0],
+        own([
+            &[
+                ("ratelimit-policy", "1;w=60, 9;w=86400"),
+                ("ratelimit-limit", "1"),
+                ("ratelimit-remaining", "0"),
+                ("ratelimit-reset", "60")
+            ],
+            &[]
+        ])[0]
+    );
+    assert_eq!(
+        both(TWO, OlderForm::X)[1],
+        own([
+            &[
+                ("x-ratelimit-limit", "1"),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "86460"), // the time, in seconds
+                ("retry-after", "60")
+            ],
+            &[]
+        ])[0]
+    );
+}
+
+#[test]
+fn a_lease_comes_back_at_no_known_time() {
+    let leases = "{ algorithm = 'concurrency', capacity = 2, time_to_live = '30s' }";
+    let [granted, _] = both(leases, OlderForm::Draft7);
+    let expected =
+        vec![("ratelimit-policy", "2".into()), ("ratelimit", "limit=2, remaining=1".into())];
+    assert_eq!(granted, expected);
+}
+
+#[test]
+fn an_unknown_form_is_refused() {
+    let error = "draft-5".parse::<OlderForm>().unwrap_err();
+    assert_eq!(error, "expected \"draft-7\", \"draft-6\" or \"x-ratelimit\", found \"draft-5\"");
+}

@@ -1,0 +1,92 @@
+//! Errors in the part of a policy file about the gateway.
+
+use std::format;
+
+use tidegate_gate::Policies;
+
+use super::LIMITS;
+
+#[test]
+fn errors_of_the_file_name_their_place() {
+    let route = |fields: &str| format!("[[routes]]\n{fields}\n");
+    let up = "upstream = 'http://u'";
+    for (file, path, message) in [
+        (route(up), "routes[0]", "missing field `match`"),
+        (route("match = '/'"), "routes[0]", "`match`: expected a host before the path"),
+        (route("match = 'api/*'\npolicy = 'x'"), "routes[0]", "`policy`: expected the name"),
+        (route(&format!("match = '/'\n{up}\ncolour = 1")), "routes[0].colour", "found the field"),
+        ("jwt = { algorithms = [], keys = 'K' }".into(), "jwt", "`algorithms`: expected at least"),
+        ("jwt = { algorithms = ['none'], keys = 'K' }".into(), "jwt.algorithms[0]", "`HS256`"),
+        (
+            "jwt = { algorithms = ['HS256'], keys = 'a b' }".into(),
+            "jwt",
+            "`keys`: expected the name",
+        ),
+        ("api_path = '/a'".into(), "api_path", "expected `routes` beside it"),
+        ("api_path = 'a'".into(), "api_path", "expected a path such as"),
+        ("trusted_proxies = ['x']".into(), "trusted_proxies[0]", "expected an address"),
+        (
+            format!("[policies.q]\nkey = ['jwt:sub']\n{LIMITS}"),
+            "policies.q.key",
+            "expected a table `jwt` in the file",
+        ),
+        (
+            format!("[policies.q]\nkey = [['ip']]\n{LIMITS}"),
+            "policies.q.key[0]",
+            "expected 2 to 3 joined sources, found 1",
+        ),
+        (
+            format!("[policies.q]\nkey = [['ip', 'cookie:']]\n{LIMITS}"),
+            "policies.q.key[0][1]",
+            "expected \"ip\"",
+        ),
+        (
+            format!("[policies.q]\nkey = [['ip', 'ip']]\n{LIMITS}"),
+            "policies.q.key[0]",
+            "expected each source once",
+        ),
+    ] {
+        let error = Policies::parse(&format!("{file}\n[policies.p]\n{LIMITS}")).unwrap_err();
+        assert_eq!(error.path, path, "{file}: {error}");
+        assert!(error.message.contains(message), "{file}: {error}");
+    }
+    for bad in [
+        "'*'",
+        "'/a*'",
+        "'/a/*/b'",
+        "'/a//*'",
+        "'//'",
+        "'/../a'",
+        "'/%61'",
+        "'/a?b'",
+        "'h:0/a'",
+        "'u@h/a'",
+        "'http://h/a'",
+        "''",
+        "7",
+        "'[::]x/a'",
+    ] {
+        let file = format!("{}\n[policies.p]\n{LIMITS}", route(&format!("match = {bad}\n{up}")));
+        let error = Policies::parse(&file).unwrap_err();
+        assert_eq!(error.path, "routes[0].match", "{bad}: {error}");
+    }
+    for bad in [
+        "origin.example",
+        "ftp://h",
+        "https://",
+        "https:///a",
+        "https://u@h",
+        "https://h/a?b",
+        "https://h/#",
+        "https://h/a/../b",
+        "https://h//",
+        "https://h:x",
+        "https://h:70000",
+        "https://h\\\\a",
+        "//h",
+    ] {
+        let file = route(&format!("match = '/'\nupstream = \"{bad}\""));
+        let error = Policies::parse(&format!("{file}\n[policies.p]\n{LIMITS}")).unwrap_err();
+        assert_eq!(error.path, "routes[0].upstream", "{bad}: {error}");
+    }
+}

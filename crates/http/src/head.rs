@@ -1,0 +1,123 @@
+//! A request, as adapters hand it in.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tidegate_gate::Timestamp;
+
+use crate::answer::problem::{MISCONFIGURED, Problem, internal_error};
+use crate::response::Response;
+
+/// The longest body that a server accepts.
+pub const MAX_BODY_BYTES: usize = 262_144;
+/// The most bytes of a body that is too long which a server reads and discards before it answers. A
+/// client that is still sending when its connection ends may never see the answer.
+pub const MAX_DRAINED_BYTES: usize = 16_777_216;
+
+const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often stands for bytes that are not UTF-8; \
+     JSON can write it as `\\ufffd`";
+
+/// A request without its body.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "holds a closure")]
+pub struct Head<'a> {
+    /// The method in capitals, as on the wire.
+    pub method: &'a str,
+    /// The host of the request's URL, with its port if it has one. Only a gateway reads it.
+    pub authority: &'a str,
+    /// The path, such as `/v1/check`.
+    pub path: &'a str,
+    /// The query after the question mark; may be empty.
+    pub query: &'a str,
+    /// Returns the value of a header by its name in lower case.
+    pub header: &'a dyn Fn(&str) -> Option<String>,
+    /// Returns the address that the request came from, if the adapter trusts its source.
+    pub client_ip: &'a dyn Fn() -> Option<String>,
+    /// The client's country, if the adapter knows it.
+    pub country: Option<&'a str>,
+    /// The time, by which tokens expire.
+    pub now: Timestamp,
+}
+
+/// `GET /`, from nobody, at the start of all time.
+impl Default for Head<'_> {
+    fn default() -> Self {
+        Self {
+            method: "GET",
+            authority: "",
+            path: "/",
+            query: "",
+            header: &|_| None,
+            client_ip: &|| None,
+            country: None,
+            now: Timestamp(0),
+        }
+    }
+}
+
+/// The keys of the tokens are missing or cannot be used. The server has written the reason to its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoKeys;
+
+impl From<NoKeys> for Response {
+    fn from(NoKeys: NoKeys) -> Self {
+        internal_error(MISCONFIGURED.to_string())
+    }
+}
+
+/// The reason why the server cannot read a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The body is longer than [`MAX_BODY_BYTES`]. The server read this many bytes.
+    TooLarge(usize),
+    /// The rest of the body had not arrived after this time.
+    TooLate(Duration),
+    /// The client closed the connection within the body.
+    Incomplete,
+}
+
+impl BodyError {
+    pub(crate) fn response(self) -> Response {
+        match self {
+            Self::TooLarge(bytes) => {
+                let found = match bytes > MAX_DRAINED_BYTES {
+                    true => alloc::format!("more than {MAX_DRAINED_BYTES}"),
+                    false => bytes.to_string(),
+                };
+                Problem::BodyTooLarge.response(alloc::format!(
+                    "expected a body of at most {MAX_BODY_BYTES} bytes, found {found}"
+                ))
+            }
+            Self::TooLate(after) => Problem::BodyTooLate.response(alloc::format!(
+                "expected the whole body within {after:?} after the head, found a part of it"
+            )),
+            Self::Incomplete => Problem::InvalidRequest
+                .response("expected the whole body, found a part of it".to_string()),
+        }
+    }
+}
+
+/// The body as text. A server may read U+FFFD in place of bytes that are not UTF-8, and may leave out a byte order mark, as
+/// the runtimes of JavaScript do; so the first is refused in every server, and the second is left out.
+pub(crate) fn text_of(body: Result<Vec<u8>, BodyError>) -> Result<String, Response> {
+    let body = match body {
+        Ok(body) if body.len() <= MAX_BODY_BYTES => body,
+        Ok(body) => return Err(BodyError::TooLarge(body.len()).response()),
+        Err(error) => return Err(error.response()),
+    };
+    match String::from_utf8(body) {
+        Ok(text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
+            Ok(text.trim_start_matches('\u{feff}').into())
+        }
+        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.into())),
+    }
+}
+
+/// Decodes a name or value of `application/x-www-form-urlencoded`; `None` if it is not UTF-8. A lossy
+/// decoding would turn different bytes into one text, and count them as one key.
+pub(crate) fn decoded(encoded: &str) -> Option<String> {
+    let spaced = encoded.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
+}

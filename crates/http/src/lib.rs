@@ -1,0 +1,110 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The contract of the loop
+//!
+//! **Call [`Exchange::step`] until it returns [`Step::Done`]. Between two calls do what the step says, and hand in the result:
+//! [`Exchange::body`] after [`Step::Body`], [`Exchange::verified`] after [`Step::Verify`], [`Exchange::decided`] after
+//! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`]. Never hand in anything else, and take [`Step::Done`] once.**
+//!
+//! An exchange waits for nothing by itself: it has no future and no callback, it reads no clock and draws no random number.
+//! An adapter may wait between two steps as long as it likes, on any runtime. An input that no step asked for is ignored.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidegate_gate::{KeyHasher, Policies, Table, Timestamp};
+//! use tidegate_http::{Access, Check, Exchange, Head, Outcome, RevisionTag, Served, Server, Step};
+//!
+//! let policies = Arc::new(Policies::parse(r#"
+//!     [policies.login]
+//!     limits = [{ algorithm = "fixed_window", limit = 1, period = "1m" }]
+//! "#).unwrap());
+//! let mut table = Table::new(1 << 20, KeyHasher::new(1)); // the store of this server
+//! let (access, revision) = (Access::OPEN, RevisionTag::default());
+//! let server = Server { policies: &policies, access: &access, revision: &revision, metrics: &String::new };
+//! let mut random = || Some(4); // a real server draws a random number
+//!
+//! let mut answer = |method, path, body: &str| {
+//!     let now = Timestamp(0);
+//!     let head = Head { method, path, now, ..Head::default() };
+//!     let mut exchange = Exchange::new(&server, &head, &mut random);
+//!     loop {
+//!         match exchange.step() {
+//!             Step::Body => exchange.body(Ok(body.into()), &mut random),
+//!             Step::Decide(checks) => {
+//!                 let decide = |check: &Check| match table.ask(check.resolved(), now, &check.operation()) {
+//!                     Ok(verdict) => Outcome::Decided(verdict),
+//!                     Err(error) => Outcome::Unavailable(error.to_string()),
+//!                 };
+//!                 let outcomes = checks.iter().map(decide).collect();
+//!                 exchange.decided(outcomes);
+//!             }
+//!             Step::Verify(_) => exchange.verified(Err(tidegate_http::NoKeys), &mut random), // this server has no keys
+//!             Step::Change(_) => exchange.changed(tidegate_http::without_revisions()),
+//!             Step::Done(Served::Response(response)) => return response,
+//!             Step::Done(Served::Pass(_)) => unreachable!("the policy file has no routes"),
+//!         }
+//!     }
+//! };
+//! let check = r#"{"policy":"login","key":"user:42"}"#;
+//! assert!(answer("POST", "/v1/check", check).body.contains(r#""allowed":true"#));
+//! let refused = answer("POST", "/v1/check", check);
+//! assert!(refused.body.contains(r#""allowed":false"#));
+//! assert!(refused.headers.contains(&("retry-after", "60".into())));
+//! ```
+//!
+//! # What is where
+//!
+//! - [`exchange`](Exchange): the state machine.
+//! - `api`: the calls of the HTTP API, by their paths. `gateway`: the requests that pass to an upstream.
+//! - `key`: where requests have their keys. `access`: who may use the API.
+//! - `answer`: JSON, header fields, problems, the page for browsers.
+//! - `metrics`, `log`: what a server says about itself.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::string_slice)
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod access;
+mod answer;
+mod api;
+mod check;
+mod exchange;
+mod gateway;
+mod head;
+mod key;
+mod log;
+mod metrics;
+mod plan;
+mod response;
+mod served;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use access::{Access, InvalidToken, Tokens};
+pub use answer::headers::OlderForm;
+pub use answer::operation_json;
+pub use answer::problem::{
+    internal_error, invalid_policies, invalid_request, misconfigured, problem_type,
+    unknown_transfer_coding, without_revisions,
+};
+pub use api::call::MAX_CHECKS;
+pub use api::policies::{Change, Changed, InvalidRevisions, PolicyCall, RevisionTag, Revisions};
+pub use check::{Check, Outcome};
+pub use exchange::{Exchange, Step};
+pub use gateway::upstream_failed;
+pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
+pub use key::token::Verify;
+pub use key::{key_headers, key_of};
+pub use log::{Log, LogSecret};
+pub use metrics::{Counted, Metrics};
+pub use response::Response;
+pub use served::{Lease, Pass, Served};
+pub use state::Server;

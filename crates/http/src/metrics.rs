@@ -1,0 +1,146 @@
+//! The counters of a server, and the text in which Prometheus reads them.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_gate::{Operation, Policies};
+
+use crate::check::{Check, Outcome};
+
+/// The outcomes of a check, in the order of their counters.
+const OUTCOMES: [&str; 4] = ["allowed", "refused", "shadow_refused", "error"];
+
+/// Counters for the decisions of a server. Only names of policies become labels, so their number is bounded.
+///
+/// ```
+/// use tidegate_gate::Policies;
+/// use tidegate_http::Metrics;
+/// let policies = Policies::parse(r#"
+///     [policies.login]
+///     limits = [{ algorithm = "fixed_window", limit = 1, period = "1m" }]
+/// "#).unwrap();
+/// let metrics = Metrics::new(&policies, None);
+/// assert!(metrics.text(1, &[("remembered", 0)]).contains("tidegate_decisions_total{policy=\"login\",outcome=\"allowed\"} 0\n"));
+/// ```
+#[derive(Debug)]
+pub struct Metrics {
+    /// By the names of the policies, sorted.
+    policies: Vec<(String, Arc<Counters<4>>)>,
+    /// Stored policies that could not be used.
+    ignored: Arc<Counters<1>>,
+}
+
+type Counters<const N: usize> = [AtomicU64; N];
+
+/// A check as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<'a> {
+    /// The name of the policy.
+    pub policy: &'a str,
+    /// `allowed`, `refused`, `shadow_refused` or `error`.
+    pub outcome: &'static str,
+    /// The cost that was asked for.
+    pub cost: u64,
+}
+
+impl<'a> Counted<'a> {
+    /// `None` if the operation is not a check that may consume something.
+    #[must_use]
+    pub fn of(check: &'a Check, outcome: &Outcome) -> Option<Self> {
+        let (place, cost) = counted(check, outcome)?;
+        let outcome = OUTCOMES.get(place)?;
+        Some(Self { policy: check.resolved().policy().name(), outcome, cost })
+    }
+}
+
+fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
+    let Operation::Decide(request) = check.operation() else { return None };
+    let place = match outcome {
+        Outcome::Unavailable(_) => 3,
+        Outcome::Decided(verdict) if verdict.decision.is_allowed() => 0,
+        Outcome::Decided(_) if check.resolved().policy().is_shadow() => 2,
+        Outcome::Decided(_) => 1,
+    };
+    (request.cost > 0).then_some((place, request.cost))
+}
+
+impl Metrics {
+    /// Counters for these policies. Those of policies with the same names go on.
+    #[must_use]
+    pub fn new(policies: &Policies, earlier: Option<&Self>) -> Self {
+        let counters = |name: &str| {
+            let known = earlier.and_then(|earlier| earlier.of(name));
+            known.map_or_else(Arc::default, Arc::clone)
+        };
+        let policies = policies.all().iter().map(|policy| policy.name());
+        Self {
+            policies: policies.map(|name| (name.to_string(), counters(name))).collect(),
+            ignored: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.ignored)),
+        }
+    }
+
+    fn of(&self, name: &str) -> Option<&Arc<Counters<4>>> {
+        let place = self.policies.binary_search_by(|(own, _)| own.as_str().cmp(name));
+        place.ok().and_then(|place| self.policies.get(place)).map(|(_, counters)| counters)
+    }
+
+    /// Counts a check.
+    pub fn count(&self, check: &Check, outcome: &Outcome) {
+        let Some((place, _)) = counted(check, outcome) else { return };
+        let counters = self.of(check.resolved().policy().name());
+        add(counters.and_then(|counters| counters.get(place)));
+    }
+
+    /// Counts stored policies that could not be used.
+    pub fn count_ignored(&self) {
+        add(self.ignored.first());
+    }
+
+    /// The counters in the text format of Prometheus. `version` is the revision of the policies in force, and `local` has the
+    /// kinds of answers that the server gave without asking its store, with their numbers.
+    #[must_use]
+    pub fn text(&self, version: u64, local: &[(&str, u64)]) -> String {
+        let mut text = String::new();
+        let help = "Checks by policy and outcome. Each isolate of a Worker counts for itself";
+        head(&mut text, "decisions_total", help, "counter");
+        for (name, counters) in &self.policies {
+            let labels = alloc::format!("policy=\"{name}\",outcome");
+            let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
+            each(&mut text, "decisions_total", &labels, OUTCOMES.into_iter().zip(counts));
+        }
+        head(&mut text, "local_answers_total", "Answers without asking the store", "counter");
+        each(&mut text, "local_answers_total", "kind", local.iter().copied());
+        head(&mut text, "policies_version", "The revision of the policies in force", "gauge");
+        let _ = writeln!(text, "tidegate_policies_version {version}");
+        let help = "Stored policies that could not be used, so that earlier ones stayed in force";
+        head(&mut text, "policies_ignored_total", help, "counter");
+        let ignored = self.ignored.first().map_or(0, |ignored| ignored.load(Ordering::Relaxed));
+        let _ = writeln!(text, "tidegate_policies_ignored_total {ignored}");
+        text
+    }
+}
+
+fn add(counter: Option<&AtomicU64>) {
+    if let Some(counter) = counter {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(text, "# HELP tidegate_{name} {help}.\n# TYPE tidegate_{name} {kind}");
+}
+
+/// Names of policies need no escaping: they consist of letters, digits, `_`, `-` and `.`.
+fn each<'v>(
+    text: &mut String,
+    name: &str,
+    labels: &str,
+    counts: impl Iterator<Item = (&'v str, u64)>,
+) {
+    for (value, count) in counts {
+        let _ = writeln!(text, "tidegate_{name}{{{labels}=\"{value}\"}} {count}");
+    }
+}

@@ -1,0 +1,67 @@
+//! What becomes of a request.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_gate::{Asked, Kind, Limits, Micros, Verdict};
+
+use crate::response::Response;
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The request gets this response.
+    Response(Response),
+    /// The request passes to the upstream.
+    Pass(Pass),
+}
+
+/// A request that passes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// The URL to send it to; `None` for its own URL.
+    pub url: Option<String>,
+    /// The client's address.
+    pub client: Option<String>,
+    /// The headers to add to the upstream's answer.
+    pub headers: Vec<(&'static str, String)>,
+    /// The lease to hold until the exchange has ended.
+    pub lease: Option<Lease>,
+}
+
+/// A lease that a request holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The name of the policy.
+    pub policy: String,
+    /// The key.
+    pub key: String,
+    /// The name of the lease.
+    pub name: String,
+    /// The time between two renewals: a third of its time to live.
+    pub renew_every: Micros,
+}
+
+impl Served {
+    /// The header fields that the client gets: of the response, or beside those of the upstream's answer.
+    pub fn headers_mut(&mut self) -> &mut Vec<(&'static str, String)> {
+        match self {
+            Self::Response(response) => &mut response.headers,
+            Self::Pass(pass) => &mut pass.headers,
+        }
+    }
+}
+
+impl Lease {
+    /// The lease that a request acquired by this verdict.
+    pub(crate) fn of(asked: &Asked, verdict: &Verdict) -> Option<Self> {
+        let (name, resolved) = (asked.lease()?, asked.resolved());
+        let limits = resolved.limits().filter(|_| verdict.decision.is_allowed());
+        let leases = limits.into_iter().flat_map(Limits::iter);
+        let leases = leases.filter(|limit| limit.limit.kind() == Kind::Lease);
+        let shortest = leases.map(|limit| limit.limit.period()).min()?;
+        let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
+        let renew_every = Micros(shortest.0 / 3);
+        Some(Self { policy, key, name: name.into(), renew_every })
+    }
+}

@@ -1,0 +1,84 @@
+//! Where an exchange stands: what it waits for, and what it needs then.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use tidegate_gate::{Chance, Policies};
+
+use crate::access::Access;
+use crate::api::call::Call;
+use crate::api::policies::{PolicyCall, RevisionTag, UnreadChange};
+use crate::key::FoundKey;
+use crate::key::token::Verify;
+use crate::plan::{Keyless, Plan};
+use crate::response::Response;
+use crate::served::Served;
+
+/// What a server is when a request comes. A request is answered by it to its end, whatever is put in force meanwhile.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "holds a closure")]
+pub struct Server<'a> {
+    /// The policies in force.
+    pub policies: &'a Arc<Policies>,
+    /// Who may use the API.
+    pub access: &'a Access,
+    /// The revision of the policies in force.
+    pub revision: &'a RevisionTag,
+    /// Returns the text of [`Metrics`](crate::Metrics), with the server's own counters.
+    pub metrics: &'a dyn Fn() -> String,
+}
+
+/// What the exchange waits for, and what it then needs.
+#[derive(Debug)]
+pub(crate) enum State {
+    Body(Unread, Arc<Policies>),
+    /// The key if the signature holds, and the key otherwise.
+    Verify(Verify, [Option<String>; 2], Keyless),
+    Decide(Plan),
+    Change(PolicyCall),
+    Done(Served),
+    Ended,
+}
+
+impl From<Result<Self, Response>> for State {
+    fn from(begun: Result<Self, Response>) -> Self {
+        begun.unwrap_or_else(|response| Self::Done(Served::Response(response)))
+    }
+}
+
+/// A call whose body is not read yet.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    Call(Call),
+    Change(UnreadChange),
+}
+
+impl Unread {
+    pub(crate) fn read(
+        self,
+        policies: &Policies,
+        body: String,
+        random: Chance<'_>,
+    ) -> Result<State, Response> {
+        match self {
+            Self::Call(call) => call.read(policies, &body, random).map(State::Decide),
+            Self::Change(change) => change.read(body).map(State::Change),
+        }
+    }
+}
+
+impl State {
+    /// Goes on to the checks of a request whose key was found, or first to the signature on which its key depends.
+    pub(crate) fn of_key(
+        found: FoundKey,
+        keyless: Keyless,
+        random: Chance<'_>,
+    ) -> Result<Self, Response> {
+        match found {
+            FoundKey::Known(key) => keyless.plan(key.as_deref(), random).map(Self::Decide),
+            FoundKey::IfVerified { token, key, otherwise } => {
+                Ok(Self::Verify(token, [Some(key), otherwise], keyless))
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use tidegate_gate::Policies;
+
+use super::{POLICIES, TOKEN, answer, header, policies, send, sent};
+use crate::{Access, Exchange, Served, Step, Tokens, misconfigured};
+
+#[test]
+fn only_health_is_open_to_everyone() {
+    assert_eq!(answer(send("GET", "/healthz", &[])).status, 200);
+    for target in ["/v1/check", "/v1/gate?policy=api&key=k"] {
+        let method = if target == "/v1/check" { "POST" } else { "GET" };
+        for headers in [
+            &[][..],
+            &[("authorization", "Bearer wrong")],
+            &[("authorization", "Bearer ")],
+            &[("authorization", "secret")],
+            &[("authorization", "Basic secret")],
+        ] {
+            let response = answer(send(method, target, headers));
+            assert_eq!(response.status, 401, "{target} {headers:?}");
+            assert_eq!(header(&response, "www-authenticate"), Some("Bearer"));
+        }
+        assert!(!is_unauthorized(send(method, target, &[TOKEN])));
+        assert!(!is_unauthorized(send(method, target, &[("authorization", "bearer secret")])));
+    }
+}
+
+fn is_unauthorized(mut exchange: Exchange) -> bool {
+    matches!(exchange.step(), Step::Done(Served::Response(response)) if response.status == 401)
+}
+
+const ADMINISTRATION: [(&str, &str); 2] =
+    [("DELETE", "/v1/keys/api/k"), ("POST", "/v1/keys/api/k/block")];
+
+fn access(file: &str, decisions: Option<&str>, administration: Option<&str>) -> Access {
+    let policies = Policies::parse(&(file.to_string() + POLICIES)).unwrap();
+    let tokens = Tokens {
+        decisions: decisions.map(String::from),
+        administration: administration.map(String::from),
+    };
+    Access::new(&policies, tokens).unwrap()
+}
+
+/// Whether a caller with this token may check a key, and whether it may reset and block the key.
+fn rights(access: &Access, token: Option<&str>) -> (bool, bool) {
+    let authorization = token.map(|token| std::format!("Bearer {token}"));
+    let headers: Vec<_> = authorization.iter().map(|it| ("authorization", it.as_str())).collect();
+    let may = |call: &(&str, &str)| !is_unauthorized(sent(&policies(), access, *call, &headers));
+    let administration = ADMINISTRATION.each_ref().map(may);
+    assert_eq!(administration[0], administration[1]);
+    let decisions = [("POST", "/v1/check"), ("GET", "/v1/keys/api/k")].each_ref().map(may);
+    assert_eq!(decisions[0], decisions[1]);
+    (decisions[0], administration[0])
+}
+
+#[test]
+fn a_token_that_no_header_could_bring_is_refused() {
+    let tokens = |token: &str, administration: &str| Tokens {
+        decisions: Some(token.into()),
+        administration: Some(administration.into()),
+    };
+    for token in ["", " a", "a ", "a\n", "\ta", "a\tb", "a\u{7f}", "ä", " "] {
+        let error = Access::new(&policies(), tokens(token, "a")).unwrap_err();
+        assert!(error.to_string().starts_with("TIDEGATE_TOKEN: expected"), "{token:?}: {error}");
+        let error = Access::new(&policies(), tokens("a", token)).unwrap_err();
+        assert!(error.to_string().starts_with("TIDEGATE_ADMIN_TOKEN: expected"), "{error}");
+    }
+    for token in ["a", "a b", "a=", "!~"] {
+        assert_eq!(rights(&access("", Some(token), None), Some(token)), (true, false), "{token}");
+        assert_eq!(rights(&access("", None, Some(token)), Some(token)), (true, true), "{token}");
+    }
+}
+
+#[test]
+fn each_token_gives_the_rights_of_its_scope() {
+    let nobody = access("", None, None);
+    assert!(nobody.is_shut());
+    let (one, both) = (access("", Some("t"), None), access("", Some("t"), Some("a")));
+    let same = access("", Some("t"), Some("t"));
+    for (access, token, expected) in [
+        (&nobody, Some(""), (false, false)),
+        (&nobody, None, (false, false)),
+        (&one, None, (false, false)),
+        (&one, Some("t"), (true, false)),
+        (&both, None, (false, false)),
+        (&both, Some("t"), (true, false)),
+        (&both, Some("a"), (true, true)),
+        (&both, Some("x"), (false, false)),
+        (&both, Some(""), (false, false)),
+        (&same, Some("t"), (true, true)),
+    ] {
+        assert_eq!(rights(access, token), expected, "{access:?} {token:?}");
+    }
+    let refusal =
+        answer(sent(&policies(), &one, ADMINISTRATION[0], &[("authorization", "Bearer t")]));
+    assert!(refusal.body.contains("set TIDEGATE_ADMIN_TOKEN"), "{}", refusal.body);
+}
+
+#[test]
+fn the_file_opens_what_has_no_token() {
+    let file = "auth = \"none\"\n";
+    assert_eq!(rights(&Access::OPEN, None), (true, true));
+    assert_eq!(rights(&access(file, None, None), None), (true, true));
+    let administrated = access(file, None, Some("a"));
+    assert_eq!(rights(&administrated, None), (true, false));
+    assert_eq!(rights(&administrated, Some("a")), (true, true));
+    assert_eq!(rights(&access(file, Some("t"), None), None), (false, false));
+}
+
+#[test]
+fn what_is_not_there_is_said_to_be_not_there() {
+    assert_eq!(answer(send("GET", "/", &[TOKEN])).status, 404);
+    let response = answer(send("GET", "/v1/check", &[TOKEN]));
+    assert_eq!((response.status, header(&response, "allow")), (405, Some("POST")));
+}
+
+#[test]
+fn only_the_token_for_administration_may_change_the_policies() {
+    let open = access("auth = 'none'\n", None, None);
+    let both = access("", Some("secret"), Some("admin"));
+    let may = |access: &Access, call: &(&str, &str), token: Option<&str>| {
+        let authorization = token.map(|token| std::format!("Bearer {token}"));
+        let headers: Vec<_> =
+            authorization.iter().map(|it| ("authorization", it.as_str())).collect();
+        !is_unauthorized(sent(&policies(), access, *call, &headers))
+    };
+    for call in [
+        ("PUT", "/v1/policies"),
+        ("POST", "/v1/policies/restore"),
+        ("GET", "/v1/policies/history"),
+        ("GET", "/v1/policies/file"),
+    ] {
+        for access in [&Access::OPEN, &open] {
+            assert!(!may(access, &call, None), "{call:?}");
+        }
+        assert!(!may(&both, &call, Some("secret")), "{call:?}");
+        assert!(may(&both, &call, Some("admin")), "{call:?}");
+    }
+    let shown = ("GET", "/v1/policies");
+    assert!(may(&open, &shown, None) && may(&both, &shown, Some("secret")));
+    assert!(!may(&both, &shown, None));
+}
+
+#[test]
+fn a_server_without_its_configuration_tells_no_client_why() {
+    for (path, status, body) in [
+        ("/v1/check", 500, "\"urn:tidegate:internal-error\""),
+        ("/healthz", 503, "{\"status\":\"unhealthy\"}"),
+        ("/_tidegate/healthz", 503, "{\"status\":\"unhealthy\"}"),
+    ] {
+        let response = misconfigured(path);
+        assert_eq!(response.status, status, "{path}");
+        assert!(response.body.contains(body), "{path}: {response:?}");
+    }
+}

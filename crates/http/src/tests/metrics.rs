@@ -1,0 +1,118 @@
+use alloc::sync::Arc;
+use std::string::{String, ToString};
+
+use tidegate_gate::{Decision, Micros, Policies, Timestamp, Verdict};
+
+use super::{POLICIES, read_check};
+use crate::{Counted, Log, LogSecret, Metrics, Outcome};
+
+fn policies() -> Arc<Policies> {
+    let shadow = "[policies.trial]\nshadow = true\n\
+        limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]\n";
+    Policies::parse(&(POLICIES.to_string() + shadow)).unwrap().into()
+}
+
+fn decided(allowed: bool) -> Outcome {
+    let wait = Micros(1);
+    let decision = match allowed {
+        true => Decision::Allow { limit: 5, remaining: 1, reset_after: wait },
+        false => Decision::Deny { limit: 5, remaining: 0, retry_after: wait, reset_after: wait },
+    };
+    Outcome::Decided(Verdict::listed(Timestamp(0), decision))
+}
+
+fn down() -> Outcome {
+    Outcome::Unavailable(String::new())
+}
+
+fn count(metrics: &Metrics, policies: &Arc<Policies>, policy: &str, cost: u64, outcome: &Outcome) {
+    let body = std::format!(r#"{{"policy":"{policy}","key":"secret key","cost":{cost}}}"#);
+    for check in read_check(policies, body).unwrap().1 {
+        metrics.count(&check, outcome);
+    }
+}
+
+#[test]
+fn checks_are_counted_by_policy_and_outcome() {
+    let policies = policies();
+    let metrics = Metrics::new(&policies, None);
+    for (policy, cost, outcome) in [
+        ("api", 1, decided(true)),
+        ("api", 3, decided(true)),
+        ("api", 1, decided(false)),
+        ("api", 0, decided(true)), // a peek
+        ("trial", 1, decided(false)),
+        ("open", 1, down()),
+    ] {
+        count(&metrics, &policies, policy, cost, &outcome);
+    }
+    metrics.count_ignored();
+    let text = metrics.text(3, &[("remembered", 1), ("lent", 0)]);
+    for line in [
+        r#"tidegate_decisions_total{policy="api",outcome="allowed"} 2"#,
+        r#"tidegate_decisions_total{policy="api",outcome="refused"} 1"#,
+        r#"tidegate_decisions_total{policy="trial",outcome="shadow_refused"} 1"#,
+        r#"tidegate_decisions_total{policy="open",outcome="error"} 1"#,
+        r#"tidegate_local_answers_total{kind="remembered"} 1"#,
+        r#"tidegate_local_answers_total{kind="lent"} 0"#,
+        "tidegate_policies_version 3",
+        "tidegate_policies_ignored_total 1",
+        "# TYPE tidegate_decisions_total counter",
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("secret"), "keys are no labels");
+}
+
+#[test]
+fn counters_go_on_after_an_edit() {
+    let all = policies();
+    let metrics = Metrics::new(&all, None);
+    count(&metrics, &all, "api", 1, &decided(true));
+    let fewer = Policies::parse(POLICIES).unwrap();
+    let next = Metrics::new(&fewer, Some(&metrics));
+    count(&metrics, &all, "api", 1, &decided(true)); // a request that was under way
+    let text = next.text(2, &[]);
+    assert!(text.contains(r#"{policy="api",outcome="allowed"} 2"#), "{text}");
+    assert!(!text.contains("trial"), "{text}");
+    count(&next, &all, "trial", 1, &decided(true)); // its policy is gone
+}
+
+#[test]
+fn an_event_names_the_policy_the_outcome_and_the_cost() {
+    let policies = policies();
+    let (_, checks) = read_check(&policies, r#"{"policy":"api","key":"k","cost":3}"#).unwrap();
+    let counted = Counted { policy: "api", outcome: "refused", cost: 3 };
+    assert_eq!(Counted::of(&checks[0], &decided(false)), Some(counted));
+}
+
+#[test]
+fn a_line_names_the_policy_and_a_hash_of_the_key_that_needs_the_secret() {
+    let policies = policies();
+    let line = |secret: &[u8], key: &str| {
+        let body = std::format!(r#"{{"policy":"api","key":"{key}"}}"#);
+        let (_, checks) = read_check(&policies, body).unwrap();
+        LogSecret::new(secret).describe(checks[0].resolved(), &"away")
+    };
+    let first = line(b"one", "alice");
+    assert!(first.starts_with("policy \"api\", key ") && first.ends_with(": away"), "{first}");
+    assert!(!first.contains("alice"));
+    assert_eq!(first, line(b"one", "alice"));
+    assert_ne!(first, line(b"one", "bob"));
+    assert_ne!(first, line(b"two", "alice"));
+}
+
+#[test]
+fn lines_come_at_a_bounded_rate_and_the_others_are_counted() {
+    let mut log = Log::default();
+    let mut line = |ms: u64| log.line(Timestamp(ms * 1_000), &"away");
+    let logged = |text: &str| Some(text.to_string());
+    assert_eq!(line(500), logged("away"), "the first error has a line at any time");
+    assert_eq!(line(8_900), logged("away"));
+    assert_eq!([line(9_000), line(9_899)], [None, None], "another second is not a second later");
+    assert_eq!(line(9_900), logged("away; 2 more errors since the last line"));
+    assert_eq!(line(8_901), None);
+    assert_eq!(log.rest(), logged("1 more error since the last line"));
+    assert_eq!(log.rest(), None);
+    assert_eq!(log.line(Timestamp(12_000_000), &"away"), logged("away"));
+}
