@@ -1,20 +1,20 @@
-// The policy file that callers have put over the deployed one. An object keeps its editions, and isolates ask for the
+// The policy file that callers have put over the deployed one. An object keeps its revisions, and isolates ask for the
 // one in force now and then.
-import { Isolate, Keeper as Editions } from "./build/index.js";
+import { Isolate, Keeper as Revisions } from "./build/index.js";
 import { logError } from "./tell.js";
 
-/** The name of the object that keeps the editions. Names of policies are not empty, so no key belongs to it. */
+/** The name of the object that keeps the revisions. Names of policies are not empty, so no key belongs to it. */
 const KEEPER = ":policies";
 
-/** How long an isolate goes on with an edition after it asked for the one in force. */
+/** How long an isolate goes on with an revision after it asked for the one in force. */
 const DELAY_MS = 5_000;
 
-/** How long a request waits for the edition in force. After that the known edition stays in force for a while. */
+/** How long a request waits for the revision in force. After that the known revision stays in force for a while. */
 const DEADLINE_MS = 2_000;
 
 const keeper = (env) => env.KEYS.getByName(KEEPER);
 
-/** The edition in force, as an isolate knows it. */
+/** The revision in force, as an isolate knows it. */
 export class InForce {
   constructor(env, deployed) {
     this.changes = Isolate.policies_change(Date.now());
@@ -47,7 +47,7 @@ export class InForce {
     return undefined;
   }
 
-  /** Asks for the edition in force. A failure leaves the known one in force. */
+  /** Asks for the revision in force. A failure leaves the known one in force. */
   async ask(env) {
     const asked = Date.now();
     try {
@@ -69,7 +69,7 @@ export class InForce {
     if (wrong !== undefined) logError("the policies that were put in force are ignored", wrong);
   }
 
-  /** Lets the object answer a call about the editions. Returns the text of the response. */
+  /** Lets the object answer a call about the revisions. Returns the text of the response. */
   async handle(env, call) {
     const text = await keeper(env).handlePolicies(call, this.file);
     await this.ask(env);
@@ -77,33 +77,33 @@ export class InForce {
   }
 }
 
-/** The calls of the object of the editions. */
+/** The calls of the object of the revisions. */
 export class Keeper {
   constructor(kv) {
     this.kv = kv;
   }
 
   inForce(deployed, known) {
-    return Editions.in_force(this.kv.get("editions"), deployed, known);
+    return Revisions.in_force(this.kv.get("revisions"), deployed, known);
   }
 
   file(hash) {
-    return Editions.file(this.kv.get("editions"), hash);
+    return Revisions.file(this.kv.get("revisions"), hash);
   }
 
   handle(call, deployed) {
-    const handled = Editions.handle(this.kv.get("editions"), call, deployed, Date.now());
+    const handled = Revisions.handle(this.kv.get("revisions"), call, deployed, Date.now());
     const stored = handled.stored();
-    if (stored !== undefined) this.kv.put("editions", stored);
+    if (stored !== undefined) this.kv.put("revisions", stored);
     const response = handled.response();
     handled.free();
     return response;
   }
 }
 
-/** Makes sure that the objects of this isolate can answer by an edition. */
-export async function learn(env, edition) {
-  const file = await keeper(env).policyFile(edition);
-  const wrong = file === undefined ? "no such file is kept" : Isolate.learn(edition, file);
+/** Makes sure that the objects of this isolate can answer by an revision. */
+export async function learn(env, revision) {
+  const file = await keeper(env).policyFile(revision);
+  const wrong = file === undefined ? "no such file is kept" : Isolate.learn(revision, file);
   if (wrong !== undefined) throw new Error(`the policies of a question: ${wrong}`);
 }

@@ -190,7 +190,7 @@ function end(exchange, asked) {
   return serve(Isolate.finish(exchange, now), asked);
 }
 
-/** Lets the object of the editions answer. */
+/** Lets the object of the revisions answer. */
 async function change(env, exchange) {
   return response(await inForce.handle(env, Isolate.policy_call(exchange, Date.now())));
 }
@@ -232,10 +232,10 @@ function transmit(env) {
   const now = Date.now();
   const all = new Map();
   for (let text = Isolate.transmit(now); text !== undefined; text = Isolate.transmit(now)) {
-    const [number, edition, units] = text.split("\n", 3);
-    const at = number.length + edition.length + units.length + 3;
+    const [number, revision, units] = text.split("\n", 3);
+    const at = number.length + revision.length + units.length + 3;
     const object = text.slice(at, at + Number(units));
-    const question = { number: Number(number), edition: edition || undefined, text: text.slice(at + Number(units)) };
+    const question = { number: Number(number), revision: revision || undefined, text: text.slice(at + Number(units)) };
     if (all.has(object)) all.get(object).push(question);
     else all.set(object, [question]);
   }
@@ -249,9 +249,9 @@ async function ask(env, object, questions) {
   let cause;
   try {
     const stub = env.KEYS.getByName(object);
-    const [{ text, edition }] = questions;
-    if (questions.length === 1) replies = [await askOne(stub, text, edition)];
-    else replies = await stub.askAll(questions.map(({ text }) => text), questions.map(({ edition }) => edition));
+    const [{ text, revision }] = questions;
+    if (questions.length === 1) replies = [await askOne(stub, text, revision)];
+    else replies = await stub.askAll(questions.map(({ text }) => text), questions.map(({ revision }) => revision));
   } catch (error) {
     cause = error; // the log gets it with the policy and the key
   }
@@ -271,8 +271,8 @@ async function ask(env, object, questions) {
 }
 
 /** An argument costs time even if it is `undefined`. */
-const askOne = (stub, question, edition) =>
-  edition === undefined ? stub.ask(question) : stub.ask(question, edition);
+const askOne = (stub, question, revision) =>
+  revision === undefined ? stub.ask(question) : stub.ask(question, revision);
 
 /** Whether a request announces a body, and one that is not too long. */
 function isAnnounced(request) {
@@ -332,12 +332,12 @@ export class Keys extends DurableObject {
   }
 
   /** Answers several questions; `null` in place of an answer that failed. */
-  askAll(questions, editions) {
-    const unknown = editions?.find((edition) => edition !== undefined && !Isolate.knows(edition));
-    if (unknown !== undefined) return learn(this.env, unknown).then(() => this.askAll(questions, editions));
+  askAll(questions, revisions) {
+    const unknown = revisions?.find((revision) => revision !== undefined && !Isolate.knows(revision));
+    if (unknown !== undefined) return learn(this.env, unknown).then(() => this.askAll(questions, revisions));
     return questions.map((question, place) => {
       try {
-        return this.decide(question, editions?.[place]);
+        return this.decide(question, revisions?.[place]);
       } catch (error) {
         logError("a question failed", error?.stack ?? error);
         return null;
@@ -346,11 +346,11 @@ export class Keys extends DurableObject {
   }
 
   /**
-   * Answers a question of an isolate by an edition of the policies. Only WebAssembly reads the question and the reply.
+   * Answers a question of an isolate by an revision of the policies. Only WebAssembly reads the question and the reply.
    */
-  ask(question, edition) {
-    if (edition === undefined || Isolate.knows(edition)) return this.decide(question, edition);
-    return learn(this.env, edition).then(() => this.decide(question, edition));
+  ask(question, revision) {
+    if (revision === undefined || Isolate.knows(revision)) return this.decide(question, revision);
+    return learn(this.env, revision).then(() => this.decide(question, revision));
   }
 
   inForce(deployed, known) {
@@ -365,11 +365,11 @@ export class Keys extends DurableObject {
     return new Keeper(this.ctx.storage.kv).handle(call, deployed);
   }
 
-  decide(question, edition) {
+  decide(question, revision) {
     if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
     try {
       this.owner ??= new Owner(this.rows, this.trusts, this.ctx.id.name ?? "");
-      return this.owner.ask(question, Date.now(), edition);
+      return this.owner.ask(question, Date.now(), revision);
     } catch (error) {
       recover(error);
       this.owner = undefined; // what is not stored is unknown

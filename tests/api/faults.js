@@ -4,7 +4,7 @@
 // - `/fault/release` lets the object go on that was held first.
 // - `/fault/later?MS` moves the clock.
 // - `/fault/stand` lets the clock stand still at the start of a second; `later` still moves it.
-// - `/fault/policies` lets the object of the editions answer a call, and the isolate does not hear of it.
+// - `/fault/policies` lets the object of the revisions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
 // - `/fault/woken` counts the exchanges that must be woken because they share a call.
@@ -60,14 +60,14 @@ Isolate.reply = (...question) => {
   return reply(...question);
 };
 const { knows } = Isolate;
-Isolate.knows = (edition) => !happens("forget the policies") && knows(edition);
+Isolate.knows = (revision) => !happens("forget the policies") && knows(revision);
 Owner.prototype.ask = function (...question) {
   if (happens("trap in object")) traps.bytes();
   return this.take(...question);
 };
 
 export class Keys extends Real {
-  async ask(question, edition) {
+  async ask(question, revision) {
     calls += 1;
     if (happens("throw before")) throw new Error("the object fails");
     // the runtime ends an object whose disk is full, and tells the caller what SQLite said
@@ -76,21 +76,21 @@ export class Keys extends Real {
       held.push(this.ctx.id.name);
       await new Promise((release) => (this.release = release));
     }
-    const first = await super.ask(question, edition);
+    const first = await super.ask(question, revision);
     if (happens("throw after")) throw new Error("the reply is lost");
     if (!happens("repeat")) return first;
-    const second = await super.ask(question, edition);
+    const second = await super.ask(question, revision);
     if (String(first) !== String(second)) throw new Error("the second reply differs");
     return second;
   }
 
-  askAll(questions, editions) {
+  askAll(questions, revisions) {
     calls += 1;
-    return super.askAll(questions, editions);
+    return super.askAll(questions, revisions);
   }
 
   store(text) {
-    this.ctx.storage.kv.put("editions", text);
+    this.ctx.storage.kv.put("revisions", text);
   }
 
   go() {

@@ -84,7 +84,7 @@ fn no_trick_reaches_another_path_or_host() {
     assert_eq!(left, 3, "nothing was consumed");
 }
 
-/// Between JavaScript and WebAssembly lines separate the parts of a text, braces mark the home in a name, and names are
+/// Between JavaScript and WebAssembly lines separate the parts of a text, braces mark the partition in a name, and names are
 /// parameters of SQL.
 #[test]
 fn a_key_with_the_signs_of_every_format_is_only_a_key() {

@@ -3,7 +3,6 @@
 
 mod browser;
 mod costs;
-mod editions;
 mod faults;
 mod gateway;
 mod heads;
@@ -16,6 +15,7 @@ mod modes;
 mod object;
 mod patience;
 mod policies;
+mod revisions;
 mod same;
 mod soak;
 mod surface;
@@ -130,7 +130,7 @@ on_every_server!(
         addresses_are_counted_by_their_network,
         in_shadow_nobody_is_refused,
         a_caller_who_is_refused_too_often_gets_a_penalty;
-    editions:
+    revisions:
         policies_are_shown,
         another_file_is_put_in_force_and_the_one_before_restored,
         two_who_change_the_same_file_hear_of_each_other,

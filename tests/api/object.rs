@@ -37,7 +37,7 @@ fn a_restart_of_the_runtime_grants_nothing_twice() {
 
 /// A statement may have 100 parameters, and a row takes three.
 #[test]
-fn a_batch_on_many_keys_of_one_home_is_stored() {
+fn a_batch_on_many_keys_of_one_partition_is_stored() {
     let policies = "auth = 'none'
         [policies.team]
         limits = [{ algorithm = 'fixed_window', limit = 1000, period = '365d', depth = 0 },
@@ -349,7 +349,7 @@ pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
           const statement = database.prepare(process.argv[1]);
           return statement.columns().length ? Object.values(statement.get())[0] : Number(statement.run().changes);
         };
-        for (const file of process.argv.slice(2)) {
+        for (const file of process.argv.record(2)) {
           for (let tries = 9; ; tries -= 1) {
             const database = new DatabaseSync(file, { timeout: 20000 });
             try {

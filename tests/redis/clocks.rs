@@ -4,7 +4,7 @@ use tidegate::gate::{Micros, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 
-use super::{ask, on, policy, slice, store};
+use super::{ask, on, policy, record, store};
 
 const WINDOW: u64 = 10_000_000;
 
@@ -17,7 +17,7 @@ async fn hosts_whose_clocks_differ_by_5_s_grant_the_limit_of_a_window_of_10_s_on
     let at_its_end = Timestamp(170_000_000 * WINDOW + WINDOW - 1_000);
     let granted = ahead.operate(&on(&policy, "k"), at_its_end, 10).await.unwrap();
     assert!(granted.decision.is_allowed());
-    let name = blob::name(&policy, slice(&policy), "k");
+    let name = blob::name(&policy, record(&policy), "k");
     loop {
         let left: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
         if !(0..=5_000).contains(&left) {

@@ -45,11 +45,11 @@ async fn the_states_of_one_decision_are_in_one_slot() {
             let policy = Policy::parse("p", &text).unwrap();
             for key in KEYS {
                 let mut slots = Vec::new();
-                for slice in policy.limits().slices() {
-                    slots.push(slot(&server, &blob::name(&policy, slice, key)).await);
+                for record in policy.limits().records() {
+                    slots.push(slot(&server, &blob::name(&policy, record, key)).await);
                 }
-                let home = policy.home(key).replace('%', "%25").replace('}', "%7D");
-                let expected = slot(&server, &format!("p:{home}")).await;
+                let partition = policy.partition(key).replace('%', "%25").replace('}', "%7D");
+                let expected = slot(&server, &format!("p:{partition}")).await;
                 assert!(slots.iter().all(|slot| *slot == expected), "{key}: {slots:?}");
             }
         }
@@ -62,11 +62,11 @@ async fn no_shape_of_key_gathers_in_one_slot() {
     let server = cluster();
     let text = "limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]";
     let policy = Policy::parse("p", text).unwrap();
-    let slice = &policy.limits().slices()[0];
+    let record = &policy.limits().records()[0];
     for shape in ["x}", "}", "{}", "{x}", "x"] {
         let mut slots = std::collections::HashSet::new();
         for number in 0..100 {
-            let name = blob::name(&policy, slice, &format!("{shape}{number}"));
+            let name = blob::name(&policy, record, &format!("{shape}{number}"));
             slots.insert(slot(&server, &name).await);
         }
         assert!(slots.len() > 90, "{shape}: 100 keys in {} slots", slots.len());

@@ -1,14 +1,14 @@
-//! For how long Redis keeps what the store writes, and that a home is written as a whole or not at all.
+//! For how long Redis keeps what the store writes, and that a partition is written as a whole or not at all.
 
-use tidegate::gate::{Resolved, Session, Timestamp};
+use tidegate::gate::{Resolved, Timestamp, Transaction};
 use tidegate::local::RedisServer;
 
 use super::{NOW, ask, bucket, on, policy, store};
 
 fn names(resolved: &Resolved) -> Vec<String> {
-    let mut session = Session::default();
-    session.join(resolved);
-    session.names().map(str::to_owned).collect()
+    let mut transaction = Transaction::default();
+    transaction.join(resolved);
+    transaction.names().map(str::to_owned).collect()
 }
 
 async fn ttl(server: &RedisServer, name: &str) -> i64 {
@@ -62,7 +62,7 @@ async fn a_write_that_needs_no_longer_time_is_one_command() {
 }
 
 #[tokio::test]
-async fn a_home_of_several_slices_is_written_as_a_whole_or_not_at_all() {
+async fn a_partition_of_several_records_is_written_as_a_whole_or_not_at_all() {
     let server = RedisServer::start().unwrap();
     let policy = policy(
         "{ algorithm = 'fixed_window', limit = 10, period = '365d', depth = 1 },
@@ -70,22 +70,22 @@ async fn a_home_of_several_slices_is_written_as_a_whole_or_not_at_all() {
     );
     let (one, other) = (store(&server), store(&server));
     let k = on(&policy, "acme/k");
-    let [shared, own] = &names(&k)[..] else { panic!("two slices") };
+    let [shared, own] = &names(&k)[..] else { panic!("two records") };
     for _ in 0..2 {
         assert!(one.operate(&k, NOW, 1).await.unwrap().decision.is_allowed());
     }
-    // `one` expects both slices as it left them, and the second is gone
+    // `one` expects both records as it left them, and the second is gone
     let _: () = ask(&server, &[b"DEL", own.as_bytes()]).await;
     for store in [&one, &other] {
         assert!(store.operate(&k, NOW, 1).await.unwrap().decision.is_allowed());
     }
     let verdict = one.operate(&k, NOW, 0).await.unwrap();
     let remaining: Vec<u64> = verdict.limits.iter().map(|said| said.remaining()).collect();
-    assert_eq!(remaining, [6, 3], "each unit was taken once from each slice");
+    assert_eq!(remaining, [6, 3], "each unit was taken once from each record");
     let written: Vec<u8> = ask(&server, &[b"GET", shared.as_bytes()]).await;
     let _: () = ask(&server, &[b"DEL", own.as_bytes()]).await;
     let _: () = ask(&server, &[b"LPUSH", own.as_bytes(), b"foreign"]).await;
     assert!(one.operate(&k, NOW, 1).await.is_err());
     let after: Vec<u8> = ask(&server, &[b"GET", shared.as_bytes()]).await;
-    assert_eq!(written, after, "the first slice was taken back");
+    assert_eq!(written, after, "the first record was taken back");
 }

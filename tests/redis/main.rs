@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate::gate::{
-    Depth, Micros, Operation, Policies, Policy, Resolved, Slice, Timestamp, blob,
+    Depth, Micros, Operation, Policies, Policy, Record, Resolved, Timestamp, blob,
 };
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions, StoreError};
@@ -50,14 +50,14 @@ async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
-fn slice(policy: &Policy) -> &Slice {
-    &policy.limits().slices()[0]
+fn record(policy: &Policy) -> &Record {
+    &policy.limits().records()[0]
 }
 
 async fn ask<T: redis::FromRedisValue>(server: &RedisServer, command: &[&[u8]]) -> T {
     let mut cmd = redis::Cmd::new();
-    for slice in command {
-        cmd.arg(*slice);
+    for record in command {
+        cmd.arg(*record);
     }
     cmd.query_async(&mut raw(server).await).await.unwrap()
 }
@@ -81,7 +81,7 @@ async fn a_state_is_kept_until_it_equals_a_fresh_one() {
     let (store, policy) = (store(&server), bucket());
     let decision = store.operate(&on(&policy, "k"), NOW, 2).await.unwrap().decision;
     assert_eq!((decision.is_allowed(), decision.remaining()), (true, 3));
-    let name = blob::name(&policy, slice(&policy), "k");
+    let name = blob::name(&policy, record(&policy), "k");
     let ttl: i64 = ask(&server, &[b"PTTL", name.as_bytes()]).await;
     let most = 2 * 3_600_000 / 5;
     let kept = 2 * (most + 10_000); // twice, so that most writes need not set it
@@ -163,9 +163,9 @@ async fn futures<T>(
 async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
     let server = RedisServer::start().unwrap();
     let (cold, warm, policy) = (store(&server), store(&server), bucket());
-    let name = blob::name(&policy, slice(&policy), "k");
-    let good = blob::encode(&policy, slice(&policy), &[1, NOW.0]);
-    let too_much = blob::encode(&policy, slice(&policy), &[u64::MAX, NOW.0]);
+    let name = blob::name(&policy, record(&policy), "k");
+    let good = blob::encode(&policy, record(&policy), &[1, NOW.0]);
+    let too_much = blob::encode(&policy, record(&policy), &[u64::MAX, NOW.0]);
     let longer = [&good[..], b"x"].concat();
     let zeros = vec![0; good.len()];
     for (bytes, expected) in [
@@ -193,15 +193,15 @@ async fn foreign_and_truncated_bytes_are_an_error_and_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn an_empty_value_among_the_slices_of_a_home_charges_none_of_them() {
+async fn an_empty_value_among_the_records_of_a_partition_charges_none_of_them() {
     let server = RedisServer::start().unwrap();
     let policy = policy(
         "{ algorithm = 'fixed_window', limit = 10, period = '365d', depth = 1 },
          { algorithm = 'fixed_window', limit = 5, period = '365d' }",
     );
     let k = on(&policy, "acme/k");
-    let slices = policy.limits().slices();
-    let [shared, own] = [0, 1].map(|slice| blob::name(&policy, &slices[slice], "acme/k"));
+    let records = policy.limits().records();
+    let [shared, own] = [0, 1].map(|record| blob::name(&policy, &records[record], "acme/k"));
     for (empty, other) in [(&shared, &own), (&own, &shared)] {
         for is_known in [false, true] {
             let _: () = ask(&server, &[b"FLUSHALL"]).await;
@@ -223,7 +223,7 @@ async fn an_empty_value_among_the_slices_of_a_home_charges_none_of_them() {
 async fn a_value_of_another_type_is_an_error_and_stays_as_it_is() {
     let server = RedisServer::start().unwrap();
     let (cold, warm, policy) = (store(&server), store(&server), bucket());
-    let name = blob::name(&policy, slice(&policy), "k");
+    let name = blob::name(&policy, record(&policy), "k");
     for (write, kind) in [
         (&[&b"LPUSH"[..], name.as_bytes(), b"x"][..], "list"),
         (&[b"SADD", name.as_bytes(), b"x"], "set"),
@@ -310,7 +310,7 @@ fn a_store_can_be_made_without_a_runtime() {
 }
 
 #[tokio::test]
-async fn policies_and_editions_of_a_policy_are_kept_apart() {
+async fn policies_and_revisions_of_a_policy_are_kept_apart() {
     let server = RedisServer::start().unwrap();
     let store = store(&server);
     let limits = |limit| {

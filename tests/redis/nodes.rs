@@ -8,7 +8,7 @@ use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 use tidegate::{clock, gate::Depth};
 
-use super::{ask, on, slice};
+use super::{ask, on, record};
 
 /// A store with a clock, which may answer by itself.
 fn node(server: &RedisServer) -> Redis {
@@ -166,7 +166,7 @@ async fn what_a_host_was_offered_is_reported_after_the_last_request() {
     // the parts of 6 s in which all this happened are still counted
     while began.elapsed() < Duration::from_secs(15) {
         let bytes = host.blobs(&key).await.unwrap()[0].clone().unwrap();
-        let [_, counts @ ..] = &*blob::decode(&policy, slice(&policy), &bytes).unwrap() else {
+        let [_, counts @ ..] = &*blob::decode(&policy, record(&policy), &bytes).unwrap() else {
             panic!()
         };
         if counts.iter().sum::<u64>() == 50 {

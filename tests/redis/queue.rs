@@ -1,4 +1,4 @@
-//! Many operations on one home at once: time in the store's own queue is not an outage.
+//! Many operations on one partition at once: time in the store's own queue is not an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn a_thousand_checks_of_one_key_over_a_slow_network_grant_the_limit_and_de
 }
 
 #[tokio::test]
-async fn a_flood_by_one_user_degrades_no_other_of_the_same_home() {
+async fn a_flood_by_one_user_degrades_no_other_of_the_same_partition() {
     let server = RedisServer::start().unwrap();
     let proxy = Proxy::start(&server, TWO_MS);
     let store = Redis::new(&proxy.url, within(Duration::from_secs(2))).unwrap();
@@ -90,7 +90,7 @@ async fn operations_under_way_together_are_decided_in_their_order() {
     assert_eq!(decided, expected);
 }
 
-/// Policies with shared slices, remembered refusals, kept states or leases.
+/// Policies with shared records, remembered refusals, kept states or leases.
 const KINDS: [&str; 4] = [
     "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' },
                { algorithm = 'fixed_window', limit = 20, period = '1m', depth = 1 }]",

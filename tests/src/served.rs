@@ -81,7 +81,7 @@ pub fn memory(policies: &str) -> Served {
 
 /// The host with states in its memory, which keeps in this file what is put in force.
 pub fn kept_memory(policies: &str, kept_in: &Path) -> Served {
-    let files = Files::new(policies.to_owned()).kept_in(kept_in.to_owned()).expect("its editions");
+    let files = Files::new(policies.to_owned()).kept_in(kept_in.to_owned()).expect("its revisions");
     watched_memory(files, Watch::default())
 }
 

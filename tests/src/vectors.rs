@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tidegate_gate::{
-    Ask, AskError, KeyHasher, Limit, Limits, MAX_QUANTITY, Operation, Policies, Policy, Request,
-    Resolved, Rule, Slice, Table, Timestamp, Verdict, blob,
+    Ask, AskError, KeyHasher, Limit, Limits, MAX_QUANTITY, Operation, Policies, Policy, Record,
+    Request, Resolved, Rule, Table, Timestamp, Verdict, blob,
 };
 
 /// A backend that replays vectors.
@@ -23,7 +23,7 @@ pub trait Backend {
     /// The answer to a step, in JSON.
     fn answer(&mut self, vectors: &Vectors, step: &Step) -> String;
 
-    /// The stored slices of a key, as in [`Vectors::states`]; `None` if the backend does not show them.
+    /// The stored records of a key, as in [`Vectors::states`]; `None` if the backend does not show them.
     fn states(&mut self, vectors: &Vectors, key: &str) -> Option<Vec<String>>;
 }
 
@@ -46,10 +46,10 @@ impl Backend for Native {
         let table = self.0.get(&vectors.name)?;
         let words = table.words(limits, &key).unwrap_or_default().to_vec();
         let words = if words.is_empty() { vec![0; limits.words()] } else { words };
-        let slices = limits.split(&words);
+        let records = limits.split(&words);
         Some(
-            slices
-                .map(|(slice, words)| hex(&blob::encode(&vectors.policy, slice, words)))
+            records
+                .map(|(record, words)| hex(&blob::encode(&vectors.policy, record, words)))
                 .collect(),
         )
     }
@@ -61,7 +61,7 @@ pub struct Vectors {
     pub name: String,
     pub policy: Arc<Policy>,
     pub steps: Vec<Step>,
-    /// The stored bytes of each slice of each key after the last step, in hex.
+    /// The stored bytes of each record of each key after the last step, in hex.
     pub states: BTreeMap<String, Vec<String>>,
     about: Box<RawValue>,
     policy_text: Box<RawValue>,
@@ -238,16 +238,17 @@ pub fn without_policy(policy: &Policy, answer: &str) -> String {
     format!("{{{}", answer.strip_prefix(&start).expect("an answer about this policy"))
 }
 
-/// The stored bytes of each slice of a key, in hex. A slice that is not stored has the bytes of a fresh one.
+/// The stored bytes of each record of a key, in hex. A record that is not stored has the bytes of a fresh one.
 pub fn states(resolved: &Resolved, stored: Vec<Option<Vec<u8>>>) -> Vec<String> {
-    let slices = resolved.limits().into_iter().flat_map(Limits::slices).zip(stored);
-    let bytes = |slice, bytes: Option<_>| bytes.unwrap_or_else(|| fresh(resolved.policy(), slice));
-    slices.map(|(slice, stored)| hex(&bytes(slice, stored))).collect()
+    let records = resolved.limits().into_iter().flat_map(Limits::records).zip(stored);
+    let bytes =
+        |record, bytes: Option<_>| bytes.unwrap_or_else(|| fresh(resolved.policy(), record));
+    records.map(|(record, stored)| hex(&bytes(record, stored))).collect()
 }
 
-/// The bytes of a fresh slice.
-fn fresh(policy: &Policy, slice: &Slice) -> Vec<u8> {
-    blob::encode(policy, slice, &vec![0; slice.words()])
+/// The bytes of a fresh record.
+fn fresh(policy: &Policy, record: &Record) -> Vec<u8> {
+    blob::encode(policy, record, &vec![0; record.words()])
 }
 
 pub fn hex(bytes: &[u8]) -> String {

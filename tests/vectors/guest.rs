@@ -1,7 +1,7 @@
 //! The guest in wasmtime, in the same host code as replays. It answers for all limits together and without a
 //! time.
 
-use tidegate::gate::{OperationError, Resolved, SessionError};
+use tidegate::gate::{OperationError, Resolved, TransactionError};
 use tidegate::replay;
 use tidegate_tests::vectors::{Backend, Step, Vectors, states};
 
@@ -21,7 +21,7 @@ impl Backend for Guest {
             match self.0.operate(resolved, step.at(), operation) {
                 Ok(verdict) => Some(verdict),
                 Err(error) => match error.downcast_ref() {
-                    Some(SessionError::Operation(OperationError::Cost(_))) => None,
+                    Some(TransactionError::Operation(OperationError::Cost(_))) => None,
                     _ => panic!("{}: {error}", vectors.name),
                 },
             }

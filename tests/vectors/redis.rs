@@ -9,7 +9,7 @@ use tidegate_tests::vectors::{Backend, Step, Vectors, states};
 use tokio::runtime::Runtime;
 
 /// Redis must keep states this much longer: steps are hours apart for their keys, and microseconds for Redis.
-const KEEP_LONGER: Micros = Micros(3_600_000_000);
+const TTL_MARGIN: Micros = Micros(3_600_000_000);
 
 pub struct Redis {
     runtime: Runtime,
@@ -22,7 +22,7 @@ impl Redis {
         let server = RedisServer::start().unwrap();
         let options = RedisOptions {
             deadline: Duration::from_secs(10),
-            keep_longer: KEEP_LONGER,
+            ttl_margin: TTL_MARGIN,
             ..RedisOptions::default()
         };
         let store = store::Redis::new(server.url(), options).unwrap();

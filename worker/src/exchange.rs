@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tidegate_gate::Timestamp;
 use tidegate_http::{Access, BodyError, Exchange, Head, Metrics, Server};
-use tidegate_tier::local::Counts;
+use tidegate_tier::cache::Counts;
 
 use crate::isolate::Request;
 use crate::policies::Revision;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use tidegate_gate::{Micros, Policy, Timestamp};
-use tidegate_tier::authority::{Authority, Options, Outcome, Slice, Swap};
-use tidegate_tier::wire::{AuthorityOptions, Place, Replies};
+use tidegate_tier::authority::{Authority, Options, Outcome, Swap, SwapEntry};
+use tidegate_tier::wire::{AuthorityOptions, Inbox, Place};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
@@ -25,7 +25,7 @@ const REMEMBERED: usize = 8 << 20;
 const REPLIES: usize = 1 << 20;
 
 /// How much longer an object keeps states if callers give the times: a replay may take this long.
-const KEEP_LONGER: Micros = Micros(86_400_000_000);
+const TTL_MARGIN: Micros = Micros(86_400_000_000);
 
 /// What callers learn of a storage that refuses to read or write.
 pub(crate) const STORAGE_FAILED: &str = "its storage failed";
@@ -34,7 +34,7 @@ fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
     Authority::new(Options {
         remembered: REMEMBERED,
         // usually one clock decides and lets states expire
-        keep_longer: if trusts_caller_time { KEEP_LONGER } else { Micros::ZERO },
+        ttl_margin: if trusts_caller_time { TTL_MARGIN } else { Micros::ZERO },
         // a given time may be ahead of the object's clock, so a refusal must be stored too
         is_only_writer: !trusts_caller_time,
         ..Options::default()
@@ -66,7 +66,7 @@ extern "C" {
 pub struct Owner {
     rows: Rows,
     authority: Authority<Place, &'static str>,
-    replies: Replies<()>,
+    inbox: Inbox<()>,
     clock: Clock,
     /// Whether operations are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
@@ -83,7 +83,7 @@ impl Owner {
     #[wasm_bindgen(constructor)]
     #[must_use]
     pub fn new(rows: Rows, trusts_caller_time: bool, name: &str) -> Self {
-        let replies = AuthorityOptions {
+        let inbox = AuthorityOptions {
             bytes: REPLIES,
             keeps_order: false, // each question is of another request
             ..AuthorityOptions::default()
@@ -91,7 +91,7 @@ impl Owner {
         Self {
             rows,
             authority: authority(trusts_caller_time),
-            replies: Replies::new(replies),
+            inbox: Inbox::new(inbox),
             clock: Clock::default(),
             trusts_caller_time,
             policy: name.split([':', '#']).next().unwrap_or("").to_owned(),
@@ -119,15 +119,15 @@ impl Owner {
         let policies = &revision.policies;
         let now = timestamp(now_ms);
         let at = self.clock.at(now);
-        let Self { authority, replies, .. } = self;
-        replies
+        let Self { authority, inbox, .. } = self;
+        inbox
             .handle_question(((), &question), policies, (now, at), authority)
             .map_err(|((), error)| JsError::new(&error.to_string()))?;
-        let most = self.share.most().saturating_sub(self.replies.bytes());
+        let most = self.share.most().saturating_sub(self.inbox.bytes());
         self.authority.remember_at_most(most.min(REMEMBERED));
         self.decide((now, at));
-        self.share.set(self.authority.remembered().saturating_add(self.replies.bytes()));
-        match self.replies.poll_reply(at, &mut self.authority) {
+        self.share.set(self.authority.remembered().saturating_add(self.inbox.bytes()));
+        match self.inbox.poll_reply(at, &mut self.authority) {
             Some(((), reply)) => Ok(packed::pack(&reply)),
             None => Err(JsError::new("the question has no reply")),
         }
@@ -164,21 +164,21 @@ impl Owner {
     fn swap(&mut self, swap: &Swap, now: Timestamp) -> Result<Vec<Outcome<&'static str>>, JsValue> {
         let mut outcomes = Vec::with_capacity(swap.len());
         let mut writes = false;
-        for home in 0..swap.len() {
-            if self.authority.slices(swap, home).any(|slice| !slice.is_known) {
-                let read = |slice: Slice<'_>| match slice.is_known {
-                    true => Ok(slice.found.map(<[u8]>::to_vec)),
-                    false => self.rows.read(slice.name),
+        for partition in 0..swap.len() {
+            if self.authority.records(swap, partition).any(|record| !record.is_known) {
+                let read = |record: SwapEntry<'_>| match record.is_known {
+                    true => Ok(record.found.map(<[u8]>::to_vec)),
+                    false => self.rows.read(record.name),
                 };
-                let found = self.authority.slices(swap, home).map(read);
+                let found = self.authority.records(swap, partition).map(read);
                 outcomes.push(Outcome::Found(found.collect::<Result<_, _>>()?));
                 continue;
             }
-            for slice in self.authority.slices(swap, home) {
-                let Some(bytes) = slice.becomes else { continue };
-                let expires = slice.keep.map(|keep| now.saturating_add(keep));
+            for record in self.authority.records(swap, partition) {
+                let Some(bytes) = record.becomes else { continue };
+                let expires = record.ttl.map(|ttl| now.saturating_add(ttl));
                 let expires = expires.map(|expires| from_millis(expires.0.div_ceil(1_000)));
-                self.rows.add(slice.name, bytes, expires);
+                self.rows.add(record.name, bytes, expires);
                 writes = true;
             }
             outcomes.push(Outcome::Swapped);

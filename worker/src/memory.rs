@@ -7,7 +7,7 @@ use std::cell::Cell;
 const ISOLATE: usize = 128_000_000;
 const LEFT: usize = 16_000_000;
 
-/// The most keys that a node remembers, and the most bytes of one: see `local::Options`.
+/// The most keys that a node remembers, and the most bytes of one: see `cache::Options`.
 pub(crate) const MOST_KEYS: usize = 1 << 13;
 const KEY: usize = 4_096;
 

@@ -8,9 +8,9 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
     Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Tokens, Verify,
 };
-use tidegate_tier::Local;
-use tidegate_tier::local::{self, Next, Transmit};
-use tidegate_tier::wire::{Asked, Flights, NodeOptions};
+use tidegate_tier::NodeCache;
+use tidegate_tier::cache::{self, Next, Transmit};
+use tidegate_tier::wire::{NodeOptions, Outbox, Outgoing};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
@@ -31,7 +31,7 @@ const LONGEST_QUESTION: Micros = Micros(30_000_000);
 /// The numbers of exchanges are below this one, so that eight times a number fits into 32 bits.
 const EXCHANGES: u32 = 1 << 28;
 
-/// How many questions about one home may be under way: as many as there are. Each request sends its own questions,
+/// How many questions about one partition may be under way: as many as there are. Each request sends its own questions,
 /// because no request can wait in the name of another one.
 const MOST_UNDER_WAY: usize = 1 << 20;
 
@@ -46,8 +46,8 @@ pub(crate) struct Node {
     pub(crate) in_force: Rc<InForce>,
     /// Whether checks are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
-    local: Local,
-    pub(crate) flights: Flights<Token>,
+    cache: NodeCache,
+    pub(crate) outbox: Outbox<Token>,
     pub(crate) exchanges: BTreeMap<u32, Running>,
     next: u32,
     /// Exchanges that share a call and must go on: to their end, or to make the next call.
@@ -94,8 +94,8 @@ impl Node {
         let access = Access::new(&revision.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
         let (node, seed) = (Id([random()?, random()?]), random()?);
-        let local = local::Options { node, seed, most_keys: MOST_KEYS };
-        let flights = NodeOptions {
+        let cache = cache::Options { node, seed, most_keys: MOST_KEYS };
+        let outbox = NodeOptions {
             node,
             most: MOST_WAITING,
             most_under_way: MOST_UNDER_WAY,
@@ -108,8 +108,8 @@ impl Node {
                 told.log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
-            local: Local::new(local),
-            flights: Flights::new(flights),
+            cache: NodeCache::new(cache),
+            outbox: Outbox::new(outbox),
             exchanges: BTreeMap::new(),
             next: 0,
             woken: Vec::new(),
@@ -137,8 +137,8 @@ impl Node {
 
     /// Gives up exchanges whose clients have gone, and their questions.
     pub(crate) fn forget(&mut self, at: Micros) {
-        if self.flights.poll_timeout().is_some_and(|due| due <= at) {
-            self.flights.handle_timeout(at);
+        if self.outbox.poll_timeout().is_some_and(|due| due <= at) {
+            self.outbox.handle_timeout(at);
             self.settle(&JsValue::UNDEFINED);
         }
         while let Some(oldest) = self.exchanges.first_entry()
@@ -170,14 +170,14 @@ impl Node {
         }
         match self.exchanges.get(&id).is_some_and(|running| running.end.is_none()) {
             true => NextStep::Wait,
-            false if self.flights.is_ready() => NextStep::Send,
+            false if self.outbox.is_ready() => NextStep::Send,
             false => NextStep::Finish,
         }
     }
 
     /// Decides the checks of an exchange, or asks the objects about them.
     fn decide(&mut self, id: u32, now: Timestamp, at: Micros) {
-        let Self { exchanges, local, flights, in_force, trusts_caller_time, .. } = self;
+        let Self { exchanges, cache, outbox, in_force, trusts_caller_time, .. } = self;
         let Some(running) = exchanges.get_mut(&id) else { return };
         let Step::Decide(checks) = running.exchange.step() else { return };
         let mut ask = |(place, check): (usize, &Check)| {
@@ -188,7 +188,7 @@ impl Node {
             };
             let budget = match now_given {
                 Some(_) => None,
-                None => match local.ask(resolved, &operation, now, at) {
+                None => match cache.ask(resolved, &operation, now, at) {
                     Next::Answer(answer) => {
                         answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
                         return Some(Outcome::Decided(answer.verdict()));
@@ -197,10 +197,11 @@ impl Node {
                 },
             };
             let (resolved, token) = (resolved.clone(), Some((id, place)));
-            let asked = Asked { resolved, operation, now: now_given, at, token };
-            let budget = budget.map(|operation| Asked { operation, token: None, ..asked.clone() });
-            flights.ask(asked);
-            budget.into_iter().for_each(|budget| flights.ask(budget));
+            let asked = Outgoing { resolved, operation, now: now_given, at, token };
+            let budget =
+                budget.map(|operation| Outgoing { operation, token: None, ..asked.clone() });
+            outbox.ask(asked);
+            budget.into_iter().for_each(|budget| outbox.ask(budget));
             None
         };
         running.outcomes = checks.iter().enumerate().map(&mut ask).collect();
@@ -219,23 +220,23 @@ impl Node {
         let Ok(resolved) = Resolved::new(policy, key) else { return };
         let id = resolved.lease_id(name);
         let operation = if renews { Operation::Heartbeat(id) } else { Operation::Release(id) };
-        if let Next::Forward { .. } = self.local.ask(&resolved, &operation, now, at) {
-            self.flights.ask(Asked { resolved, operation, now: None, at, token: None });
+        if let Next::Forward { .. } = self.cache.ask(&resolved, &operation, now, at) {
+            self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
         }
     }
 
     /// Adds the reports that are due.
     fn report(&mut self, now: Timestamp, at: Micros) {
-        while let Some(Transmit { resolved, operation }) = self.local.poll_transmit(now, at) {
-            self.flights.ask(Asked { resolved, operation, now: None, at, token: None });
+        while let Some(Transmit { resolved, operation }) = self.cache.poll_transmit(now, at) {
+            self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
         }
     }
 
     /// Takes the answers that have come. `cause` is the error of a call that failed, for the log.
     pub(crate) fn settle(&mut self, cause: &JsValue) {
-        while let Some(answer) = self.flights.poll_answer() {
-            if let Some(heard) = answer.heard() {
-                self.local.heard(&heard);
+        while let Some(answer) = self.outbox.poll_answer() {
+            if let Some(heard) = answer.verdict_of() {
+                self.cache.handle_verdict(&heard);
             }
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
@@ -253,7 +254,7 @@ impl Node {
     /// The exchanges that share a call and must go on.
     pub(crate) fn woken(&mut self) -> Vec<u32> {
         if self.in_force.shares_calls
-            && let Some(Some((next, _))) = self.flights.first_ready()
+            && let Some(Some((next, _))) = self.outbox.first_ready()
         {
             self.woken.push(*next);
         }

@@ -6,7 +6,7 @@
 //! - `limit`: one [`Limit`], and the [`Operation`]s on it. It calls the mathematics of `core`.
 //! - `decide`: several limits on one request, all or nothing: [`Limits::operate`].
 //! - `policy`: the policy file, from text to [`Policies`]; a [`Resolved`] is a key under its policy.
-//! - `state`: the words of a key, their stored bytes ([`blob`]), and a [`Session`] of operations on stored states.
+//! - `state`: the words of a key, their stored bytes ([`blob`]), and a [`Transaction`] of operations on stored states.
 //! - `ask`: what a caller asks for, before it has a policy: an [`Ask`].
 //! - `table`: the store in memory: [`Table`].
 //!
@@ -36,7 +36,7 @@ mod table;
 mod units;
 
 pub use ask::{Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, parse_json};
-pub use decide::{Effect, Limits, OnChange, PersistAhead, Slice, Verdict};
+pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Verdict};
 pub use fnv::fnv1a;
 pub use key::{
     Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,
@@ -49,10 +49,10 @@ pub use policy::{
     Cost, Gateway, JoinedSources, Jwt, KeySource, Network, OnError, Path, Placement, Policies,
     Policy, PolicyError, Resolved, Route, Rule, SignatureAlgorithm, TwoRoutes, is_authority,
 };
-pub use state::{Answered, Due, Seat, Session, SessionError, Used, Write, blob};
+pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
-    CallLimitsError, Carried, Decided, DumpError, Explanation, KeyHasher, Limited, MAX_CALL_LIMITS,
-    Table, TableError,
+    CallLimitsError, Carried, DumpError, Explanation, HasDecision, KeyHasher, Limited,
+    MAX_CALL_LIMITS, Table, TableError,
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};

@@ -1,13 +1,13 @@
 //! A world in which everything fails, with the real authorities, the real nodes and the real gate inside.
 //!
-//! Callers ask nodes. A node first asks its [`tidegate_tier::Local`], which repeats refusals and spends units that it
+//! Callers ask nodes. A node first asks its [`tidegate_tier::NodeCache`], which repeats refusals and spends units that it
 //! took in advance. It passes the rest on to an authority: [`Topology`] says to which. The authorities are
-//! [`tidegate_tier::Authority`] and decide on states in one storage, which compares and swaps the slices of a home as
+//! [`tidegate_tier::Authority`] and decide on states in one storage, which compares and swaps the records of a partition as
 //! the Redis script does.
 //!
-//! The network delays, loses, repeats and reorders. The storage refuses to write, expires slices by a clock of its
+//! The network delays, loses, repeats and reorders. The storage refuses to write, expires records by a clock of its
 //! own, loses everything, or holds what another program wrote. Nodes crash, are stopped for a while, and get other
-//! editions of their policies. Callers go away. Clocks drift and are set; monotonic clocks are too fast or too slow.
+//! revisions of their policies. Callers go away. Clocks drift and are set; monotonic clocks are too fast or too slow.
 //!
 //! One seed gives everything: a [`Setup`] and a list of [`Event`]s. Nothing else is random, so the list alone
 //! repeats the history, and [`shrink()`] shortens it. [`Invariant`] lists the checks:

@@ -1,12 +1,12 @@
-//! The authority decides operations on homes whose states are in a store that has other writers.
+//! The authority decides operations on partitions whose states are in a store that has other writers.
 //!
 //! An authority does no I/O. Its driver takes these steps, in any order and at any time:
 //!
 //! 1. [`Authority::ask`] takes an operation and a token, which the answer carries back.
-//! 2. [`Authority::poll_swap`] decides what waits and returns a swap of some homes.
-//!    [`Authority::slices`] lists the slices of the swap: the store must compare each slice with the bytes
-//!    that the authority expects, and write the new bytes of a home only if all its slices are as expected.
-//! 3. [`Authority::handle`] takes the outcome of each home of the swap. Call [`Authority::poll_swap`] soon after
+//! 2. [`Authority::poll_swap`] decides what waits and returns a swap of some partitions.
+//!    [`Authority::records`] lists the records of the swap: the store must compare each record with the bytes
+//!    that the authority expects, and write the new bytes of a partition only if all its records are as expected.
+//! 3. [`Authority::handle`] takes the outcome of each partition of the swap. Call [`Authority::poll_swap`] soon after
 //!    it: operations that must be done again are decided in `handle` and sent with the next swap.
 //! 4. [`Authority::poll_answer`] returns the answers.
 //!
@@ -17,13 +17,13 @@
 //! An authority that is the [only writer](Options::is_only_writer) first asks for the bytes that it does not know,
 //! by a swap that writes nothing for them. Then its store need not compare. It answers refusals and peeks without a
 //! swap, and grants too if the policy lets it store states ahead. Such an authority loses what it did not store
-//! if it dies: at most the units that were stored ahead, never a grant. It loses the same if it forgets a home.
+//! if it dies: at most the units that were stored ahead, never a grant. It loses the same if it forgets a partition.
 //!
 //! ```
 //! use std::collections::HashMap;
 //! use std::sync::Arc;
 //! use tidegate_gate::{Micros, Policy, Resolved, Timestamp};
-//! use tidegate_tier::authority::{Asked, Authority, Options, Outcome};
+//! use tidegate_tier::authority::{Queued, Authority, Options, Outcome};
 //!
 //! let policy = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1m' }]";
 //! let policy = Arc::new(Policy::parse("login", policy).unwrap());
@@ -32,23 +32,23 @@
 //!
 //! for token in 0..3 {
 //!     let resolved = Resolved::new(&policy, "user:42").unwrap();
-//!     let asked = Asked { resolved, now: Timestamp(7), operation: 1.into(), at: Micros(0), token };
+//!     let asked = Queued { resolved, now: Timestamp(7), operation: 1.into(), at: Micros(0), token };
 //!     authority.ask(asked);
 //! }
 //! while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
 //!     let mut outcomes = Vec::new();
-//!     for home in 0..swap.len() {
+//!     for partition in 0..swap.len() {
 //!         let is_as_expected =
 //!             |(name, found): &(String, Option<Vec<u8>>)| store.get(name) == found.as_ref();
-//!         let slices: Vec<_> = authority.slices(&swap, home).collect();
-//!         let expected: Vec<_> = slices
+//!         let records: Vec<_> = authority.records(&swap, partition).collect();
+//!         let expected: Vec<_> = records
 //!             .iter()
-//!             .map(|slice| (slice.name.to_owned(), slice.found.map(<[u8]>::to_vec)))
+//!             .map(|record| (record.name.to_owned(), record.found.map(<[u8]>::to_vec)))
 //!             .collect();
 //!         outcomes.push(if expected.iter().all(is_as_expected) {
-//!             for slice in &slices {
-//!                 if let Some(bytes) = slice.becomes {
-//!                     store.insert(slice.name.into(), bytes.into());
+//!             for record in &records {
+//!                 if let Some(bytes) = record.becomes {
+//!                     store.insert(record.name.into(), bytes.into());
 //!                 }
 //!             }
 //!             Outcome::Swapped
@@ -66,8 +66,8 @@
 //! assert_eq!(store.len(), 1, "the three were decided together");
 //! ```
 
-mod home;
-mod homes;
+mod partition;
+mod partitions;
 mod swap;
 #[cfg(test)]
 mod tests;
@@ -77,17 +77,17 @@ use alloc::vec::Vec;
 use core::mem;
 
 use tidegate_gate::{
-    Limits, Micros, Operation, Resolved, Rule, SessionError, Timestamp, Used, Verdict,
+    Limits, Micros, Operation, Resolved, Rule, Timestamp, TransactionError, Used, Verdict,
 };
 
-use homes::{Homes, Left};
-use swap::kept_until;
-pub use swap::{Slice, Swap};
+use partitions::{Left, Partitions};
+use swap::expires_at;
+pub use swap::{Swap, SwapEntry};
 
 /// How an authority uses memory and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The most bytes of states that the authority remembers of homes on which nothing waits.
+    /// The most bytes of states that the authority remembers of partitions on which nothing waits.
     pub remembered: usize,
     /// The most operations that wait altogether.
     pub most_waiting: usize,
@@ -95,18 +95,18 @@ pub struct Options {
     /// swap, and stores states before it grants them, as far as
     /// [`Policy::persist_ahead`](tidegate_gate::Policy::persist_ahead) allows.
     pub is_only_writer: bool,
-    /// A swap takes no more homes once it has this many slices.
-    pub most_slices: usize,
+    /// A swap takes no more partitions once it has this many records.
+    pub most_records: usize,
     /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
     /// longer, because they expire by the clock of the store.
-    pub keep_longer: Micros,
+    pub ttl_margin: Micros,
     /// How long other writers may come first, by the time that [`Authority::handle`] is given. Then the
-    /// operations of the home get [`Failure::Contended`].
+    /// operations of the partition get [`Failure::Contended`].
     pub patience: Micros,
-    /// How long an operation may wait before it is begun, by the clock of [`Asked::at`]. Then it gets
+    /// How long an operation may wait before it is begun, by the clock of [`Queued::at`]. Then it gets
     /// [`Failure::TooLate`].
     pub most_wait: Micros,
-    /// The seed of the hash table of the homes. It should differ from process to process, so that callers
+    /// The seed of the hash table of the partitions. It should differ from process to process, so that callers
     /// cannot choose keys that collide.
     pub seed: u64,
 }
@@ -117,8 +117,8 @@ impl Default for Options {
             remembered: 64 << 20,
             most_waiting: 1 << 17,
             is_only_writer: false,
-            most_slices: 64,
-            keep_longer: Micros(10_000_000),
+            most_records: 64,
+            ttl_margin: Micros(10_000_000),
             patience: Micros(1_000_000),
             most_wait: Micros(10_000_000),
             seed: 0,
@@ -128,7 +128,7 @@ impl Default for Options {
 
 /// An operation on a key.
 #[derive(Clone, Debug)]
-pub struct Asked<T> {
+pub struct Queued<T> {
     /// The key.
     pub resolved: Resolved,
     /// The time of the operation.
@@ -141,7 +141,7 @@ pub struct Asked<T> {
     pub token: T,
 }
 
-impl<T> Asked<T> {
+impl<T> Queued<T> {
     /// The time at which the operation is decided: its own, unless that is older than half the period of its
     /// limits. An older time could turn a key's clock back.
     fn time(&self, now: Option<Timestamp>) -> Timestamp {
@@ -156,10 +156,10 @@ impl<T> Asked<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure<E> {
     /// The states or the limits do not allow the operation. Nothing has changed.
-    Session(SessionError),
+    Transaction(TransactionError),
     /// Too many operations wait, so this one was not begun.
     Overloaded {
-        /// The most operations that may wait: altogether, for the home, or on the key.
+        /// The most operations that may wait: altogether, for the partition, or on the key.
         most: usize,
     },
     /// It waited too long for other operations, so it was not begun.
@@ -170,13 +170,13 @@ pub enum Failure<E> {
     Store(E),
 }
 
-/// What became of the slices of one home.
+/// What became of the records of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<E> {
-    /// All slices were as expected, and the writes are stored.
+    /// All records were as expected, and the writes are stored.
     Swapped,
     /// These bytes were found, at least one of them not as expected. Nothing was written. One element for
-    /// each of [`Authority::slices`], in their order.
+    /// each of [`Authority::records`], in their order.
     Found(Vec<Option<Vec<u8>>>),
     /// These bytes were found, and the store refused to write. Nothing was written. What the bytes refuse
     /// stays refused.
@@ -188,12 +188,12 @@ pub enum Outcome<E> {
 /// An answer and the token of its operation.
 type Answer<T, E> = (T, Result<Verdict, Failure<E>>);
 
-/// Decides the operations on the homes of one store. The [module](self) says how to drive it.
+/// Decides the operations on the partitions of one store. The [module](self) says how to drive it.
 #[derive(Debug)]
 pub struct Authority<T, E> {
     options: Options,
-    homes: Homes<T>,
-    /// The homes on which operations wait and no swap is under way.
+    partitions: Partitions<T>,
+    /// The partitions on which operations wait and no swap is under way.
     ready: VecDeque<usize>,
     answers: VecDeque<Answer<T, E>>,
     /// The number of operations without an answer.
@@ -206,7 +206,7 @@ impl<T, E: Clone> Authority<T, E> {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
-            homes: Homes::new(&options),
+            partitions: Partitions::new(&options),
             options,
             ready: VecDeque::new(),
             answers: VecDeque::new(),
@@ -217,7 +217,7 @@ impl<T, E: Clone> Authority<T, E> {
 
     /// Takes an operation. Operations on one key are decided in this order. If too many operations wait, the
     /// answer is [`Failure::Overloaded`].
-    pub fn ask(&mut self, asked: Asked<T>) {
+    pub fn ask(&mut self, asked: Queued<T>) {
         self.waiting = self.waiting.saturating_add(1);
         if let Rule::Listed(decision) = asked.resolved.rule() {
             self.answers.push_back((asked.token, Ok(Verdict::listed(asked.now, decision))));
@@ -225,7 +225,7 @@ impl<T, E: Clone> Authority<T, E> {
         }
         let most = self.options.most_waiting;
         let pushed = match self.waiting <= most {
-            true => self.homes.push(asked),
+            true => self.partitions.push(asked),
             false => Err((asked.token, most)),
         };
         match pushed {
@@ -237,44 +237,48 @@ impl<T, E: Clone> Authority<T, E> {
         }
     }
 
-    /// Decides what waits for some homes, and returns the homes whose states must now be compared and
+    /// Decides what waits for some partitions, and returns the partitions whose states must now be compared and
     /// written. `None` if nothing waits that is not under way.
     ///
     /// An operation that has waited for more than half the period of its limits is decided at `now`; without
-    /// `now` the time of the operation always counts. `at` is the time by the clock of [`Asked::at`]. An
+    /// `now` the time of the operation always counts. `at` is the time by the clock of [`Queued::at`]. An
     /// operation whose caller `is_gone` is left out if it asks for a grant or only looks.
     pub fn poll_swap(
         &mut self,
         (now, at): (Option<Timestamp>, Micros),
         is_gone: impl Fn(&T) -> bool,
     ) -> Option<Swap> {
-        let (mut homes, mut slices) = (Vec::new(), 0_usize);
+        let (mut partitions, mut records) = (Vec::new(), 0_usize);
         let too_late = Micros(at.0.saturating_sub(self.options.most_wait.0));
-        while (homes.is_empty() || slices < self.options.most_slices)
+        while (partitions.is_empty() || records < self.options.most_records)
             && let Some(id) = self.ready.pop_front()
         {
-            let Some(home) = self.homes.get_mut(id) else { continue };
-            let gone = home.decide((now, too_late), &is_gone, &mut self.answers);
+            let Some(partition) = self.partitions.get_mut(id) else { continue };
+            let gone = partition.decide((now, too_late), &is_gone, &mut self.answers);
             self.waiting = self.waiting.saturating_sub(gone);
-            if home.needs_swap() {
-                slices = slices.saturating_add(home.slices().count());
-                homes.push(id);
+            if partition.needs_swap() {
+                records = records.saturating_add(partition.records().count());
+                partitions.push(id);
             } else {
                 self.settle(id);
             }
         }
-        (!homes.is_empty()).then_some(Swap { homes, at })
+        (!partitions.is_empty()).then_some(Swap { partitions, at })
     }
 
-    /// The slices of one home of a swap: what the store must hold, and what it must write.
-    pub fn slices<'s>(&'s mut self, swap: &Swap, home: usize) -> impl Iterator<Item = Slice<'s>> {
-        let (keep_longer, at) = (self.options.keep_longer, swap.at);
-        let home = swap.homes.get(home).and_then(|id| self.homes.get_mut(*id));
-        let used = home.into_iter().flat_map(home::Home::slices);
-        used.map(move |used| Slice::of(used, keep_longer, at))
+    /// The records of one partition of a swap: what the store must hold, and what it must write.
+    pub fn records<'s>(
+        &'s mut self,
+        swap: &Swap,
+        partition: usize,
+    ) -> impl Iterator<Item = SwapEntry<'s>> {
+        let (ttl_margin, at) = (self.options.ttl_margin, swap.at);
+        let partition = swap.partitions.get(partition).and_then(|id| self.partitions.get_mut(*id));
+        let used = partition.into_iter().flat_map(partition::Partition::records);
+        used.map(move |used| SwapEntry::of(used, ttl_margin, at))
     }
 
-    /// Takes the outcome of each home of a swap, in their order. `now` and `at` are the times as in
+    /// Takes the outcome of each partition of a swap, in their order. `now` and `at` are the times as in
     /// [`poll_swap`](Self::poll_swap).
     pub fn handle(
         &mut self,
@@ -282,25 +286,27 @@ impl<T, E: Clone> Authority<T, E> {
         outcomes: impl IntoIterator<Item = Outcome<E>>,
         (now, at): (Option<Timestamp>, Micros),
     ) {
-        let keep_longer = self.options.keep_longer;
-        for (id, outcome) in swap.homes.into_iter().zip(outcomes) {
-            let Some(home) = self.homes.get_mut(id) else { continue };
+        let ttl_margin = self.options.ttl_margin;
+        for (id, outcome) in swap.partitions.into_iter().zip(outcomes) {
+            let Some(partition) = self.partitions.get_mut(id) else { continue };
             match outcome {
                 Outcome::Swapped => {
-                    let kept_until = |used: &Used<'_>| kept_until(used, keep_longer, swap.at);
-                    home.swapped(kept_until, now, &mut self.answers);
+                    let expires_at = |used: &Used<'_>| expires_at(used, ttl_margin, swap.at);
+                    partition.swapped(expires_at, now, &mut self.answers);
                 }
                 Outcome::Found(found) => {
-                    if home.lost_for(at) > self.options.patience {
-                        home.give_up(&found, (now, &Failure::Contended), &mut self.answers);
+                    if partition.lost_for(at) > self.options.patience {
+                        partition.give_up(&found, (now, &Failure::Contended), &mut self.answers);
                     } else {
-                        home.found(found, now, &mut self.answers);
+                        partition.found(found, now, &mut self.answers);
                     }
                 }
                 Outcome::Refused(found, error) => {
-                    home.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);
+                    partition.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);
                 }
-                Outcome::Failed(error) => home.failed(&Failure::Store(error), &mut self.answers),
+                Outcome::Failed(error) => {
+                    partition.failed(&Failure::Store(error), &mut self.answers)
+                }
             }
             self.settle(id);
         }
@@ -309,8 +315,8 @@ impl<T, E: Clone> Authority<T, E> {
     /// Fails all operations that wait and are not under way: for a store that is known not to answer.
     pub fn fail_waiting(&mut self, error: &E) {
         for id in mem::take(&mut self.ready) {
-            if let Some(home) = self.homes.get_mut(id) {
-                home.fail_waiting(&Failure::Store(error.clone()), &mut self.answers);
+            if let Some(partition) = self.partitions.get_mut(id) {
+                partition.fail_waiting(&Failure::Store(error.clone()), &mut self.answers);
             }
             self.settle(id);
         }
@@ -337,19 +343,19 @@ impl<T, E: Clone> Authority<T, E> {
 
     /// Changes [`Options::remembered`], for instance because other authorities share the memory.
     pub fn remember_at_most(&mut self, bytes: usize) {
-        self.homes.remember_at_most(bytes);
+        self.partitions.remember_at_most(bytes);
     }
 
-    /// The bytes of states that are remembered of homes on which nothing waits.
+    /// The bytes of states that are remembered of partitions on which nothing waits.
     #[must_use]
     pub const fn remembered(&self) -> usize {
-        self.homes.remembered()
+        self.partitions.remembered()
     }
 
-    /// A home is ready again if operations are left, and idle otherwise. Operations that are decided already
+    /// A partition is ready again if operations are left, and idle otherwise. Operations that are decided already
     /// must not wait for others, because states and times grow old.
     fn settle(&mut self, id: usize) {
-        match self.homes.settle(id) {
+        match self.partitions.settle(id) {
             Left::Decided => self.ready.push_front(id),
             Left::Waiting => self.ready.push_back(id),
             Left::Nothing => {}

@@ -2,9 +2,9 @@
 //!
 //! # What is where
 //!
-//! - [`Authority`] decides for the homes of a store that has other writers. It batches the operations that
+//! - [`Authority`] decides for the partitions of a store that has other writers. It batches the operations that
 //!   wait together and remembers the states last seen.
-//! - [`Local`] is the part of a node that answers without asking an authority.
+//! - [`NodeCache`] is the part of a node that answers without asking an authority.
 //! - [`wire`] has the questions and replies of a node whose authority is one remote call away.
 
 #![no_std]
@@ -19,8 +19,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod authority;
-pub mod local;
+pub mod cache;
 pub mod wire;
 
 pub use authority::Authority;
-pub use local::Local;
+pub use cache::NodeCache;

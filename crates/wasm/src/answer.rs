@@ -22,7 +22,7 @@ pub(crate) const NO_NUMBERS: Numbers = [0.0; HEAD + MOST_LIMITS * EACH];
 
 /// What an answer has beside its verdict.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Extras {
     /// The number of the rule; `None` for a listed key.
     pub(crate) rule: Option<usize>,
     pub(crate) has_lease: bool,
@@ -51,7 +51,7 @@ fn number_of(rule: Option<usize>) -> f64 {
     rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
 }
 
-pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, beside: Beside) {
+pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras) {
     let [limit, remaining, retry_after, reset_after] = of_decision(&verdict.decision);
     let units = |units: Option<u64>| units.map_or(NONE, from_quantity);
     let budget = verdict.effect.allowance();
@@ -69,8 +69,8 @@ pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, beside: Beside) {
         units(budget.map(|budget| budget.left)),
         units(budget.map(|budget| budget.granted_at.0)),
         units(budget.map(|budget| budget.expires_at.0)),
-        number_of(beside.rule),
-        from_quantity(beside.has_lease.into()),
+        number_of(extras.rule),
+        from_quantity(extras.has_lease.into()),
         from_quantity(u64::try_from(limits.len()).unwrap_or_default()),
     ];
     let (first, rest) = numbers.split_at_mut(HEAD);

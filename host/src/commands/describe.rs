@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use tidegate::gate::Gateway;
 use tidegate::gate::{
-    Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Slice, blob,
+    Depth, JoinedSources, KeySource, Limits, OnChange, OnError, Placement, Policy, Record, blob,
 };
 
 pub(super) fn describe(policy: &Policy) -> String {
@@ -78,15 +78,15 @@ pub(super) fn routes(gateway: &Gateway) -> Option<String> {
     Some(format!("routes{routes}\n  {api}"))
 }
 
-/// The size of each stored slice, and the end of its name.
+/// The size of each stored record, and the end of its name.
 fn stored(policy: &Policy, limits: &Limits) -> String {
-    let slice = |slice: &Slice| {
-        let size = |word| blob::encode(policy, slice, &vec![word; slice.words()]).len();
+    let record = |record: &Record| {
+        let size = |word| blob::encode(policy, record, &vec![word; record.words()]).len();
         let (least, most) = (size(0), size(1)); // a large state is stored without its zeros
         let at_most = if least < most { "at most " } else { "" };
-        format!("{at_most}{most} bytes under {:016x}", slice.identity())
+        format!("{at_most}{most} bytes under {:016x}", record.identity())
     };
-    joined(&limits.slices().iter().map(slice).collect::<Vec<_>>(), " and ")
+    joined(&limits.records().iter().map(record).collect::<Vec<_>>(), " and ")
 }
 
 fn limits(limits: &Limits, indent: &str) -> String {

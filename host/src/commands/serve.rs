@@ -48,9 +48,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     policies: PolicyFile,
     /// Where the files are kept that `PUT /v1/policies` has put in force; by default beside the policy file, with
-    /// `.editions` after its name
+    /// `.revisions` after its name
     #[arg(long, value_name = "FILE")]
-    editions: Option<PathBuf>,
+    revisions: Option<PathBuf>,
     /// The IP address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -89,15 +89,15 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut stop = pin!(stopped()?); // before the server waits for anything
     let (_, text) = arguments.policies.read()?;
-    let kept_in = arguments.editions.unwrap_or_else(|| {
+    let kept_in = arguments.revisions.unwrap_or_else(|| {
         let mut path = arguments.policies.path().clone().into_os_string();
-        path.push(".editions");
+        path.push(".revisions");
         path.into()
     });
-    let editions = kept_in.display().to_string();
-    let files = Files::new(text.clone()).kept_in(kept_in).with_context(|| editions.clone())?;
+    let revisions = kept_in.display().to_string();
+    let files = Files::new(text.clone()).kept_in(kept_in).with_context(|| revisions.clone())?;
     let is_own = files.in_force() == text;
-    let shown = if is_own { arguments.policies.path().display().to_string() } else { editions };
+    let shown = if is_own { arguments.policies.path().display().to_string() } else { revisions };
     let policies = Policies::parse(files.in_force()).with_context(|| shown.clone())?;
     if let Err(reason) = accepts(&policies) {
         bail!("{shown}: {reason}");
@@ -115,7 +115,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let options = RedisOptions {
         deadline: Duration::from_millis(arguments.redis_deadline),
-        keep_longer: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
+        ttl_margin: Micros(arguments.redis_max_skew.saturating_mul(1_000)),
         clock: Some(tidegate::clock::now),
         ..RedisOptions::default()
     };

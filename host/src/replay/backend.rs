@@ -22,7 +22,7 @@ use crate::store::{Memory, Redis, RedisOptions};
 const MAX_BYTES: usize = 8 << 30;
 /// How much longer Redis keeps states. A replay runs faster or slower than its trace, so Redis cannot know
 /// when a state has expired.
-const KEEP_LONGER: Micros = Micros(3_600_000_000);
+const TTL_MARGIN: Micros = Micros(3_600_000_000);
 
 /// A kind of backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -165,11 +165,11 @@ impl Backend {
             }
         };
         let mut words = Vec::new();
-        let slices = resolved.limits().into_iter().flat_map(Limits::slices);
-        for (slice, bytes) in slices.zip(stored) {
+        let records = resolved.limits().into_iter().flat_map(Limits::records);
+        for (record, bytes) in records.zip(stored) {
             match bytes {
-                None => words.resize(words.len() + slice.words(), 0),
-                Some(bytes) => words.extend(blob::decode(resolved.policy(), slice, &bytes)?),
+                None => words.resize(words.len() + record.words(), 0),
+                Some(bytes) => words.extend(blob::decode(resolved.policy(), record, &bytes)?),
             }
         }
         Ok(format!("words {words:?}"))
@@ -199,7 +199,7 @@ impl RedisReplay {
         let options = RedisOptions {
             deadline: Duration::from_secs(10),
             prefix: format!("replay-{}-{started}:", std::process::id()),
-            keep_longer: KEEP_LONGER,
+            ttl_margin: TTL_MARGIN,
             clock: None, // the trace has the times
         };
         let store = Redis::new(url, options).context("--redis")?;

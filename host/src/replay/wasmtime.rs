@@ -6,16 +6,16 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 use tidegate_gate::{
     Allowance, CostExceedsCapacity, Decision, Effect, Limits, Micros, Operation, OperationError,
-    Probability, Resolved, Session, Timestamp, Verdict,
+    Probability, Resolved, Timestamp, Transaction, Verdict,
 };
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
 use crate::local::guest_module;
 
-/// `crates/guest` in wasmtime, and the stored slices of all keys.
+/// `crates/guest` in wasmtime, and the stored records of all keys.
 pub struct Guest {
     module: Loaded,
-    /// The bytes of each slice, by its name.
+    /// The bytes of each record, by its name.
     stored: HashMap<String, Vec<u8>>,
 }
 
@@ -46,12 +46,13 @@ impl Guest {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict> {
-        let mut session = Session::default();
-        let seat = session.join(resolved);
-        let found: Vec<_> = session.names().map(|name| self.stored.get(name).cloned()).collect();
-        session.load(found);
+        let mut transaction = Transaction::default();
+        let joined = transaction.join(resolved);
+        let found: Vec<_> =
+            transaction.names().map(|name| self.stored.get(name).cloned()).collect();
+        transaction.load(found);
         let mut failure = None;
-        let answered = session.operate_by(&seat, now, operation, |limits, words, asked| {
+        let answered = transaction.operate_by(&joined, now, operation, |limits, words, asked| {
             let told = self.module.operate(limits, words, now, asked);
             told.unwrap_or_else(|error| {
                 failure = Some(error);
@@ -62,18 +63,18 @@ impl Guest {
             return Err(error);
         }
         let answered = answered?;
-        for write in session.writes() {
+        for write in transaction.writes() {
             self.stored.insert(write.name.to_owned(), write.bytes.to_owned());
         }
         Ok(answered.verdict)
     }
 
-    /// Returns the stored bytes of each slice of a key, or `None` for a slice that is not stored.
+    /// Returns the stored bytes of each record of a key, or `None` for a record that is not stored.
     #[must_use]
     pub fn blobs(&self, resolved: &Resolved) -> Vec<Option<Vec<u8>>> {
-        let mut session = Session::default();
-        session.join(resolved);
-        session.names().map(|name| self.stored.get(name).cloned()).collect()
+        let mut transaction = Transaction::default();
+        transaction.join(resolved);
+        transaction.names().map(|name| self.stored.get(name).cloned()).collect()
     }
 }
 
@@ -107,7 +108,7 @@ impl Loaded {
         Ok(Self { store, memory, buffer, policy, operate, handles: HashMap::new() })
     }
 
-    /// Does one operation on the words of all slices.
+    /// Does one operation on the words of all records.
     fn operate(
         &mut self,
         limits: &Limits,

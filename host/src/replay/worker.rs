@@ -1,4 +1,4 @@
-//! A Worker, asked over HTTP: checks in batches, other operations one by one, several homes at a time.
+//! A Worker, asked over HTTP: checks in batches, other operations one by one, several partitions at a time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
@@ -90,7 +90,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Operations on one home are done in their order. No home knows of another.
+    /// Operations on one partition are done in their order. No partition knows of another.
     pub(super) fn decide(&self, events: &[Event]) -> Result<Vec<DecisionForm>> {
         let mut lanes = vec![Vec::new(); LANES];
         for (place, event) in events.iter().enumerate() {
@@ -269,10 +269,10 @@ fn said(event: &Event, at: Timestamp, decision: DecisionForm) -> DecisionForm {
     event.asked.said(Verdict::listed(at, Decision::from(decision))).decision.into()
 }
 
-/// The lane of an event's home.
+/// The lane of an event's partition.
 fn lane(event: &Event) -> usize {
     let resolved = event.asked.resolved();
     let mut hasher = DefaultHasher::new();
-    (resolved.policy().name(), resolved.home()).hash(&mut hasher);
+    (resolved.policy().name(), resolved.partition()).hash(&mut hasher);
     usize::try_from(hasher.finish()).unwrap_or_default() % LANES
 }

@@ -78,7 +78,7 @@ impl Memory {
         // random keys of the standard library
         let hasher = KeyHasher::new(RandomState::new().hash_one(SHARDS));
         let is_roomy = |shards: &usize| max_bytes / shards / ROOMY >= least;
-        // a decision needs the shared slices and the key's own slice under one lock
+        // a decision needs the shared records and the key's own record under one lock
         let shards = match policy.shares_states() {
             true => 1,
             false => [SHARDS, 32, 16, 8, 4, 2].into_iter().find(is_roomy).unwrap_or(1),
@@ -147,7 +147,7 @@ impl Memory {
         shard.lock().ask(resolved, now, &operation.into())
     }
 
-    /// Does several operations and returns their answers in the order of `asked`. Operations on one home are
+    /// Does several operations and returns their answers in the order of `asked`. Operations on one partition are
     /// done in that order too, under one lock.
     pub fn operate_all<'a>(
         &self,
@@ -186,7 +186,7 @@ impl Memory {
         }
     }
 
-    /// Takes over the states of an earlier edition of the policy, which from then on grants nothing: its table learns
+    /// Takes over the states of an earlier revision of the policy, which from then on grants nothing: its table learns
     /// no key any more.
     pub fn take_over(&self, earlier: &Self) {
         for shard in earlier.shards.iter() {

@@ -28,10 +28,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tidegate_gate::blob::BlobError;
 use tidegate_gate::{
-    Operation, OperationError, Policies, Policy, Resolved, SessionError, TableError, Timestamp,
+    Operation, OperationError, Policies, Policy, Resolved, TableError, Timestamp, TransactionError,
     Verdict,
 };
-use tidegate_tier::local::Counts;
+use tidegate_tier::cache::Counts;
 
 pub use memory::{Memory, TooLittleMemory};
 pub use redis::{Redis, RedisOptions};
@@ -79,9 +79,9 @@ pub enum StoreError {
         /// What is wrong with the bytes.
         error: BlobError,
     },
-    /// The session did not do the operation.
+    /// The transaction did not do the operation.
     #[error(transparent)]
-    Session(SessionError),
+    Transaction(TransactionError),
     /// The URL is not one of a Redis that this store can use. The text says what to write, and does not repeat the
     /// URL, because it may contain a password.
     #[error("{0}")]
@@ -92,7 +92,7 @@ pub enum StoreError {
     /// Redis could not read one of these names, for example because it holds another type. Nothing was granted.
     #[error("redis: {names:?}: {error}")]
     Unreadable {
-        /// The names of the key's slices.
+        /// The names of the key's records.
         names: Vec<String>,
         /// What Redis said.
         error: ::redis::RedisError,
@@ -119,12 +119,12 @@ pub enum StoreError {
     NoPolicy(String),
 }
 
-impl From<SessionError> for StoreError {
-    fn from(error: SessionError) -> Self {
+impl From<TransactionError> for StoreError {
+    fn from(error: TransactionError) -> Self {
         match error {
-            SessionError::Operation(error) => Self::Operation(error),
-            SessionError::Blob { name, error } => Self::Blob { name, error },
-            error => Self::Session(error),
+            TransactionError::Operation(error) => Self::Operation(error),
+            TransactionError::Blob { name, error } => Self::Blob { name, error },
+            error => Self::Transaction(error),
         }
     }
 }
@@ -153,7 +153,7 @@ impl StoreError {
             Self::Overloaded { most, .. } => {
                 format!("redis: {most} operations are already waiting for the same state")
             }
-            Self::Session(SessionError::Blob { error, .. }) => error.to_string(),
+            Self::Transaction(TransactionError::Blob { error, .. }) => error.to_string(),
             other => other.to_string(),
         }
     }
@@ -169,7 +169,7 @@ impl StoreError {
             | Self::Unreadable { .. }
             | Self::Address(_)
             | Self::NoPolicy(_)
-            | Self::Session(_)
+            | Self::Transaction(_)
             | Self::Abandoned => "the store is unavailable",
             Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
             Self::Overloaded { .. } => "too many requests wait for the store",
@@ -269,7 +269,7 @@ impl Store {
         answers.pop().unwrap_or_else(|| Err(StoreError::NoPolicy(resolved.policy().name().into())))
     }
 
-    /// Does several operations and returns their verdicts in the order of `asked`. Operations on one home
+    /// Does several operations and returns their verdicts in the order of `asked`. Operations on one partition
     /// are done in that order too.
     pub async fn operate_all(
         &self,
@@ -297,7 +297,7 @@ impl Store {
                 }
                 answers
             }
-            // the store keeps the order of the operations on one home
+            // the store keeps the order of the operations on one partition
             Self::Redis(redis) => {
                 join_all(
                     asked

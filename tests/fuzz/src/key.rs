@@ -5,8 +5,8 @@ mod promises;
 use std::ops::Range;
 
 use tidegate_gate::{
-    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy, Request,
-    Settlement, Slice, Timestamp, Unspent, blob,
+    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy, Record,
+    Request, Settlement, Timestamp, Unspent, blob,
 };
 
 use crate::leases::Leases;
@@ -70,8 +70,8 @@ impl Key {
             }
         }
         let [reset, ..] = &*RULES;
-        let blob = blob::encode(reset, self.slice(), &self.words);
-        let read = blob::decode(reset, self.slice(), &blob);
+        let blob = blob::encode(reset, self.record(), &self.words);
+        let read = blob::decode(reset, self.record(), &blob);
         assert_eq!(read.as_ref(), Ok(&self.words), "{step:?}");
     }
 
@@ -133,7 +133,7 @@ impl Key {
 
     /// Asserts that an expired state and a fresh one answer alike.
     fn expires(&self, now: Timestamp, operation: &Operation) {
-        let span = self.slice().time_to_live(&self.words, now);
+        let span = self.record().time_to_live(&self.words, now);
         assert!(span <= Micros::MAX);
         if self.some_start_empty() {
             return; // the state never expires
@@ -154,7 +154,7 @@ impl Key {
             let place = usize::from(place) % self.words.len();
             self.words[place] = amount.value();
         }
-        if self.slice().accepts(&self.words).is_err() {
+        if self.record().accepts(&self.words).is_err() {
             for (limit, range) in self.each() {
                 if limit.accepts(&self.words[range.clone()]).is_err() {
                     self.words[range.clone()].copy_from_slice(&before[range]);
@@ -171,8 +171,8 @@ impl Key {
     /// A log may keep the times of its units instead.
     fn edit(&mut self, limits: Limits, rule: &Policy) {
         let newest = self.newest();
-        let blob = blob::encode(rule, self.slice(), &self.words);
-        let words = blob::decode(rule, &limits.slices()[0], &blob).expect("a state");
+        let blob = blob::encode(rule, self.record(), &self.words);
+        let words = blob::decode(rule, &limits.records()[0], &blob).expect("a state");
         if limits == self.limits {
             assert_eq!(words, self.words, "the limits are the same");
             return;
@@ -289,8 +289,8 @@ impl Key {
         self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or_default()
     }
 
-    fn slice(&self) -> &Slice {
-        &self.limits.slices()[0]
+    fn record(&self) -> &Record {
+        &self.limits.records()[0]
     }
 
     /// Each limit with the range of its words.

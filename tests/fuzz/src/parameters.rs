@@ -26,7 +26,7 @@ pub static RULES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
 pub fn limits(parameters: &[Parameters; 3]) -> Option<Limits> {
     let limits = parameters.iter().filter_map(|parameters| parameters.limit()).collect();
     let limits = Policy::of_limits(limits).ok()?.limits().clone();
-    assert_eq!(limits.slices().len(), 1, "all limits count by the whole key");
+    assert_eq!(limits.records().len(), 1, "all limits count by the whole key");
     Some(limits)
 }
 

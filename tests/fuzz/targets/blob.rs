@@ -7,7 +7,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use tidegate_fuzz::{Amount, Parameters, RULES, limits as any};
-use tidegate_gate::{Operation, Policy, Request, Slice, Timestamp, blob};
+use tidegate_gate::{Operation, Policy, Record, Request, Timestamp, blob};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -29,20 +29,20 @@ fuzz_target!(|input: Input<'_>| -> Corpus {
         assert_eq!(operation.to_words(), words);
     }
     let Some(limits) = any(&input.limits) else { return Corpus::Reject };
-    let [slice] = limits.slices() else { return Corpus::Reject };
+    let [record] = limits.records() else { return Corpus::Reject };
     let old = any(&input.old).unwrap_or_else(|| limits.clone());
-    let old = &old.slices()[0];
+    let old = &old.records()[0];
     let rule = &RULES[usize::from(input.rule) % RULES.len()];
     let mut bytes = if input.has_header { header(rule, old) } else { Vec::new() };
     bytes.extend(input.bytes);
-    match blob::decode(rule, slice, &bytes) {
+    match blob::decode(rule, record, &bytes) {
         Ok(mut words) => {
-            if bytes.starts_with(&header(rule, slice)) {
-                assert_eq!(blob::encode(rule, slice, &words), bytes);
+            if bytes.starts_with(&header(rule, record)) {
+                assert_eq!(blob::encode(rule, record, &words), bytes);
             }
             let request = Request::of(input.cost.value());
             let _ = limits.decide(&mut words, Timestamp(input.now.value()), &request);
-            assert!(slice.accepts(&words).is_ok());
+            assert!(record.accepts(&words).is_ok());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -50,9 +50,9 @@ fuzz_target!(|input: Input<'_>| -> Corpus {
 });
 
 /// The bytes before the words.
-fn header(rule: &Policy, slice: &Slice) -> Vec<u8> {
-    let mut bytes = blob::encode(rule, slice, &[]);
-    let runs = if slice.words() > 16 { 2 } else { 0 }; // the number of runs of words
+fn header(rule: &Policy, record: &Record) -> Vec<u8> {
+    let mut bytes = blob::encode(rule, record, &[]);
+    let runs = if record.words() > 16 { 2 } else { 0 }; // the number of runs of words
     bytes.truncate(bytes.len() - runs);
     bytes
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp, fnv1a};
-use tidegate_tier::authority::{self, Authority, Outcome, Slice};
-use tidegate_tier::wire::{Asked, AuthorityOptions, Flights, NodeOptions, Place, Replies};
+use tidegate_tier::authority::{self, Authority, Outcome, SwapEntry};
+use tidegate_tier::wire::{AuthorityOptions, Inbox, NodeOptions, Outbox, Outgoing, Place};
 
 static POLICIES: LazyLock<Policies> =
     LazyLock::new(|| Policies::parse(include_str!("../policies.toml")).unwrap());
@@ -53,14 +53,14 @@ fuzz_target!(|input: Input<'_>| {
 });
 
 fn question(message: &[u8], now: Timestamp) {
-    let mut replies = Replies::new(AuthorityOptions::default());
+    let mut inbox = Inbox::new(AuthorityOptions::default());
     let mut authority: Authority<Place, String> = Authority::new(authority::Options::default());
     let mut store = HashMap::new();
     let mut answers: Vec<(u8, Arc<[u8]>)> = Vec::new();
     let mut stored = Vec::new();
     for copy in 0..3 {
         let times = (now, Micros(0));
-        let handled = replies.handle_question((copy, message), &POLICIES, times, &mut authority);
+        let handled = inbox.handle_question((copy, message), &POLICIES, times, &mut authority);
         if let Err((to, error)) = handled {
             assert!(to == copy && !error.to_string().is_empty() && answers.is_empty());
             return;
@@ -68,7 +68,7 @@ fn question(message: &[u8], now: Timestamp) {
         if copy > 0 {
             decide(&mut authority, &mut store, now);
         }
-        while let Some(reply) = replies.poll_reply(Micros(0), &mut authority) {
+        while let Some(reply) = inbox.poll_reply(Micros(0), &mut authority) {
             answers.push(reply);
         }
         stored.push(store.clone());
@@ -88,8 +88,8 @@ fn decide(
 ) {
     let times = (Some(now), Micros(0));
     while let Some(swap) = authority.poll_swap(times, |_| false) {
-        for home in 0..swap.len() {
-            for Slice { name, becomes, .. } in authority.slices(&swap, home) {
+        for partition in 0..swap.len() {
+            for SwapEntry { name, becomes, .. } in authority.records(&swap, partition) {
                 store.extend(becomes.map(|bytes| (name.to_owned(), bytes.to_owned())));
             }
         }
@@ -99,21 +99,21 @@ fn decide(
 }
 
 fn reply(message: &[u8]) {
-    let mut flights = Flights::new(NodeOptions { node: NODE, ..NodeOptions::default() });
+    let mut outbox = Outbox::new(NodeOptions { node: NODE, ..NodeOptions::default() });
     let resolved = Resolved::new(&POLICIES.all()[0], "a/b").unwrap();
     for token in 0..2 {
         let (resolved, operation) = (resolved.clone(), Operation::from(1));
-        flights.ask(Asked { resolved, operation, now: None, at: Micros(0), token });
+        outbox.ask(Outgoing { resolved, operation, now: None, at: Micros(0), token });
     }
-    assert_eq!(flights.poll_transmit(Micros(0)).map(|question| question.number), Some(0));
-    let handled = flights.handle_reply(message, Micros(0));
+    assert_eq!(outbox.poll_transmit(Micros(0)).map(|question| question.number), Some(0));
+    let handled = outbox.handle_reply(message, Micros(0));
     let answers: Vec<u8> =
-        std::iter::from_fn(|| flights.poll_answer()).map(|answer| answer.asked.token).collect();
+        std::iter::from_fn(|| outbox.poll_answer()).map(|answer| answer.asked.token).collect();
     match handled {
-        Ok(()) => assert_eq!((answers, flights.waiting()), (vec![0, 1], 0)),
+        Ok(()) => assert_eq!((answers, outbox.waiting()), (vec![0, 1], 0)),
         Err(ignored) => {
             assert!(!ignored.to_string().is_empty());
-            assert_eq!((answers, flights.waiting()), (vec![], 2));
+            assert_eq!((answers, outbox.waiting()), (vec![], 2));
         }
     }
 }

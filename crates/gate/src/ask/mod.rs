@@ -13,7 +13,7 @@ use tidegate_core::lease::{Id, MAX_ENTRIES, budget, connections};
 use tidegate_core::shed::{Draw, suppression};
 use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 
-use crate::decide::{Limits, Slice, Verdict};
+use crate::decide::{Limits, Record, Verdict};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
 use crate::limit::{Budget, Kind, Offered, Operation, Request, Settlement, Unspent};
@@ -223,7 +223,7 @@ impl Ask {
             Self::Reset {} => (Operation::Reset(Depth::of_own(resolved.key())), None),
             Self::Block { for_us } => {
                 let limits = resolved.limits().ok_or(AskError::Listed)?;
-                if !limits.slices().iter().any(Slice::keeps_block) {
+                if !limits.records().iter().any(Record::keeps_block) {
                     return Err(AskError::NoWholeKey);
                 }
                 (Operation::Block(Micros(for_us.get())), None)

@@ -1,4 +1,4 @@
-//! The limits on a key, and the slices in which their states are stored.
+//! The limits on a key, and the records in which their states are stored.
 
 mod apart;
 
@@ -22,9 +22,9 @@ pub(crate) const MAX_LIMITS: usize = 16;
 /// The limits on a key, which are decided all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    slices: Vec<Slice>,
+    records: Vec<Record>,
     /// All limits in one list, because every decision walks over them.
-    each: Vec<Each>,
+    each: Vec<LimitFacts>,
     /// The words in which the limits hold their newest times.
     newest: Vec<usize>,
     words: usize,
@@ -33,30 +33,30 @@ pub struct Limits {
 
 /// A limit, and what every decision asks of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Each {
+pub(crate) struct LimitFacts {
     pub(crate) limit: Limit,
     pub(crate) words: usize,
     pub(crate) kind: Kind,
     pub(crate) punishes_refusals: bool,
 }
 
-/// A slice: the limits of one rule that count by the same part of the key. Their states are stored
+/// A record: the limits of one rule that count by the same part of the key. Their states are stored
 /// together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct Record {
     depth: Depth,
     limits: Vec<NamedLimit>,
     words: usize,
     /// A hash of the rule and the depth. An edit of the limits does not change it.
     place: u64,
-    /// A hash of what tells the count of the slice from others; 0 unless each limit [counts apart](Limits::counting_apart).
+    /// A hash of what tells the count of the record from others; 0 unless each limit [counts apart](Limits::counting_apart).
     count: u64,
     fingerprint: u64,
     identity: u64,
 }
 
-/// The words of a slice: the words of its limits, and the words of the block while the key is blocked.
-pub(crate) type SliceWords = SmallVec<[u64; 4]>;
+/// The words of a record: the words of its limits, and the words of the block while the key is blocked.
+pub(crate) type RecordWords = SmallVec<[u64; 4]>;
 
 impl Limits {
     /// Sorts the limits by depth, the shortest part of the key first.
@@ -67,30 +67,32 @@ impl Limits {
             let at = limits.partition_point(|before| before.depth <= limit.depth);
             limits.insert(at, limit);
         }
-        let each: Vec<Each> = limits.iter().map(|named| Each::new(named.limit)).collect();
+        let each: Vec<LimitFacts> =
+            limits.iter().map(|named| LimitFacts::new(named.limit)).collect();
         let period = each.iter().map(|each| each.limit.period()).max().unwrap_or_default();
         let mut words = 0_usize;
-        let newest_at = |each: &Each| {
+        let newest_at = |each: &LimitFacts| {
             let at = words.saturating_add(each.limit.newest_at());
             words = words.saturating_add(each.words);
             at
         };
         let newest = each.iter().map(newest_at).collect();
-        let slices: Vec<Slice> =
-            limits.chunk_by(|one, next| one.depth == next.depth).map(Slice::new).collect();
-        Self { slices, each, newest, words, period }
+        let records: Vec<Record> =
+            limits.chunk_by(|one, next| one.depth == next.depth).map(Record::new).collect();
+        Self { records, each, newest, words, period }
     }
 
-    /// Gives the slices the identity of their rule: an override has the rule of its pattern, the policy's own
+    /// Gives the records the identity of their rule: an override has the rule of its pattern, the policy's own
     /// limits have the empty pattern.
     pub(crate) fn of_rule(mut self, pattern: &str, on_change: OnChange) -> Self {
-        for slice in &mut self.slices {
+        for record in &mut self.records {
             // no pattern contains this byte, because it is not UTF-8
             let rule = pattern.bytes().chain([0xff]);
-            let depth = slice.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
-            slice.place = fnv1a(rule.chain(depth));
-            slice.fingerprint = slice.checksum(&slice.parameters());
-            slice.identity = if on_change.keeps_states() { slice.place } else { slice.fingerprint };
+            let depth = record.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
+            record.place = fnv1a(rule.chain(depth));
+            record.fingerprint = record.checksum(&record.parameters());
+            record.identity =
+                if on_change.keeps_states() { record.place } else { record.fingerprint };
         }
         self
     }
@@ -98,25 +100,25 @@ impl Limits {
     /// Names a single limit without a name after its policy.
     pub(crate) fn name_the_only_one(&mut self, name: &str) {
         // several limits were named already
-        let all = self.slices.iter_mut().flat_map(|slice| &mut slice.limits);
+        let all = self.records.iter_mut().flat_map(|record| &mut record.limits);
         all.filter(|limit| limit.name.is_empty()).for_each(|limit| limit.name = name.into());
     }
 
     /// The limits, at least one, sorted by depth with the shortest part of the key first. Limits of the same
     /// depth are in the order of the policy file.
     pub fn iter(&self) -> impl Iterator<Item = &NamedLimit> {
-        self.slices.iter().flat_map(|slice| &slice.limits)
+        self.records.iter().flat_map(|record| &record.limits)
     }
 
-    /// The slices, sorted by depth with the shortest part of the key first.
+    /// The records, sorted by depth with the shortest part of the key first.
     #[must_use]
-    pub fn slices(&self) -> &[Slice] {
-        &self.slices
+    pub fn records(&self) -> &[Record] {
+        &self.records
     }
 
     /// All limits in the order of [`iter`](Self::iter).
     #[inline]
-    pub(crate) fn each(&self) -> &[Each] {
+    pub(crate) fn each(&self) -> &[LimitFacts] {
         &self.each
     }
 
@@ -138,7 +140,7 @@ impl Limits {
         limit::write(self.iter().map(|each| &each.limit))
     }
 
-    /// The number of words of all slices together. They are all zero for a new key.
+    /// The number of words of all records together. They are all zero for a new key.
     #[must_use]
     #[inline]
     pub const fn words(&self) -> usize {
@@ -158,27 +160,27 @@ impl Limits {
         least.unwrap_or(0).min(MAX_QUANTITY)
     }
 
-    /// Each slice with its words, out of the words of all slices.
+    /// Each record with its words, out of the words of all records.
     pub fn split<'a>(
         &'a self,
         mut words: &'a [u64],
-    ) -> impl Iterator<Item = (&'a Slice, &'a [u64])> {
-        self.slices.iter().map(move |slice| {
-            let (own, rest) = words.split_at_checked(slice.words).unwrap_or((words, &[]));
+    ) -> impl Iterator<Item = (&'a Record, &'a [u64])> {
+        self.records.iter().map(move |record| {
+            let (own, rest) = words.split_at_checked(record.words).unwrap_or((words, &[]));
             words = rest;
-            (slice, own)
+            (record, own)
         })
     }
 }
 
-impl Each {
+impl LimitFacts {
     fn new(limit: Limit) -> Self {
         let (kind, punishes_refusals) = (limit.kind(), limit.punishes_refusals());
         Self { limit, words: limit.words(), kind, punishes_refusals }
     }
 }
 
-impl Slice {
+impl Record {
     fn new(limits: &[NamedLimit]) -> Self {
         Self {
             depth: limits.first().map_or(Depth::Whole, |limit| limit.depth),
@@ -196,7 +198,7 @@ impl Slice {
         fnv1a(iter::once(&self.place).chain(limits).flat_map(|word| word.to_le_bytes()))
     }
 
-    /// The limits of the slice in numbers.
+    /// The limits of the record in numbers.
     fn parameters(&self) -> Vec<u64> {
         limit::write(self.limits.iter().map(|each| &each.limit))
     }
@@ -207,7 +209,7 @@ impl Slice {
         each.flat_map(|each| limit::write([&each.limit]).into_iter().chain([each.tag])).collect()
     }
 
-    /// This slice with the limits of a [description](Self::described); `None` if no limits have it.
+    /// This record with the limits of a [description](Self::described); `None` if no limits have it.
     pub(crate) fn before(&self, mut described: &[u64]) -> Option<Self> {
         let mut limits = Vec::new();
         while let Some((&length, rest)) = described.split_first() {
@@ -230,7 +232,7 @@ impl Slice {
         self.depth
     }
 
-    /// The limits of the slice, at least one.
+    /// The limits of the record, at least one.
     #[must_use]
     pub fn limits(&self) -> &[NamedLimit] {
         &self.limits
@@ -243,7 +245,7 @@ impl Slice {
         self.words
     }
 
-    /// The number that tells the states of this slice from those of the policy's other slices. It changes
+    /// The number that tells the states of this record from those of the policy's other records. It changes
     /// with the limits only if an edit starts states afresh.
     #[must_use]
     #[inline]
@@ -251,7 +253,7 @@ impl Slice {
         self.identity
     }
 
-    /// Whether both slices belong to the same rule and depth, so that one may be an edit of the other.
+    /// Whether both records belong to the same rule and depth, so that one may be an edit of the other.
     pub(crate) const fn is_edit_of(&self, other: &Self) -> bool {
         self.place == other.place
     }
@@ -326,7 +328,7 @@ impl Slice {
             return Err(InvalidState);
         }
         self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
-        // all limits of a slice are written at the same time
+        // all limits of a record are written at the same time
         let mut newest = self.split(words).map(|(limit, words)| limit.newest(words));
         match newest.next().is_none_or(|first| newest.all(|next| next == first)) {
             true => Ok(()),

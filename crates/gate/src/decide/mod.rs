@@ -8,7 +8,7 @@ mod tests;
 mod together;
 mod verdict;
 
-pub(crate) use limits::{Each, MAX_LIMITS, SliceWords};
-pub use limits::{Limits, Slice};
+pub(crate) use limits::{LimitFacts, MAX_LIMITS, RecordWords};
+pub use limits::{Limits, Record};
 pub use stored::{OnChange, PersistAhead};
 pub use verdict::{Effect, Verdict};

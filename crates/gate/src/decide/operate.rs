@@ -7,7 +7,7 @@ use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use super::limits::{Each, Limits, MAX_LIMITS};
+use super::limits::{LimitFacts, Limits, MAX_LIMITS};
 use super::together::Together;
 use super::verdict::{Effect, Verdict};
 use crate::key::Depth;
@@ -147,10 +147,10 @@ impl Limits {
 
     /// Clears the limits that count by this depth or by more of the key.
     pub(crate) fn reset(&self, mut words: &mut [u64], depth: Depth) {
-        for slice in self.slices() {
-            let at = slice.words().min(words.len());
+        for record in self.records() {
+            let at = record.words().min(words.len());
             let (own, rest) = words.split_at_mut(at);
-            if slice.depth() >= depth {
+            if record.depth() >= depth {
                 own.fill(0);
             }
             words = rest;
@@ -171,7 +171,8 @@ impl Limits {
             each(said);
             return Ok(said);
         }
-        let lacks_lease = |each: &Each| each.kind == Kind::Lease && each.limit.needs_lease(request);
+        let lacks_lease =
+            |each: &LimitFacts| each.kind == Kind::Lease && each.limit.needs_lease(request);
         if request.lease.is_none() && self.each().iter().any(lacks_lease) {
             return Err(OperationError::NeedsLease);
         }
@@ -338,7 +339,7 @@ impl Limits {
         }
     }
 
-    /// The time at which all limits of the key decide. Slices that are shared with other keys may have seen
+    /// The time at which all limits of the key decide. Records that are shared with other keys may have seen
     /// later times; the latest time that is not a jump ahead counts.
     #[inline]
     pub(crate) fn taken_at(&self, words: &[u64], now: Timestamp) -> Timestamp {

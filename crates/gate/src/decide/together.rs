@@ -2,13 +2,13 @@
 
 use core::slice;
 
-use crate::decide::{Each, Limits};
+use crate::decide::{LimitFacts, Limits};
 use crate::limit::Kind;
 use tidegate_core::{Decision, Micros};
 
 /// The numbers of several limits together, out of what each says in the order of [`Limits::iter`].
 pub(super) struct Together<'a> {
-    limits: slice::Iter<'a, Each>,
+    limits: slice::Iter<'a, LimitFacts>,
     kind: Kind,
     limit: u64,
     remaining: u64,
@@ -31,7 +31,7 @@ impl<'a> Together<'a> {
     /// Adds what the next limit says.
     #[inline]
     pub(super) fn add(&mut self, said: &Decision) {
-        let Some(Each { kind, punishes_refusals, .. }) = self.limits.next() else { return };
+        let Some(LimitFacts { kind, punishes_refusals, .. }) = self.limits.next() else { return };
         // units come before places, and places before chances: only the first kind counts
         if *kind < self.kind {
             (self.kind, self.limit, self.remaining) = (*kind, 0, u64::MAX);

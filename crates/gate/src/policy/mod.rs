@@ -31,8 +31,8 @@ pub use network::Network;
 pub use path::{Path, is_authority};
 pub use resolved::Resolved;
 pub use routes::{Gateway, Route, TwoRoutes};
-pub(crate) use rule::Found;
 pub use rule::Rule;
+pub(crate) use rule::RuleId;
 pub use source::{JoinedSources, KeySource};
 
 /// A validated policy file.
@@ -129,7 +129,7 @@ pub struct Policy {
     ipv6_prefix: u8,
     shadow: bool,
     /// The shortest part of a key that any limit counts by.
-    home: Depth,
+    partition: Depth,
     /// From the least to the most important, which is never shed.
     classes: Vec<String>,
     key: Vec<JoinedSources>,
@@ -178,10 +178,10 @@ pub enum OnError {
 /// The assignment of keys to Durable Objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Each home has its own object.
+    /// Each partition has its own object.
     #[default]
     Key,
-    /// A hash of the home selects one of this many objects.
+    /// A hash of the partition selects one of this many objects.
     Shard(u32),
 }
 
@@ -203,9 +203,9 @@ impl Policy {
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
     pub(crate) fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
-        let Self { limits, home, .. } = Self::parse(&self.name, text)?;
+        let Self { limits, partition, .. } = Self::parse(&self.name, text)?;
         let limits = limits.counting_apart(&self.name, false);
-        Ok(Self { limits, home, overrides: Vec::new(), ..self.clone() })
+        Ok(Self { limits, partition, overrides: Vec::new(), ..self.clone() })
     }
 
     /// The same policy, of which each limit counts apart: [`Limits::counting_apart`].
@@ -292,15 +292,15 @@ impl Policy {
     /// Whether some limit counts several keys together.
     #[must_use]
     pub fn shares_states(&self) -> bool {
-        self.home != Depth::Whole
+        self.partition != Depth::Whole
     }
 
-    /// The home of a canonical key: the shortest part of the key that any limit counts by. A store keeps all
-    /// states that a decision on the key needs under its home.
+    /// The partition of a canonical key: the shortest part of the key that any limit counts by. A store keeps all
+    /// states that a decision on the key needs under its partition.
     #[must_use]
     #[inline]
-    pub fn home<'k>(&self, key: &'k str) -> &'k str {
-        self.home.of(key)
+    pub fn partition<'k>(&self, key: &'k str) -> &'k str {
+        self.partition.of(key)
     }
 
     /// The sources in which a gateway looks for the key. The first source that the request has is used.
@@ -344,11 +344,11 @@ impl Policy {
     /// The name of the Durable Object of a canonical key. No two policies share an object, because names of
     /// policies contain neither `:` nor `#`.
     pub(crate) fn object_name(&self, key: &str) -> String {
-        let (name, home) = (&self.name, self.home(key));
+        let (name, partition) = (&self.name, self.partition(key));
         match self.placement {
-            Placement::Key => alloc::format!("{name}:{home}"),
+            Placement::Key => alloc::format!("{name}:{partition}"),
             Placement::Shard(shards) => {
-                let shard = fnv1a(home.bytes()).checked_rem(shards.into()).unwrap_or(0);
+                let shard = fnv1a(partition.bytes()).checked_rem(shards.into()).unwrap_or(0);
                 alloc::format!("{name}#{shard}")
             }
         }

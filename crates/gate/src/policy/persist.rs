@@ -7,7 +7,7 @@ use tidegate_core::Micros;
 
 use super::Policy;
 use crate::decide::PersistAhead;
-use crate::decide::{Limits, Slice};
+use crate::decide::{Limits, Record};
 use crate::limit::span;
 use crate::units::Span;
 use tidegate_form::Bounded;
@@ -29,7 +29,7 @@ impl PersistAhead {
 
     /// Checks that the states of these limits can be ahead.
     pub(super) fn check(limits: &Limits) -> Result<(), String> {
-        match limits.slices().iter().find_map(Slice::cannot_charge_ahead) {
+        match limits.records().iter().find_map(Record::cannot_charge_ahead) {
             None => Ok(()),
             Some(limit) => Err(format!(
                 "`persist_ahead`: expected only token buckets and windows, because no other state can be made \

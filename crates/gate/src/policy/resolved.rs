@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use crate::decide::Limits;
 use crate::key::{InvalidKey, canonical_key, check_key, lease_id};
 use crate::limit::{Kind, Limit};
-use crate::policy::{Found, Policy, Rule};
+use crate::policy::{Policy, Rule, RuleId};
 use compact_str::CompactString;
 use tidegate_core::lease::Id;
 
@@ -26,7 +26,7 @@ use tidegate_core::lease::Id;
 /// "#).unwrap());
 ///
 /// let resolved = Resolved::new(&policy, "acme/alice").unwrap();
-/// assert_eq!((resolved.key(), resolved.home()), ("acme/alice", "acme"));
+/// assert_eq!((resolved.key(), resolved.partition()), ("acme/alice", "acme"));
 /// assert_eq!(resolved.limits().unwrap().most_at_once(), 5);
 ///
 /// let denied = Resolved::new(&policy, "ip:192.0.2.7").unwrap();
@@ -37,7 +37,7 @@ use tidegate_core::lease::Id;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     policy: Arc<Policy>,
-    found: Found,
+    found: RuleId,
     key: CompactString,
     written: CompactString,
 }
@@ -74,20 +74,20 @@ impl Resolved {
         &self.written
     }
 
-    /// The home: the shortest part of the key that any limit of the policy counts by. A store keeps all
-    /// states that a decision on this key needs under its home.
+    /// The partition: the shortest part of the key that any limit of the policy counts by. A store keeps all
+    /// states that a decision on this key needs under its partition.
     #[must_use]
-    pub fn home(&self) -> &str {
-        self.policy.home(&self.key)
+    pub fn partition(&self) -> &str {
+        self.policy.partition(&self.key)
     }
 
-    /// The name of the keys that one question of a node may be about: all keys of the home, or of the Durable Object if
+    /// The name of the keys that one question of a node may be about: all keys of the partition, or of the Durable Object if
     /// the policy [shares calls](Policy::shares_calls).
     #[must_use]
     pub fn group(&self) -> Cow<'_, str> {
         match self.policy.shares_calls() {
             true => Cow::Owned(self.object_name()),
-            false => Cow::Borrowed(self.home()),
+            false => Cow::Borrowed(self.partition()),
         }
     }
 
@@ -112,11 +112,11 @@ impl Resolved {
     /// Whether the key is on the list `deny`. No request on it passes, however long the caller waits.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        self.found == Found::Denied
+        self.found == RuleId::Denied
     }
 
     /// The rule with its limits; `None` if the key is listed.
-    pub(crate) fn limited(&self) -> Option<(Found, &Limits)> {
+    pub(crate) fn limited(&self) -> Option<(RuleId, &Limits)> {
         self.limits().map(|limits| (self.found, limits))
     }
 
@@ -129,7 +129,7 @@ impl Resolved {
             .fold(0, usize::saturating_add)
     }
 
-    /// Whether both are the same key by the same edition of one policy.
+    /// Whether both are the same key by the same revision of one policy.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policy, &other.policy)
             && self.found == other.found

@@ -6,7 +6,7 @@ use core::iter;
 use tidegate_core::{Decision, MAX_QUANTITY, Micros};
 
 use super::Policy;
-use crate::decide::{Limits, Slice};
+use crate::decide::{Limits, Record};
 use crate::key::{Pattern, canonical_key, is_address};
 
 /// The rule of a policy for a key.
@@ -20,7 +20,7 @@ pub enum Rule<'a> {
 
 /// The place of a key's rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum RuleId {
     /// The key is on the list `deny`.
     Denied,
     /// The key is on the list `allow`.
@@ -31,7 +31,7 @@ pub(crate) enum Found {
     Override(usize),
 }
 
-impl Found {
+impl RuleId {
     pub(crate) const fn number(self) -> Option<usize> {
         match self {
             Self::Denied | Self::Allowed => None,
@@ -56,16 +56,16 @@ impl Policy {
         place.map_or(Some(&self.limits), |own| own.map(|(_, limits)| limits))
     }
 
-    /// The slice with this identity, of the policy's own limits or of an override.
+    /// The record with this identity, of the policy's own limits or of an override.
     #[must_use]
-    pub fn slice(&self, identity: u64) -> Option<&Slice> {
-        self.slices().find(|slice| slice.identity() == identity)
+    pub fn record(&self, identity: u64) -> Option<&Record> {
+        self.records().find(|record| record.identity() == identity)
     }
 
-    /// The slices of the policy's own limits and of all overrides.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = &Slice> {
+    /// The records of the policy's own limits and of all overrides.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
         let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));
-        all.flat_map(Limits::slices)
+        all.flat_map(Limits::records)
     }
 
     /// The rule for a key. A key on both lists is denied.
@@ -87,36 +87,36 @@ impl Policy {
         self.deny.is_empty() && self.allow.is_empty() && self.overrides.is_empty()
     }
 
-    pub(crate) fn find(&self, key: &str) -> Found {
+    pub(crate) fn find(&self, key: &str) -> RuleId {
         if self.has_one_rule() {
-            return Found::Limits;
+            return RuleId::Limits;
         }
         let address = canonical_key(key, 128); // one address has several spellings
         let is = |pattern: &Pattern| pattern.matches(key) || pattern.matches(&address);
         if self.deny.iter().any(is) {
-            return Found::Denied;
+            return RuleId::Denied;
         }
         if self.allow.iter().any(is) {
-            return Found::Allowed;
+            return RuleId::Allowed;
         }
         let own = self.overrides.iter().position(|(pattern, _)| is(pattern));
-        own.map_or(Found::Limits, Found::Override)
+        own.map_or(RuleId::Limits, RuleId::Override)
     }
 
-    pub(crate) fn rule_found<'a>(&'a self, found: Found, key: Cow<'a, str>) -> Rule<'a> {
+    pub(crate) fn rule_found<'a>(&'a self, found: RuleId, key: Cow<'a, str>) -> Rule<'a> {
         match self.limits_found(found) {
             Some(limits) => Rule::Limited(limits, key),
-            None if found == Found::Allowed => Rule::Listed(ALLOWED),
+            None if found == RuleId::Allowed => Rule::Listed(ALLOWED),
             None => Rule::Listed(DENIED),
         }
     }
 
     /// The limits of a rule; `None` for a listed key.
-    pub(crate) fn limits_found(&self, found: Found) -> Option<&Limits> {
+    pub(crate) fn limits_found(&self, found: RuleId) -> Option<&Limits> {
         match found {
-            Found::Denied | Found::Allowed => None,
-            Found::Limits => Some(&self.limits),
-            Found::Override(place) => self.overrides.get(place).map(|(_, own)| own),
+            RuleId::Denied | RuleId::Allowed => None,
+            RuleId::Limits => Some(&self.limits),
+            RuleId::Override(place) => self.overrides.get(place).map(|(_, own)| own),
         }
     }
 }

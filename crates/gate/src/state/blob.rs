@@ -1,4 +1,4 @@
-//! The bytes of a stored slice: a versioned format, little endian.
+//! The bytes of a stored record: a versioned format, little endian.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -32,7 +32,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::decide::Slice;
+use crate::decide::Record;
 use crate::policy::Policy;
 use crate::state::{Stored, carry};
 use tidegate_core::shed::block::Block;
@@ -41,7 +41,7 @@ use tidegate_core::shed::block::Block;
 const VERSION: u8 = 3;
 /// The version of a state with its limits.
 const SELF_DESCRIBING: u8 = 4;
-/// The bit in the version of a slice whose key is blocked.
+/// The bit in the version of a record whose key is blocked.
 const BLOCKED: u8 = 0x80;
 /// The bytes of version and fingerprint.
 const HEADER_BYTES: usize = 9;
@@ -102,43 +102,44 @@ impl fmt::Display for BlobError {
 
 impl core::error::Error for BlobError {}
 
-/// The name under which a store keeps a state: `tidegate:{POLICY:HOME}REST:IDENTITY`.
+/// The name under which a store keeps a state: `tidegate:{POLICY:PARTITION}REST:IDENTITY`.
 ///
-/// `HOME` and `REST` together are the part of the canonical key that the slice counts by. `HOME` is the
-/// [home](Policy::home) of the key; a Redis Cluster puts names with the same text in braces into one slot. In
-/// `HOME`, a `}` is written `%7D` and a `%` is written `%25`, so that no key ends the braces early. `IDENTITY`
+/// `PARTITION` and `REST` together are the part of the canonical key that the record counts by. `PARTITION` is the
+/// [partition](Policy::partition) of the key; a Redis Cluster puts names with the same text in braces into one slot. In
+/// `PARTITION`, a `}` is written `%7D` and a `%` is written `%25`, so that no key ends the braces early. `IDENTITY`
 /// identifies the rule and the depth, and also the limits if an edit starts states afresh.
 #[must_use]
-pub fn name(policy: &Policy, slice: &Slice, key: &str) -> String {
-    let (policy_name, home, own) = (policy.name(), policy.home(key), slice.depth().of(key));
-    let rest = own.strip_prefix(home).unwrap_or(own); // never: every part begins with the home
-    let home = home.replace('%', "%25").replace('}', "%7D");
-    alloc::format!("tidegate:{{{policy_name}:{home}}}{rest}:{:016x}", slice.identity())
+pub fn name(policy: &Policy, record: &Record, key: &str) -> String {
+    let (policy_name, partition, own) =
+        (policy.name(), policy.partition(key), record.depth().of(key));
+    let rest = own.strip_prefix(partition).unwrap_or(own); // never: every part begins with the partition
+    let partition = partition.replace('%', "%25").replace('}', "%7D");
+    alloc::format!("tidegate:{{{policy_name}:{partition}}}{rest}:{:016x}", record.identity())
 }
 
-/// Writes the words of a slice as bytes.
+/// Writes the words of a record as bytes.
 #[must_use]
-pub fn encode(policy: &Policy, slice: &Slice, words: &[u64]) -> Vec<u8> {
+pub fn encode(policy: &Policy, record: &Record, words: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(words.len().saturating_mul(8).saturating_add(HEADER_BYTES));
-    encode_into(&mut bytes, policy, slice, words);
+    encode_into(&mut bytes, policy, record, words);
     bytes
 }
 
 /// Does the same as [`encode`] in place of what `bytes` held.
-pub(crate) fn encode_into(bytes: &mut Vec<u8>, policy: &Policy, slice: &Slice, words: &[u64]) {
+pub(crate) fn encode_into(bytes: &mut Vec<u8>, policy: &Policy, record: &Record, words: &[u64]) {
     bytes.clear();
-    let (words, block) = slice.unblocked(words);
+    let (words, block) = record.unblocked(words);
     bytes.push(version(policy) | if block.is_some() { BLOCKED } else { 0 });
     if version(policy) == SELF_DESCRIBING {
-        let limits = slice.described();
-        bytes.extend(slice.checksum(&limits).to_le_bytes());
+        let limits = record.described();
+        bytes.extend(record.checksum(&limits).to_le_bytes());
         bytes.extend(u16::try_from(limits.len()).unwrap_or(u16::MAX).to_le_bytes());
         bytes.extend(limits.into_iter().flat_map(u64::to_le_bytes));
     } else {
-        bytes.extend(slice.fingerprint().to_le_bytes());
+        bytes.extend(record.fingerprint().to_le_bytes());
     }
     bytes.extend(block.into_iter().flat_map(Block::to_words).flat_map(u64::to_le_bytes));
-    if slice.words() > MOST_PLAIN_WORDS {
+    if record.words() > MOST_PLAIN_WORDS {
         write_runs(words, bytes);
     } else {
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -200,19 +201,19 @@ pub(crate) struct Decoded {
     pub(crate) is_carried: bool,
 }
 
-/// Reads the words of a slice from bytes.
+/// Reads the words of a record from bytes.
 ///
 /// # Errors
 /// Fails with [`BlobError`] if neither these limits nor earlier limits of this rule can have written the
 /// bytes.
-pub fn decode(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
-    read(policy, slice, bytes).map(|decoded| decoded.words)
+pub fn decode(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+    read(policy, record, bytes).map(|decoded| decoded.words)
 }
 
 /// Does the same as [`decode`], and says whether the words were carried over.
-pub(crate) fn read(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Decoded, BlobError> {
+pub(crate) fn read(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Decoded, BlobError> {
     let as_written = |words| Decoded { words, is_carried: false };
-    let expected = slice.words().saturating_mul(8).saturating_add(HEADER_BYTES);
+    let expected = record.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
     let (&found, rest) = bytes.split_first().ok_or(length)?;
     if found & !BLOCKED != version(policy) {
@@ -222,48 +223,48 @@ pub(crate) fn read(policy: &Policy, slice: &Slice, bytes: &[u8]) -> Result<Decod
     let (fingerprint, rest) = rest.split_first_chunk().ok_or(length)?;
     let found = u64::from_le_bytes(*fingerprint);
     if version(policy) == VERSION {
-        if found != slice.fingerprint() {
-            return Err(BlobError::Fingerprint { found, expected: slice.fingerprint() });
+        if found != record.fingerprint() {
+            return Err(BlobError::Fingerprint { found, expected: record.fingerprint() });
         }
-        return words(slice, is_blocked, rest, length).map(as_written);
+        return words(record, is_blocked, rest, length).map(as_written);
     }
     let (count, rest) = rest.split_first_chunk().ok_or(length)?;
     let described = usize::from(u16::from_le_bytes(*count)).saturating_mul(8);
     let (described, rest) = rest.split_at_checked(described).ok_or(length)?;
     let described: Vec<u64> =
         described.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let expected = slice.checksum(&described);
+    let expected = record.checksum(&described);
     if found != expected {
         return Err(BlobError::Fingerprint { found, expected });
     }
-    if described == slice.described() {
-        return words(slice, is_blocked, rest, length).map(as_written);
+    if described == record.described() {
+        return words(record, is_blocked, rest, length).map(as_written);
     }
-    let old = slice.before(&described).ok_or(BlobError::Invalid)?;
+    let old = record.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
-    let words = carry(slice, &old, words, policy.on_change());
+    let words = carry(record, &old, words, policy.on_change());
     let words = Stored { words: &words, block }.all().into_vec();
     Ok(Decoded { words, is_carried: true })
 }
 
 fn words(
-    slice: &Slice,
+    record: &Record,
     is_blocked: bool,
     bytes: &[u8],
     length: BlobError,
 ) -> Result<Vec<u64>, BlobError> {
     let (block, bytes) = bytes.split_at_checked(if is_blocked { 16 } else { 0 }).ok_or(length)?;
-    let mut words = if slice.words() > MOST_PLAIN_WORDS {
-        read_runs(bytes, slice.words()).ok_or(BlobError::Invalid)?
+    let mut words = if record.words() > MOST_PLAIN_WORDS {
+        read_runs(bytes, record.words()).ok_or(BlobError::Invalid)?
     } else {
         let (words, tail) = bytes.as_chunks();
-        if words.len() != slice.words() || !tail.is_empty() {
+        if words.len() != record.words() || !tail.is_empty() {
             return Err(length);
         }
         words.iter().map(|word| u64::from_le_bytes(*word)).collect()
     };
     words.extend(block.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
-    slice.accepts(&words).map_err(|_| BlobError::Invalid)?;
+    record.accepts(&words).map_err(|_| BlobError::Invalid)?;
     Ok(words)
 }

@@ -1,22 +1,22 @@
-//! Blocks of keys. A block refuses every request of a key for a time. It belongs to the slice that counts by
+//! Blocks of keys. A block refuses every request of a key for a time. It belongs to the record that counts by
 //! the whole key: while the key is blocked, the two words of the block follow the words of the limits.
 
-use crate::decide::{Limits, Slice, Verdict};
+use crate::decide::{Limits, Record, Verdict};
 use crate::limit::{Budget, Operation, OperationError};
-use crate::state::Gathered;
+use crate::state::KeyState;
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::block::Block;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-impl Slice {
-    /// Splits the words of a slice into the words of the limits and the block.
+impl Record {
+    /// Splits the words of a record into the words of the limits and the block.
     pub(crate) fn unblocked<'a>(&self, words: &'a [u64]) -> (&'a [u64], Option<Block>) {
         let (words, block) = words.split_at_checked(self.words()).unwrap_or((words, &[]));
         (words, block.try_into().ok().and_then(|block| Block::from_words(block).ok()))
     }
 }
 
-impl Gathered {
+impl KeyState {
     /// Does an operation on a key that may be blocked. If the key is not blocked, `decide` does it.
     pub(crate) fn operate_unless_blocked(
         &mut self,
@@ -28,7 +28,7 @@ impl Gathered {
         let Self { words, block } = self;
         match operation {
             Operation::Block(span) => {
-                if !limits.slices().iter().any(Slice::keeps_block) {
+                if !limits.records().iter().any(Record::keeps_block) {
                     return Err(OperationError::NoWholeKey);
                 }
                 *block = (*span > Micros::ZERO).then(|| Block::new(now, *span));

@@ -11,7 +11,7 @@ mod tests;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::decide::{OnChange, Slice};
+use crate::decide::{OnChange, Record};
 use crate::limit::{Limit, NamedLimit};
 use crate::policy::Policy;
 use tidegate_core::Timestamp;
@@ -19,13 +19,13 @@ use tidegate_core::Timestamp;
 /// A limit and its words.
 type Held<'a> = (&'a NamedLimit, &'a [u64]);
 
-/// Carries words that `old` wrote over to the limits of `slice`.
-pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -> Vec<u64> {
+/// Carries words that `old` wrote over to the limits of `record`.
+pub(crate) fn carry(record: &Record, old: &Record, words: &[u64], rule: OnChange) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
     let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
-    let mut carried = Vec::with_capacity(slice.words());
-    for (named, source) in slice.limits().iter().zip(sources(slice, olds.collect())) {
+    let mut carried = Vec::with_capacity(record.words());
+    for (named, source) in record.limits().iter().zip(sources(record, olds.collect())) {
         let mut own = vec![0; named.limit.words()];
         match source {
             Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
@@ -38,34 +38,34 @@ pub(crate) fn carry(slice: &Slice, old: &Slice, words: &[u64], rule: OnChange) -
     carried
 }
 
-/// The slice of `from` whose states go on under a slice of `to` after an edit of the policy.
-pub(crate) fn before_edit<'a>(new: &Slice, from: &'a Policy, to: &Policy) -> Option<&'a Slice> {
+/// The record of `from` whose states go on under a record of `to` after an edit of the policy.
+pub(crate) fn before_edit<'a>(new: &Record, from: &'a Policy, to: &Policy) -> Option<&'a Record> {
     let keeps = from.on_change().keeps_states() && to.on_change().keeps_states();
     // a block ends with the states
-    let goes_on = |old: &Slice| to.slices().any(|new| new.fingerprint() == old.fingerprint());
-    if new.limits().is_empty() && !keeps && !from.slices().all(goes_on) {
+    let goes_on = |old: &Record| to.records().any(|new| new.fingerprint() == old.fingerprint());
+    if new.limits().is_empty() && !keeps && !from.records().all(goes_on) {
         return None;
     }
     if !new.counts_apart() {
-        return from.slice(new.identity());
+        return from.record(new.identity());
     }
-    let by_name = from.slice(new.identity()).filter(|_| keeps);
-    let has_same_numbers = |old: &&Slice| old.fingerprint() == new.fingerprint();
-    let is_left = |old: &&Slice| !keeps || to.slice(old.identity()).is_none();
-    by_name.or_else(|| from.slices().filter(is_left).find(has_same_numbers)) // it was renamed
+    let by_name = from.record(new.identity()).filter(|_| keeps);
+    let has_same_numbers = |old: &&Record| old.fingerprint() == new.fingerprint();
+    let is_left = |old: &&Record| !keeps || to.record(old.identity()).is_none();
+    by_name.or_else(|| from.records().filter(is_left).find(has_same_numbers)) // it was renamed
 }
 
-/// Finds the earlier form of each limit of `slice`: the limit of the same name, otherwise a limit of the same
+/// Finds the earlier form of each limit of `record`: the limit of the same name, otherwise a limit of the same
 /// numbers, which was renamed, otherwise the first limit that is left, if the file names neither.
-fn sources<'a>(slice: &Slice, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
+fn sources<'a>(record: &Record, mut olds: Vec<Held<'a>>) -> Vec<Option<Held<'a>>> {
     let rules: [fn(&NamedLimit, &NamedLimit) -> bool; 3] = [
         |new, old| new.tag != 0 && new.tag == old.tag,
         |new, old| new.limit == old.limit,
         |new, old| new.tag == 0 && old.tag == 0,
     ];
-    let mut sources = vec![None; slice.limits().len()];
+    let mut sources = vec![None; record.limits().len()];
     for same in rules {
-        for (new, source) in slice.limits().iter().zip(&mut sources) {
+        for (new, source) in record.limits().iter().zip(&mut sources) {
             if source.is_none()
                 && let Some(place) = olds.iter().position(|(old, _)| same(new, old))
             {

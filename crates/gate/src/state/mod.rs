@@ -1,14 +1,14 @@
 //! The state of one key: in words, in stored bytes, over an edit of the limits, and through the operations of an adapter.
 //!
-//! `gathered` puts the words of a key's slices together and takes them apart, `block` adds the block of a key, `blob` is the
-//! stored form, `carry` takes a state over an edit, and [`Session`] does operations on what a store holds.
+//! `key_state` puts the words of a key's records together and takes them apart, `block` adds the block of a key, `blob` is the
+//! stored form, `carry` takes a state over an edit, and [`Transaction`] does operations on what a store holds.
 
 pub mod blob;
 mod block;
 mod carry;
-mod gathered;
-mod session;
+mod key_state;
+mod transaction;
 
 pub(crate) use carry::{before_edit, carry};
-pub(crate) use gathered::{Gathered, Stored};
-pub use session::{Answered, Due, Seat, Session, SessionError, Used, Write};
+pub(crate) use key_state::{KeyState, Stored};
+pub use transaction::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write};

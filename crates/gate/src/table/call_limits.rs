@@ -17,7 +17,7 @@ use core::mem;
 use tidegate_core::Timestamp;
 
 use super::{Entry, Table};
-use crate::decide::{Slice, SliceWords};
+use crate::decide::{Record, RecordWords};
 use crate::key::Depth;
 use crate::policy::{Policy, PolicyError};
 use crate::state::Stored;
@@ -32,7 +32,7 @@ const MAX_TEXT_BYTES: usize = 4_096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLimits {
     by_text: Sorted<String, Arc<Policy>>,
-    /// The slices of these policies and of the table's own, by their identities.
+    /// The records of these policies and of the table's own, by their identities.
     by_identity: Sorted<u64, Known>,
 }
 
@@ -121,9 +121,10 @@ impl CallLimits {
     }
 
     fn is_used(&self, own: &Policy) -> bool {
-        let mut slices = own.limits().slices().iter().filter(|slice| !slice.limits().is_empty());
-        slices.any(|slice| {
-            self.by_identity.get(&slice.identity()).is_some_and(|known| known.entries > 0)
+        let mut records =
+            own.limits().records().iter().filter(|record| !record.limits().is_empty());
+        records.any(|record| {
+            self.by_identity.get(&record.identity()).is_some_and(|known| known.entries > 0)
         })
     }
 
@@ -131,37 +132,37 @@ impl CallLimits {
         self.by_text.0.len() >= MAX_CALL_LIMITS
     }
 
-    /// The slice of this identity.
-    pub(super) fn slice(&self, identity: u64) -> Option<&Slice> {
-        self.policy(identity)?.slice(identity)
+    /// The record of this identity.
+    pub(super) fn record(&self, identity: u64) -> Option<&Record> {
+        self.policy(identity)?.record(identity)
     }
 
-    /// The policy that has a slice of this identity.
+    /// The policy that has a record of this identity.
     pub(super) fn policy(&self, identity: u64) -> Option<&Arc<Policy>> {
         self.by_identity.get(&identity).map(|known| &known.policy)
     }
 
-    /// Whether an entry of this identity has the state of the slice.
+    /// Whether an entry of this identity has the state of the record.
     #[inline]
-    pub(super) fn are_of_one_count(&self, identity: u64, slice: &Slice) -> bool {
-        identity == slice.identity()
+    pub(super) fn are_of_one_count(&self, identity: u64, record: &Record) -> bool {
+        identity == record.identity()
             || (!self.by_text.0.is_empty()
-                && self.slice(identity).is_some_and(|other| other.counts_with(slice)))
+                && self.record(identity).is_some_and(|other| other.counts_with(record)))
     }
 
-    /// The words of an entry as the slice goes on with them.
+    /// The words of an entry as the record goes on with them.
     #[cold]
-    pub(super) fn going_on(&self, slice: &Slice, entry: &Entry) -> SliceWords {
-        match self.slice(entry.identity).filter(|old| old.identity() != slice.identity()) {
-            Some(old) => slice.going_on_from(old, &entry.words),
-            None => SliceWords::from_slice(&entry.words),
+    pub(super) fn going_on(&self, record: &Record, entry: &Entry) -> RecordWords {
+        match self.record(entry.identity).filter(|old| old.identity() != record.identity()) {
+            Some(old) => record.going_on_from(old, &entry.words),
+            None => RecordWords::from_slice(&entry.words),
         }
     }
 
     fn know(&mut self, policy: &Arc<Policy>) {
-        for slice in policy.slices() {
+        for record in policy.records() {
             self.by_identity
-                .insert_new(slice.identity(), Known { policy: Arc::clone(policy), entries: 0 });
+                .insert_new(record.identity(), Known { policy: Arc::clone(policy), entries: 0 });
         }
     }
 
@@ -264,23 +265,23 @@ impl Table {
     /// Takes over the states of a table whose limits share entries. `None` if the allocator has no room.
     fn take_apart(&mut self, joined: &Self, policy: &Policy, apart: &Policy) -> Option<()> {
         for entry in joined.entries.iter() {
-            let Some(slice) = policy.slice(entry.identity) else { continue }; // of limits that are no longer there
-            let (words, block) = slice.unblocked(&entry.words);
-            let own = apart.slices();
-            let own = own.filter(|own| own.is_edit_of(slice) && !own.limits().is_empty());
-            for (own, (_, words)) in own.zip(slice.split(words)) {
+            let Some(record) = policy.record(entry.identity) else { continue }; // of limits that are no longer there
+            let (words, block) = record.unblocked(&entry.words);
+            let own = apart.records();
+            let own = own.filter(|own| own.is_edit_of(record) && !own.limits().is_empty());
+            for (own, (_, words)) in own.zip(record.split(words)) {
                 self.take_in(own, &entry.key, Stored { words, block: None })?;
             }
             if block.is_some() {
-                self.take_in(&Slice::of_blocks(), &entry.key, Stored { words: &[], block })?;
+                self.take_in(&Record::of_blocks(), &entry.key, Stored { words: &[], block })?;
             }
         }
         Some(())
     }
 
     /// Takes a state in, even beyond the bound: a state that is forgotten would loosen its limits.
-    fn take_in(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) -> Option<()> {
-        let entry = Entry::new(slice, key, stored)?;
+    fn take_in(&mut self, record: &Record, key: &str, stored: Stored<'_>) -> Option<()> {
+        let entry = Entry::new(record, key, stored)?;
         self.reserve(&[self.hasher.hash(key)], entry.heap(), usize::MAX)?;
         self.insert(entry);
         Some(())
@@ -306,7 +307,7 @@ impl Table {
         let known = self.call_limits.by_identity.0.iter();
         let all: Vec<_> = known
             .filter_map(|(identity, known)| {
-                Some((*identity, known.policy.slice(*identity)?.depth()))
+                Some((*identity, known.policy.record(*identity)?.depth()))
             })
             .filter(|(_, own)| *own >= depth)
             .collect();

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::{Entry, Table};
-use crate::decide::Slice;
+use crate::decide::Record;
 use crate::policy::Policy;
 use crate::state::{Stored, before_edit, carry};
 
@@ -36,13 +36,13 @@ impl Table {
         to: &'a Policy,
     ) -> impl Iterator<Item = Carried> + 'a {
         let Self { entries, call_limits, .. } = self;
-        let goes_on = |new: &'a Slice| Some((before_edit(new, from, to)?, new));
-        let edited: Vec<_> = to.slices().filter_map(goes_on).collect();
+        let goes_on = |new: &'a Record| Some((before_edit(new, from, to)?, new));
+        let edited: Vec<_> = to.records().filter_map(goes_on).collect();
         let carried = move |entry: Entry| {
-            let is_of = |slice: &&Slice| call_limits.are_of_one_count(entry.identity, slice);
-            let Some(own) = from.slices().find(is_of) else {
+            let is_of = |record: &&Record| call_limits.are_of_one_count(entry.identity, record);
+            let Some(own) = from.records().find(is_of) else {
                 // the edit does not change a caller's limits
-                return call_limits.slice(entry.identity).is_some().then_some(entry);
+                return call_limits.record(entry.identity).is_some().then_some(entry);
             };
             let (old, new) = edited.iter().find(|(old, _)| old.identity() == own.identity())?;
             if entry.identity == new.identity() && old.fingerprint() == new.fingerprint() {

@@ -8,7 +8,7 @@
 //! | 4 | how many callers' limits follow |
 //! | 2, n | each of these limits: the length of its text, and the text |
 //! | 4 | how many states follow |
-//! | 2, n, 8, 4, m | each state: the length of the key and the key, the identity of its slice, the length of the [`blob`] and the blob |
+//! | 2, n, 8, 4, m | each state: the length of the key and the key, the identity of its record, the length of the [`blob`] and the blob |
 //!
 //! Numbers are little endian. The blob has the fingerprint of the limits.
 
@@ -19,7 +19,7 @@ use core::fmt;
 
 use super::call_limits::CallLimitsError;
 use super::{Entry, Table};
-use crate::decide::{Slice, SliceWords};
+use crate::decide::{Record, RecordWords};
 use crate::key::MAX_KEY_BYTES;
 use crate::policy::Policy;
 use crate::state::Stored;
@@ -106,20 +106,20 @@ impl Table {
         let mut count = 0_usize;
         for entry in self.entries.iter() {
             let of_call = self.call_limits.policy(entry.identity).map_or(policy, |own| own);
-            let known = policy.slice(entry.identity).or_else(|| of_call.slice(entry.identity));
+            let known = policy.record(entry.identity).or_else(|| of_call.record(entry.identity));
             let Some(written) = known else { continue }; // the limits are no longer there
             // under the policy's own limits, so that a policy that keeps states finds it after an edit
-            let own = policy.slices().find(|own| own.counts_with(written));
+            let own = policy.records().find(|own| own.counts_with(written));
             let own = own.map(|own| (policy, own, own.going_on_from(written, &entry.words)));
-            let own = own.filter(|(_, slice, words)| slice.accepts(words).is_ok());
-            let as_written = || (of_call, written, SliceWords::from_slice(&entry.words));
-            let (policy, slice, words) = own.unwrap_or_else(as_written);
+            let own = own.filter(|(_, record, words)| record.accepts(words).is_ok());
+            let as_written = || (of_call, written, RecordWords::from_slice(&entry.words));
+            let (policy, record, words) = own.unwrap_or_else(as_written);
             let most = entry.words.len().saturating_mul(10).saturating_add(8_192);
             bytes.try_reserve(most.saturating_add(entry.key.len())).ok()?;
-            let blob = blob::encode(policy, slice, &words);
+            let blob = blob::encode(policy, record, &words);
             bytes.extend(u16::try_from(entry.key.len()).unwrap_or(u16::MAX).to_le_bytes());
             bytes.extend(entry.key.as_bytes());
-            bytes.extend(slice.identity().to_le_bytes());
+            bytes.extend(record.identity().to_le_bytes());
             bytes.extend(length(blob.len()));
             bytes.extend(blob);
             count = count.saturating_add(1);
@@ -179,27 +179,27 @@ impl Table {
     ) -> Result<(), DumpError> {
         let call_limits = self.call_limits.policy(identity).map(Arc::clone);
         let own =
-            if policy.slice(identity).is_some() { Some(Arc::clone(policy)) } else { call_limits };
-        let own = own.as_ref().and_then(|own| Some((own, own.slice(identity)?)));
-        let (own, slice) = own.ok_or_else(|| DumpError::OtherLimits { key: key.into() })?;
-        let is_part = key.len() <= MAX_KEY_BYTES && slice.depth().of(key) == key;
-        if !is_part || self.entry(slice, key).is_some() {
+            if policy.record(identity).is_some() { Some(Arc::clone(policy)) } else { call_limits };
+        let own = own.as_ref().and_then(|own| Some((own, own.record(identity)?)));
+        let (own, record) = own.ok_or_else(|| DumpError::OtherLimits { key: key.into() })?;
+        let is_part = key.len() <= MAX_KEY_BYTES && record.depth().of(key) == key;
+        if !is_part || self.entry(record, key).is_some() {
             return Err(DumpError::Damaged);
         }
-        let words = blob::decode(own, slice, blob)
+        let words = blob::decode(own, record, blob)
             .map_err(|error| DumpError::State { key: key.into(), error })?;
         let full = DumpError::Full { max_bytes: self.max_bytes };
         let heap = Entry::heap_of(key.len(), words.len());
         let room = self.reserve(&[self.hasher.hash(key)], heap, self.max_bytes);
-        let entry = room.and_then(|()| restored(slice, key, &words));
+        let entry = room.and_then(|()| restored(record, key, &words));
         self.insert(entry.ok_or(full)?);
         Ok(())
     }
 }
 
-fn restored(slice: &Slice, key: &str, words: &[u64]) -> Option<Entry> {
-    let (words, block) = slice.unblocked(words);
-    Entry::new(slice, key, Stored { words, block })
+fn restored(record: &Record, key: &str, words: &[u64]) -> Option<Entry> {
+    let (words, block) = record.unblocked(words);
+    Entry::new(record, key, Stored { words, block })
 }
 
 fn length(length: usize) -> [u8; 4] {

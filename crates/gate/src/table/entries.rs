@@ -18,7 +18,7 @@ const PLACES: usize = 16_384;
 /// The entries that fit into a full part: one place in eight stays free.
 const MOST: usize = PLACES / 8 * 7;
 
-/// The places of the smallest hash table: more than the slices of one key need at once.
+/// The places of the smallest hash table: more than the records of one key need at once.
 const FEWEST_PLACES: usize = 64;
 
 /// The first bit of a hash that chooses the part. The bits below choose the place in a part, and the highest ones

@@ -9,7 +9,7 @@ use super::{Table, TableError, operate};
 use crate::decide::Verdict;
 use crate::limit::span;
 use crate::limit::{Kind, Operation, Request};
-use crate::policy::{Found, Policy, Rule};
+use crate::policy::{Policy, Rule, RuleId};
 
 /// Why a request passes or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Table {
         let (limits, key) = match policy.rule(key) {
             Rule::Limited(limits, key) => (limits, key),
             Rule::Listed(decision) => {
-                let is_denied = policy.find(key) == Found::Denied;
+                let is_denied = policy.find(key) == RuleId::Denied;
                 let list = if is_denied { "deny" } else { "allow" };
                 let text =
                     format!("The key is on the list `{list}`, so its requests are not counted.");
@@ -56,8 +56,8 @@ impl Table {
             return Ok(Explanation { verdict, limit: None, bound: String::new(), text });
         }
         let now = verdict.at;
-        let words = limits.slices().iter().zip(limits.split(&state.words));
-        let each = words.flat_map(|(slice, (_, words))| slice.split(words));
+        let words = limits.records().iter().zip(limits.split(&state.words));
+        let each = words.flat_map(|(record, (_, words))| record.split(words));
         let each = limits.iter().zip(each).zip(&verdict.limits);
         let is_allowed = verdict.decision.is_allowed();
         let decides = |said: &Decision| match is_allowed {

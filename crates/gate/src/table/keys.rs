@@ -7,8 +7,8 @@ use tidegate_core::lease::Id;
 use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
-use super::{Entry, Leaves, Table, TableError, operate};
-use crate::decide::{Slice, Verdict};
+use super::{Entry, Retain, Table, TableError, operate};
+use crate::decide::{Record, Verdict};
 use crate::limit::{Operation, Request};
 use crate::policy::{Policy, Rule};
 
@@ -44,7 +44,7 @@ impl Table {
             Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => (limits, key),
         };
-        self.with_gathered(policy, limits, (&key, Leaves::Everything), now, |state| {
+        self.with_key_state(policy, limits, (&key, Retain::Everything), now, |state| {
             limits.set_used(&mut state.words, now, used);
             operate(state, limits, now, &Operation::from(0))
         })
@@ -86,14 +86,14 @@ impl Table {
         let end = place.saturating_add(MOST_PLACES);
         let found = (place..end.min(self.entries.places())).filter_map(|place| {
             let entry = self.entries.at(place)?;
-            let slice = policy.slice(entry.identity);
-            slice.or_else(|| self.call_limits.slice(entry.identity))?.limited(entry, now)
+            let record = policy.record(entry.identity);
+            record.or_else(|| self.call_limits.record(entry.identity))?.limited(entry, now)
         });
         (found.collect(), (end < self.entries.places()).then_some(end))
     }
 }
 
-impl Slice {
+impl Record {
     fn limited(&self, entry: &Entry, now: Timestamp) -> Option<Limited> {
         let (words, block) = self.unblocked(&entry.words);
         let key = || String::from(entry.key.as_str());

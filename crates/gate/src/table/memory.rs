@@ -7,7 +7,7 @@ use compact_str::CompactString;
 use smallvec::SmallVec;
 
 use super::{Entry, Table, entries};
-use crate::decide::{Limits, Slice};
+use crate::decide::{Limits, Record};
 use crate::key::MAX_KEY_BYTES;
 use crate::policy::Policy;
 use crate::state::Stored;
@@ -36,8 +36,8 @@ impl Table {
         let overrides = policy.overrides().iter().map(|(_, limits)| limits);
         let all = core::iter::once(policy.limits()).chain(overrides);
         let heap = |limits: &Limits| {
-            let slices = limits.slices().iter();
-            let heap = slices.map(|slice| Entry::heap_of(MAX_KEY_BYTES, slice.words()));
+            let records = limits.records().iter();
+            let heap = records.map(|record| Entry::heap_of(MAX_KEY_BYTES, record.words()));
             heap.fold(0_usize, usize::saturating_add)
         };
         let most = all.map(heap).max().unwrap_or_default();
@@ -62,11 +62,11 @@ impl Table {
 
 impl Entry {
     /// Makes an entry; `None` if the allocator has no room.
-    pub(super) fn new(slice: &Slice, key: &str, stored: Stored<'_>) -> Option<Self> {
+    pub(super) fn new(record: &Record, key: &str, stored: Stored<'_>) -> Option<Self> {
         let mut words = SmallVec::new();
         words.try_reserve_exact(stored.len()).ok()?;
         let key = CompactString::try_new(key).ok()?;
-        let mut entry = Self { key, identity: slice.identity(), words };
+        let mut entry = Self { key, identity: record.identity(), words };
         entry.set(stored);
         Some(entry)
     }

@@ -22,10 +22,10 @@ use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
-use crate::decide::{Limits, Slice, Verdict};
+use crate::decide::{Limits, Record, Verdict};
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
-use crate::state::{Gathered, Stored};
+use crate::state::{KeyState, Stored};
 use call_limits::CallLimits;
 pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
@@ -62,11 +62,11 @@ pub struct Table {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Entry {
-    /// The part of the key that the slice counts by. Inline up to 24 bytes.
+    /// The part of the key that the record counts by. Inline up to 24 bytes.
     key: CompactString,
-    /// [`Slice::identity`]
+    /// [`Record::identity`]
     identity: u64,
-    /// The state of the slice. Inline up to three words.
+    /// The state of the record. Inline up to three words.
     words: SmallVec<[u64; 3]>,
 }
 
@@ -93,18 +93,18 @@ impl KeyHasher {
 }
 
 /// An answer of a table.
-pub trait Decided {
+pub trait HasDecision {
     /// Whether the request may pass.
     fn decision(&self) -> &Decision;
 }
 
-impl Decided for Decision {
+impl HasDecision for Decision {
     fn decision(&self) -> &Decision {
         self
     }
 }
 
-impl Decided for Verdict {
+impl HasDecision for Verdict {
     fn decision(&self) -> &Decision {
         &self.decision
     }
@@ -177,8 +177,8 @@ impl Table {
         if let Some(words) = self.find_only(limits, hash, key) {
             return Ok(limits.decide(words, now, request)?);
         }
-        let leaves = if request.cost == 0 { Leaves::Nothing } else { Leaves::Grants };
-        self.with_gathered(policy, limits, (key, leaves), now, |state| match state.block {
+        let retain = if request.cost == 0 { Retain::Nothing } else { Retain::Grants };
+        self.with_key_state(policy, limits, (key, retain), now, |state| match state.block {
             None => limits.decide(&mut state.words, now, request),
             Some(_) => Ok(operate(state, limits, now, &Operation::Decide(*request))?.decision),
         })
@@ -228,12 +228,12 @@ impl Table {
         {
             return Ok(limits.operate(words, now, operation)?);
         }
-        let leaves = match operation {
-            _ if operation.is_peek() => Leaves::Nothing,
-            Operation::Decide(_) => Leaves::Grants,
-            _ => Leaves::Everything,
+        let retain = match operation {
+            _ if operation.is_peek() => Retain::Nothing,
+            Operation::Decide(_) => Retain::Grants,
+            _ => Retain::Everything,
         };
-        let answer = self.with_gathered(policy, limits, (&key, leaves), now, |state| {
+        let answer = self.with_key_state(policy, limits, (&key, retain), now, |state| {
             operate(state, limits, now, operation)
         })?;
         if let Operation::Reset(depth) = operation {
@@ -250,15 +250,15 @@ impl Table {
     }
 
     /// The state of a canonical key. `None` if the allocator has no room for the copy.
-    fn gather(&self, limits: &Limits, key: &str) -> Option<Gathered> {
-        let mut state = Gathered::with_room_for(limits)?;
-        for slice in limits.slices() {
-            let key = slice.depth().of(key);
-            match self.entry(slice, key) {
-                Some(entry) if entry.identity != slice.identity() => {
-                    state.add(slice, Some(&self.call_limits.going_on(slice, entry)));
+    fn gather(&self, limits: &Limits, key: &str) -> Option<KeyState> {
+        let mut state = KeyState::with_room_for(limits)?;
+        for record in limits.records() {
+            let key = record.depth().of(key);
+            match self.entry(record, key) {
+                Some(entry) if entry.identity != record.identity() => {
+                    state.add(record, Some(&self.call_limits.going_on(record, entry)));
                 }
-                found => state.add(slice, found.map(|entry| entry.words.as_slice())),
+                found => state.add(record, found.map(|entry| entry.words.as_slice())),
             }
         }
         Some(state)
@@ -271,8 +271,9 @@ impl Table {
         let mut heap = 0_usize;
         let Self { entries, call_limits, .. } = self;
         entries.retain(|entry| {
-            let slice = policy.slice(entry.identity).or_else(|| call_limits.slice(entry.identity));
-            let lasts = slice.is_some_and(|slice| lasts(slice, &entry.words, now));
+            let record =
+                policy.record(entry.identity).or_else(|| call_limits.record(entry.identity));
+            let lasts = record.is_some_and(|record| lasts(record, &entry.words, now));
             if lasts {
                 heap = heap.saturating_add(entry.heap());
             } else {
@@ -284,52 +285,52 @@ impl Table {
         self.entries.tidy(&self.hasher);
     }
 
-    /// The words of a key that is in use, is not blocked and has only one slice.
+    /// The words of a key that is in use, is not blocked and has only one record.
     #[inline]
     fn find_only(&mut self, limits: &Limits, hash: u64, key: &str) -> Option<&mut [u64]> {
-        let [slice] = limits.slices() else { return None };
-        let words = self.find(slice, hash, slice.depth().of(key))?;
-        (words.len() == slice.words()).then_some(words)
+        let [record] = limits.records() else { return None };
+        let words = self.find(record, hash, record.depth().of(key))?;
+        (words.len() == record.words()).then_some(words)
     }
 
     #[inline]
-    fn find(&mut self, slice: &Slice, hash: u64, key: &str) -> Option<&mut [u64]> {
+    fn find(&mut self, record: &Record, hash: u64, key: &str) -> Option<&mut [u64]> {
         self.entries
-            .find_mut(hash, |entry| entry.is(slice, key))
+            .find_mut(hash, |entry| entry.is(record, key))
             .map(|entry| entry.words.as_mut_slice())
     }
 
-    /// The entry with the state of the slice. Another limit of the same count may have written it.
-    fn entry(&self, slice: &Slice, key: &str) -> Option<&Entry> {
+    /// The entry with the state of the record. Another limit of the same count may have written it.
+    fn entry(&self, record: &Record, key: &str) -> Option<&Entry> {
         self.entries.find(self.hasher.hash(key), |entry| {
-            entry.key == key && self.call_limits.are_of_one_count(entry.identity, slice)
+            entry.key == key && self.call_limits.are_of_one_count(entry.identity, record)
         })
     }
 
-    /// Whether another limit of the same count wrote the state of the slice.
-    fn has_of_another(&self, slice: &Slice, key: &str) -> bool {
-        self.entry(slice, key).is_some_and(|entry| entry.identity != slice.identity())
+    /// Whether another limit of the same count wrote the state of the record.
+    fn has_of_another(&self, record: &Record, key: &str) -> bool {
+        self.entry(record, key).is_some_and(|entry| entry.identity != record.identity())
     }
 
     /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
     /// table is full, refusals still apply but are not recorded.
     #[cold]
     #[inline(never)]
-    fn with_gathered<T: Decided>(
+    fn with_key_state<T: HasDecision>(
         &mut self,
         policy: &Policy,
         limits: &Limits,
-        (key, leaves): (&str, Leaves),
+        (key, retain): (&str, Retain),
         now: Timestamp,
-        decide: impl FnOnce(&mut Gathered) -> Result<T, OperationError>,
+        decide: impl FnOnce(&mut KeyState) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
         let mut state = self.gather(limits, key).ok_or(full)?;
         let decided = decide(&mut state)?;
-        if leaves == Leaves::Nothing {
+        if retain == Retain::Nothing {
             return Ok(decided);
         }
-        let is_refused = leaves == Leaves::Grants && !decided.decision().is_allowed();
+        let is_refused = retain == Retain::Grants && !decided.decision().is_allowed();
         // nothing changes before there is room for all new entries
         let mut learned = self.learned(limits, key, &state, now);
         if learned.is_none() && self.may_sweep(now) {
@@ -340,14 +341,14 @@ impl Table {
             return Err(full);
         }
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));
-        for (slice, stored) in state.apart(limits) {
-            let key = slice.depth().of(key);
-            if is_refused && !slice.remembers_refusals() && self.has_of_another(slice, key) {
+        for (record, stored) in state.apart(limits) {
+            let key = record.depth().of(key);
+            if is_refused && !record.remembers_refusals() && self.has_of_another(record, key) {
                 continue;
             }
             let is_fresh = stored.words.iter().all(|word| *word == 0);
-            if !self.replace(slice, key, stored) && !is_fresh && !outlives(slice, stored, now) {
-                self.learn_clock(slice, key, stored);
+            if !self.replace(record, key, stored) && !is_fresh && !outlives(record, stored, now) {
+                self.learn_clock(record, key, stored);
             }
         }
         Ok(decided)
@@ -359,38 +360,39 @@ impl Table {
         &mut self,
         limits: &Limits,
         key: &str,
-        state: &Gathered,
+        state: &KeyState,
         now: Timestamp,
     ) -> Option<SmallVec<[Entry; 1]>> {
         let mut new = SmallVec::<[_; 2]>::new();
         let mut hashes = SmallVec::<[u64; 2]>::new();
         let mut heap = 0_usize;
-        for (slice, stored) in state.apart(limits) {
-            let key = slice.depth().of(key);
+        for (record, stored) in state.apart(limits) {
+            let key = record.depth().of(key);
             let needed = Entry::heap_of(key.len(), stored.len());
-            if let Some(entry) = self.entry(slice, key) {
+            if let Some(entry) = self.entry(record, key) {
                 heap = heap.saturating_add(needed.saturating_sub(entry.heap()));
-            } else if outlives(slice, stored, now) {
+            } else if outlives(record, stored, now) {
                 heap = heap.saturating_add(needed);
-                new.push((slice, key, stored));
+                new.push((record, key, stored));
                 hashes.push(self.hasher.hash(key));
             }
         }
         self.reserve(&hashes, heap, self.max_bytes)?;
-        new.into_iter().map(|(slice, key, stored)| Entry::new(slice, key, stored)).collect()
+        new.into_iter().map(|(record, key, stored)| Entry::new(record, key, stored)).collect()
     }
 
     /// Replaces the words of an entry; `false` if the table has no such entry.
-    fn replace(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) -> bool {
+    fn replace(&mut self, record: &Record, key: &str, stored: Stored<'_>) -> bool {
         let Self { entries, hasher, heap, call_limits, .. } = self;
-        let is =
-            |entry: &Entry| entry.key == key && call_limits.are_of_one_count(entry.identity, slice);
+        let is = |entry: &Entry| {
+            entry.key == key && call_limits.are_of_one_count(entry.identity, record)
+        };
         let Some(entry) = entries.find_mut(hasher.hash(key), is) else { return false };
         // a count that is too large for a smaller limit stays with the larger one
-        if entry.identity != slice.identity() && slice.accepts(&stored.all()).is_ok() {
+        if entry.identity != record.identity() && record.accepts(&stored.all()).is_ok() {
             call_limits.note_gone(entry.identity);
-            call_limits.note_entry(slice.identity());
-            entry.identity = slice.identity();
+            call_limits.note_entry(record.identity());
+            entry.identity = record.identity();
         }
         *heap = heap.saturating_sub(entry.heap());
         entry.set(stored);
@@ -400,11 +402,11 @@ impl Table {
 
     /// Remembers a state that differs from a fresh one only in its newest time. Such states get at most half
     /// of the room. Decisions do not depend on them.
-    fn learn_clock(&mut self, slice: &Slice, key: &str, stored: Stored<'_>) {
+    fn learn_clock(&mut self, record: &Record, key: &str, stored: Stored<'_>) {
         let heap = Entry::heap_of(key.len(), stored.len());
         let most = self.max_bytes.div_euclid(2);
         if self.reserve(&[self.hasher.hash(key)], heap, most).is_some()
-            && let Some(entry) = Entry::new(slice, key, stored)
+            && let Some(entry) = Entry::new(record, key, stored)
         {
             self.insert(entry);
         }
@@ -425,7 +427,7 @@ impl Table {
 
 /// What an operation leaves in the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaves {
+enum Retain {
     Nothing,
     /// What it grants. A refusal leaves nothing in a count that another limit wrote: it would be rounded up.
     Grants,
@@ -434,13 +436,13 @@ enum Leaves {
 
 impl Entry {
     #[inline]
-    fn is(&self, slice: &Slice, key: &str) -> bool {
-        self.key.as_bytes() == key.as_bytes() && self.identity == slice.identity()
+    fn is(&self, record: &Record, key: &str) -> bool {
+        self.key.as_bytes() == key.as_bytes() && self.identity == record.identity()
     }
 }
 
 fn operate(
-    state: &mut Gathered,
+    state: &mut KeyState,
     limits: &Limits,
     now: Timestamp,
     operation: &Operation,
@@ -451,10 +453,10 @@ fn operate(
 }
 
 /// Whether the table has to keep this.
-fn outlives(slice: &Slice, stored: Stored<'_>, now: Timestamp) -> bool {
-    stored.block.is_some() || lasts(slice, stored.words, now)
+fn outlives(record: &Record, stored: Stored<'_>, now: Timestamp) -> bool {
+    stored.block.is_some() || lasts(record, stored.words, now)
 }
 
-fn lasts(slice: &Slice, words: &[u64], now: Timestamp) -> bool {
-    slice.time_to_live(words, now) > Micros::ZERO
+fn lasts(record: &Record, words: &[u64], now: Timestamp) -> bool {
+    record.time_to_live(words, now) > Micros::ZERO
 }

@@ -42,11 +42,11 @@ pub struct Change {
     by: String,
     /// The header `If-Match`.
     if_match: Option<String>,
-    to: To,
+    to: ChangeTo,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum To {
+enum ChangeTo {
     /// This file.
     File(String),
     /// The file of this version, or of the one before.
@@ -59,7 +59,7 @@ pub(crate) struct UnreadChange {
     by: String,
     if_match: Option<String>,
     /// The file to restore; `None` if the body is the file.
-    restores: Option<To>,
+    restores: Option<ChangeTo>,
 }
 
 impl PolicyCall {
@@ -72,8 +72,8 @@ impl PolicyCall {
             Self::History => ("history", String::new(), None),
             Self::File(wanted) => ("file", version(wanted), None),
             Self::Change(change) => match &change.to {
-                To::Version(wanted) => ("restore", version(wanted), Some((change, ""))),
-                To::File(file) => ("put", String::new(), Some((change, file.as_str()))),
+                ChangeTo::Version(wanted) => ("restore", version(wanted), Some((change, ""))),
+                ChangeTo::File(file) => ("put", String::new(), Some((change, file.as_str()))),
             },
         };
         let (by, if_match, file) = match change {
@@ -93,8 +93,8 @@ impl PolicyCall {
         let to = match what {
             "history" => return Some(Self::History),
             "file" => return Some(Self::File(version)),
-            "restore" => To::Version(version),
-            "put" => To::File(file.to_string()),
+            "restore" => ChangeTo::Version(version),
+            "put" => ChangeTo::File(file.to_string()),
             _ => return None,
         };
         let if_match = Some(if_match.to_string()).filter(|if_match| !if_match.is_empty());
@@ -110,10 +110,10 @@ impl UnreadChange {
 
     /// `POST /v1/policies/restore`
     pub(super) fn restore(head: &Head<'_>) -> Result<Self, Response> {
-        Self::of(head, Some(To::Version(version(head)?)))
+        Self::of(head, Some(ChangeTo::Version(version(head)?)))
     }
 
-    fn of(head: &Head<'_>, restores: Option<To>) -> Result<Self, Response> {
+    fn of(head: &Head<'_>, restores: Option<ChangeTo>) -> Result<Self, Response> {
         let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
         let is_printable = by.chars().all(|char| !char.is_control());
         if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
@@ -131,7 +131,7 @@ impl UnreadChange {
     pub(crate) fn read(self, body: String) -> Result<PolicyCall, Response> {
         let Self { by, if_match, restores } = self;
         let to = match restores {
-            None => To::File(body),
+            None => ChangeTo::File(body),
             Some(to) if body.is_empty() => to,
             Some(_) => {
                 let detail = "the body: expected none, found one";

@@ -35,19 +35,39 @@ fn main() -> Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut missed = 0;
     ensure!(noticed(&root)?.is_none(), "the tests fail without a mutation");
-    let all = nodes::MUTATIONS.iter().chain(&authority::MUTATIONS).chain(&ahead::MUTATIONS);
-    for (name, file, from, to) in all.filter(|(name, ..)| name.contains(&word)) {
-        let source = Source::read(root.join(file))?;
-        ensure!(
-            source.text.matches(from).count() == 1,
-            "{file}: expected once, for {name}: {from}"
-        );
+    for (name, file, from, to) in mutations().filter(|(name, ..)| name.contains(&word)) {
+        let path = root.join(file);
+        let text = text_with(&path, from).context(*name)?;
+        let source = Source { path, text };
         fs::write(&source.path, source.text.replace(from, to))?;
         let noticed = noticed(&root)?;
         missed += u32::from(noticed.is_none());
         println!("{name}: {}", noticed.as_deref().unwrap_or("MISSED"));
     }
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn mutations() -> impl Iterator<Item = &'static Mutation> {
+    nodes::MUTATIONS.iter().chain(&authority::MUTATIONS).chain(&ahead::MUTATIONS)
+}
+
+#[test]
+fn the_text_of_each_mutation_is_in_its_file_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let check = |(name, file, from, _): &Mutation| {
+        text_with(&root.join(file), from).err().map(|error| format!("{name}: {error:#}"))
+    };
+    let wrong: Vec<_> = mutations().filter_map(check).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The text of a file that must have `from` once. What is missing, or there twice, would break something else than the
+/// mutation's name says.
+fn text_with(path: &Path, from: &str) -> Result<String> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let found = text.matches(from).count();
+    ensure!(found == 1, "{}: expected once, found {found} times: {from}", path.display());
+    Ok(text)
 }
 
 /// By what the tests fail; `None` if they pass. It is an error if the mutation does not compile.
@@ -80,13 +100,6 @@ fn first_seen(log: &Path) -> String {
 struct Source {
     path: PathBuf,
     text: String,
-}
-
-impl Source {
-    fn read(path: PathBuf) -> Result<Self> {
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(Self { path, text })
-    }
 }
 
 impl Drop for Source {

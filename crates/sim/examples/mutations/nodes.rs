@@ -2,12 +2,12 @@
 
 use super::Mutation;
 
-const LOCAL: &str = "crates/tier/src/local.rs";
-const ENTRY: &str = "crates/tier/src/local/entry.rs";
-const HELD: &str = "crates/tier/src/local/held.rs";
-const REFUSALS: &str = "crates/tier/src/local/refusals.rs";
-const BLOCK: &str = "crates/gate/src/block.rs";
-const DECIDE: &str = "crates/gate/src/decide.rs";
+const LOCAL: &str = "crates/tier/src/cache.rs";
+const ENTRY: &str = "crates/tier/src/cache/entry.rs";
+const HELD: &str = "crates/tier/src/cache/held.rs";
+const REFUSALS: &str = "crates/tier/src/cache/refusals.rs";
+const BLOCK: &str = "crates/gate/src/state/block.rs";
+const DECIDE: &str = "crates/gate/src/decide/operate.rs";
 const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
 
 #[rustfmt::skip]
@@ -53,7 +53,7 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
     ("the units of a holder are taken out of no limit", DECIDE,
         "            if limit.kind() == Kind::Rate {\n                let _ = limit.decide", "            if limit.kind() == Kind::Lease {\n                let _ = limit.decide"),
     ("a reset leaves the limits of its own depth", DECIDE,
-        "if slice.depth() >= depth {", "if slice.depth() > depth {"),
+        "if record.depth() >= depth {", "if record.depth() > depth {"),
     ("a connection that closes stays open", CONNECTIONS,
         "self.close(state, now, owner, 1)", "self.close(state, now, owner, 0)"),
 ];

@@ -1,20 +1,20 @@
 //! Whether the answers that a node gives after a swap are true.
 
-use tidegate_gate::{SessionError, Timestamp};
+use tidegate_gate::{Timestamp, TransactionError};
 use tidegate_tier::authority::Failure;
 
 use super::asking::{Answer, same};
 use super::machine::World;
-use super::node::{Compared, Decided, Fault, Home, Outcome, Part, Stage};
+use super::node::{Compared, Decided, Fault, Outcome, Part, Partition, Stage};
 use super::replay::{States, Undone, takes_nothing};
 use super::violation::{Checked, Invariant, check};
 
 impl World {
-    /// The answers after the outcome of a home are those that it allows.
-    pub(super) fn check_home(
+    /// The answers after the outcome of a partition are those that it allows.
+    pub(super) fn check_partition(
         &self,
         part: &Part,
-        waits: &mut Home,
+        waits: &mut Partition,
         answers: &[Answer],
         at: u64,
     ) -> Checked {
@@ -56,11 +56,11 @@ impl World {
     }
 
     fn told_error(&self, error: Undone) -> Failure<Fault> {
-        Failure::Session(match error {
-            Undone::Operation(error) => SessionError::Operation(error),
-            Undone::Blob(slice, error) => {
-                let name = self.places.slices[slice].clone();
-                SessionError::Blob { name, error }
+        Failure::Transaction(match error {
+            Undone::Operation(error) => TransactionError::Operation(error),
+            Undone::Blob(record, error) => {
+                let name = self.places.records[record].clone();
+                TransactionError::Blob { name, error }
             }
         })
     }
@@ -93,7 +93,7 @@ impl World {
     fn check_settled(
         &self,
         part: &Part,
-        waits: &mut Home,
+        waits: &mut Partition,
         (states, answers): (&States, &[Answer]),
     ) -> Checked {
         let now = self.told_time_of(part);
@@ -137,11 +137,11 @@ impl World {
             format!("answered out of order, or not in the swap: {rest:?}")
         })?;
         let is_stale = |each: &Compared| {
-            let now = part.found(each.slice);
-            let written = states.written(each.slice);
+            let now = part.found(each.record);
+            let written = states.written(each.record);
             written.is_some_and(|(bytes, _)| Some(bytes) != now)
         };
-        waits.needs_write = part.slices.iter().any(is_stale);
+        waits.needs_write = part.records.iter().any(is_stale);
         Ok(())
     }
 

@@ -4,8 +4,8 @@ use tidegate_gate::{
     Class, Draw, Id, Micros, Offered, Operation, Request, Resolved, Rule, Settlement, Share,
     Timestamp, Verdict,
 };
-use tidegate_tier::authority::{Asked, Failure};
-use tidegate_tier::local::{Heard, Next};
+use tidegate_tier::authority::{Failure, Queued};
+use tidegate_tier::cache::{Next, VerdictOf};
 
 use super::act::Act;
 use super::known::Question;
@@ -143,14 +143,15 @@ impl World {
     /// The authority takes an operation.
     fn pass_on(&mut self, number: usize) -> Checked {
         let Asking { authority, key, time, at, operation, .. } = self.operations[number];
-        let (resolved, home) = (self.places.keys[key].resolved.clone(), self.places.keys[key].home);
+        let (resolved, partition) =
+            (self.places.keys[key].resolved.clone(), self.places.keys[key].partition);
         let listed = match resolved.rule() {
             Rule::Listed(decision) => Some(Verdict::listed(time, decision)),
             Rule::Limited(..) => None,
         };
         self.waiting.push(number);
         let decides = &mut self.nodes[authority];
-        decides.authority.ask(Asked { resolved, now: time, at, operation, token: number });
+        decides.authority.ask(Queued { resolved, now: time, at, operation, token: number });
         let is_overloaded = listed.is_none() && decides.waiting >= self.setup.most_waiting;
         decides.waiting += 1;
         let answers = self.take_answers(authority)?;
@@ -169,10 +170,10 @@ impl World {
             );
         }
         let waits = &mut self.nodes[authority];
-        if !waits.homes[home].has_work() && !waits.homes[home].is_flying {
-            waits.ready.push_back(home);
+        if !waits.partitions[partition].has_work() && !waits.partitions[partition].is_flying {
+            waits.ready.push_back(partition);
         }
-        waits.homes[home].waiting.push_back(number);
+        waits.partitions[partition].waiting.push_back(number);
         check(answers.is_empty(), Invariant::Reason, || {
             format!("answered before anything was read: {answers:?}")
         })
@@ -231,7 +232,7 @@ impl World {
         let hears = &mut self.nodes[node];
         hears.known.hears(question, verdict, at);
         if self.setup.has_locals {
-            hears.local.heard(&Heard { resolved, operation, verdict, sent, at });
+            hears.local.handle_verdict(&VerdictOf { resolved, operation, verdict, sent, at });
         }
     }
 
@@ -250,7 +251,7 @@ impl World {
         }
     }
 
-    /// The key of an act under the node's edition of the policies, its operation, and the operation that it
+    /// The key of an act under the node's revision of the policies, its operation, and the operation that it
     /// settles.
     fn operation(
         &mut self,
@@ -265,7 +266,7 @@ impl World {
             (key, granted) = (asking.key, asking.granted);
             settles = Some(asking.taken_by.unwrap_or(of));
         }
-        key = key % self.places.of_edition + self.nodes[node].edition * self.places.of_edition;
+        key = key % self.places.of_revision + self.nodes[node].revision * self.places.of_revision;
         let operation = match act {
             Act::Settle(_, actual) => {
                 let (granted_at, reserved) = granted.unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Blocks of keys, done once more without the code of the gate: the storage keeps them behind the words of the
-//! slice that counts by the whole key.
+//! record that counts by the whole key.
 
 use tidegate_gate::{
-    Budget, Decision, Depth, Kind, Limits, Micros, Operation, OperationError, Probability, Request,
-    Slice, Timestamp, Verdict,
+    Budget, Decision, Depth, Kind, Limits, Micros, Operation, OperationError, Probability, Record,
+    Request, Timestamp, Verdict,
 };
 
 /// A block of a key. Times are in µs.
@@ -13,9 +13,9 @@ pub(super) struct Block {
     span: u64,
 }
 
-/// Whether a slice keeps the block of its key.
-pub(super) fn keeps_block(slice: &Slice) -> bool {
-    slice.depth() == Depth::Whole
+/// Whether a record keeps the block of its key.
+pub(super) fn keeps_block(record: &Record) -> bool {
+    record.depth() == Depth::Whole
 }
 
 impl Block {
@@ -52,7 +52,7 @@ pub(super) fn operate(
     operation: &Operation,
 ) -> Result<Verdict, OperationError> {
     match operation {
-        Operation::Block(span) if limits.slices().iter().any(keeps_block) => {
+        Operation::Block(span) if limits.records().iter().any(keeps_block) => {
             *block = (span.0 > 0).then_some(Block { from: now.0, span: span.0 });
         }
         Operation::Block(_) => return Err(OperationError::NoWholeKey),

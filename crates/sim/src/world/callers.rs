@@ -27,7 +27,7 @@ impl Callers {
         now: u64,
     ) -> (usize, usize, Act) {
         if draws.below(100) >= self.stays {
-            self.last = (draws.index(nodes), draws.index(places.of_edition));
+            self.last = (draws.index(nodes), draws.index(places.of_revision));
         }
         let (node, key) = self.last;
         let is_high = !(now / 3_000_000).is_multiple_of(4);

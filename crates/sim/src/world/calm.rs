@@ -9,7 +9,7 @@ use super::violation::{Checked, Invariant, check};
 const ROUND_TRIP: u64 = 1_000;
 
 /// How many round trips each node may need until all its operations are answered: as many as all nodes need
-/// that come first once each, for each swap that a full home is split into.
+/// that come first once each, for each swap that a full partition is split into.
 const MOST_ROUNDS: usize = 64;
 
 impl World {

@@ -1,6 +1,6 @@
 //! Swaps on their way: what the storage does, what the authority makes of it, and whether that is true.
 
-use tidegate_gate::{Operation, SessionError, Verdict};
+use tidegate_gate::{Operation, TransactionError, Verdict};
 use tidegate_tier::authority::{Failure, Outcome as Told};
 
 use super::asking::{Answer, Asking};
@@ -74,17 +74,17 @@ impl World {
         }
     }
 
-    /// The storage compares and swaps the slices of one home.
+    /// The storage compares and swaps the records of one partition.
     pub(super) fn execute(&mut self, call: usize, place: usize) -> Checked {
         let part = &self.calls[call].parts[place];
         let now = self.storage_now();
-        let bytes_of = |slice: usize| self.storage.get(slice, now);
+        let bytes_of = |record: usize| self.storage.get(record, now);
         let is_as_expected = |part: &Part| {
-            part.slices.iter().all(|each| bytes_of(each.slice) == each.found.as_deref())
+            part.records.iter().all(|each| bytes_of(each.record) == each.found.as_deref())
         };
-        let home = &self.places.homes[part.home];
-        let states = States::read(home.iter().map(|slice| (*slice, bytes_of(*slice))));
-        let writes = part.slices.iter().any(|each| each.becomes.is_some());
+        let partition = &self.places.partitions[part.partition];
+        let states = States::read(partition.iter().map(|record| (*record, bytes_of(*record))));
+        let writes = part.records.iter().any(|each| each.becomes.is_some());
         let swaps = is_as_expected(part);
         let is_carried = |decided: &Decided| {
             let key = self.operations[decided.operation].key;
@@ -93,7 +93,7 @@ impl World {
         let seen = [
             ("a state was carried over", swaps && writes && part.batch.iter().any(is_carried)),
             ("a swap came late", self.calls[call].swap.is_none()),
-            ("a slice had expired", self.storage.has_expired(home, now)),
+            ("a record had expired", self.storage.has_expired(partition, now)),
             ("a swap decided several operations", swaps && part.batch.len() > 1),
             ("a repeated swap wrote again", swaps && writes && part.outcome.is_some()),
             ("other bytes were found", !swaps),
@@ -103,16 +103,16 @@ impl World {
         let outcome = if swaps && !(writes && self.storage.refuses) {
             let mut after = states.clone();
             let said = part.batch.iter().map(|decided| self.replay(&mut after, decided)).collect();
-            for each in &part.slices {
+            for each in &part.records {
                 if let Some(bytes) = &each.becomes {
-                    self.storage.put(each.slice, bytes, now, each.keep);
+                    self.storage.put(each.record, bytes, now, each.ttl);
                 }
             }
             self.check_written(call, place, (&states, &after))?;
             self.note_relaxed(call, place);
             Outcome::Swapped(said)
         } else {
-            let found = part.slices.iter().map(|each| bytes_of(each.slice).map(<[u8]>::to_vec));
+            let found = part.records.iter().map(|each| bytes_of(each.record).map(<[u8]>::to_vec));
             Outcome::Read { found: found.collect(), states, is_refused: swaps }
         };
         if let Outcome::Swapped(said) = &outcome {
@@ -129,13 +129,13 @@ impl World {
         Ok(())
     }
 
-    /// Notes the slices to which units may have come back.
+    /// Notes the records to which units may have come back.
     fn note_relaxed(&mut self, call: usize, place: usize) {
         let part = &self.calls[call].parts[place];
         let batch = part.batch.iter().map(|decided| &self.operations[decided.operation].operation);
         if batch.into_iter().any(gives_back) {
-            for slice in &self.places.homes[part.home] {
-                self.relaxed[*slice] = Some(self.now);
+            for record in &self.places.partitions[part.partition] {
+                self.relaxed[*record] = Some(self.now);
             }
         }
     }
@@ -154,34 +154,34 @@ impl World {
     ) -> Checked {
         let part = &self.calls[call].parts[place];
         let now = self.storage_now();
-        for slice in &self.places.homes[part.home] {
-            let compared = part.slices.iter().find(|each| each.slice == *slice);
-            let held = self.storage.get(*slice, now);
-            let Some((bytes, time_to_live)) = after.written(*slice) else {
+        for record in &self.places.partitions[part.partition] {
+            let compared = part.records.iter().find(|each| each.record == *record);
+            let held = self.storage.get(*record, now);
+            let Some((bytes, time_to_live)) = after.written(*record) else {
                 let wrote = compared.and_then(|each| each.becomes.as_ref());
                 check(wrote.is_none(), Invariant::Stored, || {
-                    format!("slice {slice} was written and no operation changed it")
+                    format!("record {record} was written and no operation changed it")
                 })?;
                 continue;
             };
             check(held == Some(bytes), Invariant::Stored, || {
                 format!(
-                    "slice {slice}: expected {bytes:?} after {:?}, found {held:?}; before: {before:?}",
+                    "record {record}: expected {bytes:?} after {:?}, found {held:?}; before: {before:?}",
                     part.batch
                 )
             })?;
             // the swap was under way, and the storage's clock may have been set meanwhile
             let late = self.setup.linger + 2 * self.setup.skew;
-            let needed = time_to_live.0.saturating_add(self.setup.keep_longer).saturating_sub(late);
+            let needed = time_to_live.0.saturating_add(self.setup.ttl_margin).saturating_sub(late);
             let keeps = |expiry: u64| expiry >= now.saturating_add(needed);
             let is_written = compared.is_some_and(|each| each.becomes.is_some());
             let is_kept = !self.setup.is_bounded
                 || !is_written
-                || self.storage.expiry(*slice).is_none_or(keeps);
+                || self.storage.expiry(*record).is_none_or(keeps);
             check(is_kept, Invariant::Stored, || {
-                let expiry = self.storage.expiry(*slice);
+                let expiry = self.storage.expiry(*record);
                 format!(
-                    "slice {slice} lives for {time_to_live:?} and expires at {expiry:?}, now is {now}; \
+                    "record {record} lives for {time_to_live:?} and expires at {expiry:?}, now is {now}; \
                      the swap: {compared:?}"
                 )
             })?;
@@ -247,21 +247,21 @@ impl World {
             self.tally_answer(*number, answer);
         }
         for place in 0..self.calls[call].parts.len() {
-            let home = self.calls[call].parts[place].home;
-            let is_of = |answer: &mut Answer| self.home_of(answer.0) == home;
+            let partition = self.calls[call].parts[place].partition;
+            let is_of = |answer: &mut Answer| self.partition_of(answer.0) == partition;
             let own: Vec<Answer> = answers.extract_if(.., is_of).collect();
-            let mut waits = std::mem::take(&mut self.nodes[node].homes[home]);
+            let mut waits = std::mem::take(&mut self.nodes[node].partitions[partition]);
             waits.is_flying = false;
             self.tally_read(call, place, &own);
-            self.check_home(&self.calls[call].parts[place], &mut waits, &own, at.0)?;
+            self.check_partition(&self.calls[call].parts[place], &mut waits, &own, at.0)?;
             if waits.is_decided() {
-                self.nodes[node].ready.push_front(home);
+                self.nodes[node].ready.push_front(partition);
             } else if waits.has_work() {
-                self.nodes[node].ready.push_back(home);
+                self.nodes[node].ready.push_back(partition);
             } else {
                 waits.forget();
             }
-            self.nodes[node].homes[home] = waits;
+            self.nodes[node].partitions[partition] = waits;
         }
         check(answers.is_empty(), Invariant::Order, || {
             format!("answered, and not in the swap: {answers:?}")
@@ -287,7 +287,7 @@ impl World {
                 self.tally.add("units were settled")
             }
             Err(Failure::Contended) => self.tally.add("a contended operation gave up"),
-            Err(Failure::Session(SessionError::Blob { .. })) => {
+            Err(Failure::Transaction(TransactionError::Blob { .. })) => {
                 self.tally.add("an operation failed on foreign bytes");
             }
             _ => {}
@@ -311,8 +311,8 @@ impl World {
         }
     }
 
-    fn home_of(&self, number: usize) -> usize {
-        self.places.keys[self.operations[number].key].home
+    fn partition_of(&self, number: usize) -> usize {
+        self.places.keys[self.operations[number].key].partition
     }
 }
 
@@ -331,9 +331,9 @@ impl Part {
         }
     }
 
-    /// The bytes of a slice that were found.
-    pub(super) fn found(&self, slice: usize) -> Option<&[u8]> {
-        let at = self.slices.iter().position(|each| each.slice == slice)?;
+    /// The bytes of a record that were found.
+    pub(super) fn found(&self, record: usize) -> Option<&[u8]> {
+        let at = self.records.iter().position(|each| each.record == record)?;
         match &self.outcome {
             Some(Outcome::Read { found, .. }) => found.get(at)?.as_deref(),
             _ => None,

@@ -24,7 +24,7 @@ pub enum Event {
     },
     /// A node decides and sends a swap.
     Poll(usize),
-    /// The storage executes a part of a swap that is under way to it: the slices of one home.
+    /// The storage executes a part of a swap that is under way to it: the records of one partition.
     Execute(usize),
     /// The storage executes a part of a swap again.
     Repeat(usize),
@@ -42,11 +42,11 @@ pub enum Event {
     Refuse,
     /// The storage writes again.
     Accept,
-    /// A node gets the other edition of the policies.
+    /// A node gets the other revision of the policies.
     Reload(usize),
     /// The storage loses everything.
     Flush,
-    /// Another program overwrites a slice.
+    /// Another program overwrites a record.
     Corrupt(usize),
     /// Somebody removes what other programs wrote.
     Repair,
@@ -79,7 +79,7 @@ impl fmt::Display for Event {
             Self::Accept => f.write_str("accept"),
             Self::Reload(node) => write!(f, "reload {node}"),
             Self::Flush => f.write_str("flush"),
-            Self::Corrupt(slice) => write!(f, "corrupt {slice}"),
+            Self::Corrupt(record) => write!(f, "corrupt {record}"),
             Self::Repair => f.write_str("repair"),
             Self::Crash(node) => write!(f, "crash {node}"),
             Self::Stop(node, span) => write!(f, "stop {node} {span}"),
@@ -112,7 +112,7 @@ impl FromStr for Event {
             ["accept"] => Self::Accept,
             ["reload", node] => Self::Reload(number(node)?),
             ["flush"] => Self::Flush,
-            ["corrupt", slice] => Self::Corrupt(number(slice)?),
+            ["corrupt", record] => Self::Corrupt(number(record)?),
             ["repair"] => Self::Repair,
             ["crash", node] => Self::Crash(number(node)?),
             ["stop", node, span] => Self::Stop(number(node)?, number(span)?),

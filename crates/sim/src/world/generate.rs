@@ -75,7 +75,7 @@ impl Weights {
             12 => Event::Crash(draws.index(nodes)),
             13 => Event::Leave(draws.index(16)),
             14 => Event::Set(draws.index(nodes + 1), step(draws, world.setup.skew)),
-            15 => Event::Corrupt(draws.index(world.places.slices.len())),
+            15 => Event::Corrupt(draws.index(world.places.records.len())),
             16 => Event::Repair,
             17 => Event::GiveUp(draws.index(nodes)),
             18 => Event::Reload(draws.index(nodes)),

@@ -154,11 +154,11 @@ impl World {
     fn check_still_refused(&mut self, number: usize, sent_at: u64) -> Checked {
         let asking = &self.operations[number];
         let key = &self.places.keys[asking.key];
-        let is_foreign = |slice: &usize| self.foreign_until[*slice].is_some();
-        let is_relaxed = |slice: &usize| self.relaxed[*slice].is_some_and(|at| at >= sent_at);
+        let is_foreign = |record: &usize| self.foreign_until[*record].is_some();
+        let is_relaxed = |record: &usize| self.relaxed[*record].is_some_and(|at| at >= sent_at);
         if !self.setup.is_bounded
             || !key.is_unedited
-            || key.slices.iter().any(|slice| is_foreign(slice) || is_relaxed(slice))
+            || key.records.iter().any(|record| is_foreign(record) || is_relaxed(record))
         {
             return Ok(());
         }
@@ -167,8 +167,9 @@ impl World {
             false => 2 * self.setup.skew + self.setup.ticks_late(self.now - sent_at),
         };
         let now = self.storage_now();
-        let home = self.places.homes[key.home].iter();
-        let mut states = States::read(home.map(|slice| (*slice, self.storage.get(*slice, now))));
+        let partition = self.places.partitions[key.partition].iter();
+        let mut states =
+            States::read(partition.map(|record| (*record, self.storage.get(*record, now))));
         let time = Timestamp(asking.time.0 - late);
         let (Operation::Decide(request) | Operation::Peek(request)) = asking.operation else {
             return Ok(());

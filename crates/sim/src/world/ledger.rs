@@ -6,14 +6,14 @@ mod shed;
 
 use std::collections::BTreeMap;
 
-use tidegate_gate::{Decision, Limit, Limiter, Operation, Slice, Verdict};
+use tidegate_gate::{Decision, Limit, Limiter, Operation, Record, Verdict};
 
 use super::places::Key;
 use holds::Holds;
 use rates::Rates;
 use shed::Shed;
 
-/// The account of each limit of each slice.
+/// The account of each limit of each record.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     accounts: BTreeMap<(usize, usize), Account>,
@@ -48,27 +48,27 @@ impl Ledger {
             return Ok(()); // a look moves no clock
         };
         let mut said = done.verdict.limits.iter();
-        for (slice, place) in limits.slices().iter().zip(&key.slices) {
-            for (at, named) in slice.limits().iter().enumerate() {
+        for (record, place) in limits.records().iter().zip(&key.records) {
+            for (at, named) in record.limits().iter().enumerate() {
                 let account = self.accounts.entry((*place, at)).or_default();
                 let Some(said) = said.next() else {
                     return Err(format!("a limit says nothing: {:?}", done.verdict));
                 };
                 account.count(&named.limit, done, said)?;
             }
-            self.clear_if_reset(slice, *place, done.operation);
+            self.clear_if_reset(record, *place, done.operation);
         }
         Ok(())
     }
 
-    fn clear_if_reset(&mut self, slice: &Slice, place: usize, operation: &Operation) {
-        if matches!(operation, Operation::Reset(depth) if slice.depth() >= *depth) {
+    fn clear_if_reset(&mut self, record: &Record, place: usize, operation: &Operation) {
+        if matches!(operation, Operation::Reset(depth) if record.depth() >= *depth) {
             self.forget(place);
         }
     }
 
-    pub(super) fn forget(&mut self, slice: usize) {
-        self.accounts.retain(|(of, _), _| *of != slice);
+    pub(super) fn forget(&mut self, record: usize) {
+        self.accounts.retain(|(of, _), _| *of != record);
     }
 
     pub(super) fn clear(&mut self) {

@@ -39,17 +39,18 @@ pub(super) struct World {
     pub(super) ledger: Ledger,
     pub(super) lending: Lending,
     pub(super) tally: Tally,
-    /// The last step at which each slice had bytes of another program.
+    /// The last step at which each record had bytes of another program.
     pub(super) foreign_until: Vec<Option<usize>>,
-    /// When units of each slice last came back in another way than with time.
+    /// When units of each record last came back in another way than with time.
     pub(super) relaxed: Vec<Option<u64>>,
 }
 
 impl World {
     pub(super) fn new(setup: &Setup) -> anyhow::Result<Self> {
         let places = Places::new(setup)?;
-        let (slices, homes) = (places.slices.len(), places.homes.len());
-        let nodes = (0..setup.nodes()).map(|number| Node::new(setup, number, homes, 0)).collect();
+        let (records, partitions) = (places.records.len(), places.partitions.len());
+        let nodes =
+            (0..setup.nodes()).map(|number| Node::new(setup, number, partitions, 0)).collect();
         let drift = setup.drifts_ppm.last().copied().unwrap_or(0);
         Ok(Self {
             setup: setup.clone(),
@@ -57,7 +58,7 @@ impl World {
             now: 0,
             step: 0,
             nodes,
-            storage: Storage::new(slices, Clock::new(drift, setup.skew)),
+            storage: Storage::new(records, Clock::new(drift, setup.skew)),
             calls: Vec::new(),
             operations: Vec::new(),
             waiting: Vec::new(),
@@ -66,8 +67,8 @@ impl World {
             ledger: Ledger::default(),
             lending: Lending::default(),
             tally: Tally::default(),
-            foreign_until: vec![None; slices],
-            relaxed: vec![None; slices],
+            foreign_until: vec![None; records],
+            relaxed: vec![None; records],
         })
     }
 
@@ -92,7 +93,7 @@ impl World {
             Event::Accept => self.storage.refuses = false,
             Event::Reload(node) => self.reload(node),
             Event::Flush => self.flush(),
-            Event::Corrupt(slice) => self.corrupt(slice),
+            Event::Corrupt(record) => self.corrupt(record),
             Event::Repair => self.repair(),
             Event::Crash(node) => self.crash(node),
             Event::Stop(node, span) => self.stop(node, span)?,
@@ -156,11 +157,11 @@ impl World {
         self.relaxed.fill(Some(self.now));
     }
 
-    /// Gives a node the other edition of its policies. Its local part starts anew, as that of a host or a Worker does.
+    /// Gives a node the other revision of its policies. Its local part starts anew, as that of a host or a Worker does.
     /// Its questions to the authority go on.
     fn reload(&mut self, node: usize) {
         let node = node % self.nodes.len();
-        self.nodes[node].edition ^= 1;
+        self.nodes[node].revision ^= 1;
         self.nodes[node].restart_local(&self.setup);
     }
 
@@ -174,27 +175,27 @@ impl World {
         Ok(())
     }
 
-    fn corrupt(&mut self, slice: usize) {
-        let Some(slice) = slice.checked_rem(self.places.slices.len()) else { return };
-        self.storage.put_for_ever(slice, b"foreign");
-        self.foreign_until[slice] = Some(usize::MAX);
-        self.lose(slice);
+    fn corrupt(&mut self, record: usize) {
+        let Some(record) = record.checked_rem(self.places.records.len()) else { return };
+        self.storage.put_for_ever(record, b"foreign");
+        self.foreign_until[record] = Some(usize::MAX);
+        self.lose(record);
     }
 
     pub(super) fn repair(&mut self) {
-        for slice in 0..self.foreign_until.len() {
-            if self.foreign_until[slice] == Some(usize::MAX) {
-                self.foreign_until[slice] = Some(self.step);
-                self.storage.remove(slice);
-                self.lose(slice);
+        for record in 0..self.foreign_until.len() {
+            if self.foreign_until[record] == Some(usize::MAX) {
+                self.foreign_until[record] = Some(self.step);
+                self.storage.remove(record);
+                self.lose(record);
             }
         }
     }
 
-    fn lose(&mut self, slice: usize) {
-        self.kept.forget(slice);
-        self.ledger.forget(slice);
-        self.relaxed[slice] = Some(self.now);
+    fn lose(&mut self, record: usize) {
+        self.kept.forget(record);
+        self.ledger.forget(record);
+        self.relaxed[record] = Some(self.now);
     }
 
     fn crash(&mut self, node: usize) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tidegate_gate::{Id, Micros, Timestamp, Verdict};
 use tidegate_tier::authority::{Options, Swap};
-use tidegate_tier::{Authority, Local, local};
+use tidegate_tier::{Authority, NodeCache, cache};
 
 use super::clock::Clock;
 use super::known::Known;
@@ -19,11 +19,11 @@ pub(super) enum Fault {
     Refused,
 }
 
-/// A node and its callers. Operations, homes and slices are numbers.
+/// A node and its callers. Operations, partitions and records are numbers.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) authority: Authority<usize, Fault>,
-    pub(super) local: Local,
+    pub(super) local: NodeCache,
     /// What the local part may know.
     pub(super) known: Known,
     /// The answers that came while the node was stopped.
@@ -34,21 +34,21 @@ pub(super) struct Node {
     pub(super) run: (usize, u64),
     pub(super) clock: Clock,
     ticks_ppm: i64,
-    /// The edition of the policies that the node has: 0 or 1.
-    pub(super) edition: usize,
+    /// The revision of the policies that the node has: 0 or 1.
+    pub(super) revision: usize,
     /// When the node started.
     pub(super) born: u64,
-    pub(super) homes: Vec<Home>,
-    /// The homes that the authority decides next, in this order.
+    pub(super) partitions: Vec<Partition>,
+    /// The partitions that the authority decides next, in this order.
     pub(super) ready: VecDeque<usize>,
     /// How many operations are not answered.
     pub(super) waiting: usize,
     pub(super) overloaded: u64,
 }
 
-/// What waits for a home.
+/// What waits for a partition.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Home {
+pub(super) struct Partition {
     /// The operations that are not decided, in the order in which they came.
     pub(super) waiting: VecDeque<usize>,
     /// The operations that the next swap makes true.
@@ -70,7 +70,7 @@ pub(super) struct Decided {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup, number: usize, homes: usize, born: u64) -> Self {
+    pub(super) fn new(setup: &Setup, number: usize, partitions: usize, born: u64) -> Self {
         let drift = setup.drifts_ppm.get(number).copied().unwrap_or(0);
         let run = (number, 0);
         Self {
@@ -82,9 +82,9 @@ impl Node {
             run,
             clock: Clock::new(drift, setup.skew),
             ticks_ppm: setup.ticks_ppm.get(number).copied().unwrap_or(0),
-            edition: 0,
+            revision: 0,
             born,
-            homes: vec![Home::default(); homes],
+            partitions: vec![Partition::default(); partitions],
             ready: VecDeque::new(),
             waiting: 0,
             overloaded: 0,
@@ -93,14 +93,14 @@ impl Node {
 
     /// Whether operations are decided and not sent.
     pub(super) fn has_decided(&self) -> bool {
-        self.ready.iter().any(|home| !self.homes[*home].batch.is_empty())
+        self.ready.iter().any(|partition| !self.partitions[*partition].batch.is_empty())
     }
 
-    /// Forgets everything but the time and the edition of its policies.
+    /// Forgets everything but the time and the revision of its policies.
     pub(super) fn crash(&mut self, setup: &Setup, now: u64) {
-        let Self { clock, edition, run: (number, run), .. } = *self;
-        let new = Self::new(setup, number, self.homes.len(), now);
-        *self = Self { clock, edition, run: (number, run), ..new };
+        let Self { clock, revision, run: (number, run), .. } = *self;
+        let new = Self::new(setup, number, self.partitions.len(), now);
+        *self = Self { clock, revision, run: (number, run), ..new };
         self.restart_local(setup);
     }
 
@@ -125,7 +125,7 @@ impl Node {
     }
 }
 
-impl Home {
+impl Partition {
     /// Whether anything is left to be decided or written.
     pub(super) fn has_work(&self) -> bool {
         self.is_decided() || !self.waiting.is_empty()
@@ -136,7 +136,7 @@ impl Home {
         self.needs_write || self.batch.iter().any(|decided| !decided.is_answered)
     }
 
-    /// The authority has forgotten the states of the home.
+    /// The authority has forgotten the states of the partition.
     pub(super) fn forget(&mut self) {
         self.batch.clear();
         (self.needs_write, self.lost_since) = (false, None);
@@ -147,9 +147,9 @@ fn holder((number, run): (usize, u64)) -> Id {
     Id([u64::try_from(number).unwrap_or(u64::MAX), run])
 }
 
-fn local_part(setup: &Setup, run: (usize, u64)) -> Local {
+fn local_part(setup: &Setup, run: (usize, u64)) -> NodeCache {
     let (node, most_keys) = (holder(run), setup.most_keys);
-    Local::new(local::Options { node, most_keys, seed: setup.start })
+    NodeCache::new(cache::Options { node, most_keys, seed: setup.start })
 }
 
 fn authority(setup: &Setup) -> Authority<usize, Fault> {
@@ -157,8 +157,8 @@ fn authority(setup: &Setup) -> Authority<usize, Fault> {
         remembered: setup.remembered,
         is_only_writer: false,
         most_waiting: setup.most_waiting,
-        most_slices: setup.most_slices,
-        keep_longer: Micros(setup.keep_longer),
+        most_records: setup.most_records,
+        ttl_margin: Micros(setup.ttl_margin),
         patience: Micros(setup.patience),
         most_wait: Micros(setup.most_wait),
         seed: setup.start,
@@ -175,23 +175,23 @@ pub(super) struct Call {
     pub(super) parts: Vec<Part>,
 }
 
-/// The part of a swap that concerns one home.
+/// The part of a swap that concerns one partition.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) home: usize,
-    pub(super) slices: Vec<Compared>,
+    pub(super) partition: usize,
+    pub(super) records: Vec<Compared>,
     pub(super) batch: Vec<Decided>,
     pub(super) stage: Stage,
     pub(super) outcome: Option<Outcome>,
 }
 
-/// A slice that the storage compares and writes.
+/// A record that the storage compares and writes.
 #[derive(Clone, Debug)]
 pub(super) struct Compared {
-    pub(super) slice: usize,
+    pub(super) record: usize,
     pub(super) found: Option<Vec<u8>>,
     pub(super) becomes: Option<Vec<u8>>,
-    pub(super) keep: Option<Micros>,
+    pub(super) ttl: Option<Micros>,
 }
 
 /// Where a part of a swap is.
@@ -212,7 +212,7 @@ pub(super) enum Stage {
 pub(super) enum Outcome {
     /// It wrote, and these are the answers of the batch.
     Swapped(Vec<Result<tidegate_gate::Verdict, super::replay::Undone>>),
-    /// It found other bytes, or refused to write: the bytes of the part's slices, and the states of the home
+    /// It found other bytes, or refused to write: the bytes of the part's records, and the states of the partition
     /// at that moment.
     Read { found: Vec<Option<Vec<u8>>>, states: super::replay::States, is_refused: bool },
 }

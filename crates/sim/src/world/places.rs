@@ -1,4 +1,4 @@
-//! The keys, homes and slices of a world, each with its number.
+//! The keys, partitions and records of a world, each with its number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ pub(super) type Texts = [(&'static str, &'static str)];
 
 #[derive(Debug)]
 pub(super) struct Places {
-    /// The keys under the first edition of their policies, and then under the second.
+    /// The keys under the first revision of their policies, and then under the second.
     pub(super) keys: Vec<Key>,
-    /// The number of keys of an edition.
-    pub(super) of_edition: usize,
-    /// The names of the slices.
-    pub(super) slices: Vec<String>,
-    /// The slices of each home.
-    pub(super) homes: Vec<Vec<usize>>,
+    /// The number of keys of an revision.
+    pub(super) of_revision: usize,
+    /// The names of the records.
+    pub(super) records: Vec<String>,
+    /// The records of each partition.
+    pub(super) partitions: Vec<Vec<usize>>,
     by_name: BTreeMap<String, usize>,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) resolved: Resolved,
-    pub(super) home: usize,
-    /// The slices of the key's limits, in their order.
-    pub(super) slices: Vec<usize>,
+    pub(super) partition: usize,
+    /// The records of the key's limits, in their order.
+    pub(super) records: Vec<usize>,
     pub(super) kinds: Kinds,
-    /// Both editions of the policy have the same limits.
+    /// Both revisions of the policy have the same limits.
     pub(super) is_unedited: bool,
 }
 
@@ -57,17 +57,17 @@ impl Places {
     pub(super) fn of(policies: &[String], keys: usize, all: &Texts) -> anyhow::Result<Self> {
         let mut places = Self {
             keys: vec![],
-            of_edition: 0,
-            slices: vec![],
-            homes: vec![],
+            of_revision: 0,
+            records: vec![],
+            partitions: vec![],
             by_name: BTreeMap::new(),
         };
-        for edition in [0, 1] {
-            places.of_edition = places.keys.len();
+        for revision in [0, 1] {
+            places.of_revision = places.keys.len();
             for name in policies {
                 let found = all.iter().find(|(known, _)| known == name);
                 let (_, texts) = found.with_context(|| format!("policies: `{name}` is unknown"))?;
-                let text = texts.split(EDITED).nth(edition).unwrap_or(texts);
+                let text = texts.split(EDITED).nth(revision).unwrap_or(texts);
                 let policy =
                     Policy::parse(name, text).map_err(|error| anyhow!("{name}: {error}"))?;
                 let policy = Arc::new(policy);
@@ -81,31 +81,31 @@ impl Places {
     }
 
     fn add(&mut self, resolved: Resolved, is_unedited: bool) {
-        let is_home = |key: &Key| {
+        let is_partition = |key: &Key| {
             Arc::ptr_eq(key.resolved.policy(), resolved.policy())
-                && key.resolved.home() == resolved.home()
+                && key.resolved.partition() == resolved.partition()
         };
-        let known = self.keys.iter().find(|key| is_home(key));
-        let home = known.map_or(self.homes.len(), |key| key.home);
-        if home == self.homes.len() {
-            self.homes.push(Vec::new());
+        let known = self.keys.iter().find(|key| is_partition(key));
+        let partition = known.map_or(self.partitions.len(), |key| key.partition);
+        if partition == self.partitions.len() {
+            self.partitions.push(Vec::new());
         }
-        let mut slices = Vec::new();
-        // a listed key has no slices
-        for slice in resolved.limits().map_or(&[][..], Limits::slices) {
-            let name = blob::name(resolved.policy(), slice, resolved.key());
-            let next = self.slices.len();
-            let slice = *self.by_name.entry(name.clone()).or_insert(next);
-            if slice == next {
-                self.slices.push(name);
+        let mut records = Vec::new();
+        // a listed key has no records
+        for record in resolved.limits().map_or(&[][..], Limits::records) {
+            let name = blob::name(resolved.policy(), record, resolved.key());
+            let next = self.records.len();
+            let record = *self.by_name.entry(name.clone()).or_insert(next);
+            if record == next {
+                self.records.push(name);
             }
-            if !self.homes[home].contains(&slice) {
-                self.homes[home].push(slice);
+            if !self.partitions[partition].contains(&record) {
+                self.partitions[partition].push(record);
             }
-            slices.push(slice);
+            records.push(record);
         }
         let kinds = Kinds::of(&resolved);
-        self.keys.push(Key { resolved, home, slices, kinds, is_unedited });
+        self.keys.push(Key { resolved, partition, records, kinds, is_unedited });
     }
 
     /// The longest period of the limits on any key, in µs.
@@ -114,8 +114,8 @@ impl Places {
         limits.map(|limits| limits.period().0).max().unwrap_or(0)
     }
 
-    /// The slice of this name.
-    pub(super) fn slice_named(&self, name: &str) -> Option<usize> {
+    /// The record of this name.
+    pub(super) fn record_named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 }

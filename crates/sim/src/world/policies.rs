@@ -1,6 +1,6 @@
 //! The policies that a world may have.
 
-/// Comes between two editions of a policy. Other policies are replaced by the same text.
+/// Comes between two revisions of a policy. Other policies are replaced by the same text.
 pub(super) const EDITED: &str = "\n# edited\n";
 
 /// The policies by name.
@@ -30,7 +30,7 @@ pub(super) const POLICIES: [(&str, &str); 29] = [
                    { algorithm = 'fixed_window', limit = 12, period = '3s', depth = 0 }]",
     ),
     // every limit counts by a part of the key, so no key can be blocked
-    ("home", "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s', depth = 1 }]"),
+    ("partition", "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1s', depth = 1 }]"),
     ("empty", "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty' }]"),
     ("denied", "limits = [{ algorithm = 'sliding_log', rates = ['3/1s'], count_denied = true }]"),
     (

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_gate::{Limits, Micros, Operation, SessionError, Timestamp, Verdict};
+use tidegate_gate::{Limits, Micros, Operation, Timestamp, TransactionError, Verdict};
 use tidegate_tier::authority::{Failure, Swap};
 
 use super::asking::{Progress, same};
@@ -29,31 +29,31 @@ impl World {
         }
         for (number, answer) in self.take_answers(node)? {
             self.check_not_begun(number, &answer)?;
-            let home = self.places.keys[self.operations[number].key].home;
-            self.nodes[node].homes[home].waiting.retain(|waits| *waits != number);
+            let partition = self.places.keys[self.operations[number].key].partition;
+            self.nodes[node].partitions[partition].waiting.retain(|waits| *waits != number);
         }
         let mut parts = Vec::new();
         for place in 0..swap.as_ref().map_or(0, |swap| swap.len()) {
-            let slices = match &swap {
+            let records = match &swap {
                 Some(swap) => self.compared(node, swap, place)?,
                 None => Vec::new(),
             };
-            let home = self.next_ready(node, &slices)?;
+            let partition = self.next_ready(node, &records)?;
             self.nodes[node].ready.pop_front();
-            self.decide(node, home, now)?;
-            let waits = &mut self.nodes[node].homes[home];
+            self.decide(node, partition, now)?;
+            let waits = &mut self.nodes[node].partitions[partition];
             waits.is_flying = true;
             let batch = waits.batch.clone();
-            parts.push(Part { home, slices, batch, stage: Stage::Sent, outcome: None });
+            parts.push(Part { partition, records, batch, stage: Stage::Sent, outcome: None });
         }
         let sends = swap.is_some();
-        let slices: usize = parts.iter().map(|part: &Part| part.slices.len()).sum();
-        if !sends || slices < self.setup.most_slices {
-            self.drop_idle(node); // there was room for every home
+        let records: usize = parts.iter().map(|part: &Part| part.records.len()).sum();
+        if !sends || records < self.setup.most_records {
+            self.drop_idle(node); // there was room for every partition
             let ready = &self.nodes[node].ready;
-            check(ready.is_empty(), Invariant::Live, || format!("not sent: homes {ready:?}"))?;
+            check(ready.is_empty(), Invariant::Live, || format!("not sent: partitions {ready:?}"))?;
         } else if !self.nodes[node].ready.is_empty() {
-            self.tally.add("a home found no room in a swap");
+            self.tally.add("a partition found no room in a swap");
         }
         if sends {
             self.calls.push(Call { node, sent: self.now, swap, parts });
@@ -68,11 +68,13 @@ impl World {
         let answers = self.take_answers(node)?;
         let waits = &mut self.nodes[node];
         let mut expected = Vec::new();
-        for home in std::mem::take(&mut waits.ready) {
-            let home = &mut waits.homes[home];
-            let decided = home.batch.iter().filter(|decided| !decided.is_answered);
-            expected.extend(decided.map(|decided| decided.operation).chain(home.waiting.drain(..)));
-            home.forget();
+        for partition in std::mem::take(&mut waits.ready) {
+            let partition = &mut waits.partitions[partition];
+            let decided = partition.batch.iter().filter(|decided| !decided.is_answered);
+            expected.extend(
+                decided.map(|decided| decided.operation).chain(partition.waiting.drain(..)),
+            );
+            partition.forget();
         }
         let failed =
             expected.into_iter().map(|number| (number, Err(Failure::Store(Fault::Deadline))));
@@ -89,58 +91,60 @@ impl World {
         if asking.is_gone {
             self.tally.add("an operation was left out");
             asking.state = Progress::Dropped;
-            let home = self.places.keys[asking.key].home;
+            let partition = self.places.keys[asking.key].partition;
             let waits = &mut self.nodes[node];
             waits.waiting -= 1;
-            waits.homes[home].waiting.retain(|waits| *waits != number);
+            waits.partitions[partition].waiting.retain(|waits| *waits != number);
             let asks = matches!(asking.operation, Operation::Decide(_) | Operation::Peek(_));
             return check(asks, Invariant::Order, || format!("left out: {:?}", asking.operation));
         }
         Ok(())
     }
 
-    /// The slices of a home of a swap.
+    /// The records of a partition of a swap.
     fn compared(&mut self, node: usize, swap: &Swap, place: usize) -> Result<Vec<Compared>, Seen> {
-        let mut slices = Vec::new();
-        for used in self.nodes[node].authority.slices(swap, place) {
-            let Some(slice) = self.places.slice_named(used.name) else {
-                return Err(Seen(Invariant::Stored, format!("an unknown slice: {}", used.name)));
+        let mut records = Vec::new();
+        for used in self.nodes[node].authority.records(swap, place) {
+            let Some(record) = self.places.record_named(used.name) else {
+                return Err(Seen(Invariant::Stored, format!("an unknown record: {}", used.name)));
             };
             let [found, becomes] =
                 [used.found, used.becomes].map(|bytes| bytes.map(<[u8]>::to_vec));
-            slices.push(Compared { slice, found, becomes, keep: used.keep });
+            records.push(Compared { record, found, becomes, ttl: used.ttl });
         }
-        check(!slices.is_empty(), Invariant::Order, || "a home of a swap has no slices".into())?;
-        Ok(slices)
+        check(!records.is_empty(), Invariant::Order, || {
+            "a partition of a swap has no records".into()
+        })?;
+        Ok(records)
     }
 
-    /// The homes of a swap are in the order in which they became ready, first those whose operations are done
-    /// again. Homes without work are left out.
-    fn next_ready(&mut self, node: usize, slices: &[Compared]) -> Result<usize, Seen> {
+    /// The partitions of a swap are in the order in which they became ready, first those whose operations are done
+    /// again. Partitions without work are left out.
+    fn next_ready(&mut self, node: usize, records: &[Compared]) -> Result<usize, Seen> {
         self.drop_idle(node);
         let ready = &self.nodes[node].ready;
-        let next = ready.front().filter(|home| {
-            let own = &self.places.homes[**home];
-            slices.iter().all(|compared| own.contains(&compared.slice))
+        let next = ready.front().filter(|partition| {
+            let own = &self.places.partitions[**partition];
+            records.iter().all(|compared| own.contains(&compared.record))
         });
         next.copied().ok_or_else(|| {
-            let seen = format!("the swap has {slices:?}; the homes in order are {ready:?}");
+            let seen = format!("the swap has {records:?}; the partitions in order are {ready:?}");
             Seen(Invariant::Order, seen)
         })
     }
 
     fn drop_idle(&mut self, node: usize) {
-        let Node { ready, homes, .. } = &mut self.nodes[node];
-        while ready.front().is_some_and(|home| !homes[*home].has_work()) {
-            if let Some(home) = ready.pop_front() {
-                homes[home].forget();
+        let Node { ready, partitions, .. } = &mut self.nodes[node];
+        while ready.front().is_some_and(|partition| !partitions[*partition].has_work()) {
+            if let Some(partition) = ready.pop_front() {
+                partitions[partition].forget();
             }
         }
     }
 
-    /// All that waits for a home joins its batch.
-    fn decide(&mut self, node: usize, home: usize, now: Option<Timestamp>) -> Checked {
-        while let Some(number) = self.nodes[node].homes[home].waiting.pop_front() {
+    /// All that waits for a partition joins its batch.
+    fn decide(&mut self, node: usize, partition: usize, now: Option<Timestamp>) -> Checked {
+        while let Some(number) = self.nodes[node].partitions[partition].waiting.pop_front() {
             let asking = &self.operations[number];
             let asks = matches!(asking.operation, Operation::Decide(_) | Operation::Peek(_));
             check(!asks || asking.is_seen, Invariant::Order, || {
@@ -151,7 +155,7 @@ impl World {
             })?;
             let time = self.decided_at(number, now);
             let decided = Decided { operation: number, time, is_answered: false };
-            self.nodes[node].homes[home].batch.push(decided);
+            self.nodes[node].partitions[partition].batch.push(decided);
         }
         Ok(())
     }
@@ -195,13 +199,15 @@ impl World {
         let asking = &self.operations[number];
         let key = &self.places.keys[asking.key];
         let is_true = match answer {
-            Err(Failure::Session(SessionError::Operation(error))) => {
+            Err(Failure::Transaction(TransactionError::Operation(error))) => {
                 let alone = States::default().operate(key, asking.time, &asking.operation);
                 alone == Err(Undone::Operation(*error))
             }
-            Err(Failure::Session(SessionError::Blob { .. })) => key.slices.iter().any(|slice| {
-                self.foreign_until[*slice].is_some_and(|until| until >= asking.asked_in)
-            }),
+            Err(Failure::Transaction(TransactionError::Blob { .. })) => {
+                key.records.iter().any(|record| {
+                    self.foreign_until[*record].is_some_and(|until| until >= asking.asked_in)
+                })
+            }
             _ => false,
         };
         check(is_true, Invariant::Reason, || format!("number {number}, {asking:?}: {answer:?}"))

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use tidegate_gate::blob::{self, BlobError};
-use tidegate_gate::{Limits, Micros, Operation, OperationError, Slice, Timestamp, Verdict};
+use tidegate_gate::{Limits, Micros, Operation, OperationError, Record, Timestamp, Verdict};
 
 use super::block::{self, Block, keeps_block};
 use super::places::Key;
 
-/// The stored bytes of some slices. A slice that is missing was never written.
+/// The stored bytes of some records. A record that is missing was never written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct States {
     bytes: BTreeMap<usize, Vec<u8>>,
-    /// How long each slice that was written must be kept.
+    /// How long each record that was written must be kept.
     time_to_live: BTreeMap<usize, Micros>,
-    /// Whether the limits of each slice that was written differ from fresh ones.
+    /// Whether the limits of each record that was written differ from fresh ones.
     lasts: BTreeMap<usize, bool>,
 }
 
@@ -22,14 +22,14 @@ pub(super) struct States {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Undone {
     Operation(OperationError),
-    /// The bytes of this slice are not a state.
+    /// The bytes of this record are not a state.
     Blob(usize, BlobError),
 }
 
 impl States {
     /// The states in these bytes.
     pub(super) fn read<'a>(found: impl Iterator<Item = (usize, Option<&'a [u8]>)>) -> Self {
-        let bytes = found.filter_map(|(slice, bytes)| Some((slice, bytes?.to_vec())));
+        let bytes = found.filter_map(|(record, bytes)| Some((record, bytes?.to_vec())));
         Self { bytes: bytes.collect(), ..Self::default() }
     }
 
@@ -43,8 +43,8 @@ impl States {
         let limits =
             key.resolved.limits().ok_or(Undone::Operation(OperationError::InvalidState))?;
         let (mut words, mut block) = (Vec::new(), None);
-        for (slice, place) in limits.slices().iter().zip(&key.slices) {
-            let (own, blocked) = self.words(key, slice, *place)?;
+        for (record, place) in limits.records().iter().zip(&key.records) {
+            let (own, blocked) = self.words(key, record, *place)?;
             words.extend(own);
             block = block.or(blocked);
         }
@@ -52,36 +52,36 @@ impl States {
             .map_err(Undone::Operation)?;
         if !operation.is_peek() {
             let policy = key.resolved.policy();
-            for ((slice, own), place) in limits.split(&words).zip(&key.slices) {
+            for ((record, own), place) in limits.split(&words).zip(&key.records) {
                 let mut all = own.to_vec();
-                let block = block.filter(|_| keeps_block(slice));
+                let block = block.filter(|_| keeps_block(record));
                 all.extend(block.into_iter().flat_map(Block::words));
                 let asks = matches!(operation, Operation::Decide(_));
                 if !asks && !self.bytes.contains_key(place) && all.iter().all(|word| *word == 0) {
                     continue; // nothing is stored of a key that is fresh
                 }
-                self.bytes.insert(*place, blob::encode(policy, slice, &all));
-                self.time_to_live.insert(*place, slice.time_to_live(&all, now));
-                let lasts = slice.time_to_live(own, now) > Micros::ZERO;
+                self.bytes.insert(*place, blob::encode(policy, record, &all));
+                self.time_to_live.insert(*place, record.time_to_live(&all, now));
+                let lasts = record.time_to_live(own, now) > Micros::ZERO;
                 self.lasts.insert(*place, lasts);
             }
         }
         Ok(verdict)
     }
 
-    /// The words of a slice, and the block that follows them.
+    /// The words of a record, and the block that follows them.
     fn words(
         &self,
         key: &Key,
-        slice: &Slice,
+        record: &Record,
         place: usize,
     ) -> Result<(Vec<u64>, Option<Block>), Undone> {
         let Some(bytes) = self.bytes.get(&place) else {
-            return Ok((vec![0; slice.words()], None));
+            return Ok((vec![0; record.words()], None));
         };
-        let words = blob::decode(key.resolved.policy(), slice, bytes);
+        let words = blob::decode(key.resolved.policy(), record, bytes);
         let mut words = words.map_err(|error| Undone::Blob(place, error))?;
-        let block = words.split_off(slice.words());
+        let block = words.split_off(record.words());
         Ok((words, Block::of_words(&block)))
     }
 
@@ -89,13 +89,13 @@ impl States {
     /// is the first of a bucket that fills from then on, a block is over, or the states were carried over from
     /// other limits.
     pub(super) fn remembers(&self, after: &Self, key: &Key) -> bool {
-        let slices = key.resolved.limits().into_iter().flat_map(Limits::slices);
-        let is_more = slices.zip(&key.slices).any(|(slice, place)| {
-            let before = self.words(key, slice, *place).unwrap_or_default();
+        let records = key.resolved.limits().into_iter().flat_map(Limits::records);
+        let is_more = records.zip(&key.records).any(|(record, place)| {
+            let before = self.words(key, record, *place).unwrap_or_default();
             let begins = before.0.iter().all(|word| *word == 0)
                 && after.lasts.get(place).is_some_and(|lasts| *lasts);
-            let ends = after.words(key, slice, *place).is_ok_and(|after| after.1 != before.1);
-            slice.remembers_refusals() || begins || ends
+            let ends = after.words(key, record, *place).is_ok_and(|after| after.1 != before.1);
+            record.remembers_refusals() || begins || ends
         });
         is_more || self.is_carried(key)
     }
@@ -103,46 +103,46 @@ impl States {
     /// Whether other limits than those of the key wrote its states.
     pub(super) fn is_carried(&self, key: &Key) -> bool {
         let policy = key.resolved.policy();
-        let slices = key.resolved.limits().into_iter().flat_map(Limits::slices);
-        slices.zip(&key.slices).any(|(slice, place)| {
+        let records = key.resolved.limits().into_iter().flat_map(Limits::records);
+        records.zip(&key.records).any(|(record, place)| {
             let Some(bytes) = self.bytes.get(place).filter(|_| !key.is_unedited) else {
                 return false;
             };
-            let words = blob::decode(policy, slice, bytes);
-            words.is_ok_and(|words| blob::encode(policy, slice, &words) != *bytes)
+            let words = blob::decode(policy, record, bytes);
+            words.is_ok_and(|words| blob::encode(policy, record, &words) != *bytes)
         })
     }
 
     /// Whether nothing is stored of a key.
     pub(super) fn have_nothing(&self, key: &Key) -> bool {
-        key.slices.iter().all(|slice| !self.bytes.contains_key(slice))
+        key.records.iter().all(|record| !self.bytes.contains_key(record))
     }
 
-    /// The bytes of a slice that was written, and how long they must be kept.
-    pub(super) fn written(&self, slice: usize) -> Option<(&[u8], Micros)> {
-        Some((self.bytes.get(&slice)?, *self.time_to_live.get(&slice)?))
+    /// The bytes of a record that was written, and how long they must be kept.
+    pub(super) fn written(&self, record: usize) -> Option<(&[u8], Micros)> {
+        Some((self.bytes.get(&record)?, *self.time_to_live.get(&record)?))
     }
 
-    /// The bytes of a slice.
-    pub(super) fn get(&self, slice: usize) -> Option<&[u8]> {
-        self.bytes.get(&slice).map(Vec::as_slice)
+    /// The bytes of a record.
+    pub(super) fn get(&self, record: usize) -> Option<&[u8]> {
+        self.bytes.get(&record).map(Vec::as_slice)
     }
 
-    /// The states of these slices alone.
-    pub(super) fn part(&self, slices: &[usize]) -> Self {
-        Self::read(slices.iter().map(|slice| (*slice, self.get(*slice))))
+    /// The states of these records alone.
+    pub(super) fn part(&self, records: &[usize]) -> Self {
+        Self::read(records.iter().map(|record| (*record, self.get(*record))))
     }
 
-    /// Replaces the bytes of a slice.
-    pub(super) fn put(&mut self, slice: usize, bytes: Option<&[u8]>) {
+    /// Replaces the bytes of a record.
+    pub(super) fn put(&mut self, record: usize, bytes: Option<&[u8]>) {
         match bytes {
-            Some(bytes) => drop(self.bytes.insert(slice, bytes.to_vec())),
-            None => drop(self.bytes.remove(&slice)),
+            Some(bytes) => drop(self.bytes.insert(record, bytes.to_vec())),
+            None => drop(self.bytes.remove(&record)),
         }
     }
 
-    pub(super) fn forget(&mut self, slice: usize) {
-        self.bytes.remove(&slice);
+    pub(super) fn forget(&mut self, record: usize) {
+        self.bytes.remove(&record);
     }
 
     pub(super) fn clear(&mut self) {

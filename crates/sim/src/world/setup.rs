@@ -32,14 +32,14 @@ pub struct Setup {
     pub ticks_ppm: Vec<i64>,
     /// Who asks whom.
     pub topology: Topology,
-    /// Whether each node asks its [`Local`](tidegate_tier::Local) first.
+    /// Whether each node asks its [`NodeCache`](tidegate_tier::NodeCache) first.
     pub has_locals: bool,
-    /// [`Options::most_keys`](tidegate_tier::local::Options::most_keys)
+    /// [`Options::most_keys`](tidegate_tier::cache::Options::most_keys)
     pub most_keys: usize,
     /// How far a clock may be off.
     pub skew: u64,
-    /// [`Options::keep_longer`](tidegate_tier::authority::Options::keep_longer)
-    pub keep_longer: u64,
+    /// [`Options::ttl_margin`](tidegate_tier::authority::Options::ttl_margin)
+    pub ttl_margin: u64,
     /// How long after it was sent a swap may still be executed.
     pub linger: u64,
     /// [`Options::patience`](tidegate_tier::authority::Options::patience)
@@ -48,14 +48,14 @@ pub struct Setup {
     pub most_wait: u64,
     /// [`Options::most_waiting`](tidegate_tier::authority::Options::most_waiting)
     pub most_waiting: usize,
-    /// [`Options::most_slices`](tidegate_tier::authority::Options::most_slices)
-    pub most_slices: usize,
+    /// [`Options::most_records`](tidegate_tier::authority::Options::most_records)
+    pub most_records: usize,
     /// [`Options::remembered`](tidegate_tier::authority::Options::remembered)
     pub remembered: usize,
     /// Whether the nodes tell their authority the time.
     pub tells_time: bool,
     /// Whether the clocks and the network are good enough for the bounds of the limits to hold exactly: an
-    /// expired slice then equals a fresh one at every node, and no clock is off by a period.
+    /// expired record then equals a fresh one at every node, and no clock is off by a period.
     pub is_bounded: bool,
 }
 
@@ -95,12 +95,12 @@ impl Setup {
             has_locals: lets_nodes_answer || draws.flip(),
             most_keys: draws.one_of(&[0, 1, 2, 64, 64, 64]),
             skew,
-            keep_longer: 0,
+            ttl_margin: 0,
             linger,
             patience: draws.one_of(&[0, 5_000, 200_000, 1_000_000_000]),
             most_wait: draws.one_of(&[1_000_000, 1_000_000_000]),
             most_waiting: draws.one_of(&[4, 32, 1_000_000, 1_000_000]),
-            most_slices: draws.one_of(&[0, 1, 3, 64]),
+            most_records: draws.one_of(&[0, 1, 3, 64]),
             remembered: draws.one_of(&[0, 700, 1_500, 1 << 20]),
             tells_time,
             is_bounded,
@@ -112,10 +112,10 @@ impl Setup {
             // an operation is decided at a time that is up to half a period old, by a clock that is off, and
             // its swap is under way; the storage's clock is off too, by so much more or less than before
             let period = Places::new(&setup)?.longest_period();
-            setup.keep_longer = 4 * skew + period / 2 + linger + 1_000;
-            // how long a slice is kept counts by a node's monotonic clock and by the storage's
-            setup.keep_longer +=
-                setup.ticks_late(4 * (LONGEST_BLOCK + 2 * period + setup.keep_longer));
+            setup.ttl_margin = 4 * skew + period / 2 + linger + 1_000;
+            // how long a record is kept counts by a node's monotonic clock and by the storage's
+            setup.ttl_margin +=
+                setup.ticks_late(4 * (LONGEST_BLOCK + 2 * period + setup.ttl_margin));
         }
         Ok(setup)
     }
@@ -146,12 +146,12 @@ impl Setup {
             "has-locals" => self.has_locals = value.parse().context("expected true or false")?,
             "most-keys" => self.most_keys = number(value)?,
             "skew" => self.skew = number(value)?,
-            "keep-longer" => self.keep_longer = number(value)?,
+            "keep-longer" => self.ttl_margin = number(value)?,
             "linger" => self.linger = number(value)?,
             "patience" => self.patience = number(value)?,
             "most-wait" => self.most_wait = number(value)?,
             "most-waiting" => self.most_waiting = number(value)?,
-            "most-slices" => self.most_slices = number(value)?,
+            "most-records" => self.most_records = number(value)?,
             "remembered" => self.remembered = number(value)?,
             "tells-time" => self.tells_time = value.parse().context("expected true or false")?,
             "is-bounded" => self.is_bounded = value.parse().context("expected true or false")?,
@@ -173,12 +173,12 @@ impl fmt::Display for Setup {
         writeln!(f, "has-locals: {}", self.has_locals)?;
         writeln!(f, "most-keys: {}", self.most_keys)?;
         writeln!(f, "skew: {}", self.skew)?;
-        writeln!(f, "keep-longer: {}", self.keep_longer)?;
+        writeln!(f, "keep-longer: {}", self.ttl_margin)?;
         writeln!(f, "linger: {}", self.linger)?;
         writeln!(f, "patience: {}", self.patience)?;
         writeln!(f, "most-wait: {}", self.most_wait)?;
         writeln!(f, "most-waiting: {}", self.most_waiting)?;
-        writeln!(f, "most-slices: {}", self.most_slices)?;
+        writeln!(f, "most-records: {}", self.most_records)?;
         writeln!(f, "remembered: {}", self.remembered)?;
         writeln!(f, "tells-time: {}", self.tells_time)?;
         writeln!(f, "is-bounded: {}", self.is_bounded)
@@ -200,12 +200,12 @@ impl FromStr for Setup {
             has_locals: true,
             most_keys: 64,
             skew: 0,
-            keep_longer: 10_000_000,
+            ttl_margin: 10_000_000,
             linger: 100_000,
             patience: 1_000_000_000,
             most_wait: 1_000_000_000,
             most_waiting: 1_000_000,
-            most_slices: 64,
+            most_records: 64,
             remembered: 1 << 20,
             tells_time: true,
             is_bounded: true,

@@ -30,7 +30,7 @@ pub enum Invariant {
     Remembered,
     /// An operation is answered at most once, and only if somebody waits for it.
     Once,
-    /// The operations of a home are decided in the order in which they came. Only callers that are gone are
+    /// The operations of a partition are decided in the order in which they came. Only callers that are gone are
     /// left out, and only if they asked for something.
     Order,
     /// An operation fails only for the reason that it is given.

@@ -9,7 +9,7 @@ use tidegate_gate::{Id, Micros, Operation, Policy, Request, Resolved, Timestamp}
 mod memory;
 mod only_writer;
 
-use super::{Asked, Authority, Failure, Options, Outcome, Swap};
+use super::{Authority, Failure, Options, Outcome, Queued, Swap};
 
 const WINDOW: &str = "limits = [{ algorithm = 'fixed_window', limit = 1_000_000, period = '1m' }]";
 
@@ -26,7 +26,7 @@ type Tested = Authority<usize, &'static str>;
 fn ask(authority: &mut Tested, policy: &Arc<Policy>, key: &str, at: u64, token: usize) {
     let resolved = Resolved::new(policy, key).unwrap();
     let operation = 1.into();
-    authority.ask(Asked { resolved, now: Timestamp(7), at: Micros(at), operation, token });
+    authority.ask(Queued { resolved, now: Timestamp(7), at: Micros(at), operation, token });
 }
 
 fn policy(text: &str) -> Arc<Policy> {
@@ -38,7 +38,7 @@ fn after_a_grant(policy: &Arc<Policy>) -> Vec<u8> {
     let mut authority = Tested::new(Options::default());
     ask(&mut authority, policy, "k", 0, 0);
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
-    authority.slices(&swap, 0).next().unwrap().becomes.unwrap().to_vec()
+    authority.records(&swap, 0).next().unwrap().becomes.unwrap().to_vec()
 }
 
 /// Sends what waits to a store that is always as expected, and returns how many swaps that took.
@@ -52,11 +52,11 @@ fn send_all(authority: &mut Tested) -> usize {
     swaps
 }
 
-/// The slices of the next swap of one home: how many are known, and how many are to be written.
+/// The records of the next swap of one partition: how many are known, and how many are to be written.
 fn next_swap(authority: &mut Tested) -> Option<(Swap, usize, usize)> {
     let swap = authority.poll_swap((None, Micros(0)), |_| false)?;
-    let known = authority.slices(&swap, 0).filter(|slice| slice.is_known).count();
-    let writes = authority.slices(&swap, 0).filter(|slice| slice.becomes.is_some()).count();
+    let known = authority.records(&swap, 0).filter(|record| record.is_known).count();
+    let writes = authority.records(&swap, 0).filter(|record| record.becomes.is_some()).count();
     Some((swap, known, writes))
 }
 
@@ -71,11 +71,11 @@ fn answers(authority: &mut Tested) -> Vec<(usize, Result<bool, Failure<&'static 
 #[test]
 fn queues_have_a_length() {
     let most_of_a_key = Failure::Overloaded { most: 8_192 };
-    let of_a_home = Failure::Overloaded { most: 16_384 };
+    let of_a_partition = Failure::Overloaded { most: 16_384 };
     for (text, keys, most, failure) in [
         (WINDOW, 1, 8_192, most_of_a_key.clone()),
         (SHARED, 1, 8_192, most_of_a_key),
-        (SHARED, 100, 16_384, of_a_home),
+        (SHARED, 100, 16_384, of_a_partition),
     ] {
         let (mut authority, policy) = (Tested::new(Options::default()), policy(text));
         for token in 0..20_000 {
@@ -90,7 +90,11 @@ fn queues_have_a_length() {
         );
         let overloaded = usize::try_from(authority.overloaded()).unwrap();
         assert_eq!((authority.waiting(), overloaded), (most, 20_000 - most));
-        assert_eq!(send_all(&mut authority), 1, "all that waits for a home is decided together");
+        assert_eq!(
+            send_all(&mut authority),
+            1,
+            "all that waits for a partition is decided together"
+        );
         let granted = answers(&mut authority);
         assert!(
             granted
@@ -134,7 +138,7 @@ fn what_nobody_waits_for_is_left_out_unless_it_reports() {
     let acquire = Operation::Decide(Request { lease: Some(id), ..Request::of(1) });
     for (token, operation) in [acquire, Operation::Release(id), acquire].into_iter().enumerate() {
         let (resolved, now, at) = (resolved.clone(), Timestamp(7), Micros(0));
-        authority.ask(Asked { resolved, now, at, operation, token });
+        authority.ask(Queued { resolved, now, at, operation, token });
     }
     let swap = authority.poll_swap((None, Micros(0)), |token| *token < 2).unwrap();
     authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
@@ -154,7 +158,7 @@ fn a_store_that_is_known_not_to_answer_fails_what_waits_and_not_what_is_under_wa
     authority.fail_waiting(&"away");
     let away = || Err(Failure::Store("away"));
     assert_eq!(answers(&mut authority), [(2, away()), (3, away())]);
-    assert_eq!(authority.waiting(), 2, "the operations on the home that is under way");
+    assert_eq!(authority.waiting(), 2, "the operations on the partition that is under way");
     authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Ok(true))]);
     assert_eq!((send_all(&mut authority), answers(&mut authority)), (1, vec![(1, Ok(true))]));
@@ -167,11 +171,17 @@ fn the_operations_on_a_key_are_counted_until_each_is_answered() {
     let (mut authority, policy) = (Tested::new(Options::default()), policy(SHARED));
     let resolved = Resolved::new(&policy, "k").unwrap();
     let never = Operation::from(2_000_000);
-    authority.ask(Asked { resolved, now: Timestamp(7), at: Micros(0), operation: never, token: 0 });
+    authority.ask(Queued {
+        resolved,
+        now: Timestamp(7),
+        at: Micros(0),
+        operation: never,
+        token: 0,
+    });
     (1..8_192).for_each(|token| ask(&mut authority, &policy, "k", 0, token));
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
     let refused = answers(&mut authority);
-    assert!(matches!(refused[..], [(0, Err(Failure::Session(_)))]), "{refused:?}");
+    assert!(matches!(refused[..], [(0, Err(Failure::Transaction(_)))]), "{refused:?}");
     (0..2).for_each(|token| ask(&mut authority, &policy, "k", 0, token));
     let overloaded = Failure::Overloaded { most: 8_192 };
     assert_eq!(answers(&mut authority), [(1, Err(overloaded))], "one place is free");
@@ -184,7 +194,7 @@ fn the_time_of_a_refusal_is_stored_also_if_it_was_answered_before() {
     let policy = policy("limits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]");
     let (stored, mut next) = (after_a_grant(&policy), Tested::new(Options::default()));
     let resolved = Resolved::new(&policy, "k").unwrap();
-    next.ask(Asked { resolved, now: Timestamp(9), at: Micros(0), operation: 1.into(), token: 0 });
+    next.ask(Queued { resolved, now: Timestamp(9), at: Micros(0), operation: 1.into(), token: 0 });
     let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
     next.handle(swap, [Outcome::Found(vec![Some(stored)])], (None, Micros(0)));
     assert_eq!(answers(&mut next), [(0, Ok(false))]);
@@ -193,9 +203,9 @@ fn the_time_of_a_refusal_is_stored_also_if_it_was_answered_before() {
 }
 
 #[test]
-fn a_swap_takes_homes_until_it_has_its_slices() {
-    for (most_slices, sizes) in [(2, &[2, 2, 1][..]), (0, &[1, 1, 1, 1, 1]), (64, &[5])] {
-        let options = Options { most_slices, ..Options::default() };
+fn a_swap_takes_partitions_until_it_has_its_records() {
+    for (most_records, sizes) in [(2, &[2, 2, 1][..]), (0, &[1, 1, 1, 1, 1]), (64, &[5])] {
+        let options = Options { most_records, ..Options::default() };
         let (mut authority, policy) = (Tested::new(options), policy(WINDOW));
         for token in 0..5 {
             ask(&mut authority, &policy, &format!("k{token}"), 0, token);
@@ -206,19 +216,19 @@ fn a_swap_takes_homes_until_it_has_its_slices() {
             let outcomes = vec![Outcome::Swapped; swap.len()];
             authority.handle(swap, outcomes, (None, Micros(0)));
         }
-        assert_eq!(found, sizes, "{most_slices}");
+        assert_eq!(found, sizes, "{most_records}");
     }
 }
 
 #[test]
 fn what_is_written_is_kept_twice_as_long_as_needed_and_so_the_next_writes_set_no_time() {
-    let options = Options { keep_longer: Micros(5), ..Options::default() };
+    let options = Options { ttl_margin: Micros(5), ..Options::default() };
     let (mut authority, policy) = (Tested::new(options), policy(WINDOW));
     let needed = 60_000_000 - 7 + 5; // until the window ends, and longer
     let mut keep_at = |at| {
         ask(&mut authority, &policy, "k", at, 0);
         let swap = authority.poll_swap((None, Micros(at)), |_| false).unwrap();
-        let keep = authority.slices(&swap, 0).next().unwrap().keep;
+        let keep = authority.records(&swap, 0).next().unwrap().ttl;
         authority.handle(swap, [Outcome::Swapped], (None, Micros(at)));
         keep
     };
@@ -247,7 +257,7 @@ fn a_peek_is_answered_once_the_store_has_confirmed_what_it_read() {
     let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
     let resolved = Resolved::new(&policy, "k").unwrap();
     let operation = Operation::Peek(Request::of(1));
-    authority.ask(Asked { resolved, now: Timestamp(7), at: Micros(0), operation, token: 0 });
+    authority.ask(Queued { resolved, now: Timestamp(7), at: Micros(0), operation, token: 0 });
     assert_eq!(send_all(&mut authority), 1);
     assert_eq!(answers(&mut authority), [(0, Ok(true))]);
 }
@@ -259,7 +269,7 @@ fn what_is_refused_stays_refused_if_the_store_refuses_to_write() {
     let resolved = Resolved::new(&policy, "k").unwrap();
     for (token, operation) in [1.into(), Operation::Refund(1), 0.into()].into_iter().enumerate() {
         let (resolved, now) = (resolved.clone(), Timestamp(7));
-        next.ask(Asked { resolved, now, at: Micros(0), operation, token });
+        next.ask(Queued { resolved, now, at: Micros(0), operation, token });
     }
     let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
     next.handle(swap, [Outcome::Refused(vec![Some(stored)], "full")], (None, Micros(0)));

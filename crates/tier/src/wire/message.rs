@@ -21,7 +21,7 @@
 //! | verdict | time; decision; number of limits; the decision of each; factor as a word, the largest for none; effect |
 //! | decision | 0 for a refusal or 1 for a grant; limit, remaining, reset after, and after a refusal retry after |
 //! | effect | 0 for none, 1 or 2 for a lease that was gone or live; 3, 4 or 5 for a budget whose holder gave nothing back, or too late, or in time; and with a budget the units, the time of the grant and its end |
-//! | failure | 1 and a text for [`Failure::Session`], 2 and a text for [`Failure::Refused`], 3 and the most for [`Failure::Overloaded`], 4 for [`Failure::TooLate`], 5 for [`Failure::Contended`], 6 and a text for [`Failure::Store`], 7 for [`Failure::Unknown`] |
+//! | failure | 1 and a text for [`Failure::Transaction`], 2 and a text for [`Failure::Refused`], 3 and the most for [`Failure::Overloaded`], 4 for [`Failure::TooLate`], 5 for [`Failure::Contended`], 6 and a text for [`Failure::Store`], 7 for [`Failure::Unknown`] |
 
 use alloc::vec::Vec;
 
@@ -76,8 +76,8 @@ impl<'k> QuestionWriter<'k> {
     }
 
     /// Adds an operation if the message is then no longer than `most`, and returns whether it did.
-    pub(super) fn add(&mut self, asked: &Asked<'k>, most: usize) -> bool {
-        let Asked { key, now, operation } = asked;
+    pub(super) fn add(&mut self, asked: &Item<'k>, most: usize) -> bool {
+        let Item { key, now, operation } = asked;
         let before = self.message.len();
         self.message.text(if *key == self.last_key { "" } else { key });
         let words = operation.to_words();
@@ -100,7 +100,7 @@ impl<'k> QuestionWriter<'k> {
 
 /// An operation of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked<'b> {
+pub(super) struct Item<'b> {
     pub(super) key: &'b str,
     pub(super) now: Option<Timestamp>,
     pub(super) operation: Operation,
@@ -117,7 +117,7 @@ pub(super) struct Question<'b> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Content<'b> {
     pub(super) policy: &'b str,
-    pub(super) operations: Vec<Asked<'b>>,
+    pub(super) operations: Vec<Item<'b>>,
 }
 
 impl<'b> Question<'b> {
@@ -142,7 +142,7 @@ impl<'b> Question<'b> {
     }
 }
 
-fn operation<'b>(content: &mut Reader<'b>, last_key: &'b str) -> Result<Asked<'b>, WireError> {
+fn operation<'b>(content: &mut Reader<'b>, last_key: &'b str) -> Result<Item<'b>, WireError> {
     let key = match content.text("a key")? {
         "" => last_key,
         key => key,
@@ -162,7 +162,7 @@ fn operation<'b>(content: &mut Reader<'b>, last_key: &'b str) -> Result<Asked<'b
     let kind = words.first().copied().unwrap_or(0);
     let operation = Operation::from_words(&words)
         .ok_or(WireError::Number { expected: "the words of an operation", found: kind })?;
-    Ok(Asked { key, now, operation })
+    Ok(Item { key, now, operation })
 }
 
 /// A reply.
@@ -225,7 +225,7 @@ fn write_failure(message: &mut Writer, failure: &Failure) {
         message.text(text);
     };
     match failure {
-        Failure::Session(text) => texts(1, text),
+        Failure::Transaction(text) => texts(1, text),
         Failure::Refused(text) => texts(2, text),
         Failure::Overloaded { most } => {
             message.byte(3);
@@ -242,7 +242,7 @@ fn answer(message: &mut Reader<'_>) -> Result<Result<Verdict, Failure>, WireErro
     let expected = "a verdict (0) or a failure (1 to 7)";
     Ok(Err(match message.byte(expected)? {
         0 => return Ok(Ok(verdict(message)?)),
-        1 => Failure::Session(message.text("the error of a session")?.into()),
+        1 => Failure::Transaction(message.text("the error of a transaction")?.into()),
         2 => Failure::Refused(message.text("the reason of a refusal")?.into()),
         3 => Failure::Overloaded { most: message.number("the most operations")? },
         4 => Failure::TooLate,

@@ -1,6 +1,6 @@
-mod flights;
+mod inbox;
 mod messages;
-mod replies;
+mod outbox;
 mod world;
 
 use alloc::sync::Arc;
@@ -42,15 +42,15 @@ fn options() -> NodeOptions {
     NodeOptions { node: NODE, ..NodeOptions::default() }
 }
 
-fn asked<T>(key: &str, at: u64, token: T) -> Asked<T> {
+fn asked<T>(key: &str, at: u64, token: T) -> Outgoing<T> {
     let (operation, at) = (Operation::from(1), Micros(at));
-    Asked { resolved: resolved(key), operation, now: None, at, token }
+    Outgoing { resolved: resolved(key), operation, now: None, at, token }
 }
 
 /// An authority with a store of its own.
 struct Object {
     policies: Policies,
-    replies: Replies<usize>,
+    inbox: Inbox<usize>,
     authority: Authority<Place, &'static str>,
     store: HashMap<String, Vec<u8>>,
     at: Micros,
@@ -62,7 +62,7 @@ impl Object {
     fn new(options: AuthorityOptions) -> Self {
         Self {
             policies: policies(),
-            replies: Replies::new(options),
+            inbox: Inbox::new(options),
             authority: Authority::new(authority::Options::default()),
             store: HashMap::new(),
             at: Micros(0),
@@ -76,8 +76,8 @@ impl Object {
 
     fn handle(&mut self, to: usize, question: &[u8]) -> Result<(), (usize, WireError)> {
         let now = (self.now(), self.at);
-        let Self { policies, replies, authority, .. } = self;
-        replies.handle_question((to, question), policies, now, authority)
+        let Self { policies, inbox, authority, .. } = self;
+        inbox.handle_question((to, question), policies, now, authority)
     }
 
     /// Decides what waits, and stores it.
@@ -92,10 +92,10 @@ impl Object {
     }
 
     fn write(&mut self, swap: &authority::Swap) {
-        for home in 0..swap.len() {
-            for slice in self.authority.slices(swap, home) {
-                if let Some(bytes) = slice.becomes {
-                    self.store.insert(slice.name.into(), bytes.into());
+        for partition in 0..swap.len() {
+            for record in self.authority.records(swap, partition) {
+                if let Some(bytes) = record.becomes {
+                    self.store.insert(record.name.into(), bytes.into());
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Object {
 
     fn replies(&mut self) -> Vec<Addressed<usize>> {
         let mut replies = Vec::new();
-        while let Some(reply) = self.replies.poll_reply(self.at, &mut self.authority) {
+        while let Some(reply) = self.inbox.poll_reply(self.at, &mut self.authority) {
             replies.push(reply);
         }
         replies
@@ -134,14 +134,14 @@ impl Object {
 fn question(node: Id, number: u64, keys: &[&str], operation: Operation) -> Vec<u8> {
     let mut question = message::QuestionWriter::new(message::Name { node, number }, "api");
     for key in keys {
-        assert!(question.add(&message::Asked { key, now: None, operation }, usize::MAX));
+        assert!(question.add(&message::Item { key, now: None, operation }, usize::MAX));
     }
     question.finish()
 }
 
-fn answers<T>(flights: &mut Flights<T>) -> Vec<(T, Result<Verdict, Failure>)> {
+fn answers<T>(outbox: &mut Outbox<T>) -> Vec<(T, Result<Verdict, Failure>)> {
     let mut answers = Vec::new();
-    while let Some(answer) = flights.poll_answer() {
+    while let Some(answer) = outbox.poll_answer() {
         answers.push((answer.asked.token, answer.result));
     }
     answers

@@ -14,7 +14,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Limiter, quantity, timestamp};
-use crate::answer::{self, Beside};
+use crate::answer::{self, Extras};
 use crate::failure::Failure;
 use crate::number::{from_quantity, to_quantity};
 
@@ -229,7 +229,7 @@ impl Limiter {
     }
 }
 
-type Done = Result<(Verdict, Beside), Failure>;
+type Done = Result<(Verdict, Extras), Failure>;
 
 impl Limiter {
     fn failed<T>(&mut self, failure: Failure) -> Option<T> {
@@ -247,14 +247,14 @@ impl Limiter {
 
     fn answered(&mut self, done: Done) -> Option<bool> {
         match done {
-            Ok((verdict, beside)) => Some(self.write(&verdict, beside)),
+            Ok((verdict, extras)) => Some(self.write(&verdict, extras)),
             Err(failure) => self.failed(failure),
         }
     }
 
     /// Writes the numbers of an answer, and returns whether the request may pass.
-    fn write(&mut self, verdict: &Verdict, beside: Beside) -> bool {
-        answer::write(&mut self.numbers, verdict, beside);
+    fn write(&mut self, verdict: &Verdict, extras: Extras) -> bool {
+        answer::write(&mut self.numbers, verdict, extras);
         verdict.decision.is_allowed()
     }
 
@@ -292,7 +292,7 @@ impl Limiter {
         let decided = self.table.decide(policy, key, now, request);
         if is_too_much(&decided) && policy.is_shadow() {
             let asked = self.asked(key_bytes, of_cost(cost), now);
-            return asked.map(|(verdict, beside)| (verdict.decision, beside.rule));
+            return asked.map(|(verdict, extras)| (verdict.decision, extras.rule));
         }
         let decision = decided.map_err(Failure::Table)?;
         let rule = if decision.is_allowed() { None } else { policy.rule_number(key) };
@@ -318,8 +318,8 @@ impl Limiter {
         if is_too_much(&decided) && policy.is_shadow() {
             return self.asked(key_bytes, of_cost(cost), now);
         }
-        let beside = Beside { rule: policy.rule_number(key), has_lease: false };
-        Ok((decided.map_err(Failure::Table)?, beside))
+        let extras = Extras { rule: policy.rule_number(key), has_lease: false };
+        Ok((decided.map_err(Failure::Table)?, extras))
     }
 
     fn operate(&mut self, key_bytes: usize, ask: Result<Ask, Failure>, now: f64) -> Option<bool> {
@@ -356,7 +356,7 @@ impl Limiter {
         let verdict = asked.said(verdict.map_err(Failure::Table)?);
         self.lease = asked.lease().map(String::from);
         let rule = asked.resolved().rule_number();
-        Ok((verdict, Beside { rule, has_lease: self.lease.is_some() }))
+        Ok((verdict, Extras { rule, has_lease: self.lease.is_some() }))
     }
 
     fn explained(&mut self, asked: &Asked, now: Timestamp) -> Result<String, Failure> {
@@ -367,8 +367,8 @@ impl Limiter {
         let resolved = asked.resolved();
         let why = self.table.explain(resolved.policy(), resolved.written_key(), now, &request);
         let why = why.map_err(Failure::Table)?;
-        let beside = Beside { rule: resolved.rule_number(), has_lease: false };
-        let passes = self.write(&asked.said(why.verdict), beside);
+        let extras = Extras { rule: resolved.rule_number(), has_lease: false };
+        let passes = self.write(&asked.said(why.verdict), extras);
         let (limit, sign) = (why.limit.unwrap_or_default(), if passes { "+" } else { " " });
         Ok([sign, &*limit, "\0", &why.bound, "\0", &why.text, "\0"].concat())
     }
@@ -379,7 +379,7 @@ impl Limiter {
         let key = written(&*self.key, key_bytes)?;
         let policy = self.last_call.as_ref().unwrap_or(&self.policy);
         let verdict = self.table.set_used(policy, key, now, used).map_err(Failure::Table)?;
-        Ok((verdict, Beside { rule: policy.rule_number(key), has_lease: false }))
+        Ok((verdict, Extras { rule: policy.rule_number(key), has_lease: false }))
     }
 }
 

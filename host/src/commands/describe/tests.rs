@@ -59,7 +59,7 @@ fn what_nodes_may_do_without_asking_is_described_with_its_cost() {
     assert!(described.contains(nodes), "{described}");
 }
 
-/// Stored slices have the sizes and names that the description shows.
+/// Stored records have the sizes and names that the description shows.
 #[test]
 fn what_is_stored_is_what_is_described() {
     let now = Timestamp(1_700_000_000_000_000);

@@ -62,7 +62,7 @@ impl Connection {
     pub(super) async fn wake(&self) -> Result<(), StoreError> {
         let is_idle = {
             let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            current.as_ref().is_some_and(|attempt| attempt.heard().elapsed() >= IDLE_AFTER)
+            current.as_ref().is_some_and(|attempt| attempt.verdict_of().elapsed() >= IDLE_AFTER)
         };
         match is_idle {
             true => self.read(|mut connection| async move { connection.ping().await }).await,
@@ -102,7 +102,7 @@ impl Connection {
                 attempt.answered(answer.as_ref().err());
                 return Ok(answer?);
             }
-            let heard = attempt.heard();
+            let heard = attempt.verdict_of();
             if heard <= since {
                 attempt.missed();
                 return Err(StoreError::Deadline(self.deadline));
@@ -169,7 +169,7 @@ impl Attempt {
         }
     }
 
-    fn heard(&self) -> Instant {
+    fn verdict_of(&self) -> Instant {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tidegate_gate::{Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::Authority;
-use tidegate_tier::authority::{Asked, Failure, Options, Outcome, Swap};
+use tidegate_tier::authority::{Failure, Options, Outcome, Queued, Swap};
 use tokio::sync::{mpsc, oneshot};
 
 use super::swap::Call;
@@ -36,7 +36,7 @@ pub(super) struct Question {
     pub(super) token: Token,
 }
 
-/// A call that has ended: the outcome of each home, or the error of the whole call.
+/// A call that has ended: the outcome of each partition, or the error of the whole call.
 type Ended = (Swap, Result<Vec<Outcome<StoreError>>, StoreError>);
 
 pub(super) struct Driver {
@@ -49,7 +49,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let options = Options {
-            keep_longer: shared.options.keep_longer,
+            ttl_margin: shared.options.ttl_margin,
             patience: Micros(micros(shared.options.deadline)),
             most_wait: Micros(micros(shared.options.deadline * MOST_DEADLINES)),
             seed: shared.seed,
@@ -73,7 +73,7 @@ impl Driver {
                     let (_, at) = self.times();
                     for question in taken.drain(..) {
                         let Question { resolved, now, operation, token } = question;
-                        self.authority.ask(Asked { resolved, now, at, operation, token });
+                        self.authority.ask(Queued { resolved, now, at, operation, token });
                     }
                 }
             }

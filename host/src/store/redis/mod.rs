@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::{AsyncCommands, ToSingleRedisArg};
-use tidegate_gate::{Micros, Operation, Resolved, Rule, Session, Timestamp, Verdict};
+use tidegate_gate::{Micros, Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
 use tidegate_tier::authority::Failure;
-use tidegate_tier::local::Counts;
+use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
 
 use self::connection::Connection;
@@ -51,7 +51,7 @@ pub struct RedisOptions {
     pub prefix: String,
     /// The largest difference between any two clocks of the hosts and of Redis. States are kept this much
     /// longer, because they expire by the clock of Redis while hosts decide by their own clocks.
-    pub keep_longer: Micros,
+    pub ttl_margin: Micros,
     /// The clock of this host. An operation is decided at the time that its caller gives. An
     /// operation that has waited for more than half the period of its limits is decided at the time of
     /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time
@@ -61,17 +61,17 @@ pub struct RedisOptions {
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        let (prefix, keep_longer) = (String::new(), Micros(10_000_000));
-        Self { deadline: Duration::from_millis(250), prefix, keep_longer, clock: None }
+        let (prefix, ttl_margin) = (String::new(), Micros(10_000_000));
+        Self { deadline: Duration::from_millis(250), prefix, ttl_margin, clock: None }
     }
 }
 
 /// A store in Redis or Valkey.
 ///
-/// The operations on one home that wait together are decided together. A decision takes one round trip if this
+/// The operations on one partition that wait together are decided together. A decision takes one round trip if this
 /// store has seen the key's states and no other host has changed them since, and one more otherwise. A caller
 /// waits for the round trip under way on its key and then for its own. At most 131,072 operations wait, at
-/// most 16,384 for one home, and at most 8,192 on one key; a further operation gets
+/// most 16,384 for one partition, and at most 8,192 on one key; a further operation gets
 /// [`StoreError::Overloaded`] at once. In an outage every caller gets an error after one deadline.
 ///
 /// ```no_run
@@ -189,7 +189,7 @@ impl Redis {
             Err(verdict) => return Ok(*verdict),
         };
         let verdict = self.answer(asked, resolved).await?;
-        node.heard(resolved, &operation, &verdict, sent);
+        node.handle_verdict(resolved, &operation, &verdict, sent);
         Ok(verdict)
     }
 
@@ -205,7 +205,7 @@ impl Redis {
 
     fn error(&self, failure: Failure<StoreError>, resolved: &Resolved) -> StoreError {
         match failure {
-            Failure::Session(error) => error.into(),
+            Failure::Transaction(error) => error.into(),
             Failure::TooLate => StoreError::Deadline(self.shared.options.deadline * MOST_DEADLINES),
             Failure::Contended => StoreError::Contended(self.shared.options.deadline),
             Failure::Overloaded { most } => {
@@ -215,7 +215,7 @@ impl Redis {
         }
     }
 
-    /// Returns the stored bytes of each slice of a key, or `None` for a slice that is not stored.
+    /// Returns the stored bytes of each record of a key, or `None` for a record that is not stored.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if Redis cannot be asked.
@@ -227,7 +227,7 @@ impl Redis {
         self.shared.get(&names).await
     }
 
-    /// Deletes all stored slices of a key, including those that it shares with other keys.
+    /// Deletes all stored records of a key, including those that it shares with other keys.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if Redis cannot be asked.
@@ -249,13 +249,13 @@ impl Redis {
         self.shared.overloaded.load(Ordering::Relaxed)
     }
 
-    /// Waits until all earlier operations on the key's home are written, then returns the names of the
-    /// key's slices.
+    /// Waits until all earlier operations on the key's partition are written, then returns the names of the
+    /// key's records.
     async fn names_when_written(&self, resolved: &Resolved) -> Vec<String> {
-        let mut session = Session::default();
-        session.join(resolved);
+        let mut transaction = Transaction::default();
+        transaction.join(resolved);
         let names: Vec<_> =
-            session.names().map(|name| self.shared.options.prefix.clone() + name).collect();
+            transaction.names().map(|name| self.shared.options.prefix.clone() + name).collect();
         if !names.is_empty() {
             // a look waits for the writes before it; its time would mislead the node
             let looked = self.queue.begin(resolved, Timestamp::EPOCH, Operation::from(0));

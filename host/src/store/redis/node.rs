@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
-use tidegate_tier::Local;
-use tidegate_tier::local::Counts;
-use tidegate_tier::local::{Heard, Next, Options, Transmit};
+use tidegate_tier::NodeCache;
+use tidegate_tier::cache::Counts;
+use tidegate_tier::cache::{Next, Options, Transmit, VerdictOf};
 
 use super::driver::micros;
 use super::queue::Queue;
@@ -21,7 +21,7 @@ pub(super) struct Node {
 }
 
 struct State {
-    local: Local,
+    local: NodeCache,
     /// A task reports what is due later.
     has_reporter: bool,
 }
@@ -43,7 +43,7 @@ impl Node {
         let random = RandomState::new(); // random keys of the standard library
         let node = Id([random.hash_one("first"), random.hash_one("second")]);
         let options = Options { node, seed: random.hash_one("seed"), ..Options::default() };
-        let state = State { local: Local::new(options), has_reporter: false };
+        let state = State { local: NodeCache::new(options), has_reporter: false };
         Self { state: Mutex::new(state), began: Instant::now(), answers: Counts::default() }
     }
 
@@ -65,7 +65,7 @@ impl Node {
     }
 
     /// Takes the verdict of Redis on an operation that was asked at `sent`.
-    pub(super) fn heard(
+    pub(super) fn handle_verdict(
         &self,
         resolved: &Resolved,
         operation: &Operation,
@@ -74,7 +74,7 @@ impl Node {
     ) {
         let mut state = self.state();
         let at = self.at();
-        state.local.heard(&Heard { resolved, operation, verdict, sent, at });
+        state.local.handle_verdict(&VerdictOf { resolved, operation, verdict, sent, at });
     }
 
     /// Asks Redis what the node itself asks. No caller waits for the answers.
@@ -89,7 +89,7 @@ impl Node {
             let (answer, node) = (queue.begin(&resolved, now, operation), Arc::clone(self));
             tokio::spawn(async move {
                 if let Ok(Ok(verdict)) = answer.await {
-                    node.heard(&resolved, &operation, &verdict, sent);
+                    node.handle_verdict(&resolved, &operation, &verdict, sent);
                 }
             });
         }

@@ -1,12 +1,12 @@
--- Compares and swaps the states of several homes, each home by itself.
+-- Compares and swaps the states of several partitions, each partition by itself.
 --
--- KEYS are the names of all slices, the slices of one home behind each other. ARGV has three values for each
+-- KEYS are the names of all records, the records of one partition behind each other. ARGV has three values for each
 -- name: the expected bytes (empty: nothing is stored), the new bytes (empty: no change), and for how many ms
--- Redis must keep them at least (empty: it does already). If some home has several slices, the number of
--- slices of each home follows.
+-- Redis must keep them at least (empty: it does already). If some partition has several records, the number of
+-- records of each partition follows.
 --
--- Returns 0 if every home was as expected and is stored. Otherwise returns a list with an element for each
--- home: 0 if it is stored, or the bytes found under each of its names, nil where nothing is stored. If Redis
+-- Returns 0 if every partition was as expected and is stored. Otherwise returns a list with an element for each
+-- partition: 0 if it is stored, or the bytes found under each of its names, nil where nothing is stored. If Redis
 -- refused to write, its error comes before the bytes; an error alone means that some bytes could not be read.
 --
 -- An empty value is something stored, by another program. It is never as expected.
@@ -14,11 +14,11 @@
 -- The time that Redis keeps a name only ever grows, whoever writes, so that a host need not set it anew with
 -- each write.
 local call, n = redis.pcall, #KEYS
-local homes, last, outcomes = #ARGV - 3 * n, 0, nil
-local each_has_one = homes == 0
-if each_has_one then homes = n end
+local partitions, last, outcomes = #ARGV - 3 * n, 0, nil
+local each_has_one = partitions == 0
+if each_has_one then partitions = n end
 
--- Writes one slice. Returns nothing, or an error as a table, or something else if other bytes were found.
+-- Writes one record. Returns nothing, or an error as a table, or something else if other bytes were found.
 local function swap(i)
   local name, expected, becomes, keep = KEYS[i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i]
   if expected == '' then expected = false end -- as GET says it
@@ -37,7 +37,7 @@ local function swap(i)
   return set.err and set
 end
 
--- Takes the write of one slice back.
+-- Takes the write of one record back.
 local function undo(i)
   local expected, becomes = ARGV[3 * i - 2], ARGV[3 * i - 1]
   if becomes == '' then return end
@@ -51,7 +51,7 @@ local function plain(failure)
   return { err = said }
 end
 
--- The bytes of a home whose slices are not all written.
+-- The bytes of a partition whose records are not all written.
 local function found(first, failure)
   local bytes = { type(failure) == 'table' and plain(failure) or nil }
   for i = first, last do
@@ -62,9 +62,9 @@ local function found(first, failure)
   return bytes
 end
 
-for home = 1, homes do
+for partition = 1, partitions do
   local first, outcome = last + 1, 0
-  last = last + (each_has_one and 1 or tonumber(ARGV[3 * n + home]))
+  last = last + (each_has_one and 1 or tonumber(ARGV[3 * n + partition]))
   for i = first, last do
     local failure = swap(i)
     if failure then
@@ -75,8 +75,8 @@ for home = 1, homes do
   end
   if outcome ~= 0 and not outcomes then
     outcomes = {}
-    for before = 1, home - 1 do outcomes[before] = 0 end
+    for before = 1, partition - 1 do outcomes[before] = 0 end
   end
-  if outcomes then outcomes[home] = outcome end
+  if outcomes then outcomes[partition] = outcome end
 end
 return outcomes or 0

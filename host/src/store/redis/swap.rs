@@ -1,4 +1,4 @@
-//! One call of the script that compares and swaps the states of some homes.
+//! One call of the script that compares and swaps the states of some partitions.
 
 use std::sync::LazyLock;
 
@@ -25,8 +25,8 @@ const VALUES: usize = 3;
 pub(super) struct Call {
     command: Cmd,
     names: usize,
-    /// The number of slices of each home.
-    homes: Vec<usize>,
+    /// The number of records of each partition.
+    partitions: Vec<usize>,
 }
 
 impl Call {
@@ -35,35 +35,35 @@ impl Call {
         authority: &mut Authority<Token, StoreError>,
         swap: &Swap,
     ) -> Self {
-        let homes: Vec<usize> =
-            (0..swap.len()).map(|home| authority.slices(swap, home).count()).collect();
-        let names = homes.iter().sum();
+        let partitions: Vec<usize> =
+            (0..swap.len()).map(|partition| authority.records(swap, partition).count()).collect();
+        let names = partitions.iter().sum();
         let mut command = begin("EVALSHA", SCRIPT.get_hash(), names);
-        for home in 0..swap.len() {
-            for slice in authority.slices(swap, home) {
+        for partition in 0..swap.len() {
+            for record in authority.records(swap, partition) {
                 match options.prefix.as_str() {
-                    "" => command.arg(slice.name),
-                    prefix => command.arg(prefix.to_owned() + slice.name),
+                    "" => command.arg(record.name),
+                    prefix => command.arg(prefix.to_owned() + record.name),
                 };
             }
         }
-        for home in 0..swap.len() {
-            for slice in authority.slices(swap, home) {
-                command.arg(slice.found.unwrap_or_default());
-                command.arg(slice.becomes.unwrap_or_default());
-                match slice.keep {
-                    Some(keep) => command.arg(keep.as_millis_ceil()),
+        for partition in 0..swap.len() {
+            for record in authority.records(swap, partition) {
+                command.arg(record.found.unwrap_or_default());
+                command.arg(record.becomes.unwrap_or_default());
+                match record.ttl {
+                    Some(ttl) => command.arg(ttl.as_millis_ceil()),
                     None => command.arg(""),
                 };
             }
         }
-        if homes.iter().any(|slices| *slices != 1) {
-            homes.iter().for_each(|slices| _ = command.arg(slices));
+        if partitions.iter().any(|records| *records != 1) {
+            partitions.iter().for_each(|records| _ = command.arg(records));
         }
-        Self { command, names, homes }
+        Self { command, names, partitions }
     }
 
-    /// Calls the script, and returns the outcome of each home.
+    /// Calls the script, and returns the outcome of each partition.
     pub(super) async fn make(
         self,
         shared: &Shared,
@@ -93,7 +93,7 @@ impl Call {
         })
     }
 
-    /// Reads what is stored, after a connection broke. A home whose slices are all as expected is not written,
+    /// Reads what is stored, after a connection broke. A partition whose records are all as expected is not written,
     /// so its operations can be done again. Otherwise nobody knows who wrote.
     async fn read(
         &self,
@@ -104,8 +104,8 @@ impl Call {
         let found = shared.get(&names).await?;
         let expected = self.arguments().skip(BEFORE_NAMES + self.names).step_by(VALUES);
         let mut found = found.into_iter().zip(expected);
-        let outcome = |slices: &usize| {
-            let own: Vec<_> = found.by_ref().take(*slices).collect();
+        let outcome = |records: &usize| {
+            let own: Vec<_> = found.by_ref().take(*records).collect();
             let is_expected = |(found, expected): &(Option<Vec<u8>>, &[u8])| {
                 found.as_deref().unwrap_or_default() == *expected
             };
@@ -116,7 +116,7 @@ impl Call {
                 false => Outcome::Refused(found, error.clone().into()),
             }
         };
-        Ok(self.homes.iter().map(outcome).collect())
+        Ok(self.partitions.iter().map(outcome).collect())
     }
 
     fn outcomes(
@@ -125,11 +125,11 @@ impl Call {
         told: Value,
     ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
         match told {
-            Value::Int(0) => Ok(self.homes.iter().map(|_| Outcome::Swapped).collect()),
-            Value::Array(told) if told.len() == self.homes.len() => {
+            Value::Int(0) => Ok(self.partitions.iter().map(|_| Outcome::Swapped).collect()),
+            Value::Array(told) if told.len() == self.partitions.len() => {
                 let mut names = self.arguments().skip(BEFORE_NAMES).take(self.names);
-                let each = told.into_iter().zip(&self.homes).map(|(told, slices)| {
-                    let own: Vec<&[u8]> = names.by_ref().take(*slices).collect();
+                let each = told.into_iter().zip(&self.partitions).map(|(told, records)| {
+                    let own: Vec<&[u8]> = names.by_ref().take(*records).collect();
                     outcome(shared, told, &own)
                 });
                 Ok(each.collect())
@@ -156,13 +156,13 @@ async fn send(shared: &Shared, command: &Cmd) -> Result<Value, StoreError> {
 }
 
 fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> Outcome<StoreError> {
-    let slices = names.len();
+    let records = names.len();
     let told = match told {
         Value::Int(0) => return Outcome::Swapped,
         Value::Array(told) => told,
         _ => return Outcome::Failed(unexpected().into()),
     };
-    let (mut error, mut found) = (None, Vec::with_capacity(slices));
+    let (mut error, mut found) = (None, Vec::with_capacity(records));
     for value in told {
         match value {
             Value::Nil => found.push(None),
@@ -175,8 +175,8 @@ fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> Outcome<StoreError>
         shared.connection.doubt(error);
     }
     match error {
-        None if found.len() == slices => Outcome::Found(found),
-        Some(error) if found.len() == slices => Outcome::Refused(found, error.into()),
+        None if found.len() == records => Outcome::Found(found),
+        Some(error) if found.len() == records => Outcome::Refused(found, error.into()),
         Some(error) => {
             let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
             Outcome::Failed(StoreError::Unreadable { names: names.collect(), error })

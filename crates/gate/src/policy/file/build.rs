@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::iter;
 
 use super::{Classes, Ipv6Prefix, PolicyForm, Ranked, by_ip};
-use crate::decide::{Limits, MAX_LIMITS, OnChange, PersistAhead, Slice};
+use crate::decide::{Limits, MAX_LIMITS, OnChange, PersistAhead, Record};
 use crate::key::Depth;
 use crate::limit;
 use crate::limit::form::LimitEntry;
@@ -44,7 +44,8 @@ impl Policy {
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
         let limits = checked(all)?.of_rule("", form.on_change);
         let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
-        let home = sets.flat_map(Limits::slices).map(Slice::depth).min().unwrap_or(Depth::Whole);
+        let partition =
+            sets.flat_map(Limits::records).map(Record::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
             name: String::new(), // `named` sets it
             description: form.description,
@@ -54,7 +55,7 @@ impl Policy {
             allow: form.allow,
             ipv6_prefix: form.ipv6_prefix.0,
             shadow: form.shadow,
-            home,
+            partition,
             classes: form.classes.0,
             key: form.key,
             cost: form.cost,
@@ -92,7 +93,7 @@ impl Policy {
             allow: Vec::new(),
             ipv6_prefix: Ipv6Prefix::default().0,
             shadow: false,
-            home: depth,
+            partition: depth,
             classes: Classes::default().0,
             key: by_ip(),
             cost: Cost::default(),

@@ -8,7 +8,7 @@ use crate::policy::{Policies, Policy};
 #[test]
 fn an_identity_changes_with_the_rule_and_the_limits_and_with_nothing_else() {
     let policy = |limits: &str, rest: &str| {
-        Policy::parse("p", &std::format!("limits = [{limits}]\n{rest}")).unwrap().limits().slices()
+        Policy::parse("p", &std::format!("limits = [{limits}]\n{rest}")).unwrap().limits().records()
             [0]
         .identity()
     };
@@ -46,7 +46,7 @@ fn no_two_rules_and_no_two_depths_have_one_identity() {
         let rules = core::iter::once(policy.limits());
         let rules = rules.chain(policy.overrides().iter().map(|(_, own)| own));
         let mut all: std::vec::Vec<u64> =
-            rules.flat_map(|own| own.slices()).map(|it| it.identity()).collect();
+            rules.flat_map(|own| own.records()).map(|it| it.identity()).collect();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 7, "{on_change}");

@@ -8,7 +8,7 @@ use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
 
 use super::{BlobError, decode, encode, name};
-use crate::decide::Slice;
+use crate::decide::Record;
 use crate::limit::Request;
 use crate::policy::{Policy, Rule};
 
@@ -16,8 +16,8 @@ fn policy(limits: &str) -> Policy {
     Policy::parse("p", &std::format!("limits = [{limits}]")).unwrap()
 }
 
-fn slice(limits: &str) -> Slice {
-    policy(limits).limits().slices()[0].clone()
+fn record(limits: &str) -> Record {
+    policy(limits).limits().records()[0].clone()
 }
 
 const BUCKET: &str = "{ algorithm = 'token_bucket', capacity = 5, rate = '1/s' }";
@@ -35,14 +35,14 @@ fn hex(bytes: &[u8]) -> String {
 fn the_bytes_are_these() {
     let policy = policy(THREE);
     let limits = policy.limits();
-    let slice = &limits.slices()[0];
+    let record = &limits.records()[0];
     let mut words = vec![0; limits.words()];
     let now = Timestamp(1_700_000_000_123_456);
     assert!(limits.decide(&mut words, now, &Request::of(2)).unwrap().is_allowed());
-    let bytes = encode(&policy, slice, &words);
+    let bytes = encode(&policy, record, &words);
     let newest = "40222018240a0600";
     assert_eq!(hex(&now.0.to_le_bytes()), newest);
-    let fingerprint = hex(&slice.fingerprint().to_le_bytes());
+    let fingerprint = hex(&record.fingerprint().to_le_bytes());
     let two = "0200000000000000";
     let none = "0000000000000000";
     let start = hex(&1_700_000_000_000_000_u64.to_le_bytes()); // of the sliding window's segment
@@ -52,10 +52,10 @@ fn the_bytes_are_these() {
         ["03", &fingerprint, &spent, newest, two, newest, newest, &start, two, two, none, none]
             .concat()
     );
-    assert_eq!(decode(&policy, slice, &bytes), Ok(words));
+    assert_eq!(decode(&policy, record, &bytes), Ok(words));
     assert_eq!(
-        name(&policy, slice, "user:42"),
-        std::format!("tidegate:{{p:user:42}}:{:016x}", slice.fingerprint())
+        name(&policy, record, "user:42"),
+        std::format!("tidegate:{{p:user:42}}:{:016x}", record.fingerprint())
     );
 }
 
@@ -64,22 +64,22 @@ fn the_bytes_are_these() {
 fn the_bytes_of_a_window_that_starts_at_the_first_grant_are_these() {
     let text = "{ algorithm = 'fixed_window', limit = 9, period = '1s', start = 'first' }";
     let policy = policy(text);
-    let slice = &policy.limits().slices()[0];
-    let mut words = vec![0; slice.words()];
+    let record = &policy.limits().records()[0];
+    let mut words = vec![0; record.words()];
     for (now, cost) in [(1_700_000_000_123_456, 2), (1_700_000_000_123_466, 1)] {
         let decision = policy.limits().decide(&mut words, Timestamp(now), &Request::of(cost));
         assert!(decision.unwrap().is_allowed());
     }
-    let bytes = encode(&policy, slice, &words);
+    let bytes = encode(&policy, record, &words);
     let word = |word: u64| hex(&word.to_le_bytes());
     let words_written = [3, 1_700_000_000_123_466, 999_990].map(word).concat();
     assert_eq!(hex(&bytes), ["03", "7a41714251f58605", &words_written].concat());
-    assert_eq!(decode(&policy, slice, &bytes), Ok(words));
+    assert_eq!(decode(&policy, record, &bytes), Ok(words));
 }
 
 #[test]
 fn what_is_truncated_foreign_or_impossible_is_refused() {
-    let bucket = slice(BUCKET);
+    let bucket = record(BUCKET);
     let good = encode(&policy(BUCKET), &bucket, &[5_000_000, 7]);
     assert!(decode(&policy(BUCKET), &bucket, &good).is_ok());
     for length in 0..good.len() {
@@ -104,7 +104,7 @@ fn what_is_truncated_foreign_or_impossible_is_refused() {
     }
     let other = encode(
         &policy(BUCKET),
-        &slice("{ algorithm = 'token_bucket', capacity = 6, rate = '1/s' }"),
+        &record("{ algorithm = 'token_bucket', capacity = 6, rate = '1/s' }"),
         &[0, 7],
     );
     assert!(matches!(decode(&policy(BUCKET), &bucket, &other), Err(BlobError::Fingerprint { .. })));
@@ -119,14 +119,14 @@ proptest! {
     fn random_bytes_are_never_misread(bytes: Vec<u8>, flip in any::<prop::sample::Index>()) {
         let policy = policy(THREE);
         let limits = policy.limits();
-        let slice = &limits.slices()[0];
-        prop_assert!(decode(&policy, slice, &bytes).is_err());
+        let record = &limits.records()[0];
+        prop_assert!(decode(&policy, record, &bytes).is_err());
         // with a right header, what is read is what is written, and it never panics the core
-        let mut bytes = encode(&policy, slice, &vec![0; slice.words()]);
+        let mut bytes = encode(&policy, record, &vec![0; record.words()]);
         let at = 9 + flip.index(bytes.len() - 9);
         bytes[at] = 0xff;
-        if let Ok(mut words) = decode(&policy, slice, &bytes) {
-            prop_assert_eq!(encode(&policy, slice, &words), bytes);
+        if let Ok(mut words) = decode(&policy, record, &bytes) {
+            prop_assert_eq!(encode(&policy, record, &words), bytes);
             let _ = limits.operate(&mut words, Timestamp(5), &1_u64.into()).unwrap();
         }
     }
@@ -138,20 +138,20 @@ const LEASES: &str = "{ algorithm = 'concurrency', capacity = 100, time_to_live 
 fn a_large_state_is_stored_without_its_zeros() {
     let policy = policy(LEASES);
     let (limits, now) = (policy.limits(), Timestamp(1_700_000_000_123_456));
-    let slice = &limits.slices()[0];
+    let record = &limits.records()[0];
     let mut words = vec![0; limits.words()];
-    assert_eq!(encode(&policy, slice, &words).len(), 11);
+    assert_eq!(encode(&policy, record, &words).len(), 11);
     for (held, bytes) in [(1, 97), (2, 147), (100, 4_000)] {
         let request = Request { lease: Some(Id([held, 7])), ..Request::of(1) };
         assert!(limits.decide(&mut words, now, &request).unwrap().is_allowed());
-        let encoded = encode(&policy, slice, &words);
+        let encoded = encode(&policy, record, &words);
         assert!(encoded.len() <= bytes, "{held} leases in {} bytes", encoded.len());
-        assert_eq!(decode(&policy, slice, &encoded).unwrap(), words);
+        assert_eq!(decode(&policy, record, &encoded).unwrap(), words);
         for length in 0..encoded.len() {
-            assert!(decode(&policy, slice, &encoded[..length]).is_err(), "cut to {length} bytes");
+            assert!(decode(&policy, record, &encoded[..length]).is_err(), "cut to {length} bytes");
         }
         let longer = [&encoded[..], &[1, 0, 0, 0]].concat();
-        assert_eq!(decode(&policy, slice, &longer), Err(BlobError::Invalid), "zeros at the end");
+        assert_eq!(decode(&policy, record, &longer), Err(BlobError::Invalid), "zeros at the end");
     }
 }
 
@@ -217,23 +217,24 @@ fn a_key_cannot_break_out_of_its_name() {
             let policy = Policy::parse("p", &text).unwrap();
             let mut counted: std::collections::BTreeMap<_, (u8, &str)> = Default::default();
             for key in ODD {
-                let names = policy.limits().slices().iter().map(|slice| name(&policy, slice, key));
+                let names =
+                    policy.limits().records().iter().map(|record| name(&policy, record, key));
                 let names: Vec<_> = names.collect();
                 let (tag, _) =
                     names[0].strip_prefix("tidegate:{").unwrap().split_once('}').unwrap();
                 for (place, own) in names.iter().enumerate() {
                     assert_eq!(slot(own), slot(&std::format!("{{{tag}}}")), "{own}");
-                    let slice = &policy.limits().slices()[place];
-                    let counts = (u8::try_from(place).unwrap(), slice.depth().of(key));
+                    let record = &policy.limits().records()[place];
+                    let counts = (u8::try_from(place).unwrap(), record.depth().of(key));
                     assert_eq!(*counted.entry(own.clone()).or_insert(counts), counts, "{own}");
                 }
             }
             let tag = |key| {
-                let name = name(&policy, &policy.limits().slices()[0], key);
+                let name = name(&policy, &policy.limits().records()[0], key);
                 name.split_once('}').unwrap().0.to_owned()
             };
             for (one, other) in ODD.iter().flat_map(|one| ODD.map(|other| (*one, other))) {
-                let together = policy.home(one) == policy.home(other);
+                let together = policy.partition(one) == policy.partition(other);
                 assert_eq!(tag(one) == tag(other), together, "{one} and {other}");
             }
         }
@@ -249,8 +250,8 @@ fn the_names_are_these() {
     let policy = Policy::parse("api", text).unwrap();
     let names = |key: &str| -> Vec<_> {
         let Rule::Limited(limits, _) = policy.rule(key) else { panic!("{key} is on a list") };
-        let slices = limits.slices().iter();
-        slices.map(|slice| name(&policy, slice, key)).collect()
+        let records = limits.records().iter();
+        records.map(|record| name(&policy, record, key)).collect()
     };
     assert_eq!(
         names("acme/{bob}"),
@@ -259,7 +260,7 @@ fn the_names_are_these() {
     assert_eq!(names("vip"), ["tidegate:{api:}vip:42005a78cc2dc15f"]);
     let whole = Policy::parse("api", &std::format!("limits = [{BUCKET}]")).unwrap();
     assert_eq!(
-        name(&whole, &whole.limits().slices()[0], "a}b%c"),
+        name(&whole, &whole.limits().records()[0], "a}b%c"),
         "tidegate:{api:a%7Db%25c}:2cd8df4df0e07950"
     );
 }
@@ -272,8 +273,8 @@ fn the_bytes_of_a_state_that_outlives_edits_are_these() {
       { algorithm = 'fixed_window', limit = 9, period = '1s' },
     ]";
     let policy = Policy::parse("p", text).unwrap();
-    let slice = &policy.limits().slices()[0];
-    let bytes = encode(&policy, slice, &[2_000_000, 7, 2, 7]);
+    let record = &policy.limits().records()[0];
+    let bytes = encode(&policy, record, &[2_000_000, 7, 2, 7]);
     let word = |word: u64| hex(&word.to_le_bytes());
     let numbers = |numbers: &[u64]| numbers.iter().map(|number| word(*number)).collect::<String>();
     assert_eq!(
@@ -289,7 +290,7 @@ fn the_bytes_of_a_state_that_outlives_edits_are_these() {
         ]
         .concat()
     );
-    assert_eq!(decode(&policy, slice, &bytes), Ok(vec![2_000_000, 7, 2, 7]));
+    assert_eq!(decode(&policy, record, &bytes), Ok(vec![2_000_000, 7, 2, 7]));
 }
 
 #[test]
@@ -299,7 +300,7 @@ fn a_state_is_read_under_its_own_rule_alone() {
             "on_change = '{on_change}'\nlimits = [{BUCKET}]\noverrides.vip = {{ capacity = 5 }}"
         );
         let policy = Policy::parse("p", &text).unwrap();
-        let [own, vip] = [policy.limits(), &policy.overrides()[0].1].map(|own| &own.slices()[0]);
+        let [own, vip] = [policy.limits(), &policy.overrides()[0].1].map(|own| &own.records()[0]);
         assert_eq!(own.limits(), vip.limits());
         let bytes = encode(&policy, own, &[1, 7]);
         let refused = decode(&policy, vip, &bytes).unwrap_err();

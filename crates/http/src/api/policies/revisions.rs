@@ -9,7 +9,7 @@ use core::fmt;
 use sha2::{Digest, Sha256};
 use tidegate_gate::{Policies, Quoted, Timestamp};
 
-use super::{Change, PolicyCall, To, text};
+use super::{Change, ChangeTo, PolicyCall, text};
 use crate::answer::json::object;
 use crate::answer::problem::{self, Problem, answer_json};
 use crate::response::Response;
@@ -22,7 +22,7 @@ const MOST_REVISIONS: usize = 20;
 const MOST_BYTES: usize = 768 << 10;
 
 /// The first line of the stored form.
-const FORMAT: &str = "tidegate-editions 1";
+const FORMAT: &str = "tidegate-revisions 1";
 
 /// The files that were put in force one after another, in a bounded number.
 ///
@@ -224,13 +224,13 @@ impl Revisions {
     /// The file to put in force, and the version whose file it is.
     fn wanted(
         &self,
-        to: To,
+        to: ChangeTo,
         current: &RevisionTag,
         over: &str,
     ) -> Result<(String, Option<u64>), Response> {
         let version = match to {
-            To::File(file) => return Ok((file, None)),
-            To::Version(version) => version,
+            ChangeTo::File(file) => return Ok((file, None)),
+            ChangeTo::Version(version) => version,
         };
         let revision = match version {
             Some(version) => self.find(version)?,

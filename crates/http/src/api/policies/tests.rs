@@ -5,7 +5,7 @@ use std::vec::Vec;
 use serde_json::Value;
 use tidegate_gate::{Policies, Timestamp};
 
-use super::{Change, Changed, PolicyCall, RevisionTag, Revisions, To, show};
+use super::{Change, ChangeTo, Changed, PolicyCall, RevisionTag, Revisions, show};
 use crate::response::Response;
 
 const NOW: Timestamp = Timestamp(7);
@@ -16,13 +16,13 @@ fn file(limit: u64) -> String {
     )
 }
 
-fn call(revisions: &mut Revisions, to: To, if_match: Option<&str>) -> Changed {
+fn call(revisions: &mut Revisions, to: ChangeTo, if_match: Option<&str>) -> Changed {
     let (if_match, by) = (if_match.map(Into::into), "alice".to_string());
     revisions.handle(PolicyCall::Change(Change { to, if_match, by }), &file(1), NOW)
 }
 
 fn put(revisions: &mut Revisions, limit: u64) -> Response {
-    call(revisions, To::File(file(limit)), Some("*")).response
+    call(revisions, ChangeTo::File(file(limit)), Some("*")).response
 }
 
 fn json(response: &Response) -> Value {
@@ -43,45 +43,48 @@ fn history(revisions: &mut Revisions, deployed: &str) -> Vec<(u64, bool, Option<
 #[test]
 fn a_file_is_put_over_the_deployed_one_and_restored() {
     let revisions = &mut Revisions::default();
-    let changed = call(revisions, To::File(file(2)), Some("*"));
+    let changed = call(revisions, ChangeTo::File(file(2)), Some("*"));
     assert_eq!(changed.policies.unwrap().get("api").unwrap().limits().most_at_once(), 2);
     let put = json(&changed.response);
     assert_eq!((&put["version"], &put["previous"]), (&2.into(), &1.into()));
     assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
     assert_eq!(history(revisions, &file(1)), [(2, true, None), (1, false, None)]);
 
-    assert_eq!(call(revisions, To::Version(None), Some("*")).response.status, 200);
+    assert_eq!(call(revisions, ChangeTo::Version(None), Some("*")).response.status, 200);
     assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(1).as_str()));
     let restored = [(3, true, Some(1)), (2, false, None), (1, false, None)];
     assert_eq!(history(revisions, &file(1)), restored);
-    call(revisions, To::Version(Some(2)), Some("*"));
+    call(revisions, ChangeTo::Version(Some(2)), Some("*"));
     assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
 }
 
 #[test]
 fn a_change_must_name_the_file_that_it_replaces() {
     let revisions = &mut Revisions::default();
-    assert_eq!(call(revisions, To::File(file(2)), None).response.status, 428);
+    assert_eq!(call(revisions, ChangeTo::File(file(2)), None).response.status, 428);
     let deployed = revisions.tag(&Revisions::hash(&file(1))).hash;
     let tag = format!("\"{deployed}\"");
     assert_eq!(
-        call(revisions, To::File(file(2)), Some(&format!("\"x\", {tag}"))).response.status,
+        call(revisions, ChangeTo::File(file(2)), Some(&format!("\"x\", {tag}"))).response.status,
         200
     );
-    let late = call(revisions, To::File(file(3)), Some(&tag)).response;
+    let late = call(revisions, ChangeTo::File(file(3)), Some(&tag)).response;
     assert_eq!(late.status, 412);
     let in_force = format!("\"{}\"", revisions.tag(&Revisions::hash(&file(1))).hash);
     assert!(late.headers.contains(&("etag", in_force)), "{late:?}");
     assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
     // a weak tag never matches
-    assert_eq!(call(revisions, To::File(file(3)), Some(&format!("W/{tag}"))).response.status, 412);
+    assert_eq!(
+        call(revisions, ChangeTo::File(file(3)), Some(&format!("W/{tag}"))).response.status,
+        412
+    );
 }
 
 #[test]
 fn a_wrong_file_changes_nothing_and_the_problem_names_the_place() {
     let revisions = &mut Revisions::default();
     let wrong = file(1).replace("limit = 1", "limit = 0");
-    let problem = call(revisions, To::File(wrong), Some("*")).response;
+    let problem = call(revisions, ChangeTo::File(wrong), Some("*")).response;
     assert_eq!(problem.status, 400);
     let problem = json(&problem);
     assert_eq!(problem["type"], "urn:tidegate:invalid-policies");
@@ -103,11 +106,11 @@ fn the_same_file_again_is_no_new_revision() {
 #[test]
 fn nothing_is_restored_before_something_was_put() {
     let revisions = &mut Revisions::default();
-    for to in [To::Version(None), To::Version(Some(1))] {
+    for to in [ChangeTo::Version(None), ChangeTo::Version(Some(1))] {
         assert_eq!(call(revisions, to, Some("*")).response.status, 404);
     }
     put(revisions, 2);
-    assert_eq!(call(revisions, To::Version(Some(9)), Some("*")).response.status, 404);
+    assert_eq!(call(revisions, ChangeTo::Version(Some(9)), Some("*")).response.status, 404);
 }
 
 #[test]
@@ -117,7 +120,7 @@ fn another_deployed_file_is_in_force_until_a_file_is_put_over_it() {
     assert_eq!(revisions.file(&Revisions::hash(&file(5))), None);
     assert_eq!(revisions.tag(&Revisions::hash(&file(5))).version, 3);
     let (if_match, by) = (Some("*".into()), "bob".into());
-    let change = PolicyCall::Change(Change { to: To::File(file(6)), if_match, by });
+    let change = PolicyCall::Change(Change { to: ChangeTo::File(file(6)), if_match, by });
     assert_eq!(json(&revisions.handle(change, &file(5), NOW).response)["version"], 4);
     assert_eq!(revisions.file(&Revisions::hash(&file(5))), Some(file(6).as_str()));
     assert_eq!(
@@ -137,7 +140,7 @@ fn files_are_kept_within_bounds() {
     assert_eq!((kept.len(), kept[0].0), (20, 99));
     let large = |limit: u64| format!("{}# {}", file(limit), "x".repeat(250_000));
     for limit in 2..10 {
-        call(revisions, To::File(large(limit)), Some("*"));
+        call(revisions, ChangeTo::File(large(limit)), Some("*"));
     }
     assert_eq!(history(revisions, &file(1)).len(), 3);
     assert!(revisions.write().len() < 2_000_000);

@@ -30,64 +30,65 @@ impl World {
         {
             let mut parts = Vec::new();
             for place in 0..swap.len() {
-                let slices = self.objects[object].authority.slices(&swap, place);
-                let slices: Vec<Compared> = slices
-                    .map(|slice| Compared {
-                        slice: self.places.slice_named(slice.name).unwrap_or(usize::MAX),
-                        found: slice.found.map(<[u8]>::to_vec),
-                        is_known: slice.is_known,
-                        becomes: slice.becomes.map(<[u8]>::to_vec),
-                        keep: slice.keep,
+                let records = self.objects[object].authority.records(&swap, place);
+                let records: Vec<Compared> = records
+                    .map(|record| Compared {
+                        record: self.places.record_named(record.name).unwrap_or(usize::MAX),
+                        found: record.found.map(<[u8]>::to_vec),
+                        is_known: record.is_known,
+                        becomes: record.becomes.map(<[u8]>::to_vec),
+                        ttl: record.ttl,
                     })
                     .collect();
-                let home = self.home_with(object, &slices)?;
-                parts.push(Part { home, slices, outcome: None });
+                let partition = self.partition_with(object, &records)?;
+                parts.push(Part { partition, records, outcome: None });
             }
             self.flights.push(Flight { object, swap, parts });
         }
         let (mut swapped, mut settled) = (Vec::new(), Vec::new());
         for flight in before..self.flights.len() {
             for part in 0..self.flights[flight].parts.len() {
-                swapped.push(self.flights[flight].parts[part].home);
+                swapped.push(self.flights[flight].parts[part].partition);
                 settled.push(self.take_off(object, flight, part)?);
             }
         }
         self.settle(object, &swapped, settled)
     }
 
-    fn home_with(&self, object: usize, slices: &[Compared]) -> Result<usize, Seen> {
-        let of_edition = self.places.of_edition;
-        let first = of_edition * self.objects[object].edition;
-        let mut keys = self.places.keys[first..first + of_edition].iter();
-        let slice = slices.first().map(|slice| slice.slice);
-        let key = keys.find(|key| slice.is_some_and(|slice| key.slices.contains(&slice)));
-        key.map(|key| key.home)
-            .ok_or_else(|| Seen(Invariant::Reason, format!("a swap of no home: {slices:?}")))
+    fn partition_with(&self, object: usize, records: &[Compared]) -> Result<usize, Seen> {
+        let of_revision = self.places.of_revision;
+        let first = of_revision * self.objects[object].revision;
+        let mut keys = self.places.keys[first..first + of_revision].iter();
+        let record = records.first().map(|record| record.record);
+        let key = keys.find(|key| record.is_some_and(|record| key.records.contains(&record)));
+        key.map(|key| key.partition)
+            .ok_or_else(|| Seen(Invariant::Reason, format!("a swap of no partition: {records:?}")))
     }
 
-    /// The first operations that wait on a home are begun: those that are meant. Those that came too long ago are
+    /// The first operations that wait on a partition are begun: those that are meant. Those that came too long ago are
     /// not.
     fn begin_waiting(
         &mut self,
-        (object, home): (usize, usize),
+        (object, partition): (usize, usize),
         is_meant: impl Fn(&[usize]) -> bool,
     ) -> Batch {
         let at = self.clock(object).1;
-        let mut waiting =
-            std::mem::take(&mut self.objects[object].homes.entry(home).or_default().waiting);
+        let mut waiting = std::mem::take(
+            &mut self.objects[object].partitions.entry(partition).or_default().waiting,
+        );
         let mut batch = Batch::new();
         while let Some(op) = waiting.pop_front() {
             if self.ops[op].at.0 < at.0.saturating_sub(self.setup.most_wait) {
                 self.ops[op].is_late = true;
                 self.tally.add("an operation waited too long");
-            } else if is_meant(&self.places.keys[self.key_at(object, op)].slices) {
+            } else if is_meant(&self.places.keys[self.key_at(object, op)].records) {
                 batch.push((op, self.time_of(object, op)));
             } else {
                 waiting.push_front(op);
                 break;
             }
         }
-        self.objects[object].homes.entry(home).or_default().waiting = waiting;
+        self.objects[object].partitions.entry(partition).or_default().waiting = waiting;
         batch
     }
 
@@ -95,31 +96,34 @@ impl World {
     /// one that needs to read: they have their answers.
     fn take_off(&mut self, object: usize, flight: usize, part: usize) -> Result<Batch, Seen> {
         let part = &self.flights[flight].parts[part];
-        let (home, reads) = (part.home, part.reads());
+        let (partition, reads) = (part.partition, part.reads());
         let listed: BTreeSet<usize> = part
-            .slices
+            .records
             .iter()
-            .filter(|slice| !reads || !slice.is_known)
-            .map(|slice| slice.slice)
+            .filter(|record| !reads || !record.is_known)
+            .map(|record| record.record)
             .collect();
         let mut settled = Batch::new();
         // what is done again goes alone
-        if self.objects[object].homes.entry(home).or_default().batch.is_empty() {
+        if self.objects[object].partitions.entry(partition).or_default().batch.is_empty() {
             let batch = if reads {
-                self.forget_unknown(object, home, &listed);
-                let knows = |slices: &[usize]| !slices.iter().any(|slice| listed.contains(slice));
-                settled = self.begin_waiting((object, home), knows);
-                self.begin_waiting((object, home), |_| true)
+                self.forget_unknown(object, partition, &listed);
+                let knows =
+                    |records: &[usize]| !records.iter().any(|record| listed.contains(record));
+                settled = self.begin_waiting((object, partition), knows);
+                self.begin_waiting((object, partition), |_| true)
             } else {
                 let is_listed =
-                    |slices: &[usize]| slices.iter().all(|slice| listed.contains(slice));
-                self.begin_waiting((object, home), is_listed)
+                    |records: &[usize]| records.iter().all(|record| listed.contains(record));
+                self.begin_waiting((object, partition), is_listed)
             };
-            self.objects[object].homes.entry(home).or_default().batch = batch;
+            self.objects[object].partitions.entry(partition).or_default().batch = batch;
         }
-        let waits = self.objects[object].homes.entry(home).or_default();
+        let waits = self.objects[object].partitions.entry(partition).or_default();
         check(!waits.batch.is_empty() && !waits.is_flying, Invariant::Reason, || {
-            format!("a swap of home {home}, on which nothing waits or another swap is under way")
+            format!(
+                "a swap of partition {partition}, on which nothing waits or another swap is under way"
+            )
         })?;
         waits.is_flying = true;
         let batch = waits.batch.clone();
@@ -127,17 +131,17 @@ impl World {
             self.tally.add("a swap decided several operations");
         }
         let begun = if reads { &settled } else { &batch };
-        let said = self.predict(object, &mut self.remembered(object, home), begun);
+        let said = self.predict(object, &mut self.remembered(object, partition), begun);
         self.accept(begun, &said);
         Ok(settled)
     }
 
-    /// The object asks for slices that it knew: it has forgotten the home.
-    fn forget_unknown(&mut self, object: usize, home: usize, unknown: &BTreeSet<usize>) {
+    /// The object asks for records that it knew: it has forgotten the partition.
+    fn forget_unknown(&mut self, object: usize, partition: usize, unknown: &BTreeSet<usize>) {
         let known = &mut self.objects[object].known;
-        if unknown.iter().any(|slice| known.contains(slice)) {
-            self.tally.add("an object had forgotten a home");
-            known.retain(|slice| !self.places.homes[home].contains(slice));
+        if unknown.iter().any(|record| known.contains(record)) {
+            self.tally.add("an object had forgotten a partition");
+            known.retain(|record| !self.places.partitions[partition].contains(record));
         }
     }
 
@@ -151,22 +155,23 @@ impl World {
         }
     }
 
-    /// The states that the object must have in memory; those of slices that it has not loaded are fresh.
-    pub(super) fn remembered(&self, object: usize, home: usize) -> States {
+    /// The states that the object must have in memory; those of records that it has not loaded are fresh.
+    pub(super) fn remembered(&self, object: usize, partition: usize) -> States {
         let known = &self.objects[object].known;
-        let slices = self.places.homes[home].iter().copied();
-        self.own.part(&slices.filter(|slice| known.contains(slice)).collect::<Vec<_>>())
+        let records = self.places.partitions[partition].iter().copied();
+        self.own.part(&records.filter(|record| known.contains(record)).collect::<Vec<_>>())
     }
 
-    /// The homes that need no swap have answered everything, out of memory.
+    /// The partitions that need no swap have answered everything, out of memory.
     fn settle(&mut self, object: usize, swapped: &[usize], mut batches: Vec<Batch>) -> Checked {
-        let homes: Vec<usize> = self.objects[object].homes.keys().copied().collect();
-        for home in homes {
-            if swapped.contains(&home) || self.objects[object].homes[&home].is_flying {
+        let partitions: Vec<usize> = self.objects[object].partitions.keys().copied().collect();
+        for partition in partitions {
+            if swapped.contains(&partition) || self.objects[object].partitions[&partition].is_flying
+            {
                 continue;
             }
-            let batch = self.begin_waiting((object, home), |_| true);
-            let said = self.predict(object, &mut self.remembered(object, home), &batch);
+            let batch = self.begin_waiting((object, partition), |_| true);
+            let said = self.predict(object, &mut self.remembered(object, partition), &batch);
             self.accept(&batch, &said);
             batches.push(batch);
         }
@@ -174,11 +179,11 @@ impl World {
         for batch in batches {
             for (op, time) in &batch {
                 let key = self.key_at(object, *op);
-                let is_known = |slice: &usize| self.objects[object].known.contains(slice);
+                let is_known = |record: &usize| self.objects[object].known.contains(record);
                 // an operation that fails needs no state
                 let is_done = matches!(self.ops[*op].answer, Some(Ok(_)));
-                let slices = &self.places.keys[key].slices;
-                check(!is_done || slices.iter().all(is_known), Invariant::Stored, || {
+                let records = &self.places.keys[key].records;
+                check(!is_done || records.iter().all(is_known), Invariant::Stored, || {
                     format!("number {op} was answered on the guess that nothing is stored")
                 })?;
                 check(self.ops[*op].answer.is_some(), Invariant::Reason, || {

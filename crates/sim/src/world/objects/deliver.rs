@@ -88,8 +88,8 @@ impl World {
         let (now, at) = self.clock(object);
         let decides = &mut self.objects[object];
         let before = (decides.authority.waiting(), decides.authority.overloaded());
-        let policies = &decides.policies[decides.edition];
-        let taken = decides.replies.handle_question(
+        let policies = &decides.policies[decides.revision];
+        let taken = decides.inbox.handle_question(
             (message.run, &message.bytes),
             policies,
             (now, at),
@@ -131,8 +131,8 @@ impl World {
         let mut queued = Vec::new();
         for op in operations.iter().copied() {
             let key = self.key_at(object, op);
-            let home = self.places.keys[key].home;
-            let last = self.objects[object].last.insert((run, home), (op, name.1));
+            let partition = self.places.keys[key].partition;
+            let last = self.objects[object].last.insert((run, partition), (op, name.1));
             check(last.is_none_or(|last| last < (op, name.1)), Invariant::Order, || {
                 format!("number {op} was begun after {last:?}")
             })?;
@@ -144,7 +144,7 @@ impl World {
                 begun.accepts.push(Ok(Verdict::listed(now, decision)));
                 self.tally.add("a listed key was asked about");
             } else {
-                queued.push((op, home));
+                queued.push((op, partition));
             }
         }
         for _ in 0..overloaded {
@@ -153,8 +153,8 @@ impl World {
                 self.tally.add("an operation was one too many");
             }
         }
-        for (op, home) in queued {
-            self.objects[object].homes.entry(home).or_default().waiting.push_back(op);
+        for (op, partition) in queued {
+            self.objects[object].partitions.entry(partition).or_default().waiting.push_back(op);
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl World {
         let at = self.clock(object).1;
         loop {
             let decides = &mut self.objects[object];
-            let Some((run, bytes)) = decides.replies.poll_reply(at, &mut decides.authority) else {
+            let Some((run, bytes)) = decides.inbox.poll_reply(at, &mut decides.authority) else {
                 return Ok(());
             };
             let Some(((node, number), answers)) = wiretap::reply(&bytes) else {
@@ -208,7 +208,7 @@ impl World {
                     asking.is_overloaded && *most == self.setup.most_waiting
                 }
                 Err(Failure::Store(error)) => asking.may_fail && error == "no disk",
-                Err(Failure::Session(text)) => asking.accepts.iter().any(|accepted| {
+                Err(Failure::Transaction(text)) => asking.accepts.iter().any(|accepted| {
                     matches!(accepted, Err(Undone::Operation(error)) if error.to_string() == *text)
                 }),
                 Err(_) => false,
@@ -242,8 +242,8 @@ impl World {
         operations: &[usize],
         failure: &Failure,
     ) -> Checked {
-        let home = self.places.keys[self.key_at(object, operations[0])].home;
-        let last = self.objects[object].last.get(&(run, home));
+        let partition = self.places.keys[self.key_at(object, operations[0])].partition;
+        let last = self.objects[object].last.get(&(run, partition));
         let is_small = self.setup.bytes < 10_000;
         let is_right = match failure {
             Failure::TooLate => {
@@ -312,8 +312,8 @@ impl World {
             })?;
             let queues = self.nodes[node].queues.values_mut();
             queues.for_each(|queue| queue.retain(|other| *other != op));
-            if let Some(heard) = answer.heard() {
-                self.nodes[node].local.heard(&heard);
+            if let Some(heard) = answer.verdict_of() {
+                self.nodes[node].local.handle_verdict(&heard);
             }
             if let Ok(said) = &answer.result {
                 self.remember(node, op, said);

@@ -84,13 +84,13 @@ events! {
     Accept(object: usize) = "accept",
     /// An object loses its memory. Of its swaps under way, those are written whose bit is set.
     Crash(object: usize, written: u64) = "crash",
-    /// An object starts again with the other edition of its policies, after it has written.
+    /// An object starts again with the other revision of its policies, after it has written.
     Edit(object: usize) = "edit",
     /// Storage deletes a state that has expired.
-    Expire(slice: usize) = "expire",
+    Expire(record: usize) = "expire",
     /// A node starts again, under another id.
     Restart(node: usize) = "restart",
-    /// A node starts again with the other edition of the policies.
+    /// A node starts again with the other revision of the policies.
     Reload(node: usize) = "reload",
     /// A node stops, and goes on after so many µs.
     Stop(node: usize, span: u64) = "stop",

@@ -68,7 +68,7 @@ impl Weights {
             13 => Event::Accept(draws.index(objects)),
             14 => Event::Crash(draws.index(objects), draws.below(16)),
             15 => Event::Edit(draws.index(objects)),
-            16 => Event::Expire(draws.index(world.places.slices.len())),
+            16 => Event::Expire(draws.index(world.places.records.len())),
             17 => Event::Restart(draws.index(nodes)),
             18 => Event::Reload(draws.index(nodes)),
             19 => Event::Stop(draws.index(nodes), span(draws, self.spans)),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tidegate_gate::{Budget, Id, Micros, Operation, Settlement, Timestamp, Verdict};
-use tidegate_tier::local::Next;
-use tidegate_tier::wire::{Asked, Failure};
+use tidegate_tier::cache::Next;
+use tidegate_tier::wire::{Failure, Outgoing};
 
 use super::super::act::Act;
 use super::super::asking;
@@ -50,8 +50,8 @@ pub const SITUATIONS: [&str; 29] = [
     "an object crashed",
     "an object crashed after its write",
     "an object crashed before its write",
-    "an object got another edition of its policies",
-    "an object had forgotten a home",
+    "an object got another revision of its policies",
+    "an object had forgotten a partition",
     "an object read what was stored",
     "an operation waited too long",
     "an operation was one too many",
@@ -195,7 +195,7 @@ impl World {
             Event::Accept(object) => self.objects[object % objects].refuses = false,
             Event::Crash(object, written) => self.crash(object % objects, written)?,
             Event::Edit(object) => self.edit(object % objects)?,
-            Event::Expire(slice) => self.expire(slice),
+            Event::Expire(record) => self.expire(record),
             Event::Restart(node) => self.restart(node % nodes, 0),
             Event::Reload(node) => self.restart(node % nodes, 1),
             Event::Stop(node, span) => {
@@ -250,14 +250,14 @@ impl World {
         if !self.runs(node) {
             return Ok(());
         }
-        let edition = self.nodes[node].edition * self.places.of_edition;
-        let mut key = key % self.places.of_edition + edition;
+        let revision = self.nodes[node].revision * self.places.of_revision;
+        let mut key = key % self.places.of_revision + revision;
         let now = Timestamp(self.setup.start + self.now);
         let operation = match act {
             Act::Settle(index, actual) => {
                 let Some(index) = index.checked_rem(self.grants.len()) else { return Ok(()) };
                 let (of, granted_at, reserved) = self.grants.remove(index);
-                key = of % self.places.of_edition + edition;
+                key = of % self.places.of_revision + revision;
                 Operation::Settle(Settlement { granted_at, reserved, actual })
             }
             Act::Borrow { holder, wants, .. } => {
@@ -296,7 +296,13 @@ impl World {
             let queue = (resolved.policy().name().to_owned(), resolved.group().into_owned());
             self.nodes[node].queues.entry(queue).or_default().push_back(op);
             let resolved = resolved.clone();
-            self.nodes[node].flights.ask(Asked { resolved, operation, now: None, at, token: op });
+            self.nodes[node].flights.ask(Outgoing {
+                resolved,
+                operation,
+                now: None,
+                at,
+                token: op,
+            });
             self.hear_answers(node)?;
         }
         Ok(())
@@ -324,11 +330,11 @@ impl World {
     /// A node starts again. Its callers hear no more.
     fn restart(&mut self, node: usize, edit: usize) {
         self.tally.add("a node started again");
-        let Node { run, edition, .. } = self.nodes[node];
+        let Node { run, revision, .. } = self.nodes[node];
         for op in self.ops.iter_mut().filter(|op| op.run == run) {
             op.waits = false;
         }
-        self.nodes[node] = Node::new(&self.setup, (node, run.1 + 1), edition ^ edit);
+        self.nodes[node] = Node::new(&self.setup, (node, run.1 + 1), revision ^ edit);
     }
 
     fn check_bounds(&mut self) -> Checked {
@@ -345,10 +351,13 @@ impl World {
             })?;
         }
         for object in &self.objects {
-            let (bytes, remembered) = (object.replies.bytes(), object.authority.remembered());
+            let (bytes, remembered) = (object.inbox.bytes(), object.authority.remembered());
             let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-            let most: usize =
-                object.homes.values().map(|home| home.waiting.len() + home.batch.len()).sum();
+            let most: usize = object
+                .partitions
+                .values()
+                .map(|partition| partition.waiting.len() + partition.batch.len())
+                .sum();
             let waiting = object.authority.waiting();
             let is_within = bytes <= size(self.setup.bytes)
                 && remembered <= size(self.setup.remembered)

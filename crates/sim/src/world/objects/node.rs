@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_gate::{Id, Micros, Verdict};
-use tidegate_tier::wire::{Flights, NodeOptions};
-use tidegate_tier::{Local, local};
+use tidegate_tier::wire::{NodeOptions, Outbox};
+use tidegate_tier::{NodeCache, cache};
 
 use super::setup::Setup;
 
@@ -14,11 +14,11 @@ pub(super) type Run = (usize, u64);
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) run: Run,
-    pub(super) local: Local,
-    pub(super) flights: Flights<usize>,
-    /// The operations that are in no question, by policy and home.
+    pub(super) local: NodeCache,
+    pub(super) flights: Outbox<usize>,
+    /// The operations that are in no question, by policy and partition.
     pub(super) queues: BTreeMap<(String, String), VecDeque<usize>>,
-    pub(super) edition: usize,
+    pub(super) revision: usize,
     pub(super) stopped_until: u64,
     ticks_ppm: u64,
     /// The refusals that the node has heard: the key, the cost, when it asked, and the verdict.
@@ -31,7 +31,7 @@ pub(super) fn id((node, run): Run) -> Id {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup, run: Run, edition: usize) -> Self {
+    pub(super) fn new(setup: &Setup, run: Run, revision: usize) -> Self {
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let node = id(run);
         let ticks_ppm = match run.0.is_multiple_of(2) {
@@ -40,8 +40,12 @@ impl Node {
         };
         Self {
             run,
-            local: Local::new(local::Options { node, most_keys: size(setup.most_keys), seed: 0 }),
-            flights: Flights::new(NodeOptions {
+            local: NodeCache::new(cache::Options {
+                node,
+                most_keys: size(setup.most_keys),
+                seed: 0,
+            }),
+            flights: Outbox::new(NodeOptions {
                 node,
                 most: size(setup.most),
                 most_under_way: size(setup.most_under_way),
@@ -51,7 +55,7 @@ impl Node {
                 ..NodeOptions::default()
             }),
             queues: BTreeMap::new(),
-            edition,
+            revision,
             stopped_until: 0,
             ticks_ppm,
             refusals: Vec::new(),

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use tidegate_gate::{Micros, Policies, Timestamp};
 use tidegate_tier::Authority;
 use tidegate_tier::authority::{self, Swap};
-use tidegate_tier::wire::{AuthorityOptions, Place, Replies};
+use tidegate_tier::wire::{AuthorityOptions, Inbox, Place};
 
 use super::super::clock::Clock;
 use super::super::policies::EDITED;
@@ -21,25 +21,25 @@ pub(super) type Fault = &'static str;
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) authority: Authority<Place, Fault>,
-    pub(super) replies: Replies<Run>,
-    /// Both editions.
+    pub(super) inbox: Inbox<Run>,
+    /// Both revisions.
     pub(super) policies: Vec<Policies>,
-    pub(super) edition: usize,
+    pub(super) revision: usize,
     pub(super) clock: Clock,
     pub(super) born: u64,
     pub(super) refuses: bool,
-    pub(super) homes: BTreeMap<usize, Home>,
-    /// The slices that the object must know.
+    pub(super) partitions: BTreeMap<usize, Partition>,
+    /// The records that the object must know.
     pub(super) known: BTreeSet<usize>,
     /// The questions that this life has begun.
     pub(super) begun: BTreeSet<Name>,
-    /// The last operation of each node on each home, and the number of its question.
+    /// The last operation of each node on each partition, and the number of its question.
     pub(super) last: BTreeMap<(Run, usize), (usize, u64)>,
 }
 
-/// What waits for a home.
+/// What waits for a partition.
 #[derive(Debug, Default)]
-pub(super) struct Home {
+pub(super) struct Partition {
     /// The operations that are not decided.
     pub(super) waiting: VecDeque<usize>,
     /// The operations whose swap is not over.
@@ -60,42 +60,42 @@ pub(super) struct Flight {
 
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) home: usize,
-    pub(super) slices: Vec<Compared>,
+    pub(super) partition: usize,
+    pub(super) records: Vec<Compared>,
     pub(super) outcome: Option<authority::Outcome<Fault>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Compared {
-    pub(super) slice: usize,
+    pub(super) record: usize,
     pub(super) found: Option<Vec<u8>>,
     pub(super) is_known: bool,
     pub(super) becomes: Option<Vec<u8>>,
-    pub(super) keep: Option<Micros>,
+    pub(super) ttl: Option<Micros>,
 }
 
 impl Part {
-    /// Whether the home reads what it must know before it decides.
+    /// Whether the partition reads what it must know before it decides.
     pub(super) fn reads(&self) -> bool {
-        self.slices.iter().any(|slice| !slice.is_known)
+        self.records.iter().any(|record| !record.is_known)
     }
 }
 
 impl Object {
     pub(super) fn new(setup: &Setup, number: usize) -> anyhow::Result<Self> {
         let policies: anyhow::Result<Vec<_>> =
-            [0, 1].map(|edition| parse(setup, edition)).into_iter().collect();
+            [0, 1].map(|revision| parse(setup, revision)).into_iter().collect();
         let drift = i64::try_from(setup.drift_ppm)?;
         let drift = if number.is_multiple_of(2) { drift } else { -drift };
         Ok(Self {
             authority: authority(setup),
-            replies: replies(setup),
+            inbox: inbox(setup),
             policies: policies?,
-            edition: 0,
+            revision: 0,
             clock: Clock::new(drift, setup.skew),
             born: 0,
             refuses: false,
-            homes: BTreeMap::new(),
+            partitions: BTreeMap::new(),
             known: BTreeSet::new(),
             begun: BTreeSet::new(),
             last: BTreeMap::new(),
@@ -104,8 +104,8 @@ impl Object {
 
     /// Its memory is gone.
     pub(super) fn restart(&mut self, setup: &Setup, now: u64) {
-        (self.authority, self.replies, self.born) = (authority(setup), replies(setup), now);
-        self.homes.clear();
+        (self.authority, self.inbox, self.born) = (authority(setup), inbox(setup), now);
+        self.partitions.clear();
         self.known.clear();
         self.begun.clear();
         self.last.clear();
@@ -118,24 +118,26 @@ impl Object {
 
     /// Whether anything waits for a decision or for storage.
     pub(super) fn has_work(&self) -> bool {
-        self.homes.values().any(|home| !home.waiting.is_empty() || !home.batch.is_empty())
+        self.partitions
+            .values()
+            .any(|partition| !partition.waiting.is_empty() || !partition.batch.is_empty())
     }
 }
 
-fn parse(setup: &Setup, edition: usize) -> anyhow::Result<Policies> {
+fn parse(setup: &Setup, revision: usize) -> anyhow::Result<Policies> {
     let mut text = String::new();
     for (name, texts) in all().filter(|(name, _)| setup.policies.iter().any(|own| own == name)) {
-        let own = texts.split(EDITED).nth(edition).unwrap_or(texts);
+        let own = texts.split(EDITED).nth(revision).unwrap_or(texts);
         text.push_str(&format!("[policies.{name}]\n{own}\n"));
     }
     Policies::parse(&text).map_err(|error| anyhow!("{error}"))
 }
 
-fn replies(setup: &Setup) -> Replies<Run> {
+fn inbox(setup: &Setup) -> Inbox<Run> {
     let bytes = usize::try_from(setup.bytes).unwrap_or(usize::MAX);
     // a copy may come as long after the reply as a message is under way
     let time = Micros(2 * setup.linger + 1);
-    Replies::new(AuthorityOptions { bytes, time, ..AuthorityOptions::default() })
+    Inbox::new(AuthorityOptions { bytes, time, ..AuthorityOptions::default() })
 }
 
 fn authority(setup: &Setup) -> Authority<Place, Fault> {
@@ -144,8 +146,8 @@ fn authority(setup: &Setup) -> Authority<Place, Fault> {
         remembered: size(setup.remembered),
         most_waiting: size(setup.most_waiting),
         is_only_writer: true,
-        most_slices: size(setup.most_slices),
-        keep_longer: Micros(setup.keep_longer),
+        most_records: size(setup.most_records),
+        ttl_margin: Micros(setup.ttl_margin),
         patience: Micros(setup.patience),
         most_wait: Micros(setup.most_wait),
         seed: setup.start,

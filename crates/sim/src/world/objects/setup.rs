@@ -54,7 +54,7 @@ macro_rules! setup {
 }
 
 setup! {
-    /// The number of objects. Each owns some homes.
+    /// The number of objects. Each owns some partitions.
     objects: 1,
     /// The number of nodes.
     nodes: 1,
@@ -68,8 +68,8 @@ setup! {
     ticks_ppm: 0,
     /// How far a clock may be off.
     skew: 0,
-    /// [`Options::keep_longer`](tidegate_tier::authority::Options::keep_longer)
-    keep_longer: 10_000_000,
+    /// [`Options::ttl_margin`](tidegate_tier::authority::Options::ttl_margin)
+    ttl_margin: 10_000_000,
     /// How long a message may be under way.
     linger: 1_000_000,
     /// [`NodeOptions::deadline`](tidegate_tier::wire::NodeOptions::deadline)
@@ -82,14 +82,14 @@ setup! {
     most_operations: 64,
     /// [`NodeOptions::most_bytes`](tidegate_tier::wire::NodeOptions::most_bytes)
     most_bytes: 10_000,
-    /// [`local::Options::most_keys`](tidegate_tier::local::Options::most_keys)
+    /// [`local::Options::most_keys`](tidegate_tier::cache::Options::most_keys)
     most_keys: 64,
     /// [`AuthorityOptions::bytes`](tidegate_tier::wire::AuthorityOptions::bytes)
     bytes: 1_000_000,
     /// [`Options::most_waiting`](tidegate_tier::authority::Options::most_waiting)
     most_waiting: 1_000,
-    /// [`Options::most_slices`](tidegate_tier::authority::Options::most_slices)
-    most_slices: 64,
+    /// [`Options::most_records`](tidegate_tier::authority::Options::most_records)
+    most_records: 64,
     /// [`Options::most_wait`](tidegate_tier::authority::Options::most_wait)
     most_wait: 1_000_000_000,
     /// [`Options::patience`](tidegate_tier::authority::Options::patience)
@@ -120,7 +120,7 @@ impl Setup {
             drift_ppm: draws.one_of(&[0, 0, 200, 20_000]),
             ticks_ppm: draws.one_of(&[0, 500]),
             skew: draws.one_of(&[0, 1_000, MOST_SKEW, MOST_SKEW, 20_000_000]),
-            keep_longer: 0,
+            ttl_margin: 0,
             linger: draws.one_of(&[10_000, 100_000, 3_000_000]),
             deadline: draws.one_of(&[20_000, 1_000_000, 1_000_000, 10_000_000]),
             most: draws.one_of(&[4, 1_000, 1_000]),
@@ -131,7 +131,7 @@ impl Setup {
             most_keys: draws.one_of(&[0, 1, 64, 64]),
             bytes: draws.one_of(&[2_000, 1_000_000, 1_000_000]),
             most_waiting: draws.one_of(&[3, 1_000, 1_000]),
-            most_slices: draws.one_of(&[1, 3, 64]),
+            most_records: draws.one_of(&[1, 3, 64]),
             most_wait: draws.one_of(&[100_000, 1_000_000_000, 1_000_000_000]),
             patience: draws.one_of(&[200_000, 1_000_000_000]),
             remembered: draws.one_of(&[0, 900, 1_000_000, 1_000_000]),
@@ -141,7 +141,7 @@ impl Setup {
             // operations are decided at a time that is up to half a period old, by a clock that is off, and
             // a clock that drifts is slower by so much over the life of a state
             let period = places.longest_period();
-            setup.keep_longer = 4 * setup.skew + period + setup.linger + 1_000;
+            setup.ttl_margin = 4 * setup.skew + period + setup.linger + 1_000;
         }
         Ok(setup)
     }

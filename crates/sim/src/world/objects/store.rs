@@ -10,8 +10,8 @@ use super::machine::{Row, World};
 use super::object::{Batch, Compared, Flight, Part};
 
 impl World {
-    pub(super) fn row(&self, slice: usize) -> Option<&[u8]> {
-        self.storage.get(&slice).map(|row| row.bytes.as_slice())
+    pub(super) fn row(&self, record: usize) -> Option<&[u8]> {
+        self.storage.get(&record).map(|row| row.bytes.as_slice())
     }
 
     pub(super) fn execute_nth(&mut self, index: usize) -> Checked {
@@ -28,45 +28,45 @@ impl World {
         if self.flights[flight].parts[part].outcome.is_some() {
             return Ok(());
         }
-        let slices = std::mem::take(&mut self.flights[flight].parts[part].slices);
-        let read = |slice: &Compared| match slice.is_known {
-            true => slice.found.clone(),
-            false => self.row(slice.slice).map(<[u8]>::to_vec),
+        let records = std::mem::take(&mut self.flights[flight].parts[part].records);
+        let read = |record: &Compared| match record.is_known {
+            true => record.found.clone(),
+            false => self.row(record.record).map(<[u8]>::to_vec),
         };
-        let found: Vec<Option<Vec<u8>>> = slices.iter().map(read).collect();
-        let is_expected = slices.iter().zip(&found).all(|(slice, found)| slice.found == *found);
-        let writes = slices.iter().any(|slice| slice.becomes.is_some());
+        let found: Vec<Option<Vec<u8>>> = records.iter().map(read).collect();
+        let is_expected = records.iter().zip(&found).all(|(record, found)| record.found == *found);
+        let writes = records.iter().any(|record| record.becomes.is_some());
         let outcome = if self.objects[object].refuses && writes {
             self.tally.add("storage refused to write");
             Outcome::Refused(found, "no disk")
         } else if !is_expected {
             Outcome::Found(found)
         } else {
-            self.write(object, &slices);
-            if slices.iter().all(|slice| slice.is_known) {
-                self.written(object, self.flights[flight].parts[part].home, &slices)?;
+            self.write(object, &records);
+            if records.iter().all(|record| record.is_known) {
+                self.written(object, self.flights[flight].parts[part].partition, &records)?;
             }
             Outcome::Swapped
         };
         let part = &mut self.flights[flight].parts[part];
-        (part.slices, part.outcome) = (slices, Some(outcome));
+        (part.records, part.outcome) = (records, Some(outcome));
         Ok(())
     }
 
-    fn write(&mut self, object: usize, slices: &[Compared]) {
+    fn write(&mut self, object: usize, records: &[Compared]) {
         let now = self.clock(object).0.0;
-        for slice in slices {
-            let Some(bytes) = &slice.becomes else { continue };
-            let before = self.storage.get(&slice.slice).map_or(0, |row| row.expires_at);
-            let keep = slice.keep.map_or(0, |keep| now.saturating_add(keep.0));
+        for record in records {
+            let Some(bytes) = &record.becomes else { continue };
+            let before = self.storage.get(&record.record).map_or(0, |row| row.expires_at);
+            let keep = record.ttl.map_or(0, |ttl| now.saturating_add(ttl.0));
             let row = Row { bytes: bytes.clone(), expires_at: before.max(keep), object };
-            self.storage.insert(slice.slice, row);
+            self.storage.insert(record.record, row);
         }
     }
 
     /// The operations of a batch are true now.
-    fn written(&mut self, object: usize, home: usize, slices: &[Compared]) -> Checked {
-        let batch = self.objects[object].homes[&home].batch.clone();
+    fn written(&mut self, object: usize, partition: usize, records: &[Compared]) -> Checked {
+        let batch = self.objects[object].partitions[&partition].batch.clone();
         for each in &batch {
             self.apply(object, *each)?;
         }
@@ -75,10 +75,10 @@ impl World {
             .policy()
             .persist_ahead()
             .is_some();
-        for slice in slices.iter().filter(|_| !is_ahead) {
-            let (own, becomes) = (self.own.get(slice.slice), slice.becomes.as_deref());
+        for record in records.iter().filter(|_| !is_ahead) {
+            let (own, becomes) = (self.own.get(record.record), record.becomes.as_deref());
             check(becomes.is_none() || own == becomes, Invariant::Stored, || {
-                format!("{slice:?}: expected {own:?} to be written after {batch:?}")
+                format!("{record:?}: expected {own:?} to be written after {batch:?}")
             })?;
         }
         for (op, time) in &batch {
@@ -111,13 +111,15 @@ impl World {
         let (now, at) = self.clock(object);
         self.objects[object].authority.handle(swap, told, (Some(now), at));
         self.hear_replies(object)?;
-        parts.iter().try_for_each(|part| self.end_answered(object, part.home))?;
+        parts.iter().try_for_each(|part| self.end_answered(object, part.partition))?;
         failed.into_iter().try_for_each(|batch| self.apply_answered(object, &batch))
     }
 
     /// Operations that were done again and answered at once are over.
-    fn end_answered(&mut self, object: usize, home: usize) -> Checked {
-        let Some(waits) = self.objects[object].homes.get_mut(&home) else { return Ok(()) };
+    fn end_answered(&mut self, object: usize, partition: usize) -> Checked {
+        let Some(waits) = self.objects[object].partitions.get_mut(&partition) else {
+            return Ok(());
+        };
         // in their order: later ones may be done at later times
         let is_left = |(op, _): &(usize, Timestamp)| self.ops[*op].answer.is_none();
         let mut over = std::mem::take(&mut waits.batch);
@@ -129,14 +131,16 @@ impl World {
         Ok(())
     }
 
-    /// What the home knows of an outcome. Returns the operations that fail, unless they were answered.
+    /// What the partition knows of an outcome. Returns the operations that fail, unless they were answered.
     fn land(
         &mut self,
         object: usize,
         part: &Part,
         outcome: &Outcome<&'static str>,
     ) -> Result<Option<Batch>, Seen> {
-        let Some(waits) = self.objects[object].homes.get_mut(&part.home) else { return Ok(None) };
+        let Some(waits) = self.objects[object].partitions.get_mut(&part.partition) else {
+            return Ok(None);
+        };
         waits.is_flying = false;
         let mut batch = std::mem::take(&mut waits.batch);
         match outcome {
@@ -145,20 +149,21 @@ impl World {
                 self.tally.add("an object read what was stored");
                 let found = match outcome {
                     Outcome::Found(found) => found.clone(),
-                    _ => part.slices.iter().map(|slice| slice.found.clone()).collect(),
+                    _ => part.records.iter().map(|record| record.found.clone()).collect(),
                 };
                 self.load(object, part, &found, &batch)?;
                 for each in &mut batch {
                     each.1 = self.time_of(object, each.0);
                 }
-                let said = self.predict(object, &mut self.remembered(object, part.home), &batch);
+                let said =
+                    self.predict(object, &mut self.remembered(object, part.partition), &batch);
                 self.accept(&batch, &said);
-                self.objects[object].homes.entry(part.home).or_default().batch = batch;
+                self.objects[object].partitions.entry(part.partition).or_default().batch = batch;
                 Ok(None)
             }
             Outcome::Refused(found, _) => {
-                let slices = part.slices.iter().map(|slice| slice.slice);
-                let read = States::read(slices.zip(found.iter().map(Option::as_deref)));
+                let records = part.records.iter().map(|record| record.record);
+                let read = States::read(records.zip(found.iter().map(Option::as_deref)));
                 for (op, _) in &batch {
                     let one = [(*op, self.time_of(object, *op))];
                     let said = self.predict(object, &mut read.clone(), &one);
@@ -170,22 +175,22 @@ impl World {
                         self.accept(&one, &said);
                     }
                 }
-                self.forget(object, part.home, &batch);
+                self.forget(object, part.partition, &batch);
                 Ok(Some(batch))
             }
             Outcome::Failed(_) => {
                 self.tally.add("a swap failed");
-                self.forget(object, part.home, &batch);
+                self.forget(object, part.partition, &batch);
                 Ok(Some(batch))
             }
         }
     }
 
-    /// The memory of a home is gone.
-    fn forget(&mut self, object: usize, home: usize, batch: &[(usize, Timestamp)]) {
+    /// The memory of a partition is gone.
+    fn forget(&mut self, object: usize, partition: usize, batch: &[(usize, Timestamp)]) {
         batch.iter().for_each(|(op, _)| self.ops[*op].may_fail = true);
-        for slice in &self.places.homes[home] {
-            self.objects[object].known.remove(slice);
+        for record in &self.places.partitions[partition] {
+            self.objects[object].known.remove(record);
         }
     }
 
@@ -198,15 +203,15 @@ impl World {
         batch: &[(usize, Timestamp)],
     ) -> Checked {
         let before = self.own.clone();
-        let read = part.slices.iter().zip(found).filter(|(slice, _)| !slice.is_known);
-        for (slice, found) in read {
-            self.own.put(slice.slice, found.as_deref());
+        let read = part.records.iter().zip(found).filter(|(record, _)| !record.is_known);
+        for (record, found) in read {
+            self.own.put(record.record, found.as_deref());
             if !self.setup.is_bounded() {
                 // the clock may have gone back over the crash by more than a period
-                self.shadow.put(slice.slice, found.as_deref());
+                self.shadow.put(record.record, found.as_deref());
             }
         }
-        self.objects[object].known.extend(part.slices.iter().map(|slice| slice.slice));
+        self.objects[object].known.extend(part.records.iter().map(|record| record.record));
         let after = self.own.clone();
         let now = self.clock(object).0;
         for (op, _) in batch {
@@ -251,7 +256,12 @@ impl World {
                     true => "an object crashed after its write",
                     false => "an object crashed before its write",
                 });
-                let batch = self.objects[object].homes.entry(part.home).or_default().batch.clone();
+                let batch = self.objects[object]
+                    .partitions
+                    .entry(part.partition)
+                    .or_default()
+                    .batch
+                    .clone();
                 if !was_written {
                     self.apply_answered(object, &batch)?;
                 }
@@ -262,42 +272,42 @@ impl World {
         Ok(())
     }
 
-    /// An object writes what it has decided, and starts again with the other edition of its policies.
+    /// An object writes what it has decided, and starts again with the other revision of its policies.
     pub(super) fn edit(&mut self, object: usize) -> Checked {
         self.crash(object, u64::MAX)?;
-        self.objects[object].edition ^= 1;
+        self.objects[object].revision ^= 1;
         let edited = |key: &&Key| !key.is_unedited && self.object_of(key) == object;
-        let edited = self.places.keys.iter().filter(edited).flat_map(|key| &key.slices);
-        for slice in edited.copied().collect::<Vec<_>>() {
-            let row = self.storage.get(&slice).map(|row| row.bytes.as_slice());
-            self.shadow.put(slice, row);
-            self.own.put(slice, row);
+        let edited = self.places.keys.iter().filter(edited).flat_map(|key| &key.records);
+        for record in edited.copied().collect::<Vec<_>>() {
+            let row = self.storage.get(&record).map(|row| row.bytes.as_slice());
+            self.shadow.put(record, row);
+            self.own.put(record, row);
         }
-        self.tally.add("an object got another edition of its policies");
+        self.tally.add("an object got another revision of its policies");
         Ok(())
     }
 
     /// Storage deletes a state whose time has come, also long after that.
-    pub(super) fn expire(&mut self, slice: usize) {
-        let Some(slice) = slice.checked_rem(self.places.slices.len()) else { return };
-        let Some(row) = self.storage.get(&slice) else { return };
+    pub(super) fn expire(&mut self, record: usize) {
+        let Some(record) = record.checked_rem(self.places.records.len()) else { return };
+        let Some(row) = self.storage.get(&record) else { return };
         let object = row.object;
         let is_over = self.clock(object).0.0 >= row.expires_at;
-        let home = self.places.homes.iter().zip(0..).find(|(home, number)| {
-            home.contains(&slice) && self.objects[object].homes.contains_key(number)
+        let partition = self.places.partitions.iter().zip(0..).find(|(partition, number)| {
+            partition.contains(&record) && self.objects[object].partitions.contains_key(number)
         });
         // storage has one thread, which need not be modelled twice in one decision
-        let is_busy = home.is_some_and(|(_, home)| {
+        let is_busy = partition.is_some_and(|(_, partition)| {
             let mut parts = self.flights.iter().flat_map(|flight| &flight.parts);
-            parts.any(|part| part.home == home && part.outcome.is_some())
+            parts.any(|part| part.partition == partition && part.outcome.is_some())
         });
         // a clock that is wrong may delete what the object still counts on
-        let is_known = !self.setup.is_bounded() && self.objects[object].known.contains(&slice);
+        let is_known = !self.setup.is_bounded() && self.objects[object].known.contains(&record);
         if is_over && !is_busy && !is_known {
             self.tally.add("a state had expired");
-            self.storage.remove(&slice);
+            self.storage.remove(&record);
             if !self.setup.is_bounded() {
-                self.shadow.forget(slice);
+                self.shadow.forget(record);
             }
         }
     }

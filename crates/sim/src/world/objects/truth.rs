@@ -15,10 +15,10 @@ use super::machine::World;
 const LATER: [u64; 5] = [0, 1, 150_000, 1_100_000, 2_900_000];
 
 impl World {
-    /// The key of an operation under the edition of the object.
+    /// The key of an operation under the revision of the object.
     pub(super) fn key_at(&self, object: usize, op: usize) -> usize {
-        let of_edition = self.places.of_edition;
-        self.ops[op].key % of_edition + self.objects[object].edition * of_edition
+        let of_revision = self.places.of_revision;
+        self.ops[op].key % of_revision + self.objects[object].revision * of_revision
     }
 
     /// The answers to operations that are done one after another on states.
@@ -41,7 +41,7 @@ impl World {
         self.meet(key, time);
         let (key, operation) = (&self.places.keys[key], self.ops[op].operation);
         let Ok(said) = self.own.operate(key, time, &operation) else { return Ok(()) };
-        let mut tried = self.shadow.part(&key.slices);
+        let mut tried = self.shadow.part(&key.records);
         let (mut is_dominated, mut stays) = (true, false);
         let by_shadow = match operation {
             Operation::Decide(request) if request.cost > 0 => {
@@ -60,7 +60,7 @@ impl World {
                 // a holder gets a share of what is left, so the other key may give it more for the same wish
                 let wishes = [budget.wants].into_iter().chain(own..budget.wants);
                 let same = wishes.map(|wants| {
-                    let mut tried = self.shadow.part(&key.slices);
+                    let mut tried = self.shadow.part(&key.records);
                     let asked = Operation::Budget(Budget { wants, ..budget });
                     (tried.operate(key, time, &asked), tried)
                 });
@@ -74,7 +74,7 @@ impl World {
                     None => {
                         let most = tried.operate(key, time, &operation);
                         is_dominated = most.as_ref().is_ok_and(|said| taken(said) >= own);
-                        tried = self.own.part(&key.slices);
+                        tried = self.own.part(&key.records);
                         most
                     }
                 }
@@ -87,8 +87,8 @@ impl World {
             )
         })?;
         if !stays {
-            for slice in &key.slices {
-                self.shadow.put(*slice, tried.get(*slice));
+            for record in &key.records {
+                self.shadow.put(*record, tried.get(*record));
             }
         }
         // a state forgives debts beyond its limit, and one with a charge ahead does so sooner
@@ -117,16 +117,16 @@ impl World {
 
     /// From now on the key that never crashes has the state that the object has.
     fn trust(&mut self, key: usize) {
-        for slice in &self.places.keys[key].slices {
-            self.shadow.put(*slice, self.own.get(*slice));
+        for record in &self.places.keys[key].records {
+            self.shadow.put(*record, self.own.get(*record));
         }
     }
 
     /// What is stored leaves no more than a key that never crashes has, at this time and later.
     pub(super) fn check_stored(&self, key: usize, time: Timestamp) -> Checked {
         let key = &self.places.keys[key];
-        let rows = key.slices.iter().map(|slice| (*slice, self.row(*slice)));
-        let (mut stored, mut shadow) = (States::read(rows), self.shadow.part(&key.slices));
+        let rows = key.records.iter().map(|record| (*record, self.row(*record)));
+        let (mut stored, mut shadow) = (States::read(rows), self.shadow.part(&key.records));
         let ahead = key.resolved.policy().persist_ahead();
         for later in LATER.into_iter().chain(ahead.map(|ahead| ahead.time.0)) {
             let time = time.saturating_add(Micros(later));
@@ -160,7 +160,7 @@ impl World {
             return Ok(()); // a clock may go back over a crash by more than a period
         }
         let key = &self.places.keys[key];
-        let (mut before, mut after) = (before.part(&key.slices), after.part(&key.slices));
+        let (mut before, mut after) = (before.part(&key.records), after.part(&key.records));
         let (Some(was), Some(is)) =
             (remaining(&mut before, key, time), remaining(&mut after, key, time))
         else {

@@ -102,7 +102,7 @@ impl<'b> Tape<'b> {
     fn answer(&mut self) -> Option<Answer> {
         Some(Err(match self.byte()? {
             0 => return Some(Ok(self.verdict()?)),
-            1 => Failure::Session(self.text()?),
+            1 => Failure::Transaction(self.text()?),
             2 => Failure::Refused(self.text()?),
             3 => Failure::Overloaded { most: self.number()? },
             4 => Failure::TooLate,

@@ -1,4 +1,4 @@
-//! What an authority remembers of homes on which nothing waits.
+//! What an authority remembers of partitions on which nothing waits.
 
 use super::*;
 
@@ -10,12 +10,12 @@ fn what_is_remembered_counts_each_copy_of_a_name() {
         send_all(&mut authority);
         authority.remembered()
     };
-    // the home and its slice have names, and the seat has the key as it was written and as it counts
+    // the partition and its record have names, and the joined has the key as it was written and as it counts
     assert!(remembered(512) >= remembered(1) + 4 * 500, "{}", remembered(512) - remembered(1));
 }
 
 #[test]
-fn a_home_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_large() {
+fn a_partition_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_large() {
     let text = "limits = [
       { algorithm = 'fixed_window', limit = 1_000_000, period = '1m', depth = 0 },
       { algorithm = 'fixed_window', limit = 9, period = '1m' },
@@ -24,25 +24,25 @@ fn a_home_of_many_keys_needs_several_swaps_and_is_forgotten_before_it_grows_too_
     for token in 0..5_000 {
         ask(&mut authority, &policy, &format!("k{token}"), 0, token);
     }
-    assert_eq!(send_all(&mut authority), 3, "2,048 slices each");
+    assert_eq!(send_all(&mut authority), 3, "2,048 records each");
     assert_eq!(answers(&mut authority).len(), 5_000);
     assert!(authority.remembered() < 2_048 * 1_000, "{}", authority.remembered());
 }
 
 #[test]
-fn a_home_remembers_up_to_1024_slices_and_swaps_up_to_2048() {
+fn a_partition_remembers_up_to_1024_records_and_swaps_up_to_2048() {
     for (keys, is_remembered) in [(1_023, true), (1_024, false)] {
         let (mut authority, policy) = (Tested::new(Options::default()), policy(TWO_DEPTHS));
         (0..keys).for_each(|key| ask(&mut authority, &policy, &format!("k{key}"), 0, key));
         assert_eq!(send_all(&mut authority), 1);
         ask(&mut authority, &policy, "k0", 0, 0);
         let (_, known, _) = next_swap(&mut authority).unwrap();
-        assert_eq!(known, if is_remembered { 2 } else { 0 }, "{keys} keys and their home");
+        assert_eq!(known, if is_remembered { 2 } else { 0 }, "{keys} keys and their partition");
     }
     let (mut authority, policy) = (Tested::new(Options::default()), policy(TWO_DEPTHS));
     (0..5_000).for_each(|key| ask(&mut authority, &policy, &format!("k{key}"), 0, key));
     let (swap, _, writes) = next_swap(&mut authority).unwrap();
-    assert_eq!((authority.slices(&swap, 0).count(), writes), (2_048, 2_048));
+    assert_eq!((authority.records(&swap, 0).count(), writes), (2_048, 2_048));
 }
 
 #[test]
@@ -65,22 +65,22 @@ fn what_is_remembered_is_counted_and_bounded() {
         ask(&mut small, &strict, &format!("k{token}"), 0, token);
         send_all(&mut small);
     }
-    assert_eq!(small.remembered(), of_a_key, "room for one home");
+    assert_eq!(small.remembered(), of_a_key, "room for one partition");
 }
 
 #[test]
-fn homes_of_other_names_are_others() {
+fn partitions_of_other_names_are_others() {
     let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
     (0..2_000).for_each(|key| ask(&mut authority, &policy, &format!("k{key}"), 0, key));
-    let mut homes = 0;
+    let mut partitions = 0;
     while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
-        homes += swap.len();
+        partitions += swap.len();
     }
-    assert_eq!(homes, 2_000);
+    assert_eq!(partitions, 2_000);
 }
 
 #[test]
-fn a_home_in_use_is_passed_over_once() {
+fn a_partition_in_use_is_passed_over_once() {
     let (mut authority, policy) = (Tested::new(Options::default()), policy(WINDOW));
     ask(&mut authority, &policy, "often", 0, 0);
     send_all(&mut authority);
@@ -103,7 +103,7 @@ fn a_home_in_use_is_passed_over_once() {
 }
 
 #[test]
-fn a_home_on_which_operations_wait_is_not_forgotten() {
+fn a_partition_on_which_operations_wait_is_not_forgotten() {
     let (mut authority, policy) =
         (Tested::new(Options { remembered: 0, ..Options::default() }), policy(WINDOW));
     ask(&mut authority, &policy, "waits", 0, 0);

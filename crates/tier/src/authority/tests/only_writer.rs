@@ -1,6 +1,6 @@
 //! An authority to whose store nobody else writes.
 
-use super::super::Slice;
+use super::super::SwapEntry;
 use super::*;
 
 /// Asks one after another, a µs apart, and returns how many swaps that took.
@@ -9,7 +9,7 @@ fn one_by_one(authority: &mut Tested, policy: &Arc<Policy>, asks: usize) -> usiz
         let (resolved, now) =
             (Resolved::new(policy, "k").unwrap(), 7 + u64::try_from(token).unwrap());
         let (at, operation) = (Micros(0), 1.into());
-        authority.ask(Asked { resolved, now: Timestamp(now), at, operation, token });
+        authority.ask(Queued { resolved, now: Timestamp(now), at, operation, token });
         let swaps = send_all(authority);
         assert_eq!(answers(authority).len(), 1);
         swaps
@@ -58,7 +58,7 @@ fn an_only_writer_whose_write_failed_asks_what_is_stored() {
     assert_eq!(answers(&mut authority), [(0, Err(Failure::Store("full")))]);
     ask(&mut authority, &policy, "k", 0, 1);
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
-    assert!(!authority.slices(&swap, 0).next().unwrap().is_known);
+    assert!(!authority.records(&swap, 0).next().unwrap().is_known);
     authority.handle(swap, [Outcome::Failed("away")], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(1, Err(Failure::Store("away")))], "it could not read");
 }
@@ -73,7 +73,7 @@ fn an_only_writer_undoes_nothing_when_it_reads_a_further_key() {
         ask(&mut authority, &ahead, key, 0, 0);
         let (swap, found, writes) = next_swap(&mut authority).unwrap();
         assert_eq!((found, writes), (known, 0), "{key}: it reads what it does not know");
-        let found = authority.slices(&swap, 0).map(|slice| slice.found.map(<[u8]>::to_vec));
+        let found = authority.records(&swap, 0).map(|record| record.found.map(<[u8]>::to_vec));
         let found = found.collect();
         authority.handle(swap, [Outcome::Found(found)], at);
         let (swap, known, writes) = next_swap(&mut authority).unwrap();
@@ -128,13 +128,14 @@ fn an_only_writer_that_reads_one_key_after_another_is_not_contended() {
         if let Some(key) = then {
             ask(authority, &policy, key, at, 1);
         }
-        let slices: Vec<_> = authority.slices(&swap, 0).collect();
-        let found: Vec<_> = slices.iter().map(|slice| store.get(slice.name).cloned()).collect();
+        let records: Vec<_> = authority.records(&swap, 0).collect();
+        let found: Vec<_> = records.iter().map(|record| store.get(record.name).cloned()).collect();
         let is_expected =
-            |(slice, found): (&Slice<'_>, &Option<Vec<u8>>)| slice.found == found.as_deref();
-        let outcome = match slices.iter().zip(&found).all(is_expected) {
+            |(record, found): (&SwapEntry<'_>, &Option<Vec<u8>>)| record.found == found.as_deref();
+        let outcome = match records.iter().zip(&found).all(is_expected) {
             true => {
-                let writes = slices.iter().filter_map(|slice| Some((slice.name, slice.becomes?)));
+                let writes =
+                    records.iter().filter_map(|record| Some((record.name, record.becomes?)));
                 store.extend(writes.map(|(name, bytes)| (name.into(), bytes.to_vec())));
                 Outcome::Swapped
             }

@@ -10,7 +10,7 @@ use tidegate_gate::{
     Share, Unspent, fnv1a,
 };
 
-use super::message::{Asked, Content, Name, Question, QuestionWriter, Reply};
+use super::message::{Content, Item, Name, Question, QuestionWriter, Reply};
 use super::*;
 
 const NAME: Name = Name { node: NODE, number: 258 };
@@ -25,7 +25,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().chain(checksum.to_le_bytes()).collect()
 }
 
-fn write(asked: &[Asked<'_>]) -> Vec<u8> {
+fn write(asked: &[Item<'_>]) -> Vec<u8> {
     let mut question = QuestionWriter::new(NAME, "api");
     for asked in asked {
         assert!(question.add(asked, usize::MAX));
@@ -45,9 +45,9 @@ const DENY: Decision =
 #[test]
 fn the_bytes_of_a_question_are_golden() {
     let asked = [
-        Asked { key: "a/b", now: None, operation: 1.into() },
-        Asked { key: "a/b", now: Some(Timestamp(300)), operation: Operation::Refund(u64::MAX) },
-        Asked { key: "a/c", now: None, operation: Operation::Release(Id([0, 1])) },
+        Item { key: "a/b", now: None, operation: 1.into() },
+        Item { key: "a/b", now: Some(Timestamp(300)), operation: Operation::Refund(u64::MAX) },
+        Item { key: "a/c", now: None, operation: Operation::Release(Id([0, 1])) },
     ];
     let bytes = write(&asked);
     let golden = [
@@ -79,7 +79,7 @@ fn the_bytes_of_a_reply_are_golden() {
         Ok(verdict(Effect::Decision, None)),
         Ok(verdict(Effect::Lease { live: true }, Probability::from_units(1 << 32))),
         Ok(verdict(Effect::Budget { returned: Some(false), allowance }, None)),
-        Err(Failure::Session("no".into())),
+        Err(Failure::Transaction("no".into())),
         Err(Failure::Overloaded { most: 128 }),
         Err(Failure::TooLate),
     ];
@@ -158,7 +158,7 @@ fn answer() -> impl Strategy<Value = Result<Verdict, Failure>> {
 
 fn failure() -> impl Strategy<Value = Failure> {
     prop_oneof![
-        any::<String>().prop_map(Failure::Session),
+        any::<String>().prop_map(Failure::Transaction),
         any::<String>().prop_map(Failure::Refused),
         number().prop_map(|most| Failure::Overloaded { most }),
         Just(Failure::TooLate),
@@ -227,7 +227,7 @@ proptest! {
         let mut key = "";
         let operations: Vec<_> = asked.iter().map(|(own, now, operation)| {
             key = if own.is_empty() { key } else { own };
-            Asked { key, now: now.map(Timestamp), operation: *operation }
+            Item { key, now: now.map(Timestamp), operation: *operation }
         }).collect();
         let bytes = write(&operations);
         prop_assert_eq!(read(&bytes), Ok((NAME, Content { policy: "api", operations })));
@@ -255,7 +255,7 @@ proptest! {
 
 #[test]
 fn every_change_of_a_byte_and_every_length_is_noticed() {
-    let question = write(&[Asked { key: "a/b", now: None, operation: 1.into() }]);
+    let question = write(&[Item { key: "a/b", now: None, operation: 1.into() }]);
     let reply = Reply::Answers(vec![Ok(Verdict::listed(NOW, DENY)), Err(Failure::TooLate)]);
     for bytes in [question, reply.write(NAME)] {
         for place in 0..bytes.len() {

@@ -49,18 +49,18 @@ struct Stored {
     /// The life of the authority that has asked for it.
     life: u64,
     swap: authority::Swap,
-    homes: Vec<Vec<Compared>>,
+    partitions: Vec<Vec<Compared>>,
     fails: bool,
     writes: bool,
 }
 
-/// The name of a slice, the bytes that are expected, and those to write.
+/// The name of a record, the bytes that are expected, and those to write.
 type Compared = (String, Option<Vec<u8>>, Option<Vec<u8>>);
 
 #[derive(Debug)]
 struct Node {
     run: u64,
-    flights: Flights<usize>,
+    outbox: Outbox<usize>,
     /// What its clock shows at the true time 0.
     offset: u64,
 }
@@ -72,7 +72,7 @@ struct World {
     options: AuthorityOptions,
     policies: Policies,
     nodes: Vec<Node>,
-    replies: Replies<Run>,
+    inbox: Inbox<Run>,
     authority: Authority<Place, &'static str>,
     is_only_writer: bool,
     life: u64,
@@ -117,7 +117,7 @@ impl World {
         let nodes = 1 + random.below(3);
         let nodes = (0..nodes).map(|node| Node {
             run: 0,
-            flights: Flights::new(NodeOptions { node: Id([node, 0]), ..node_options }),
+            outbox: Outbox::new(NodeOptions { node: Id([node, 0]), ..node_options }),
             offset: 1_000_000 * node,
         });
         let is_only_writer = random.happens(500);
@@ -130,7 +130,7 @@ impl World {
             options,
             policies: Policies::parse(if shares_calls { &shared } else { POLICIES }).unwrap(),
             nodes: nodes.collect(),
-            replies: Replies::new(options),
+            inbox: Inbox::new(options),
             authority: authority(&mut random, is_only_writer),
             is_only_writer,
             life: 0,
@@ -163,7 +163,7 @@ impl World {
     /// Lets everything happen, in the order of time.
     fn run(mut self) -> Watch {
         loop {
-            let timeout = |node: &Node| Some(node.flights.poll_timeout()?.0 - node.offset);
+            let timeout = |node: &Node| Some(node.outbox.poll_timeout()?.0 - node.offset);
             let timeout = self.nodes.iter().filter_map(timeout).min();
             let next = self.events.first_key_value().map(|((time, _), _)| *time);
             match (timeout, next) {
@@ -172,7 +172,7 @@ impl World {
                     self.time = timeout.max(self.time);
                     for node in 0..self.nodes.len() {
                         let at = self.clock(node);
-                        self.nodes[node].flights.handle_timeout(at);
+                        self.nodes[node].outbox.handle_timeout(at);
                     }
                 }
                 _ => {
@@ -184,7 +184,7 @@ impl World {
             self.drive();
         }
         for node in &self.nodes {
-            assert_eq!((node.flights.waiting(), node.flights.groups()), (0, 0));
+            assert_eq!((node.outbox.waiting(), node.outbox.groups()), (0, 0));
         }
         assert_eq!(self.authority.waiting(), 0);
         let Self { store, policies, .. } = &self;
@@ -200,12 +200,12 @@ impl World {
             Event::Reply { to, .. } | Event::Lost { to, .. } if self.nodes[to.0].run != to.1 => {}
             Event::Reply { to, bytes } => {
                 let at = self.clock(to.0);
-                let handled = self.nodes[to.0].flights.handle_reply(&bytes, at);
+                let handled = self.nodes[to.0].outbox.handle_reply(&bytes, at);
                 self.watch.replied(&bytes, handled);
             }
             Event::Lost { to, number } => {
                 let at = self.clock(to.0);
-                self.nodes[to.0].flights.handle_lost(number, &Failure::Unknown, at);
+                self.nodes[to.0].outbox.handle_lost(number, &Failure::Unknown, at);
             }
             Event::Stored(stored) => self.stored(stored),
         }
@@ -218,11 +218,11 @@ impl World {
             self.watch.gone((place, node.run));
             node.run += 1;
             let options = NodeOptions { node: id((place, node.run)), ..self.node_options };
-            node.flights = Flights::new(options);
+            node.outbox = Outbox::new(options);
         }
         if self.random.happens(self.faults.authority_restarts) {
             self.life += 1;
-            self.replies = Replies::new(self.options);
+            self.inbox = Inbox::new(self.options);
             self.authority = authority(&mut self.random, self.is_only_writer);
         }
         let (policy, key) = (self.random.one_of(&["large", "small"]), self.random.one_of(&KEYS));
@@ -230,7 +230,7 @@ impl World {
         let at = self.clock(place);
         let token = self.watch.asked((place, self.nodes[place].run), policy, key, self.time);
         let operation = Operation::from(1);
-        self.nodes[place].flights.ask(Asked { resolved, operation, now: None, at, token });
+        self.nodes[place].outbox.ask(Outgoing { resolved, operation, now: None, at, token });
         self.steps -= 1;
         if self.steps > 0 {
             let gap = self.random.one_of(&[0, 500, 5_000, 50_000]);
@@ -240,9 +240,8 @@ impl World {
 
     fn question(&mut self, from: Run, number: u64, bytes: &[u8]) {
         let times = self.times();
-        let Self { replies, policies, authority, .. } = self;
-        if let Err((from, error)) =
-            replies.handle_question((from, bytes), policies, times, authority)
+        let Self { inbox, policies, authority, .. } = self;
+        if let Err((from, error)) = inbox.handle_question((from, bytes), policies, times, authority)
         {
             assert!(
                 matches!(error, WireError::Checksum { .. } | WireError::Version { .. }),
@@ -259,25 +258,25 @@ impl World {
     fn drive(&mut self) {
         for place in 0..self.nodes.len() {
             let at = self.clock(place);
-            while let Some(question) = self.nodes[place].flights.poll_transmit(at) {
+            while let Some(question) = self.nodes[place].outbox.poll_transmit(at) {
                 let from = (place, self.nodes[place].run);
                 self.watch.sent(from, &question, &self.node_options);
                 let number = question.number;
                 self.travel(question.bytes, |bytes| Event::Question { from, number, bytes });
             }
             let node = &mut self.nodes[place];
-            assert!(node.flights.waiting() <= self.node_options.most);
-            assert!(node.flights.groups() <= node.flights.waiting());
-            while let Some(answer) = node.flights.poll_answer() {
+            assert!(node.outbox.waiting() <= self.node_options.most);
+            assert!(node.outbox.groups() <= node.outbox.waiting());
+            while let Some(answer) = node.outbox.poll_answer() {
                 self.watch.answered((place, node.run), answer, self.time, &self.node_options);
             }
         }
         self.swap();
         let at = Micros(self.time);
-        while let Some((to, reply)) = self.replies.poll_reply(at, &mut self.authority) {
+        while let Some((to, reply)) = self.inbox.poll_reply(at, &mut self.authority) {
             self.travel(reply.to_vec(), |bytes| Event::Reply { to, bytes });
         }
-        assert!(self.replies.bytes() <= self.options.bytes);
+        assert!(self.inbox.bytes() <= self.options.bytes);
     }
 
     /// Sends copies of a message.
@@ -305,37 +304,37 @@ impl World {
     fn swap(&mut self) {
         let (now, at) = self.times();
         while let Some(swap) = self.authority.poll_swap((Some(now), at), |_| false) {
-            let copied = |slice: authority::Slice<'_>| {
+            let copied = |record: authority::SwapEntry<'_>| {
                 let bytes = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
-                (slice.name.into(), bytes(slice.found), bytes(slice.becomes))
+                (record.name.into(), bytes(record.found), bytes(record.becomes))
             };
-            let homes: Vec<Vec<Compared>> = (0..swap.len())
-                .map(|home| self.authority.slices(&swap, home).map(copied).collect())
+            let partitions: Vec<Vec<Compared>> = (0..swap.len())
+                .map(|partition| self.authority.records(&swap, partition).map(copied).collect())
                 .collect();
             let fails = self.random.happens(self.faults.store_fails);
             let writes = !fails || self.random.happens(500);
-            let stored = Stored { life: self.life, swap, homes, fails, writes };
+            let stored = Stored { life: self.life, swap, partitions, fails, writes };
             let delay = self.random.below(3_000);
             self.at(self.time + delay, Event::Stored(stored));
         }
     }
 
     fn stored(&mut self, stored: Stored) {
-        let Stored { life, swap, homes, fails, writes } = stored;
+        let Stored { life, swap, partitions, fails, writes } = stored;
         if life != self.life && self.is_only_writer {
             return; // an earlier life would be another writer
         }
         let mut outcomes = Vec::new();
-        for home in homes {
+        for partition in partitions {
             let is_expected = |(name, found, _): &Compared| self.store.get(name) == found.as_ref();
-            if !home.iter().all(is_expected) && !fails {
-                let found = home.iter().map(|(name, ..)| self.store.get(name).cloned());
+            if !partition.iter().all(is_expected) && !fails {
+                let found = partition.iter().map(|(name, ..)| self.store.get(name).cloned());
                 outcomes.push(Outcome::Found(found.collect()));
                 continue;
             }
-            if writes && home.iter().all(is_expected) {
+            if writes && partition.iter().all(is_expected) {
                 let written =
-                    home.into_iter().filter_map(|(name, _, becomes)| Some((name, becomes?)));
+                    partition.into_iter().filter_map(|(name, _, becomes)| Some((name, becomes?)));
                 self.store.extend(written);
             }
             outcomes.push(if fails { Outcome::Failed("no disk") } else { Outcome::Swapped });
@@ -349,12 +348,12 @@ impl World {
 
 /// How many units of the key the store counts.
 fn taken(store: &HashMap<String, Vec<u8>>, policy: &Arc<tidegate_gate::Policy>, key: &str) -> u64 {
-    let mut session = tidegate_gate::Session::default();
-    let seat = session.join(&Resolved::new(policy, key).unwrap());
-    let found: Vec<_> = session.names().map(|name| store.get(name).cloned()).collect();
-    session.load(found);
+    let mut transaction = tidegate_gate::Transaction::default();
+    let joined = transaction.join(&Resolved::new(policy, key).unwrap());
+    let found: Vec<_> = transaction.names().map(|name| store.get(name).cloned()).collect();
+    transaction.load(found);
     let now = NOW.saturating_add(Micros(600_000_000));
-    let answered = session.operate(&seat, now, &Operation::from(0)).unwrap();
+    let answered = transaction.operate(&joined, now, &Operation::from(0)).unwrap();
     units(&answered.verdict)
 }
 

@@ -31,11 +31,11 @@ fn remaining(old: &str, used: u64, new: &str, rule: &str) -> u64 {
     let now = Timestamp(1_700_000_000_000_000);
     let mut words = vec![0; old.limits().words()];
     assert!(old.limits().decide(&mut words, now, &Request::of(used)).unwrap().is_allowed());
-    let bytes = encode(&old, &old.limits().slices()[0], &words);
-    let (was, slice) = (name(&old, &old.limits().slices()[0], "k"), &new.limits().slices()[0]);
-    assert_eq!(was, name(&new, slice, "k"), "it is found again");
-    let words = decode(&new, slice, &bytes).unwrap();
-    assert!(slice.accepts(&words).is_ok());
+    let bytes = encode(&old, &old.limits().records()[0], &words);
+    let (was, record) = (name(&old, &old.limits().records()[0], "k"), &new.limits().records()[0]);
+    assert_eq!(was, name(&new, record, "k"), "it is found again");
+    let words = decode(&new, record, &bytes).unwrap();
+    assert!(record.accepts(&words).is_ok());
     new.limits().decide(&mut { words }, now, &Request::of(0)).unwrap().remaining()
 }
 
@@ -187,8 +187,8 @@ fn leases_stay_held_also_where_fewer_would_have_been_granted() {
     for request in &held {
         assert!(old.limits().decide(&mut words, Timestamp(7), request).unwrap().is_allowed());
     }
-    let bytes = encode(&old, &old.limits().slices()[0], &words);
-    let mut words = decode(&new, &new.limits().slices()[0], &bytes).unwrap();
+    let bytes = encode(&old, &old.limits().records()[0], &words);
+    let mut words = decode(&new, &new.limits().records()[0], &bytes).unwrap();
     let mut ask = |operation: Operation| {
         let verdict = new.limits().operate(&mut words, Timestamp(8), &operation).unwrap();
         (verdict.decision.is_allowed(), verdict.effect.live())
@@ -205,32 +205,32 @@ fn leases_stay_held_also_where_fewer_would_have_been_granted() {
 #[test]
 fn what_is_no_state_of_any_limits_is_refused() {
     let policy = policy(&bucket(10, "1/s"), "keep");
-    let slice = &policy.limits().slices()[0];
-    let good = encode(&policy, slice, &[4_000_000, 7]);
-    assert_eq!(decode(&policy, slice, &good), Ok(vec![4_000_000, 7]));
+    let record = &policy.limits().records()[0];
+    let good = encode(&policy, record, &[4_000_000, 7]);
+    assert_eq!(decode(&policy, record, &good), Ok(vec![4_000_000, 7]));
     for length in 0..good.len() {
-        assert!(decode(&policy, slice, &good[..length]).is_err(), "cut to {length} bytes");
+        assert!(decode(&policy, record, &good[..length]).is_err(), "cut to {length} bytes");
     }
     for at in 0..good.len() - 16 {
         let mut bytes = good.clone();
         bytes[at] ^= 1;
-        assert!(decode(&policy, slice, &bytes).is_err(), "byte {at}");
+        assert!(decode(&policy, record, &bytes).is_err(), "byte {at}");
     }
 }
 
 #[test]
 fn bytes_that_claim_more_limits_than_a_policy_may_have_are_refused() {
     let policy = policy(&bucket(10, "1/s"), "keep");
-    let slice = &policy.limits().slices()[0];
+    let record = &policy.limits().records()[0];
     let leases = [4, 6, 4_096, 1_000_000, 4_096, 0_u64];
     for count in [16, 17, 10_000] {
         let described = leases.repeat(count);
         let mut bytes = vec![4];
-        bytes.extend(slice.checksum(&described).to_le_bytes());
+        bytes.extend(record.checksum(&described).to_le_bytes());
         bytes.extend(u16::try_from(described.len()).unwrap().to_le_bytes());
         bytes.extend(described.iter().flat_map(|word| word.to_le_bytes()));
-        assert_eq!(slice.before(&described).is_some(), count <= 16);
-        assert_eq!(decode(&policy, slice, &bytes), Err(BlobError::Invalid), "{count} limits");
+        assert_eq!(record.before(&described).is_some(), count <= 16);
+        assert_eq!(decode(&policy, record, &bytes), Err(BlobError::Invalid), "{count} limits");
     }
 }
 

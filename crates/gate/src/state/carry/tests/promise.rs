@@ -20,7 +20,7 @@ const KEYS: [&str; 3] = ["acme/ann", "acme/bob", "acme/vip"];
 type Limits = Vec<(&'static str, Spec)>;
 
 /// What a rule counts by one part of the key.
-type Slice = (bool, String);
+type Record = (bool, String);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -109,8 +109,8 @@ struct World {
     is_proportional: bool,
     policy: Policy,
     stored: Stored,
-    /// Under which limits each slice was last, in their order, with what they have granted.
-    accounts: BTreeMap<Slice, Vec<(&'static str, Account)>>,
+    /// Under which limits each record was last, in their order, with what they have granted.
+    accounts: BTreeMap<Record, Vec<(&'static str, Account)>>,
     /// When, and how much.
     granted: BTreeMap<&'static str, (u64, u64)>,
 }
@@ -144,7 +144,7 @@ impl World {
         };
         let rule = if self.is_proportional { "proportional" } else { "keep" };
         let mut file = format!("on_change = '{rule}'\nlimits = [{}]\n", text(&self.base));
-        // whatever is edited, the organisation stays the home of all states
+        // whatever is edited, the organisation stays the partition of all states
         file += "overrides.other = { limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s', \
                  depth = 1 }] }\n";
         if self.is_overridden {
@@ -157,18 +157,18 @@ impl World {
     fn accounts(&mut self, key: &str, now: u64) -> Vec<&mut Account> {
         let of_vip = self.is_overridden && key == "acme/vip";
         let limits = if of_vip { self.vip.clone() } else { self.base.clone() };
-        let mut slices = Vec::new();
+        let mut records = Vec::new();
         for (parts, own) in [(1, "acme"), (2, key)] {
             let limits = limits.iter().filter(|(name, _)| depth(name) == parts);
             let limits: Limits = limits.copied().collect();
             if !limits.is_empty() {
-                let slice = (of_vip, String::from(own));
-                let edited = edited(&limits, self.accounts.get(&slice), self.is_proportional, now);
-                self.accounts.insert(slice.clone(), edited);
-                slices.push(slice);
+                let record = (of_vip, String::from(own));
+                let edited = edited(&limits, self.accounts.get(&record), self.is_proportional, now);
+                self.accounts.insert(record.clone(), edited);
+                records.push(record);
             }
         }
-        let all = self.accounts.iter_mut().filter(|(slice, _)| slices.contains(slice));
+        let all = self.accounts.iter_mut().filter(|(record, _)| records.contains(record));
         let all = all.flat_map(|(_, accounts)| accounts.iter_mut().map(|(_, account)| account));
         let mut all: Vec<_> = all.collect();
         all.iter_mut().for_each(|account| account.advance(now));

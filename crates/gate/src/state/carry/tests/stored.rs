@@ -26,8 +26,8 @@ impl Stored {
         let Rule::Limited(limits, key) = policy.rule(key) else { panic!("{key} is on a list") };
         let mut words = self.words(policy, limits, &key);
         let verdict = limits.operate(&mut words, now, &operation.into()).unwrap();
-        for (slice, words) in limits.split(&words) {
-            self.0.insert(name(policy, slice, &key), encode(policy, slice, words));
+        for (record, words) in limits.split(&words) {
+            self.0.insert(name(policy, record, &key), encode(policy, record, words));
         }
         verdict
     }
@@ -35,9 +35,9 @@ impl Stored {
     /// The words of all parts of a canonical key.
     fn words(&self, policy: &Policy, limits: &Limits, key: &str) -> Vec<u64> {
         let words =
-            limits.slices().iter().map(|slice| match self.0.get(&name(policy, slice, key)) {
-                Some(bytes) => decode(policy, slice, bytes).unwrap(),
-                None => vec![0; slice.words()],
+            limits.records().iter().map(|record| match self.0.get(&name(policy, record, key)) {
+                Some(bytes) => decode(policy, record, bytes).unwrap(),
+                None => vec![0; record.words()],
             });
         words.collect::<Vec<_>>().concat()
     }

@@ -81,7 +81,7 @@ impl Watch {
     pub(super) fn answered(
         &mut self,
         run: Run,
-        answer: Answer<usize>,
+        answer: Delivered<usize>,
         time: u64,
         options: &NodeOptions,
     ) {

@@ -1,0 +1,176 @@
+//! A record of a transaction: its stored bytes, its words after the operations, and the bytes to store.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::mem;
+
+use smallvec::SmallVec;
+use tidegate_core::{Micros, Timestamp};
+
+use super::ahead::Prepaid;
+use super::{Due, Used, Write};
+use crate::decide::{Record, RecordWords};
+use crate::policy::{Policy, RuleId};
+use crate::state::blob::{self, BlobError};
+
+/// A record of the transaction: the state of the limits that count by one part of the key.
+#[derive(Debug)]
+pub(super) struct RecordState {
+    pub(super) name: Box<str>,
+    policy: Arc<Policy>,
+    /// The rule of the policy, and the place of the record in it.
+    place: (RuleId, usize),
+    /// The bytes that the store holds, as far as the transaction knows.
+    found: Option<Vec<u8>>,
+    expires_at: Micros,
+    /// The transaction knows the bytes in the store: it has read them or written them.
+    pub(super) is_known: bool,
+    words: Result<RecordWords, BlobError>,
+    /// The words as bytes, once they are asked for.
+    becomes: Vec<u8>,
+    is_encoded: bool,
+    /// The words were carried over from other limits, under which the stored bytes expire earlier.
+    pub(super) is_carried: bool,
+    /// An operation has read the words.
+    pub(super) is_used: bool,
+    pub(super) due: Option<Due>,
+    /// The time of the last operation that changed the words.
+    now: Timestamp,
+    time_to_live: Micros,
+    /// How far the stored state is ahead of the words, if it may be.
+    prepaid: Option<Box<Prepaid>>,
+}
+
+impl RecordState {
+    pub(super) fn new(
+        name: String,
+        policy: &Arc<Policy>,
+        place: (RuleId, usize),
+        prepaid: Option<Prepaid>,
+    ) -> Self {
+        let words = record(policy, place).map_or(0, Record::words);
+        Self {
+            name: name.into(),
+            policy: Arc::clone(policy),
+            place,
+            found: None,
+            expires_at: Micros::ZERO,
+            is_known: false,
+            words: Ok(SmallVec::from_elem(0, words)),
+            becomes: Vec::new(),
+            is_encoded: false,
+            is_carried: false,
+            is_used: false,
+            due: None,
+            now: Timestamp::EPOCH,
+            time_to_live: Micros::ZERO,
+            prepaid: prepaid.map(Box::new),
+        }
+    }
+
+    /// Takes what the store holds.
+    pub(super) fn load(&mut self, found: Option<Vec<u8>>) {
+        (self.is_used, self.is_carried, self.due, self.is_known) = (false, false, None, true);
+        self.expires_at = Micros::ZERO;
+        self.prepaid.iter_mut().for_each(|prepaid| prepaid.end());
+        let Some(record) = record(&self.policy, self.place) else { return };
+        self.words = match &found {
+            None => Ok(SmallVec::from_elem(0, record.words())),
+            Some(found) => blob::read(&self.policy, record, found).map(|decoded| {
+                self.is_carried = decoded.is_carried;
+                SmallVec::from_vec(decoded.words)
+            }),
+        };
+        self.found = found;
+    }
+
+    /// Forgets bytes that are not a state, so that the store is asked for them again.
+    pub(super) fn forget_unreadable(&mut self) {
+        if self.words.is_err() {
+            self.load(None);
+            self.is_known = false;
+        }
+    }
+
+    /// Whether the store has no bytes, as far as the transaction knows, and gets none.
+    pub(super) const fn has_nothing(&self) -> bool {
+        self.found.is_none() && self.due.is_none()
+    }
+
+    /// The words, or why the stored bytes have none.
+    pub(super) const fn words(&self) -> Result<&RecordWords, BlobError> {
+        match &self.words {
+            Ok(words) => Ok(words),
+            Err(error) => Err(*error),
+        }
+    }
+
+    /// Whether the stored bytes are at least as strict as a state after a request that took `taken` units, or
+    /// took nothing because it was refused.
+    pub(super) fn covers(&mut self, record: &Record, words: &[u64], taken: u64) -> bool {
+        let prepaid = self.prepaid.as_mut();
+        prepaid.is_some_and(|prepaid| taken == 0 || prepaid.take(record.newest(words), taken))
+    }
+
+    /// Takes the words after an operation, and when they are to be written; `None` if the stored bytes cover
+    /// them.
+    pub(super) fn become_words(&mut self, words: RecordWords, now: Timestamp, due: Option<Due>) {
+        self.words = Ok(words);
+        self.now = now;
+        self.due = self.due.max(due);
+        self.is_encoded = false;
+    }
+
+    pub(super) fn used(&mut self) -> Used<'_> {
+        if self.due.is_some() && !self.is_encoded {
+            self.encode();
+        }
+        let (name, found) = (&*self.name, self.found.as_deref());
+        let (bytes, time_to_live) = (self.becomes.as_slice(), self.time_to_live);
+        let due = self.due.filter(|_| found != Some(bytes));
+        let write = due.map(|due| Write { name, bytes, time_to_live, due });
+        Used { name, found, is_known: self.is_known, expires_at: self.expires_at, write }
+    }
+
+    fn encode(&mut self) {
+        let (Some(record), Ok(words)) = (record(&self.policy, self.place), &self.words) else {
+            return;
+        };
+        let charged = self.prepaid.as_mut().and_then(|prepaid| prepaid.charge(record, words));
+        let words = charged.as_ref().unwrap_or(words);
+        blob::encode_into(&mut self.becomes, &self.policy, record, words);
+        self.time_to_live = record.time_to_live(words, self.now);
+        self.is_encoded = true;
+    }
+
+    /// Takes note that the bytes are stored.
+    pub(super) fn stored(&mut self, expires_at: Micros) {
+        if self.due.take().is_some() {
+            // the bytes found before are of no more use, but their allocation is
+            let before = self.found.replace(mem::take(&mut self.becomes));
+            self.becomes = before.unwrap_or_default();
+            (self.is_carried, self.is_encoded) = (false, false);
+            self.expires_at = expires_at;
+            self.prepaid.iter_mut().for_each(|prepaid| prepaid.begin());
+        }
+        (self.is_used, self.is_known) = (false, true);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let words = self
+            .words
+            .as_ref()
+            .map_or(0, |words| if words.spilled() { words.capacity() } else { 0 });
+        let found = self.found.as_ref().map_or(0, Vec::capacity);
+        let prepaid = self.prepaid.as_ref().map_or(0, |_| size_of::<Prepaid>());
+        [self.name.len(), found, self.becomes.capacity(), words.saturating_mul(8), prepaid]
+            .into_iter()
+            .fold(size_of::<Self>(), usize::saturating_add)
+    }
+}
+
+fn record(policy: &Policy, (rule, place): (RuleId, usize)) -> Option<&Record> {
+    policy.limits_found(rule)?.records().get(place)
+}

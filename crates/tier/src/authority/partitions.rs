@@ -1,0 +1,160 @@
+//! The partitions that an authority knows, within a bound of memory.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashTable;
+use slab::Slab;
+use tidegate_gate::{KeyHasher, Policy};
+
+use super::partition::{Partition, Queue};
+use super::{Options, Queued};
+
+/// How many allocations for busy partitions are kept for the next ones.
+const MOST_SPARE: usize = 256;
+
+/// What is left on a partition.
+pub(super) enum Left {
+    /// Operations that are decided, or writes, which wait for a swap.
+    Decided,
+    /// Operations that are not decided yet.
+    Waiting,
+    Nothing,
+}
+
+/// The partitions on which operations wait, and the partitions whose states are remembered.
+#[derive(Debug)]
+pub(super) struct Partitions<T> {
+    partitions: Slab<Partition<T>>,
+    by_name: HashTable<usize>,
+    hasher: KeyHasher,
+    is_only_writer: bool,
+    /// The bytes of the idle partitions, and their bound.
+    remembered: usize,
+    most_remembered: usize,
+    /// Where the next search for partitions to forget begins.
+    clock_hand: usize,
+    #[expect(
+        clippy::vec_box,
+        reason = "a partition holds the box, so that it is small while it is idle"
+    )]
+    spare: Vec<Box<Queue<T>>>,
+}
+
+impl<T> Partitions<T> {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            partitions: Slab::new(),
+            by_name: HashTable::new(),
+            hasher: KeyHasher::new(options.seed),
+            is_only_writer: options.is_only_writer,
+            remembered: 0,
+            most_remembered: options.remembered,
+            clock_hand: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// The bytes of the idle partitions.
+    pub(super) const fn remembered(&self) -> usize {
+        self.remembered
+    }
+
+    pub(super) fn remember_at_most(&mut self, bytes: usize) {
+        self.most_remembered = bytes;
+        self.forget();
+    }
+
+    pub(super) fn get_mut(&mut self, id: usize) -> Option<&mut Partition<T>> {
+        self.partitions.get_mut(id)
+    }
+
+    /// Adds an operation to its partition, and returns the partition if nothing waited on it before. If too many wait,
+    /// gives back the token and how many may wait.
+    pub(super) fn push(&mut self, asked: Queued<T>) -> Result<Option<usize>, (T, usize)> {
+        let id = self.find_or_add(&asked);
+        let Some(partition) = self.partitions.get_mut(id) else { return Err((asked.token, 0)) };
+        let wakes = partition.is_idle();
+        if wakes {
+            self.remembered = self.remembered.saturating_sub(partition.bytes());
+            partition.wake(self.spare.pop().unwrap_or_default());
+        }
+        partition.push(asked).map(|()| wakes.then_some(id))
+    }
+
+    fn find_or_add(&mut self, asked: &Queued<T>) -> usize {
+        let (policy, name) = (asked.resolved.policy(), asked.resolved.partition());
+        let hash = hash(&self.hasher, policy, name);
+        let is = |partition: &Partition<T>| {
+            Arc::ptr_eq(&partition.policy, policy) && partition.name == name
+        };
+        let Self { partitions, by_name, hasher, .. } = self;
+        if let Some(id) = by_name.find(hash, |id| partitions.get(*id).is_some_and(is)) {
+            return *id;
+        }
+        let partition = Partition::new(&asked.resolved, self.is_only_writer);
+        self.remembered = self.remembered.saturating_add(partition.bytes()); // it is idle until it wakes
+        let id = partitions.insert(partition);
+        let rehash = |id: &usize| {
+            partitions
+                .get(*id)
+                .map_or(0, |partition| self::hash(hasher, &partition.policy, &partition.name))
+        };
+        by_name.insert_unique(hash, id, rehash);
+        id
+    }
+
+    /// What is left on a partition. If nothing is, the partition becomes idle, and partitions are forgotten if the idle ones
+    /// take too much memory.
+    pub(super) fn settle(&mut self, id: usize) -> Left {
+        let Some(partition) = self.partitions.get_mut(id) else { return Left::Nothing };
+        if partition.needs_swap() {
+            return Left::Decided;
+        }
+        if partition.len() > 0 {
+            return Left::Waiting;
+        }
+        if let Some(busy) = partition.rest()
+            && self.spare.len() < MOST_SPARE
+        {
+            self.spare.push(busy);
+        }
+        self.remembered = self.remembered.saturating_add(partition.bytes());
+        self.forget();
+        Left::Nothing
+    }
+
+    /// Forgets idle partitions until the rest has room. A partition that was used since the last search is passed over
+    /// once.
+    fn forget(&mut self) {
+        // the hand comes to each place twice, and to the end of the places
+        let mut steps = self.partitions.capacity().saturating_add(1).saturating_mul(2);
+        while self.remembered > self.most_remembered && steps > 0 {
+            steps = steps.saturating_sub(1);
+            let id = self.clock_hand;
+            self.clock_hand =
+                if id < self.partitions.capacity() { id.saturating_add(1) } else { 0 };
+            match self.partitions.get_mut(id) {
+                Some(partition) if partition.is_idle() && !partition.was_used => self.remove(id),
+                Some(partition) => partition.was_used = false,
+                None => {}
+            }
+        }
+    }
+
+    fn remove(&mut self, id: usize) {
+        let Some(partition) = self.partitions.try_remove(id) else { return };
+        self.remembered = self.remembered.saturating_sub(partition.bytes());
+        let hash = hash(&self.hasher, &partition.policy, &partition.name);
+        if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == id) {
+            entry.remove();
+        }
+        debug_assert_eq!(self.by_name.len(), self.partitions.len());
+    }
+}
+
+fn hash(hasher: &KeyHasher, policy: &Arc<Policy>, name: &str) -> u64 {
+    let revision = u64::try_from(Arc::as_ptr(policy).addr()).unwrap_or(u64::MAX);
+    hasher.hash(name) ^ revision.rotate_left(32)
+}
