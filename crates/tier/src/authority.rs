@@ -66,6 +66,7 @@
 //! assert_eq!(store.len(), 1, "the three were decided together");
 //! ```
 
+mod ask;
 mod partition;
 mod partitions;
 mod swap;
@@ -76,117 +77,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use tidegate_gate::{
-    Limits, Micros, Operation, Resolved, Rule, Timestamp, TransactionError, Used, Verdict,
-};
+use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
+use ask::Answer;
+pub use ask::{Failure, Options, Outcome, Queued};
 use partitions::{Left, Partitions};
 use swap::expires_at;
 pub use swap::{Swap, SwapEntry};
-
-/// How an authority uses memory and time.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// The most bytes of states that the authority remembers of partitions on which nothing waits.
-    pub remembered: usize,
-    /// The most operations that wait altogether.
-    pub most_waiting: usize,
-    /// Whether nobody else writes to the store. The authority then answers what depends on no write without a
-    /// swap, and stores states before it grants them, as far as
-    /// [`Policy::persist_ahead`](tidegate_gate::Policy::persist_ahead) allows.
-    pub is_only_writer: bool,
-    /// A swap takes no more partitions once it has this many records.
-    pub most_records: usize,
-    /// The largest difference between any two clocks of the nodes and of the store. States are kept this much
-    /// longer, because they expire by the clock of the store.
-    pub ttl_margin: Micros,
-    /// How long other writers may come first, by the time that [`Authority::handle`] is given. Then the
-    /// operations of the partition get [`Failure::Contended`].
-    pub patience: Micros,
-    /// How long an operation may wait before it is begun, by the clock of [`Queued::at`]. Then it gets
-    /// [`Failure::TooLate`].
-    pub most_wait: Micros,
-    /// The seed of the hash table of the partitions. It should differ from process to process, so that callers
-    /// cannot choose keys that collide.
-    pub seed: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            remembered: 64 << 20,
-            most_waiting: 1 << 17,
-            is_only_writer: false,
-            most_records: 64,
-            ttl_margin: Micros(10_000_000),
-            patience: Micros(1_000_000),
-            most_wait: Micros(10_000_000),
-            seed: 0,
-        }
-    }
-}
-
-/// An operation on a key.
-#[derive(Clone, Debug)]
-pub struct Queued<T> {
-    /// The key.
-    pub resolved: Resolved,
-    /// The time of the operation.
-    pub now: Timestamp,
-    /// When it was asked, by a clock that never goes back.
-    pub at: Micros,
-    /// The operation.
-    pub operation: Operation,
-    /// What the answer carries back.
-    pub token: T,
-}
-
-impl<T> Queued<T> {
-    /// The time at which the operation is decided: its own, unless that is older than half the period of its
-    /// limits. An older time could turn a key's clock back.
-    fn time(&self, now: Option<Timestamp>) -> Timestamp {
-        let now = now.unwrap_or(self.now);
-        let period = self.resolved.limits().map_or(Micros::ZERO, Limits::period);
-        let is_old = now.saturating_since(self.now).0 > period.0.div_euclid(2);
-        if is_old { now } else { self.now }
-    }
-}
-
-/// Why an operation was not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure<E> {
-    /// The states or the limits do not allow the operation. Nothing has changed.
-    Transaction(TransactionError),
-    /// Too many operations wait, so this one was not begun.
-    Overloaded {
-        /// The most operations that may wait: altogether, for the partition, or on the key.
-        most: usize,
-    },
-    /// It waited too long for other operations, so it was not begun.
-    TooLate,
-    /// Other writers came first for longer than the authority's patience. Nothing was granted.
-    Contended,
-    /// The store failed. A grant may have been written nevertheless.
-    Store(E),
-}
-
-/// What became of the records of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<E> {
-    /// All records were as expected, and the writes are stored.
-    Swapped,
-    /// These bytes were found, at least one of them not as expected. Nothing was written. One element for
-    /// each of [`Authority::records`], in their order.
-    Found(Vec<Option<Vec<u8>>>),
-    /// These bytes were found, and the store refused to write. Nothing was written. What the bytes refuse
-    /// stays refused.
-    Refused(Vec<Option<Vec<u8>>>, E),
-    /// The store did not answer, or not as expected. Nobody knows what was written.
-    Failed(E),
-}
-
-/// An answer and the token of its operation.
-type Answer<T, E> = (T, Result<Verdict, Failure<E>>);
 
 /// Decides the operations on the partitions of one store. The [module](self) says how to drive it.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::run::{cargo, command, step};
-use crate::{build, install, root};
+use crate::run::{cargo, command, root, step};
+use crate::{build, install};
 
 /// The benchmark of a group that is compared with the others.
 const OURS: &str = "tidegate";

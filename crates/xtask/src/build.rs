@@ -10,8 +10,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use self::worker_files::worker_files;
-use crate::run::{cargo, command, step};
-use crate::{install, root};
+use crate::install;
+use crate::run::{cargo, command, root, step};
 
 mod npm;
 // the host starts the same files, but `xtask` does not build the host

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::run::{command, step};
-use crate::{install, root};
+use crate::install;
+use crate::run::{command, root, step};
 
 /// The targets, which together run for a minute.
 pub(crate) const TARGETS: [Target; 4] = [

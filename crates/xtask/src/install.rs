@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::root;
-use crate::run::{cargo, command, output, step};
+use crate::run::{cargo, command, output, root, step};
 
 /// This must be the version of `wasm-bindgen` in Cargo.lock, because the two share a private format.
 const WASM_BINDGEN: &str = "0.2.129";

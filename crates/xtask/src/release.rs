@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::ready::VERSION;
 pub(crate) use self::ready::{PUBLISHED, oldest_rust};
-use crate::run::{cargo, command, output, step};
-use crate::{build, install, root};
+use crate::run::{cargo, command, output, root, step};
+use crate::{build, install};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

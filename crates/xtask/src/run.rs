@@ -1,12 +1,16 @@
 //! Runs programs, and prints each step and its duration.
 
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::root;
+/// The root folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default()
+}
 
 /// A command that runs in the root folder of the workspace.
 pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {

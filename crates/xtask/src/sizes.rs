@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use self::parts::Module;
-use crate::run::output;
-use crate::{build, root};
+use crate::build;
+use crate::run::{output, root};
 
 /// What a user loads: the name of the entry, where it is loaded, and its files in `dist`.
 const LOADED: [(&str, &str, &[&str]); 7] = [

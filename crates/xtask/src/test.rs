@@ -1,5 +1,6 @@
 //! `cargo xtask test`: runs the test suites.
 
+mod circles;
 mod suites;
 
 use std::io::{BufRead, BufReader};
@@ -143,7 +144,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::root;
+    use crate::run::root;
 
     #[test]
     fn the_workflow_runs_every_suite() {

@@ -18,21 +18,18 @@
 //! # }
 //! ```
 
+mod error;
 mod memory;
 mod redis;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
-use tidegate_gate::blob::BlobError;
-use tidegate_gate::{
-    Operation, OperationError, Policies, Policy, Resolved, TableError, Timestamp, TransactionError,
-    Verdict,
-};
+use tidegate_gate::{Operation, Policies, Policy, Resolved, Timestamp, Verdict};
 use tidegate_tier::cache::Counts;
 
+pub use error::StoreError;
 pub use memory::{Memory, TooLittleMemory};
 pub use redis::{Redis, RedisOptions};
 
@@ -49,132 +46,6 @@ pub enum Store {
     },
     /// States in Redis or Valkey.
     Redis(Arc<Redis>),
-}
-
-/// Why a store did not do an operation. Nothing was granted or consumed, unless the variant says
-/// otherwise.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The limits cannot do this operation.
-    #[error(transparent)]
-    Operation(#[from] OperationError),
-    /// The part of the memory store that the key belongs to is full.
-    #[error(
-        "no room for a new key: the keys in use fill their part of the memory, {max_bytes} bytes"
-    )]
-    Full {
-        /// The size of that part.
-        max_bytes: usize,
-    },
-    /// The memory store did not do the operation.
-    #[error(transparent)]
-    Table(TableError),
-    /// The bytes stored under the key's name are not a state of this policy.
-    #[error("{name:?}: {error}")]
-    // escaped: the name contains the key, and the error goes to a log
-    Blob {
-        /// The name in the store.
-        name: String,
-        /// What is wrong with the bytes.
-        error: BlobError,
-    },
-    /// The transaction did not do the operation.
-    #[error(transparent)]
-    Transaction(TransactionError),
-    /// The URL is not one of a Redis that this store can use. The text says what to write, and does not repeat the
-    /// URL, because it may contain a password.
-    #[error("{0}")]
-    Address(String),
-    /// Redis refused, or could not be reached. A grant may have been written nevertheless.
-    #[error("redis: {0}")]
-    Redis(::redis::RedisError), // not a `source`: the message already contains its text
-    /// Redis could not read one of these names, for example because it holds another type. Nothing was granted.
-    #[error("redis: {names:?}: {error}")]
-    Unreadable {
-        /// The names of the key's records.
-        names: Vec<String>,
-        /// What Redis said.
-        error: ::redis::RedisError,
-    },
-    /// Redis did not answer in time. A grant may have been written nevertheless.
-    #[error("redis: no answer within {0:?}")]
-    Deadline(Duration),
-    /// Other hosts changed the state before this host could, every time. Nothing was granted.
-    #[error("redis: other hosts kept changing the same state for {0:?}")]
-    Contended(Duration),
-    /// Too many operations wait for the same state, so this operation was not begun.
-    #[error("redis: {key:?}: {most} operations are already waiting for the same state")]
-    Overloaded {
-        /// The key of the operation.
-        key: String,
-        /// The largest number of operations that may wait.
-        most: usize,
-    },
-    /// The runtime ended before Redis answered. A grant may have been written nevertheless.
-    #[error("redis: the runtime ended before Redis answered")]
-    Abandoned,
-    /// The store was made without this policy.
-    #[error("the store was made without the policy {0:?}")]
-    NoPolicy(String),
-}
-
-impl From<TransactionError> for StoreError {
-    fn from(error: TransactionError) -> Self {
-        match error {
-            TransactionError::Operation(error) => Self::Operation(error),
-            TransactionError::Blob { name, error } => Self::Blob { name, error },
-            error => Self::Transaction(error),
-        }
-    }
-}
-
-impl From<::redis::RedisError> for StoreError {
-    fn from(error: ::redis::RedisError) -> Self {
-        Self::Redis(error)
-    }
-}
-
-impl StoreError {
-    fn of_table(error: TableError) -> Self {
-        match error {
-            TableError::Operation(error) => Self::Operation(error),
-            TableError::Full { max_bytes } => Self::Full { max_bytes },
-            error => Self::Table(error),
-        }
-    }
-
-    /// The error without the key of the operation, so that a server can write it to a log.
-    #[must_use]
-    pub fn without_key(&self) -> String {
-        match self {
-            Self::Blob { error, .. } => error.to_string(),
-            Self::Unreadable { error, .. } => format!("redis: {error}"),
-            Self::Overloaded { most, .. } => {
-                format!("redis: {most} operations are already waiting for the same state")
-            }
-            Self::Transaction(TransactionError::Blob { error, .. }) => error.to_string(),
-            other => other.to_string(),
-        }
-    }
-
-    /// Describes the error without names and addresses, so that a server can send it to clients.
-    #[must_use]
-    pub const fn summary(&self) -> &'static str {
-        match self {
-            Self::Operation(_) => "the limits of the policy cannot do this operation",
-            Self::Full { .. } | Self::Table(_) => "the store is full",
-            Self::Blob { .. } => "the stored bytes are not a state of this policy",
-            Self::Redis(_)
-            | Self::Unreadable { .. }
-            | Self::Address(_)
-            | Self::NoPolicy(_)
-            | Self::Transaction(_)
-            | Self::Abandoned => "the store is unavailable",
-            Self::Deadline(_) | Self::Contended(_) => "the store did not answer in time",
-            Self::Overloaded { .. } => "too many requests wait for the store",
-        }
-    }
 }
 
 impl Store {

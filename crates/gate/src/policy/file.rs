@@ -12,13 +12,16 @@ use core::fmt;
 
 use tidegate_form::{Error, Form, Node, Quoted, Value, form, json, repeated, toml};
 
+use super::error::PolicyError;
 use super::jwt::Jwt;
 use super::network::Network;
 use super::nodes::LocalForm;
 use super::persist::PersistAheadForm;
+use super::policies::Policies;
+use super::policy::{Cost, OnError, Placement, Policy};
 use super::routes::{ApiPath, Gateway, RouteForm};
 use super::source::{JoinedSources, KeySource, is_token};
-use super::{Cost, OnChange, OnError, Placement, Policies, Policy, PolicyError};
+use crate::decide::OnChange;
 use crate::key::Pattern;
 use crate::limit::form::{LimitEntry, LimitForm};
 use crate::name::Name;
@@ -35,6 +38,43 @@ pub(super) fn parse<T: Form>(text: &str) -> Result<T, PolicyError> {
         false => (toml(text), "a table"),
     };
     tree.and_then(|tree| tree.read()).map_err(|error| PolicyError::new(text, &error, map))
+}
+
+impl Policies {
+    /// Reads a policy file: TOML, or JSON of the same shape if it begins with `{`.
+    ///
+    /// # Errors
+    /// Fails with [`PolicyError`], which names the place in the file.
+    ///
+    /// ```
+    /// use tidegate_gate::Policies;
+    /// let policies = Policies::parse(r#"
+    ///     [policies.api]
+    ///     limits = [{ algorithm = "token_bucket", capacity = 500, rate = "100/s" }]
+    /// "#).unwrap();
+    /// assert_eq!(policies.get("api").unwrap().limits().most_at_once(), 500);
+    ///
+    /// let error = Policies::parse("[policies.api]\nlimits = []").unwrap_err();
+    /// assert_eq!((error.line, error.path.as_str()), (1, "policies.api"));
+    /// ```
+    #[inline(never)] // a caller that is built for speed would build it for speed too, which takes more bytes
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let file: File = parse(text)?;
+        file.try_into()
+    }
+}
+
+impl Policy {
+    /// Reads a single policy, which is the table under `policies.NAME` of a file.
+    ///
+    /// # Errors
+    /// Fails with [`PolicyError`], which names the place in the text.
+    #[inline(never)] // as above
+    pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
+        let policy: Self = parse(text)?;
+        let name = Name::parse(name).map_err(PolicyError::at_start)?;
+        Ok(policy.named(name))
+    }
 }
 
 form! {

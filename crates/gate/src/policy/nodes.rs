@@ -9,7 +9,7 @@ use tidegate_core::lease::budget;
 use tidegate_core::shed::suppression::{PART, REPORT_EVERY};
 use tidegate_core::{Limiter, Micros};
 
-use super::Policy;
+use super::policy::Policy;
 use crate::decide::MAX_LIMITS;
 use crate::fnv::fnv1a;
 use crate::key::Depth;

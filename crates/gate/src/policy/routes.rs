@@ -9,10 +9,10 @@ use core::fmt;
 
 use tidegate_form::{Error, Form, Node, Quoted, form};
 
-use super::Policy;
 use super::jwt::Jwt;
 use super::network::Network;
 use super::path::{Path, is_authority, written_path};
+use super::policy::Policy;
 use super::source::is_token;
 
 /// The part of a policy file about requests: their routes to upstreams, and where they have their keys.

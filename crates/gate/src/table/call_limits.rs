@@ -16,7 +16,8 @@ use core::mem;
 
 use tidegate_core::Timestamp;
 
-use super::{Entry, Table};
+use super::Table;
+use super::entry::Entry;
 use crate::decide::{Record, RecordWords};
 use crate::key::Depth;
 use crate::policy::{Policy, PolicyError};

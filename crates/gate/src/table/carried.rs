@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use super::{Entry, Table};
+use super::Table;
+use super::entry::Entry;
 use crate::decide::Record;
 use crate::policy::Policy;
 use crate::state::{Stored, before_edit, carry};

@@ -17,8 +17,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::Table;
 use super::call_limits::CallLimitsError;
-use super::{Entry, Table};
+use super::entry::Entry;
 use crate::decide::{Record, RecordWords};
 use crate::key::MAX_KEY_BYTES;
 use crate::policy::Policy;

@@ -9,8 +9,7 @@ use core::mem;
 
 use hashbrown::HashTable;
 
-use super::memory::allocated;
-use super::{Entry, KeyHasher};
+use super::entry::{Entry, KeyHasher, allocated};
 
 /// The places of a part that is full.
 const PLACES: usize = 16_384;

@@ -7,7 +7,8 @@ use tidegate_core::lease::Id;
 use tidegate_core::shed::Draw;
 use tidegate_core::{Micros, Timestamp};
 
-use super::{Entry, Retain, Table, TableError, operate};
+use super::entry::Entry;
+use super::{Retain, Table, TableError, operate};
 use crate::decide::{Record, Verdict};
 use crate::limit::{Operation, Request};
 use crate::policy::{Policy, Rule};

@@ -3,14 +3,11 @@
 use alloc::vec::Vec;
 use core::hint::black_box;
 
-use compact_str::CompactString;
-use smallvec::SmallVec;
-
-use super::{Entry, Table, entries};
-use crate::decide::{Limits, Record};
+use super::entry::Entry;
+use super::{Table, entries};
+use crate::decide::Limits;
 use crate::key::MAX_KEY_BYTES;
 use crate::policy::Policy;
-use crate::state::Stored;
 
 /// With addresses of 32 bits, memory can run out, and a failed allocation ends the process. So a table learns
 /// a key only while this many bytes are left. The copy of a state and the text of an answer are smaller.
@@ -58,53 +55,6 @@ impl Table {
         self.entries.reserve(new, &self.hasher)?;
         is_enough_left().then_some(())
     }
-}
-
-impl Entry {
-    /// Makes an entry; `None` if the allocator has no room.
-    pub(super) fn new(record: &Record, key: &str, stored: Stored<'_>) -> Option<Self> {
-        let mut words = SmallVec::new();
-        words.try_reserve_exact(stored.len()).ok()?;
-        let key = CompactString::try_new(key).ok()?;
-        let mut entry = Self { key, identity: record.identity(), words };
-        entry.set(stored);
-        Some(entry)
-    }
-
-    /// Replaces the words. They become more or fewer when a block begins or ends.
-    pub(super) fn set(&mut self, stored: Stored<'_>) {
-        self.words.clear();
-        self.words.extend_from_slice(stored.words);
-        self.words.extend(stored.block_words());
-        self.words.shrink_to_fit();
-    }
-
-    /// The bytes of the entry outside of the hash table.
-    pub(super) fn heap(&self) -> usize {
-        Self::heap_of(self.key.len(), self.words.len())
-    }
-
-    pub(super) fn heap_of(key: usize, words: usize) -> usize {
-        let inline = size_of::<CompactString>();
-        let key = if key > inline { allocated(key.max(inline.saturating_add(8))) } else { 0 };
-        let words = if words > 3 { allocated(words.saturating_mul(8)) } else { 0 };
-        key.saturating_add(words)
-    }
-}
-
-/// A derived clone would round the words up to a power of two.
-impl Clone for Entry {
-    fn clone(&self) -> Self {
-        let words = SmallVec::from_slice(&self.words);
-        Self { key: self.key.clone(), identity: self.identity, words }
-    }
-}
-
-/// The bytes that an allocator takes for an allocation, with its own notes. glibc rounds up to 16 bytes, or
-/// to pages for large allocations, and the allocator of WebAssembly rounds up to 8 bytes.
-pub(super) fn allocated(bytes: usize) -> usize {
-    let (notes, granule) = if bytes < 128 << 10 { (8, 16) } else { (32, 4_096) };
-    bytes.saturating_add(notes).div_ceil(granule).saturating_mul(granule)
 }
 
 fn is_enough_left() -> bool {

@@ -7,6 +7,7 @@ mod call_limits;
 mod carried;
 mod dump;
 mod entries;
+mod entry;
 mod error;
 mod explain;
 mod keys;
@@ -15,10 +16,7 @@ mod memory;
 mod tests;
 
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
 
-use compact_str::CompactString;
-use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
@@ -31,6 +29,8 @@ pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
 pub use dump::DumpError;
 use entries::Entries;
+use entry::Entry;
+pub use entry::KeyHasher;
 pub use error::TableError;
 pub use explain::Explanation;
 pub use keys::Limited;
@@ -56,40 +56,6 @@ pub struct Table {
     swept: Timestamp,
     /// The limits that callers gave with their requests.
     call_limits: CallLimits,
-}
-
-/// An entry has the size of a cache line. While its key and words are inline, a lookup misses one line.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Entry {
-    /// The part of the key that the record counts by. Inline up to 24 bytes.
-    key: CompactString,
-    /// [`Record::identity`]
-    identity: u64,
-    /// The state of the record. Inline up to three words.
-    words: SmallVec<[u64; 3]>,
-}
-
-const _: () = assert!(size_of::<Entry>() == 64);
-
-/// The hash function of a table.
-#[derive(Clone, Debug)]
-pub struct KeyHasher(FixedState);
-
-impl KeyHasher {
-    /// A hasher with this seed. The seed should differ from process to process, so that callers cannot choose
-    /// keys that collide.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(FixedState::with_seed(seed))
-    }
-
-    /// The hash of a key.
-    #[must_use]
-    #[inline]
-    pub fn hash(&self, key: &str) -> u64 {
-        self.0.hash_one(key.as_bytes())
-    }
 }
 
 /// An answer of a table.
@@ -432,13 +398,6 @@ enum Retain {
     /// What it grants. A refusal leaves nothing in a count that another limit wrote: it would be rounded up.
     Grants,
     Everything,
-}
-
-impl Entry {
-    #[inline]
-    fn is(&self, record: &Record, key: &str) -> bool {
-        self.key.as_bytes() == key.as_bytes() && self.identity == record.identity()
-    }
 }
 
 fn operate(

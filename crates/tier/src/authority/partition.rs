@@ -13,7 +13,7 @@ use tidegate_gate::{
     Verdict, Write,
 };
 
-use super::{Answer, Failure, Queued};
+use super::ask::{Answer, Failure, Queued};
 
 /// How many operations may wait for one partition.
 const MOST_WAITING: usize = 16_384;

@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 use slab::Slab;
 use tidegate_gate::{KeyHasher, Policy};
 
+use super::ask::{Options, Queued};
 use super::partition::{Partition, Queue};
-use super::{Options, Queued};
 
 /// How many allocations for busy partitions are kept for the next ones.
 const MOST_SPARE: usize = 256;

@@ -9,10 +9,10 @@ use tidegate_gate::{
     Budget, Id, KeyHasher, Kind, Limiter, Limits, Micros, Operation, Policy, Request, Resolved,
 };
 
+use super::ask::{Next, VerdictOf};
 use super::held::Units;
 use super::refusals::{Refusal, Refusals};
-use super::reporter::Reporter;
-use super::{Next, VerdictOf, reports};
+use super::reporter::{Reporter, master};
 
 /// A key under one rule of one revision of a policy.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Entry {
     pub(super) fn new(resolved: &Resolved, limits: &Limits, relaxed: Option<Micros>) -> Self {
         let policy = Arc::clone(resolved.policy());
         let units = policy.local().map(|_| Box::new(Units::sent_for_after(relaxed)));
-        let master = reports::master(resolved, limits);
+        let master = master(resolved, limits);
         let reporter = master.map(|master| Box::new(Reporter::new(master)));
         Self {
             policy,

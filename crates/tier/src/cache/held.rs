@@ -4,7 +4,8 @@ use tidegate_gate::{
     Allowance, Budget, BudgetConfig as Config, Id, Limiter, Micros, Unspent, Usage, Verdict,
 };
 
-use super::{LocalVerdict, VerdictOf, answer};
+use super::answer::{self, LocalVerdict};
+use super::ask::VerdictOf;
 
 /// After this many requests on a key within the time of a budget, a node asks for units.
 pub const OFTEN: u32 = 8;

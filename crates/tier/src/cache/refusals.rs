@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use tidegate_gate::{Kind, Limits, Micros, Request, Verdict};
 
-use super::{LocalVerdict, VerdictOf};
+use super::answer::LocalVerdict;
+use super::ask::VerdictOf;
 
 /// How many refusals of a key are remembered, each for another cost.
 const MOST: usize = 3;

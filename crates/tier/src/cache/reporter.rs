@@ -4,9 +4,12 @@ use alloc::vec::Vec;
 
 use tidegate_gate::reporter::{Config, FACTOR_LIFE, LocalCap, State};
 use tidegate_gate::suppression::{self, REPORT_EVERY, Report};
-use tidegate_gate::{Decision, Limiter, Micros, Probability, Request, Timestamp, Verdict};
+use tidegate_gate::{
+    Decision, Limit, Limiter, Limits, Micros, Probability, Request, Resolved, Timestamp, Verdict,
+};
 
-use super::{LocalVerdict, VerdictOf};
+use super::answer::LocalVerdict;
+use super::ask::VerdictOf;
 
 /// An account: what the node was offered and has not reported, and what the authority said last.
 #[derive(Debug)]
@@ -188,3 +191,17 @@ pub(super) const MOST_SAVED: usize = 4;
 
 /// The span after which a report is tried again that was not due by the key's clock, which may stand still.
 const AGAIN: Micros = Micros(250_000);
+
+/// The limit by which a node decides as a reporter, if it is one.
+pub(super) fn master<'r>(
+    resolved: &Resolved,
+    limits: &'r Limits,
+) -> Option<&'r suppression::Config> {
+    if !resolved.policy().reports() {
+        return None;
+    }
+    match &limits.iter().next()?.limit {
+        Limit::Suppression(master) => Some(master),
+        _ => None,
+    }
+}

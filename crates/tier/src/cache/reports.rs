@@ -3,10 +3,12 @@
 use alloc::collections::BTreeMap;
 
 use tidegate_gate::suppression::{Config, Report};
-use tidegate_gate::{Limit, Limits, Micros, Offered, Operation, Resolved, Timestamp};
+use tidegate_gate::{Limits, Micros, Offered, Operation, Resolved, Timestamp};
 
+use super::NodeCache;
+use super::ask::{Next, VerdictOf};
+use super::entry::Entry;
 use super::reporter::{Moved, Place};
-use super::{Entry, Next, NodeCache, VerdictOf};
 
 /// The reports that are due, by their time.
 #[derive(Debug, Default)]
@@ -45,17 +47,6 @@ impl Due {
     fn put(&mut self, moved: Moved, resolved: &Resolved) {
         let found = moved.from.and_then(|place| self.accounts.remove(&place));
         self.accounts.insert(moved.to, found.unwrap_or_else(|| resolved.clone()));
-    }
-}
-
-/// The limit by which a node decides as a reporter, if it is one.
-pub(super) fn master<'r>(resolved: &Resolved, limits: &'r Limits) -> Option<&'r Config> {
-    if !resolved.policy().reports() {
-        return None;
-    }
-    match &limits.iter().next()?.limit {
-        Limit::Suppression(master) => Some(master),
-        _ => None,
     }
 }
 

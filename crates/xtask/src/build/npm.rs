@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::{ESBUILD, PORTABLE, gzipped, minify, optimize, wasm, within, worker_files};
-use crate::run::{command, step};
-use crate::{install, root};
+use crate::install;
+use crate::run::{command, root, step};
 
 /// The most bytes that a browser loads, compressed.
 const LIMIT: usize = 174 * 1_024;

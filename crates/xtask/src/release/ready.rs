@@ -5,8 +5,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::root;
-use crate::run::cargo;
+use crate::run::{cargo, root};
 
 /// The crates that are published, each after those that it needs.
 pub(crate) const PUBLISHED: [&str; 6] = [

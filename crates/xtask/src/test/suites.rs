@@ -1,15 +1,16 @@
 //! What each suite of `cargo xtask test` runs.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Suite, Tally};
+use super::{Suite, Tally, circles};
 use crate::build::{self, Artifact};
-use crate::run::{cargo, command};
-use crate::{docs, fuzz, install, release, root};
+use crate::run::{cargo, command, root};
+use crate::{docs, fuzz, install, release};
 
 /// The crates that run natively. All builds select the same ones, because cargo builds a dependency again for each selection
 /// in which it has other features.
@@ -47,6 +48,7 @@ fn lint(tally: &mut Tally) -> Result<()> {
     tally.watch("rustfmt", cargo(&["fmt", "--all", "--check"]))?;
     let fuzz = ["fmt", "--check", "--manifest-path", "tests/fuzz/Cargo.toml"];
     tally.watch("rustfmt, fuzz targets", cargo(&fuzz))?;
+    circles::check(&folders()?)?;
     install::wasm_target()?;
     let clippy = ["clippy", "--quiet"];
     let native = [&clippy[..], &NATIVE[..7], &["--all-targets"], &NO_WARNINGS].concat();
@@ -73,7 +75,7 @@ fn msrv(tally: &mut Tally) -> Result<()> {
 fn rust(tally: &mut Tally) -> Result<()> {
     let tests = test_targets(|package| package != SYSTEM)?;
     let tests = tests.iter().flat_map(|test| ["--test", test]);
-    let tests: Vec<&str> = ["--lib", "--bins"].into_iter().chain(tests).collect();
+    let tests: Vec<&str> = ["--lib", "--bins", "--examples"].into_iter().chain(tests).collect();
     tally.watch("cargo test", native("test", &[&["--no-fail-fast"], &tests[..]].concat()))?;
     tally.watch("cargo test, examples in the docs", native("test", &["--no-fail-fast", "--doc"]))
 }
@@ -150,9 +152,7 @@ fn native(task: &str, arguments: &[&str]) -> Command {
 
 /// The names of the test targets in the folders `tests` of some native packages.
 fn test_targets(is_in: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output()?;
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
-    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let packages = packages()?;
     let is_native = |name: &str| !NATIVE.contains(&name);
     let targets = packages
         .iter()
@@ -167,4 +167,20 @@ fn test_targets(is_in: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         bail!("expected packages with tests, found none");
     }
     Ok(targets)
+}
+
+/// The folders of all crates.
+fn folders() -> Result<Vec<PathBuf>> {
+    let packages = packages()?;
+    let manifests = packages.iter().filter_map(|package| package["manifest_path"].as_str());
+    Ok(manifests.filter_map(|manifest| Some(Path::new(manifest).parent()?.to_owned())).collect())
+}
+
+fn packages() -> Result<Vec<Value>> {
+    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output()?;
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => bail!("cargo metadata lists no packages"),
+    }
 }

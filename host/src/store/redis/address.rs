@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Reads the address of a Redis. Errors do not repeat it, because it may contain a password.
 ///

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::address::address;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// A connection on which this many questions in a row missed the deadline counts as dead.
 const MOST_MISSED: u32 = 2;

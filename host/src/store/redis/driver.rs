@@ -12,9 +12,9 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{Failure, Options, Outcome, Queued, Swap};
 use tokio::sync::{mpsc, oneshot};
 
+use super::shared::{MOST_DEADLINES, Shared};
 use super::swap::Call;
-use super::{MOST_DEADLINES, Shared};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// How many calls of the script are under way at once. With fewer, Redis waits for the driver; with more, the
 /// swaps become small.

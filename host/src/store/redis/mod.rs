@@ -14,6 +14,7 @@ mod connection;
 mod driver;
 mod node;
 mod queue;
+mod shared;
 mod swap;
 
 use std::fmt;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::{AsyncCommands, ToSingleRedisArg};
-use tidegate_gate::{Micros, Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
+use redis::AsyncCommands;
+use tidegate_gate::{Operation, Resolved, Rule, Timestamp, Transaction, Verdict};
 use tidegate_tier::authority::Failure;
 use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
@@ -32,39 +33,12 @@ use self::connection::Connection;
 use self::driver::Answer;
 use self::node::{Node, Step};
 use self::queue::Queue;
-use super::StoreError;
+pub use self::shared::RedisOptions;
+use self::shared::{MOST_DEADLINES, Shared};
+use super::error::StoreError;
 
 /// The longest deadline; a longer one is cut to it.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(3_600);
-
-/// An operation that has waited for this many deadlines is not begun any more.
-const MOST_DEADLINES: u32 = 16;
-
-/// How a [`Redis`] store uses its server.
-#[derive(Clone, Debug)]
-pub struct RedisOptions {
-    /// How long Redis may be silent after a question, connecting included. Time in the store's own queue
-    /// does not count, nor does time in which Redis answers earlier questions. An operation that has waited
-    /// in the queue for 16 deadlines is not begun. A deadline of more than an hour counts as an hour.
-    pub deadline: Duration,
-    /// The prefix of every name that the store uses.
-    pub prefix: String,
-    /// The largest difference between any two clocks of the hosts and of Redis. States are kept this much
-    /// longer, because they expire by the clock of Redis while hosts decide by their own clocks.
-    pub ttl_margin: Micros,
-    /// The clock of this host. An operation is decided at the time that its caller gives. An
-    /// operation that has waited for more than half the period of its limits is decided at the time of
-    /// this clock, because an older time can turn a key's clock back. Without a clock the caller's time
-    /// always counts, and every operation asks Redis, whatever the policy lets nodes answer: replays need both.
-    pub clock: Option<fn() -> Timestamp>,
-}
-
-impl Default for RedisOptions {
-    fn default() -> Self {
-        let (prefix, ttl_margin) = (String::new(), Micros(10_000_000));
-        Self { deadline: Duration::from_millis(250), prefix, ttl_margin, clock: None }
-    }
-}
 
 /// A store in Redis or Valkey.
 ///
@@ -94,16 +68,6 @@ pub struct Redis {
     queue: Arc<Queue>,
     /// `None` for a store without a clock, which asks Redis for each operation.
     node: Option<Arc<Node>>,
-}
-
-/// What the driver shares with the callers.
-struct Shared {
-    connection: Connection,
-    options: RedisOptions,
-    /// The seed of the driver's hash table.
-    seed: u64,
-    /// The number of operations that were not begun, by the count of the authorities.
-    overloaded: AtomicU64,
 }
 
 impl fmt::Debug for Redis {
@@ -262,23 +226,5 @@ impl Redis {
             let _ = self.answer(looked, resolved).await;
         }
         names
-    }
-}
-
-impl Shared {
-    /// Reads what is stored under these names. It does not use `MGET`: that reads a value that is not a
-    /// string as missing, and the store would overwrite it.
-    async fn get(
-        &self,
-        names: &[impl ToSingleRedisArg],
-    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
-        let mut pipeline = redis::pipe();
-        for name in names {
-            pipeline.get(name);
-        }
-        let pipeline = &pipeline;
-        self.connection
-            .read(|mut connection| async move { pipeline.query_async(&mut connection).await })
-            .await
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_gate::{Operation, Resolved, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Shared;
 use super::driver::{Answer, Driver, Question};
+use super::shared::Shared;
 
 /// Gives operations to the driver.
 pub(super) struct Queue {

@@ -8,8 +8,8 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{Outcome, Swap};
 
 use super::driver::Token;
-use super::{RedisOptions, Shared};
-use crate::store::StoreError;
+use super::shared::{RedisOptions, Shared};
+use crate::store::error::StoreError;
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
 
