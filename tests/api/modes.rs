@@ -45,10 +45,8 @@ limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/30d' }]
 local = { most = 50, time = '1h' }
 limits = [{ algorithm = 'token_bucket', capacity = 500, rate = '1/d' }]
 [policies.shared]
-share_calls = true
 limits = [{ algorithm = 'token_bucket', capacity = 1000, rate = '1/d' }]
 [policies.shared_and_remembered]
-share_calls = true
 remember = '1h'
 limits = [{ algorithm = 'token_bucket', capacity = 1, rate = '1/30d' }]
 [policies.reported]

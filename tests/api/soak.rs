@@ -29,7 +29,6 @@ limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/10s" }]
 
 [policies.shared]
 placement = "shard:4"
-share_calls = true
 limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/10s" }]
 
 [policies.own]

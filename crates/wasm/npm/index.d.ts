@@ -232,7 +232,7 @@ export interface Policy {
   reports?: boolean;
   /** How far a Durable Object may store states before it grants them; not used here. */
   persist_ahead?: Partial<Pick<BudgetLimit, "most" | "time">>;
-  /** Whether checks of an isolate share a call to a Durable Object; not used here. */
+  /** Whether checks of an isolate share a call to a Durable Object; not used here. Default: `true`. */
   share_calls?: boolean;
   /** The assignment of keys to Durable Objects; not used here. */
   placement?: string;

@@ -165,7 +165,7 @@ form! {
         local: Option<LocalForm> = None,
         persist_ahead: Option<PersistAheadForm> = None,
         reports: bool = false,
-        share_calls: bool = false,
+        share_calls: Option<bool> = None,
     }
 }
 

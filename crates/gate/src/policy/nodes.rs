@@ -10,7 +10,7 @@ use tidegate_core::shed::suppression::{PART, REPORT_EVERY};
 use tidegate_core::{Limiter, Micros};
 
 use super::policy::Policy;
-use crate::decide::MAX_LIMITS;
+use crate::decide::{Limits, MAX_LIMITS};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::build::text;
@@ -28,8 +28,8 @@ pub(super) struct Nodes {
     local: Option<budget::Config>,
     /// Nodes are reporters of the one `suppression` that every rule of the policy has.
     reports: bool,
-    /// Checks that a node has at the same time share a call.
-    share_calls: bool,
+    /// Whether checks that a node has at the same time share a call; `None` if the policy does not say.
+    share_calls: Option<bool>,
 }
 
 form! {
@@ -65,11 +65,12 @@ impl Policy {
     }
 
     /// Whether the checks that an isolate has at the same time for one Durable Object share a call: while one call is
-    /// under way, all others wait for the next one.
+    /// under way, all others wait for the next one. A policy that says nothing shares them, unless it has a limit on leases
+    /// or [reports](Self::reports).
     #[must_use]
     #[inline]
     pub const fn shares_calls(&self) -> bool {
-        self.nodes.share_calls
+        self.shares_calls
     }
 
     /// Whether a node may answer some requests without asking.
@@ -120,12 +121,9 @@ impl Policy {
             )),
             _ => None,
         });
-        let shares = self.nodes.share_calls.then(|| {
-            "in a Worker, checks that an isolate has at the same time share a call to the object; a check waits while \
-             a call is under way"
-                .to_owned()
-        });
-        remember.into_iter().chain(local).chain(reports).chain(shares).collect()
+        let apart = (self.nodes.share_calls == Some(false))
+            .then(|| "in a Worker, each check is a call of its own to the object".to_owned());
+        remember.into_iter().chain(local).chain(reports).chain(apart).collect()
     }
 }
 
@@ -134,7 +132,7 @@ impl Nodes {
         remember: Option<Span>,
         local: Option<LocalForm>,
         reports: bool,
-        share_calls: bool,
+        share_calls: Option<bool>,
     ) -> Result<Self, String> {
         let local = local.map(|form| {
             let holders = form.max_holders.map_or(DEFAULT_MAX_HOLDERS, Bounded::get);
@@ -142,11 +140,17 @@ impl Nodes {
         });
         let local = local.transpose().map_err(|error| format!("`local`: {error}"))?;
         let remember = remember.map(|span| span.0);
-        if reports && share_calls {
+        if reports && share_calls == Some(true) {
             return Err("`share_calls`: expected no `reports`, because a node then makes few calls; found both"
                 .to_owned());
         }
         Ok(Self { remember, local, reports, share_calls })
+    }
+
+    /// Whether checks share calls under these rules.
+    pub(super) fn shares_calls<'l>(&self, mut rules: impl Iterator<Item = &'l Limits>) -> bool {
+        let has_leases = |rule: &Limits| rule.iter().any(|named| named.limit.kind() == Kind::Lease);
+        self.share_calls.unwrap_or_else(|| !self.reports && !rules.any(has_leases))
     }
 
     /// Checks that nodes may do this under limits, and adds the budget to them.
@@ -163,7 +167,7 @@ impl Nodes {
         if self.reports {
             only_suppression(limits)?;
         }
-        if self.share_calls
+        if self.share_calls == Some(true)
             && let Some(lease) = limits.iter().find(|limit| limit.limit.kind() == Kind::Lease)
         {
             return Err(format!(

@@ -35,6 +35,7 @@ pub struct Policy {
     pub(super) on_change: OnChange,
     pub(super) placement: Placement,
     pub(super) nodes: nodes::Nodes,
+    pub(super) shares_calls: bool,
     pub(super) persist_ahead: Option<PersistAhead>,
 }
 

@@ -18,14 +18,15 @@ const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
 const POLICIES: &str = "
 [policies.api]
+share_calls = false
 limits = [
   { algorithm = 'fixed_window', limit = 1_000_000, period = '1d' },
   { algorithm = 'fixed_window', limit = 1_000_000, period = '1d', depth = 1 },
 ]
 [policies.one]
+share_calls = false
 limits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]
 [policies.shared]
-share_calls = true
 placement = 'shard:1'
 limits = [{ algorithm = 'fixed_window', limit = 9, period = '1d' }]
 ";

@@ -256,7 +256,7 @@ mod tests {
         for (name, text) in modules {
             fs::write(folder.join(format!("src/{name}.rs")), text)?;
         }
-        let result = check(&[folder.clone()]);
+        let result = check(slice::from_ref(&folder));
         fs::remove_dir_all(folder)?;
         result
     }

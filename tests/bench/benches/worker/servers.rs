@@ -16,6 +16,10 @@ const POLICIES: &str = r#"auth = "none"
 [policies.strict]
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 
+[policies.alone]
+share_calls = false
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
 [policies.sharded]
 placement = "shard:16"
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
@@ -24,13 +28,11 @@ limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 persist_ahead = { most = 100, time = "1s" }
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 
-[policies.shared]
-share_calls = true
+[policies.one_shard]
 placement = "shard:1"
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 
-[policies.shared_ahead]
-share_calls = true
+[policies.one_shard_ahead]
 placement = "shard:1"
 persist_ahead = { most = 100, time = "1s" }
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]

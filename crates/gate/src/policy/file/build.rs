@@ -43,9 +43,10 @@ impl Policy {
         }
         let all = form.limits.into_iter().map(|entry| entry.limit).collect();
         let limits = checked(all)?.of_rule("", form.on_change);
-        let sets = iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
+        let sets = || iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
+        let shares_calls = nodes.shares_calls(sets());
         let partition =
-            sets.flat_map(Limits::records).map(Record::depth).min().unwrap_or(Depth::Whole);
+            sets().flat_map(Limits::records).map(Record::depth).min().unwrap_or(Depth::Whole);
         Ok(Self {
             name: String::new(), // `named` sets it
             description: form.description,
@@ -63,6 +64,7 @@ impl Policy {
             on_change: form.on_change,
             placement: form.placement,
             nodes,
+            shares_calls,
             persist_ahead,
         })
     }
@@ -101,6 +103,7 @@ impl Policy {
             on_change: OnChange::default(),
             placement: Placement::default(),
             nodes,
+            shares_calls: false, // such a policy is for memory alone
             persist_ahead: None,
         })
     }

@@ -137,14 +137,29 @@ fn keys_of_one_object_are_a_group_if_their_policy_shares_calls() {
         let text = std::format!("[policies.api]\nlimits = [{LIMIT}]\n{line}");
         let policies = Policies::parse(&text).unwrap();
         let policy = policies.get("api").unwrap();
-        assert_eq!(policy.shares_calls(), line.contains("share_calls"));
+        assert_eq!(policy.shares_calls(), !line.contains("share_calls = false"));
         Resolved::new(policy, key).unwrap().group().into_owned()
     };
-    let shards = "placement = 'shard:1'";
-    assert_eq!((&*group(shards, "a"), &*group(shards, "b")), ("a", "b"));
-    let shared = "share_calls = true\nplacement = 'shard:1'";
+    let apart = "share_calls = false\nplacement = 'shard:1'";
+    assert_eq!((&*group(apart, "a"), &*group(apart, "b")), ("a", "b"));
+    let shared = "placement = 'shard:1'";
     assert_eq!((&*group(shared, "a"), &*group(shared, "b")), ("api#0", "api#0"));
-    assert_eq!(&*group("share_calls = true", "a"), "api:a");
+    assert_eq!(&*group("", "a"), "api:a");
+}
+
+#[test]
+fn a_policy_that_says_nothing_shares_calls_if_it_can() {
+    let shares = |limits: &str, line: &str| {
+        let text = std::format!("[policies.api]\nlimits = [{limits}]\n{line}");
+        Policies::parse(&text).unwrap().get("api").unwrap().shares_calls()
+    };
+    let leases = "{ algorithm = 'concurrency', capacity = 5, time_to_live = '1h' }";
+    let suppression = "{ algorithm = 'suppression', rate = '1/s' }";
+    let lease_override = std::format!("[policies.api.overrides]\n'a' = {{ limits = [{leases}] }}");
+    assert!(shares(LIMIT, "") && shares(LIMIT, "share_calls = true"));
+    assert!(!shares(LIMIT, "share_calls = false"));
+    assert!(!shares(leases, "") && !shares(LIMIT, &lease_override));
+    assert!(!shares(suppression, "reports = true") && shares(suppression, ""));
 }
 
 #[test]

@@ -19,11 +19,13 @@ const LITTLE: usize = 2_000;
 
 const POLICIES: &str = "
 [policies.large]
+share_calls = false
 limits = [
   { algorithm = 'fixed_window', limit = 1_000_000, period = '1d' },
   { algorithm = 'fixed_window', limit = 1_000_000, period = '1d', depth = 1 },
 ]
 [policies.small]
+share_calls = false
 limits = [
   { algorithm = 'fixed_window', limit = 20, period = '1d' },
   { algorithm = 'fixed_window', limit = 1_000_000, period = '1d', depth = 1 },
@@ -122,8 +124,7 @@ impl World {
         });
         let is_only_writer = random.happens(500);
         let shares_calls = random.happens(300);
-        let shared =
-            POLICIES.replace("limits =", "share_calls = true\nplacement = 'shard:1'\nlimits =");
+        let shared = POLICIES.replace("share_calls = false", "placement = 'shard:1'");
         let mut world = Self {
             faults,
             node_options,
