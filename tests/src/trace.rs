@@ -106,7 +106,7 @@ impl Key {
     }
 
     fn check(&self, rng: &mut Rng) -> Value {
-        let most = self.policy.limits().most_at_once().min(1 << 20);
+        let most = self.policy.limits().capacity().min(1 << 20);
         let beyond = u64::from(rng.u8(..50) == 0); // sometimes more than can ever be granted
         let cost = if rng.u8(..10) < 6 { 1 } else { rng.u64(..=most + beyond) };
         let mut check = json!({ "cost": cost });
@@ -132,7 +132,7 @@ impl Key {
         let granted_at = self.granted_at.saturating_sub(rng.u64(..2) * rng.u64(..EDGE_US));
         let has_rate = self.has(|limit| limit.kind() == Kind::Rate);
         let connections = self.has(|limit| matches!(limit, Limit::Connections(_)));
-        let most = self.policy.limits().most_at_once();
+        let most = self.policy.limits().capacity();
         let choices = [
             (
                 has_rate,

@@ -148,7 +148,7 @@ impl Loaded {
                 let (Operation::Decide(request) | Operation::Peek(request)) = operation else {
                     bail!("the guest refuses a cost in {operation:?}, which has none");
                 };
-                let (cost, capacity) = (request.cost, limits.most_at_once());
+                let (cost, capacity) = (request.cost, limits.capacity());
                 return Ok(Err(CostExceedsCapacity { cost, capacity }.into()));
             }
             other => bail!("the guest answers {other} to {operation:?} of {limits:?}"),

@@ -53,7 +53,7 @@ impl Key {
                 let now = self.at(*time);
                 let request = self.request(ask);
                 // a peek is never refused, and a cost that is never granted is an error
-                let most = self.limits.most_at_once();
+                let most = self.limits.capacity();
                 let request = Request { cost: request.cost.clamp(1, most), ..request };
                 let (newest, at) = (self.newest(), self.taken_at(now));
                 for (limit, range) in self.each() {
@@ -253,7 +253,7 @@ impl Key {
     fn request(&self, ask: &Ask) -> Request {
         let cost = match ask.cost {
             Cost::Any(amount) => amount.value(),
-            Cost::Most(below) => self.limits.most_at_once().saturating_sub(below.into()),
+            Cost::Most(below) => self.limits.capacity().saturating_sub(below.into()),
         };
         let lease = Some(ask.who.id());
         let (class, signal, draw) = (ask.class(), ask.signal(), ask.draw());

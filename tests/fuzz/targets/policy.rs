@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
                 for limits in own.chain([policy.limits()]) {
                     let mut words = vec![0; limits.words()];
                     let lease = Some(Id([1, 1]));
-                    let most = Request { lease, ..Request::of(limits.most_at_once()) };
+                    let most = Request { lease, ..Request::of(limits.capacity()) };
                     assert!(limits.decide(&mut words, Timestamp(0), &most).is_ok());
                     for (part, words) in limits.split(&words) {
                         assert!(part.accepts(words).is_ok());

@@ -153,7 +153,7 @@ impl Ask {
         let asked = self.resolve_any_cost(policy, key, chance)?;
         match (asked.beyond, asked.resolved.limits()) {
             (Some(cost), Some(limits)) if !policy.is_shadow() => {
-                let capacity = limits.most_at_once();
+                let capacity = limits.capacity();
                 Err(AskError::Cost(CostExceedsCapacity { cost, capacity }))
             }
             _ => Ok(asked),
@@ -240,7 +240,7 @@ impl Asked {
             Operation::Decide(Request { cost, .. }) | Operation::Peek(Request { cost, .. }) => cost,
             _ => 0,
         };
-        let most = resolved.limits().map_or(u64::MAX, Limits::most_at_once);
+        let most = resolved.limits().map_or(u64::MAX, Limits::capacity);
         let beyond = (cost > most).then_some(cost);
         let policy = resolved.policy();
         let counts_nothing = match operation {

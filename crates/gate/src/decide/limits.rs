@@ -155,7 +155,7 @@ impl Limits {
 
     /// The highest cost that the limits can ever grant to one request.
     #[must_use]
-    pub fn most_at_once(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         let least = self.iter().map(|limit| limit.limit.capacity()).min();
         least.unwrap_or(0).min(MAX_QUANTITY)
     }

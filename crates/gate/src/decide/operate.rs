@@ -46,7 +46,7 @@ impl Limits {
     ) -> Result<Decision, OperationError> {
         let now = self.taken_at(words, now);
         match request.cost {
-            0 => self.look(words, now, request, |_| {}),
+            0 => self.peek_each(words, now, request, |_| {}),
             _ => self.take(words, now, request, |_| {}),
         }
     }
@@ -223,7 +223,7 @@ impl Limits {
     }
 
     /// Answers as [`take`](Self::take) would, except for refusals that would be recorded. Changes nothing.
-    fn look(
+    fn peek_each(
         &self,
         words: &[u64],
         now: Timestamp,
@@ -253,7 +253,7 @@ impl Limits {
         request: &Request,
     ) -> Result<Verdict, OperationError> {
         let mut each = self.room_for_each();
-        let decision = self.look(words, now, request, |said| each.push(said))?;
+        let decision = self.peek_each(words, now, request, |said| each.push(said))?;
         Ok(self.explained(words, now, decision, each))
     }
 
@@ -305,7 +305,7 @@ impl Limits {
                 }
             }
         }
-        let available = self.look(words, now, &Request::of(0), |_| {})?.remaining();
+        let available = self.peek_each(words, now, &Request::of(0), |_| {})?.remaining();
         let allowance = split_mut(self, words)
             .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));

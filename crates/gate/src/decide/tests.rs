@@ -63,7 +63,7 @@ fn a_cost_that_one_limit_can_never_grant_is_an_error() {
     let mut words = vec![0; limits.words()];
     let error = limits.decide(&mut words, Timestamp(0), &Request::of(5)).unwrap_err();
     let expected = CostExceedsCapacity { cost: 5, capacity: 4 };
-    assert_eq!((error, limits.most_at_once()), (OperationError::Cost(expected), 4));
+    assert_eq!((error, limits.capacity()), (OperationError::Cost(expected), 4));
     assert_eq!(words, vec![0; limits.words()]);
 }
 

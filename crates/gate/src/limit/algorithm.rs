@@ -39,7 +39,7 @@ impl Kind {
 /// The interface between a policy and an algorithm, beyond [`Limiter`]. Each algorithm implements it in its
 /// own file.
 ///
-/// If [`ask`](Self::ask) grants a request, [`look`](Self::look) gives the same answer before, and at a cost
+/// If [`decide`](Self::decide) grants a request, [`peek`](Self::peek) gives the same answer before, and at a cost
 /// of 0 also after.
 pub(crate) trait Algorithm: Limiter {
     /// The kind of the algorithm.
@@ -106,15 +106,19 @@ pub(crate) trait Algorithm: Limiter {
         None
     }
 
-    /// Decides on a request. A cost of 0 is a look.
-    fn ask(&self, state: &mut State<Self, &mut [u64]>, now: Timestamp, request: &Request)
-    -> Answer;
+    /// Decides on a request. A cost of 0 is a peek.
+    fn decide(
+        &self,
+        state: &mut State<Self, &mut [u64]>,
+        now: Timestamp,
+        request: &Request,
+    ) -> Answer;
 
-    /// Answers as [`ask`](Self::ask) would, and changes nothing.
-    fn look(&self, state: &State<Self, &[u64]>, now: Timestamp, request: &Request) -> Answer;
+    /// Answers as [`decide`](Self::decide) would, and changes nothing.
+    fn peek(&self, state: &State<Self, &[u64]>, now: Timestamp, request: &Request) -> Answer;
 
     /// The most units that can be granted at once; unlimited for an algorithm that counts no units.
-    fn most_at_once(&self) -> u64 {
+    fn capacity(&self) -> u64 {
         u64::MAX
     }
 
@@ -134,10 +138,10 @@ pub(crate) trait Algorithm: Limiter {
     ) -> Result<(Decision, Micros), OperationError> {
         if grants {
             let wait = self.note_refusal(state, now, request);
-            let said = self.look(&state.borrowed(), now, &request.peek())?; // nothing was taken
+            let said = Algorithm::peek(self, &state.borrowed(), now, &request.peek())?; // nothing was taken
             return Ok((said, wait));
         }
-        let said = self.look(&state.borrowed(), now, request)?;
+        let said = Algorithm::peek(self, &state.borrowed(), now, request)?;
         let wait = self.note_refusal(state, now, request);
         Ok((said, wait.max(said.retry_after())))
     }
@@ -156,18 +160,18 @@ pub(crate) trait Algorithm: Limiter {
 
     /// The units that count as used at the newest time, which may exceed the capacity; `None` for an
     /// algorithm that counts no units.
-    fn units_used(&self, _state: &State<Self, &[u64]>) -> Option<u64> {
+    fn used(&self, _state: &State<Self, &[u64]>) -> Option<u64> {
         None
     }
 
     /// The most units that count as used at once: units beyond the capacity are a debt.
     fn most_counted(&self) -> u64 {
-        self.most_at_once().saturating_mul(2)
+        Algorithm::capacity(self).saturating_mul(2)
     }
 
     /// How many more units a state can count. More would take the place of others, or be forgotten.
     fn countable(&self, state: &State<Self, &[u64]>) -> u64 {
-        self.most_counted().saturating_sub(self.units_used(state).unwrap_or(0))
+        self.most_counted().saturating_sub(Algorithm::used(self, state).unwrap_or(0))
     }
 
     /// Whether [`charge_ahead`](Self::charge_ahead) can make the state stricter in advance, or need not do so.
@@ -184,10 +188,10 @@ pub(crate) trait Algorithm: Limiter {
     }
 
     /// Takes units that were already spent, for an algorithm that counts units.
-    fn spend(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _cost: u64) {}
+    fn charge(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _cost: u64) {}
 
     /// Returns units that were not used, for an algorithm that counts units.
-    fn restore(&self, _: &mut State<Self, &mut [u64]>, _now: Timestamp, _unused: &Refundable) {}
+    fn refund(&self, _: &mut State<Self, &mut [u64]>, _now: Timestamp, _unused: &Refundable) {}
 
     /// Whether the algorithm would hold a lease for this request.
     fn needs_lease(&self, _request: &Request) -> bool {
@@ -213,7 +217,7 @@ pub(crate) trait Algorithm: Limiter {
 
     /// The number of units that correspond to one unit under `old`, as a fraction.
     fn ratio(&self, old: &Self) -> (u64, u64) {
-        (self.most_at_once(), old.most_at_once())
+        (Algorithm::capacity(self), Algorithm::capacity(old))
     }
 
     /// Takes over the leases, or the units with their times, of the same algorithm with other numbers. Units

@@ -55,14 +55,14 @@ impl Algorithm for Config {
         Some(Ahead { units: u64::MAX, until: Timestamp(u64::MAX) })
     }
 
-    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost > 0 {
             self.advance(state, now);
         }
         Ok(untouched(self, state, now))
     }
 
-    fn look(&self, state: &State<&[u64]>, now: Timestamp, _: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, _: &Request) -> Answer {
         Ok(untouched(self, state, now))
     }
 

@@ -46,11 +46,11 @@ impl Algorithm for Config {
 
     const KIND: Kind = Kind::Lease;
 
-    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         Ok(self.acquire(state, now, held(request)?, request.places())?)
     }
 
-    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost > 0 && request.lease.is_some_and(|id| self.holds(state, now, id)) {
             return Ok(renewed(self.peek(state, now, 0)?, self.period()));
         }

@@ -51,11 +51,11 @@ impl Algorithm for Config {
 
     const KIND: Kind = Kind::Lease;
 
-    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         Ok(self.open(state, now, held(request)?, request.places())?)
     }
 
-    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
         let owner = request.lease.unwrap_or_default(); // by default an owner that the state does not have yet
         Ok(self.peek(state, now, owner, request.places())?)
     }

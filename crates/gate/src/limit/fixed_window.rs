@@ -70,7 +70,7 @@ impl Algorithm for Config {
         held: &State<&[u64]>,
         ratio: (u64, u64),
     ) -> bool {
-        Self::adopt(self, own, old, held, scaled(old.used(held), ratio))
+        Self::adopt(self, own, old, held, scaled(RateLimiter::used(old, held), ratio))
     }
 
     asks_a_rate_limiter!(|_window, unused| unused.to_window());

@@ -6,7 +6,7 @@ use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{Ahead, Decision, InvalidState, Limiter, Micros, RateLimiter, Timestamp};
+use tidegate_core::{Ahead, Decision, InvalidState, Limiter, Micros, Timestamp};
 
 use super::algorithm::{Algorithm, Answer};
 use super::request::{Operation, OperationError, Request, Unspent};
@@ -34,7 +34,7 @@ impl Limit {
     /// The most units that can be granted at once.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        ask!(self, |limiter| limiter.most_at_once())
+        ask!(self, |limiter| Algorithm::capacity(limiter))
     }
 
     /// The span in which the capacity comes back.
@@ -62,15 +62,17 @@ impl Limit {
         if let Self::TokenBucket(bucket) = self
             && let Ok(mut state) = bucket.state(&mut *words)
         {
-            return Ok(bucket.decide(&mut state, now, request.cost)?);
+            return Algorithm::decide(bucket, &mut state, now, request);
         }
         Ok(self.decide_by_whichever(words, now, request)?)
     }
 
     #[inline(never)]
     fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Answer {
-        ask_about!(self, words, |limiter, mut state| limiter.ask(&mut state, now, request))
-            .unwrap_or(Err(OperationError::InvalidState))
+        ask_about!(self, words, |limiter, mut state| Algorithm::decide(
+            limiter, &mut state, now, request
+        ))
+        .unwrap_or(Err(OperationError::InvalidState))
     }
 
     /// Answers as [`decide`](Self::decide) would, and changes nothing.
@@ -85,7 +87,7 @@ impl Limit {
         now: Timestamp,
         request: &Request,
     ) -> Result<Decision, OperationError> {
-        ask_about!(self, words, |limiter, state| limiter.look(&state, now, request))
+        ask_about!(self, words, |limiter, state| Algorithm::peek(limiter, &state, now, request))
             .unwrap_or(Err(OperationError::InvalidState))
     }
 
@@ -101,7 +103,7 @@ impl Limit {
         request: &Request,
     ) -> Result<bool, OperationError> {
         ask_about!(self, words, |limiter, state| {
-            limiter.look(&state, now, request).map(|said| said.is_allowed())
+            Algorithm::peek(limiter, &state, now, request).map(|said| said.is_allowed())
         })
         .unwrap_or(Err(OperationError::InvalidState))
     }
@@ -227,7 +229,7 @@ impl Limit {
     /// The units that count as used at the newest time, which may exceed the capacity; `None` for a limiter
     /// that counts no units.
     pub(crate) fn used(&self, words: &[u64]) -> Option<u64> {
-        ask_about!(self, words, |limiter, state| limiter.units_used(&state))?
+        ask_about!(self, words, |limiter, state| Algorithm::used(limiter, &state))?
     }
 
     /// How many more units a state that was advanced to now can count; `None` for a limit that counts no units.
@@ -238,7 +240,9 @@ impl Limit {
 
     /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
-        let _ = ask_about!(self, words, |limiter, mut state| limiter.spend(&mut state, now, cost));
+        let _ = ask_about!(self, words, |limiter, mut state| Algorithm::charge(
+            limiter, &mut state, now, cost
+        ));
     }
 
     /// Makes `used` units count as used at `now`, in place of those that count in a state that was advanced to
@@ -269,8 +273,9 @@ impl Limit {
     /// Returns units that were granted and not used. The limiter then never grants more than if it had not
     /// granted them.
     pub fn refund(&self, words: &mut [u64], now: Timestamp, unused: &Refundable) {
-        let _ =
-            ask_about!(self, words, |limiter, mut state| limiter.restore(&mut state, now, unused));
+        let _ = ask_about!(self, words, |limiter, mut state| Algorithm::refund(
+            limiter, &mut state, now, unused
+        ));
     }
 
     /// The index of the word that holds the newest time.

@@ -17,7 +17,7 @@ use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::{OperationError, Request};
-use super::shared::looked;
+use super::shared::peeked;
 
 impl Algorithm for Config {
     const NAME: &'static str = "penalty";
@@ -63,16 +63,16 @@ impl Algorithm for Config {
     const CAUSE: Cause = Cause::AbnormalUsage;
     const PUNISHES_REFUSALS: bool = true;
 
-    fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
         if request.cost == 0 {
-            return Ok(looked(self.peek(state, now)));
+            return Ok(peeked(self.peek(state, now)));
         }
         Ok(self.decide(state, now))
     }
 
-    fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
         let decision = self.peek(state, now);
-        Ok(if request.cost == 0 { looked(decision) } else { decision })
+        Ok(if request.cost == 0 { peeked(decision) } else { decision })
     }
 
     fn remembers_refusals(&self) -> bool {

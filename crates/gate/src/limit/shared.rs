@@ -14,32 +14,37 @@ macro_rules! asks_a_rate_limiter {
         const KIND: Kind = Kind::Rate;
 
         #[inline]
-        fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
-            Ok(self.decide(state, now, request.cost)?)
+        fn decide(
+            &self,
+            state: &mut State<&mut [u64]>,
+            now: Timestamp,
+            request: &Request,
+        ) -> Answer {
+            Ok(RateLimiter::decide(self, state, now, request.cost)?)
         }
 
         #[inline]
-        fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
-            Ok(self.peek(state, now, request.cost)?)
+        fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+            Ok(RateLimiter::peek(self, state, now, request.cost)?)
         }
 
-        fn most_at_once(&self) -> u64 {
-            self.capacity()
+        fn capacity(&self) -> u64 {
+            RateLimiter::capacity(self)
         }
 
-        fn units_used(&self, state: &State<&[u64]>) -> Option<u64> {
-            Some(self.used(state))
+        fn used(&self, state: &State<&[u64]>) -> Option<u64> {
+            Some(RateLimiter::used(self, state))
         }
 
-        fn spend(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
-            self.charge(state, now, cost);
+        fn charge(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
+            RateLimiter::charge(self, state, now, cost);
         }
 
-        fn restore(&self, state: &mut State<&mut [u64]>, now: Timestamp, $unused: &Refundable) {
+        fn refund(&self, state: &mut State<&mut [u64]>, now: Timestamp, $unused: &Refundable) {
             let ($limiter, $unused) = (self, &$crate::limit::shared::still_counted(self, $unused));
             let come_back = $come_back;
             self.advance(state, now);
-            self.refund(state, come_back);
+            RateLimiter::refund(self, state, come_back);
         }
     };
 }
@@ -61,24 +66,29 @@ macro_rules! charges_ahead {
 }
 
 /// Implements the answers of a shedder. `$decide` answers a request and counts it, refused or not. So a
-/// look decides on a copy of the state.
+/// peek decides on a copy of the state.
 macro_rules! asks_a_shedder {
     ($decide:path) => {
         const KIND: Kind = Kind::Shed;
 
-        fn ask(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+        fn decide(
+            &self,
+            state: &mut State<&mut [u64]>,
+            now: Timestamp,
+            request: &Request,
+        ) -> Answer {
             if request.cost == 0 {
-                return self.look(&state.borrowed(), now, request);
+                return Algorithm::peek(self, &state.borrowed(), now, request);
             }
             Ok($decide(self, state, now, request))
         }
 
-        fn look(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+        fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
             let Some((words, [])) = state.words().split_first_chunk() else {
                 return Err(OperationError::InvalidState);
             };
             let decision = $decide(self, &mut State::from(*words), now, request);
-            Ok(if request.cost == 0 { looked(decision) } else { decision })
+            Ok(if request.cost == 0 { peeked(decision) } else { decision })
         }
 
         fn remembers_refusals(&self) -> bool {
@@ -150,7 +160,7 @@ pub(crate) fn scaled(used: u64, (to, from): (u64, u64)) -> u64 {
 }
 
 /// The same answer to a peek, which always passes.
-pub(super) const fn looked(decision: Decision) -> Decision {
+pub(super) const fn peeked(decision: Decision) -> Decision {
     Decision::Allow {
         limit: decision.limit(),
         remaining: decision.remaining(),
@@ -159,8 +169,8 @@ pub(super) const fn looked(decision: Decision) -> Decision {
 }
 
 /// The answer to a request that acquires a live lease again, which renews the lease.
-pub(super) const fn renewed(looked: Decision, period: Micros) -> Decision {
-    Decision::Allow { limit: looked.limit(), remaining: looked.remaining(), reset_after: period }
+pub(super) const fn renewed(peeked: Decision, period: Micros) -> Decision {
+    Decision::Allow { limit: peeked.limit(), remaining: peeked.remaining(), reset_after: period }
 }
 
 /// The lease under which a request takes a place. A peek takes no place and needs no lease.

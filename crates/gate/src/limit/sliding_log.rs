@@ -100,7 +100,7 @@ impl Algorithm for Config {
 
     /// A rate may hold more units than the whole log grants at once; the largest ratio counts enough of them.
     fn ratio(&self, old: &Self) -> (u64, u64) {
-        let capacities = (self.most_at_once(), old.most_at_once());
+        let capacities = (Algorithm::capacity(self), Algorithm::capacity(old));
         self.windows().iter().fold(capacities, |largest, window| {
             let before = old.windows().iter().map(|old| {
                 let periods = window.period.0.div_ceil(old.period.0.max(1));

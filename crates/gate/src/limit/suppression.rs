@@ -21,7 +21,7 @@ use super::describe::span;
 use super::form::{EstimatorForm, LimitForm};
 use super::parameters::{invalid, unfit};
 use super::request::{OperationError, Request};
-use super::shared::{asks_a_shedder, looked};
+use super::shared::{asks_a_shedder, peeked};
 
 impl Algorithm for Config {
     const NAME: &'static str = "suppression";
@@ -98,11 +98,11 @@ impl Algorithm for Config {
         Micros::ZERO
     }
 
-    fn spend(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
+    fn charge(&self, state: &mut State<&mut [u64]>, now: Timestamp, cost: u64) {
         count(self, state, now, (cost, 0));
     }
 
-    fn restore(&self, state: &mut State<&mut [u64]>, now: Timestamp, unused: &Refundable) {
+    fn refund(&self, state: &mut State<&mut [u64]>, now: Timestamp, unused: &Refundable) {
         self.advance(state, now);
         self.refund(state, unused.to_window());
     }

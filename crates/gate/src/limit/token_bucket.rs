@@ -36,7 +36,7 @@ impl Algorithm for Config {
 
     fn numbers(&self) -> Vec<u64> {
         let (units, period) = self.rate();
-        [self.capacity(), units, period.0, self.starts_empty().into()].into()
+        [RateLimiter::capacity(self), units, period.0, self.starts_empty().into()].into()
     }
 
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
@@ -62,7 +62,8 @@ impl Algorithm for Config {
         let (units, period) = self.rate();
         let each = if units == 1 { String::new() } else { format!("{units} ") };
         let start = if self.starts_empty() { "; empty at first" } else { "" };
-        let (capacity, period, full) = (self.capacity(), span(period), span(self.period()));
+        let (capacity, period, full) =
+            (RateLimiter::capacity(self), span(period), span(self.period()));
         format!("bursts of {capacity}, then {each}every {period}; full after {full}{start}")
     }
 

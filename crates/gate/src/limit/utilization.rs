@@ -18,7 +18,7 @@ use super::describe::{percent, span};
 use super::form::LimitForm;
 use super::parameters::{invalid, unfit};
 use super::request::{OperationError, Request};
-use super::shared::{asks_a_shedder, looked};
+use super::shared::{asks_a_shedder, peeked};
 
 impl Algorithm for Config {
     const NAME: &'static str = "utilization";

@@ -52,7 +52,7 @@ impl Policies {
     ///     [policies.api]
     ///     limits = [{ algorithm = "token_bucket", capacity = 500, rate = "100/s" }]
     /// "#).unwrap();
-    /// assert_eq!(policies.get("api").unwrap().limits().most_at_once(), 500);
+    /// assert_eq!(policies.get("api").unwrap().limits().capacity(), 500);
     ///
     /// let error = Policies::parse("[policies.api]\nlimits = []").unwrap_err();
     /// assert_eq!((error.line, error.path.as_str()), (1, "policies.api"));

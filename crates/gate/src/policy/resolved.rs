@@ -27,7 +27,7 @@ use tidegate_core::lease::Id;
 ///
 /// let resolved = Resolved::new(&policy, "acme/alice").unwrap();
 /// assert_eq!((resolved.key(), resolved.partition()), ("acme/alice", "acme"));
-/// assert_eq!(resolved.limits().unwrap().most_at_once(), 5);
+/// assert_eq!(resolved.limits().unwrap().capacity(), 5);
 ///
 /// let denied = Resolved::new(&policy, "ip:192.0.2.7").unwrap();
 /// assert!(denied.is_denied());

@@ -57,7 +57,7 @@ impl Policy {
     }
 
     fn most(&self, limits: &Limits) -> Option<String> {
-        let (most, granted) = (self.local()?.most(), limits.most_at_once());
+        let (most, granted) = (self.local()?.most(), limits.capacity());
         (most > granted).then(|| {
             format!(
                 "`local.most`: expected at most {granted}, which is all that the limits grant at once; found \

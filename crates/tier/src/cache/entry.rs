@@ -76,7 +76,7 @@ impl Entry {
             policy,
             limits: ptr::from_ref(limits).addr(),
             key: CompactString::new(part(resolved, limits)),
-            most: limits.most_at_once(),
+            most: limits.capacity(),
             needs_lease: limits.iter().any(|limit| limit.limit.kind() == Kind::Lease),
             was_used: false,
             relaxed,

@@ -210,7 +210,7 @@ impl Load {
     async fn check(&self, server: &Server, granted: u64) -> Result<()> {
         let reader = Self { store: store(server)?, callers: 256, ..self.clone() };
         let limits = self.keys[0].limits().context("the key is not limited")?;
-        let capacity = limits.most_at_once();
+        let capacity = limits.capacity();
         let answers = reader.each_once(0).await?;
         let taken: u64 = answers.iter().map(|(_, remains)| capacity - remains).sum();
         let lent = if self.keys[0].policy().local().is_some() { MOST_LENT } else { 0 };

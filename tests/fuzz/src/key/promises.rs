@@ -23,7 +23,7 @@ impl Key {
         let decision = self.limits.decide(&mut decided, now, request);
         assert_eq!(decision, outcome.clone().map(|verdict| verdict.decision));
         assert_eq!(decided, self.words);
-        let most = self.limits.most_at_once();
+        let most = self.limits.capacity();
         assert_eq!(decision.is_err(), request.cost > most && self.capacity() == most);
         for (limit, range) in self.each() {
             let peeked = limit.peek(&before[range.clone()], now, request);

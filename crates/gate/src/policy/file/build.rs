@@ -149,7 +149,7 @@ fn checked(mut limits: Vec<NamedLimit>, nodes: &Nodes, cost: &Cost) -> Result<Li
         ));
     }
     let (Cost::Fixed(cost) | Cost::Header { default: cost, .. }) = *cost;
-    let most = limits.most_at_once();
+    let most = limits.capacity();
     if cost > most {
         return Err(format!(
             "`cost`: expected at most {most}, the most that these limits grant at once; found {cost}"

@@ -59,7 +59,7 @@ fn toml_and_json_of_the_same_shape_are_the_same_policies() {
     );
     assert_eq!(*api.cost(), Cost::Header { name: "x-cost".into(), default: 1 });
     assert_eq!((api.on_error(), api.placement()), (OnError::Open, Placement::Shard(16)));
-    assert_eq!((api.limits().most_at_once(), api.limits().words()), (500, 2 + 16 + 2));
+    assert_eq!((api.limits().capacity(), api.limits().words()), (500, 2 + 16 + 2));
 
     let login = policies.get("login").unwrap();
     assert_eq!(

@@ -33,7 +33,7 @@ fn each_rule_gets_the_budget_that_nodes_may_take() {
         let named: Vec<_> = limits.iter().collect();
         assert_eq!((named[0].name.as_str(), named[1].name.as_str()), ("api", "local"));
         assert_eq!((named[1].limit.kind(), named[1].depth), (Kind::Budget, Depth::Whole));
-        assert_eq!(limits.most_at_once(), named[0].limit.capacity());
+        assert_eq!(limits.capacity(), named[0].limit.capacity());
     }
     let words = policy.describe_nodes();
     assert!(words[0].contains("what the limits grant in the span and 1 s"), "{words:?}");

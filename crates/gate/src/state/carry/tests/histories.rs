@@ -34,7 +34,7 @@ proptest! {
         for (step, (gap, cost)) in steps.into_iter().enumerate() {
             now = now.saturating_add(Micros(gap));
             let node = &nodes[usize::from(step >= edited)];
-            let cost = cost.min(node.limits().most_at_once());
+            let cost = cost.min(node.limits().capacity());
             if stored.operate(node, "k", now, cost).decision.is_allowed() {
                 grants.push((now.0, cost));
             }
@@ -73,7 +73,7 @@ proptest! {
             let turn = usize::from(turn);
             now = now.saturating_add(Micros(gap));
             inflow += gap * rates[turn] * units[turn];
-            let cost = cost.min(nodes[turn].limits().most_at_once());
+            let cost = cost.min(nodes[turn].limits().capacity());
             if stored.operate(&nodes[turn], "k", now, cost).decision.is_allowed() {
                 grants.push((cost * units[turn] * 1_000_000, inflow));
             }

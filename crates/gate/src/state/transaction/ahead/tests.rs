@@ -218,7 +218,7 @@ proptest! {
         let kept = kept.limits().unwrap();
         let (mut words, mut now) = (vec![0; kept.words()], 0_u64);
         // a state forgives debts beyond its limit, and one with a charge ahead does so sooner
-        let mut may_charge = kept.most_at_once();
+        let mut may_charge = kept.capacity();
         for step in steps {
             let at = Timestamp(1_700_000_000_000_000 + now);
             let operation = match step {
@@ -230,7 +230,7 @@ proptest! {
                     owner.restart();
                     continue;
                 }
-                Step::Ask(cost) if cost > kept.most_at_once() => continue,
+                Step::Ask(cost) if cost > kept.capacity() => continue,
                 Step::Ask(cost) => {
                     if owner.operate(now, cost).is_some() {
                         let request = Request::of(cost);
