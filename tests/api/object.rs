@@ -349,7 +349,7 @@ pub(crate) fn sql(storage: &Path, statement: &str) -> i64 {
           const statement = database.prepare(process.argv[1]);
           return statement.columns().length ? Object.values(statement.get())[0] : Number(statement.run().changes);
         };
-        for (const file of process.argv.record(2)) {
+        for (const file of process.argv.slice(2)) {
           for (let tries = 9; ; tries -= 1) {
             const database = new DatabaseSync(file, { timeout: 20000 });
             try {
