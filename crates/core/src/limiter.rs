@@ -47,6 +47,15 @@ pub trait Limiter: Copy + sealed::Sealed {
         }
     }
 
+    /// The most units that may be granted out of a state: `most`, or none if it has not the limiter's number of words,
+    /// because it is the state of another limiter. What such a state says of units is not known, so it does not count as
+    /// that of a key never seen.
+    #[must_use]
+    #[inline]
+    fn most_of(&self, state: &State<Self, impl Words>, most: u64) -> u64 {
+        if state.words().len() == self.words() { most } else { 0 }
+    }
+
     /// The time from which the state equals a fresh one. A store may forget the state then.
     #[must_use]
     #[inline]

@@ -221,7 +221,7 @@ impl Config {
         wants: u64,
         available: u64,
     ) -> Allowance {
-        if wants == 0 {
+        if wants == 0 || self.most_of(state, wants) == 0 {
             return Allowance::default();
         }
         let mut table = Table::new(self.layout, state.words_mut());

@@ -113,7 +113,7 @@ impl Config {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
-        CostExceedsCapacity::check(cost, self.capacity)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.capacity))?;
         let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let live = table.all();
@@ -140,7 +140,7 @@ impl Config {
     /// # Errors
     /// Returns the error that [`acquire`](Self::acquire) would return.
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.capacity)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.capacity))?;
         let table = Table::new(self.layout, state.words());
         let live = table.live(now);
         if cost == 0 {

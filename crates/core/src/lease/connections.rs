@@ -155,7 +155,7 @@ impl Config {
         if count == 0 {
             return self.peek(state, now, owner, 0);
         }
-        CostExceedsCapacity::check(count, self.limit)?;
+        CostExceedsCapacity::check(count, self.most_of(state, self.limit))?;
         let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(owner);
@@ -174,7 +174,7 @@ impl Config {
     /// # Errors
     /// Returns the error that [`open`](Self::open) would return.
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp, owner: Id, count: u64) -> Answer {
-        CostExceedsCapacity::check(count, self.limit)?;
+        CostExceedsCapacity::check(count, self.most_of(state, self.limit))?;
         let table = Table::new(self.layout, state.words());
         let live = table.live(now);
         let known = table.find(owner).is_some(); // an expired entry leaves room for its owner

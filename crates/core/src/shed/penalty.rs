@@ -163,10 +163,15 @@ impl Config {
     /// The answer that [`decide`](Self::decide) would give. The state does not change.
     #[inline]
     pub fn peek(&self, state: &State<impl Words>, now: Timestamp) -> Decision {
+        let limit = self.terms.refusals;
+        if self.most_of(state, limit) == 0 {
+            let (retry_after, reset_after) = (Micros::MAX, Micros::MAX);
+            return Decision::Deny { limit, remaining: 0, retry_after, reset_after };
+        }
         let Parts { unforgiven, refusals, .. } = Parts::of(state);
         let taken = now.taken_after(refusals.newest(), self.period());
         let unforgiven = unforgiven.saturating_sub(taken.saturating_since(refusals.newest()).0);
-        let (limit, unforgiven) = (self.terms.refusals, Micros(unforgiven));
+        let unforgiven = Micros(unforgiven);
         if unforgiven > self.terms.forgive_after {
             let retry_after = Micros(unforgiven.0.saturating_sub(self.terms.forgive_after.0));
             return Decision::Deny { limit, remaining: 0, retry_after, reset_after: unforgiven };

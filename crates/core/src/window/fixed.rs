@@ -281,7 +281,7 @@ impl RateLimiter for Config {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
-        CostExceedsCapacity::check(cost, self.limit)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         let mut counter = self.settled(state, now);
         let left = self.take(&mut counter, cost);
         counter.write_to(state);
@@ -290,7 +290,7 @@ impl RateLimiter for Config {
 
     #[inline]
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.limit)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         let mut counter = self.settled(state, now);
         let left = self.take(&mut counter, cost);
         Ok(self.answer(counter, left))

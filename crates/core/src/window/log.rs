@@ -237,7 +237,7 @@ impl Config {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
-        CostExceedsCapacity::check(cost, self.limit)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         self.advance(state, now);
         let decision = self.answer(settled(state), cost);
         if decision.is_allowed() || self.denied == Denied::Counted {
@@ -372,7 +372,7 @@ impl RateLimiter for Config {
 
     #[inline]
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.limit)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         Ok(self.answer(self.view(state, now), cost))
     }
 

@@ -294,7 +294,7 @@ impl RateLimiter for Config {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
-        CostExceedsCapacity::check(cost, self.limit)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else {
             return Err(CostExceedsCapacity { cost, capacity: 0 }); // a state has its words
         };
@@ -313,7 +313,7 @@ impl RateLimiter for Config {
     }
 
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.limit)?;
+        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         let (head, counts) = split(state);
         let view = self.view(head, counts, now);
         let remaining = self.limit.saturating_sub(self.estimate(counts, view));

@@ -44,6 +44,7 @@ impl Limits {
         now: Timestamp,
         request: &Request,
     ) -> Result<Decision, OperationError> {
+        self.check_length(words)?;
         let now = self.taken_at(words, now);
         match request.cost {
             0 => self.peek_each(words, now, request, |_| {}),
@@ -62,6 +63,7 @@ impl Limits {
         now: Timestamp,
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
+        self.check_length(words)?;
         if let Operation::Reset(depth) = operation {
             self.reset(words, *depth);
         }
@@ -121,6 +123,11 @@ impl Limits {
                 self.looked_at(words, now, &Request::of(0))
             }
         }
+    }
+
+    /// More words or fewer are those of other limits.
+    const fn check_length(&self, words: &[u64]) -> Result<(), OperationError> {
+        if words.len() == self.words() { Ok(()) } else { Err(OperationError::InvalidState) }
     }
 
     /// Makes `used` units count as used at `now`, on each limit that counts units.

@@ -426,3 +426,21 @@ fn a_lease_lives_only_if_all_limits_that_hold_it_still_do() {
     assert_eq!(live(4, Operation::Release(id)), Some(true), "the second had it still");
     assert_eq!(live(4, Operation::Release(id)), Some(false));
 }
+
+#[test]
+fn words_of_other_limits_are_no_state() {
+    let policy = "limits = [
+      { algorithm = 'fixed_window', name = 'a', limit = 5, period = '1m' },
+      { algorithm = 'token_bucket', name = 'b', capacity = 5, rate = '1/s' },
+    ]";
+    let policy = Policy::parse("api", policy).unwrap();
+    let limits = policy.limits();
+    for length in [0, limits.words() - 1, limits.words() + 1, limits.words() * 2] {
+        let mut words = vec![0; length];
+        let invalid = Err(OperationError::InvalidState);
+        assert_eq!(limits.decide(&mut words, Timestamp(7), &Request::of(1)), invalid);
+        let operated = limits.operate(&mut words, Timestamp(7), &Operation::from(1));
+        assert_eq!(operated.map(|said| said.decision), Err(OperationError::InvalidState));
+        assert!(words.iter().all(|word| *word == 0), "nothing has changed");
+    }
+}
