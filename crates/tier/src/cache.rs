@@ -128,7 +128,7 @@ impl NodeCache {
         operation: &Operation,
         now: Timestamp,
         at: Micros,
-    ) -> Next<'_> {
+    ) -> Next {
         let Some(limits) = resolved.limits() else { return listed(resolved, now) };
         let (policy, node) = (resolved.policy(), self.options.node);
         if let Some(master) = master(resolved, limits) {
@@ -226,7 +226,7 @@ impl NodeCache {
 }
 
 #[cold]
-fn listed<'l>(resolved: &Resolved, now: Timestamp) -> Next<'l> {
+fn listed(resolved: &Resolved, now: Timestamp) -> Next {
     match resolved.rule() {
         Rule::Listed(decision) => Next::Answer(LocalVerdict::listed(now, decision)),
         Rule::Limited(..) => Next::Forward { budget: None },

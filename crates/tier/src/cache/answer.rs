@@ -1,22 +1,23 @@
 //! The answer of a node, derived from a verdict of the authority.
 
+use alloc::sync::Arc;
 use alloc::vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_gate::{Decision, Effect, Micros, Probability, Timestamp, Verdict};
 
-/// An answer without the authority. It borrows the verdict from which it follows, so that a caller who needs the
-/// decision alone allocates nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct LocalVerdict<'l>(Source<'l>);
+/// An answer without the authority. It shares the verdict from which it follows, so that a caller who needs the
+/// decision alone allocates nothing, and so that a lock around the node ends before the verdict is made.
+#[derive(Clone, Debug)]
+pub struct LocalVerdict(Source);
 
-#[derive(Clone, Copy, Debug)]
-enum Source<'l> {
+#[derive(Clone, Debug)]
+enum Source {
     Listed(Timestamp, Decision),
     /// A refusal, this long after its question was sent.
-    Refused(&'l Verdict, Micros),
+    Refused(Arc<Verdict>, Micros),
     /// A grant out of units that the node holds.
-    Spent(&'l Verdict, Held),
+    Spent(Arc<Verdict>, Held),
     /// A decision by this factor.
     Reported(Timestamp, Decision, Probability),
 }
@@ -68,19 +69,19 @@ pub(super) struct Held {
     pub(super) elapsed: Micros,
 }
 
-impl<'l> LocalVerdict<'l> {
+impl LocalVerdict {
     pub(super) const fn listed(now: Timestamp, decision: Decision) -> Self {
         Self(Source::Listed(now, decision))
     }
 
     #[inline]
-    pub(super) const fn refused(verdict: &'l Verdict, elapsed: Micros) -> Self {
-        Self(Source::Refused(verdict, elapsed))
+    pub(super) fn refused(verdict: &Arc<Verdict>, elapsed: Micros) -> Self {
+        Self(Source::Refused(Arc::clone(verdict), elapsed))
     }
 
     #[inline]
-    pub(super) const fn spent(verdict: &'l Verdict, held: Held) -> Self {
-        Self(Source::Spent(verdict, held))
+    pub(super) fn spent(verdict: &Arc<Verdict>, held: Held) -> Self {
+        Self(Source::Spent(Arc::clone(verdict), held))
     }
 
     #[inline]
@@ -102,28 +103,29 @@ impl<'l> LocalVerdict<'l> {
     /// The decision.
     #[inline]
     pub fn decision(&self) -> Decision {
-        match self.0 {
-            Source::Listed(_, decision) | Source::Reported(_, decision, _) => decision,
-            Source::Refused(verdict, elapsed) => later(verdict.decision, elapsed),
-            Source::Spent(verdict, held) => after_spending(verdict.decision, held),
+        match &self.0 {
+            Source::Listed(_, decision) | Source::Reported(_, decision, _) => *decision,
+            Source::Refused(verdict, elapsed) => later(verdict.decision, *elapsed),
+            Source::Spent(verdict, held) => after_spending(verdict.decision, *held),
         }
     }
 
     /// The verdict with what each limit says.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let (verdict, at) = match self.0 {
-            Source::Listed(now, decision) => return Verdict::listed(now, decision),
+        let (verdict, at) = match &self.0 {
+            Source::Listed(now, decision) => return Verdict::listed(*now, *decision),
             Source::Reported(at, decision, factor) => {
-                let (limits, factor) = (vec![decision], Some(factor));
+                let (at, decision, factor) = (*at, *decision, Some(*factor));
+                let limits = vec![decision];
                 return Verdict { at, decision, limits, factor, effect: Effect::Decision };
             }
-            Source::Refused(verdict, elapsed) => (verdict, verdict.at.saturating_add(elapsed)),
+            Source::Refused(verdict, elapsed) => (verdict, verdict.at.saturating_add(*elapsed)),
             Source::Spent(verdict, held) => (verdict, held.granted_at),
         };
-        let each = |said: &Decision| match self.0 {
-            Source::Spent(_, held) => after_spending(*said, held),
-            Source::Refused(_, elapsed) => later(*said, elapsed),
+        let each = |said: &Decision| match &self.0 {
+            Source::Spent(_, held) => after_spending(*said, *held),
+            Source::Refused(_, elapsed) => later(*said, *elapsed),
             Source::Listed(..) | Source::Reported(..) => *said,
         };
         Verdict {

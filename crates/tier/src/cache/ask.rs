@@ -27,9 +27,9 @@ impl Default for Options {
 /// What to do about an operation.
 #[derive(Debug)]
 #[must_use = "the caller waits for an answer"]
-pub enum Next<'l> {
+pub enum Next {
     /// Send this answer.
-    Answer(LocalVerdict<'l>),
+    Answer(LocalVerdict),
     /// Ask the authority.
     Forward {
         /// An operation of the node itself. Ask the authority for it after the other one, and tell

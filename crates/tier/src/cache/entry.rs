@@ -123,7 +123,7 @@ impl Entry {
     }
 
     #[inline]
-    pub(super) fn decide(&mut self, request: &Request, at: Micros, node: Id) -> Next<'_> {
+    pub(super) fn decide(&mut self, request: &Request, at: Micros, node: Id) -> Next {
         if request.cost == 0 || request.cost > self.most {
             return Next::Forward { budget: None };
         }
@@ -133,7 +133,7 @@ impl Entry {
         self.peek(request, at)
     }
 
-    fn decide_with_units(&mut self, request: &Request, at: Micros, node: Id) -> Next<'_> {
+    fn decide_with_units(&mut self, request: &Request, at: Micros, node: Id) -> Next {
         let Self { policy, units, refusals, .. } = self;
         let (Some(units), Some(config)) = (units, policy.local()) else {
             return Next::Forward { budget: None };
@@ -154,7 +154,7 @@ impl Entry {
 
     /// Answers a request if it is known to be refused.
     #[inline]
-    pub(super) fn peek(&mut self, request: &Request, at: Micros) -> Next<'_> {
+    pub(super) fn peek(&mut self, request: &Request, at: Micros) -> Next {
         let is_error = request.cost > self.most || (self.needs_lease && request.lease.is_none());
         match self.refusals.answer(request.cost, at) {
             Some(answer) if !is_error => Next::Answer(answer),

@@ -1,5 +1,7 @@
 //! The units of a key that a node holds.
 
+use alloc::sync::Arc;
+
 use tidegate_gate::{
     Allowance, Budget, BudgetConfig as Config, Id, Limiter, Micros, Unspent, Usage, Verdict,
 };
@@ -29,7 +31,7 @@ pub(super) struct Units {
 /// A grant by the authority.
 #[derive(Debug)]
 struct Lease {
-    verdict: Verdict,
+    verdict: Arc<Verdict>,
     allowance: Allowance,
     granted: u64,
     /// The units may be spent from `sent` on, and before `until`.
@@ -58,7 +60,7 @@ impl Units {
     }
 
     /// The answer to a request after it was granted.
-    pub(super) fn answer(&self, at: Micros) -> Option<LocalVerdict<'_>> {
+    pub(super) fn answer(&self, at: Micros) -> Option<LocalVerdict> {
         let lease = self.lease.as_ref()?;
         let Allowance { left, granted_at, .. } = lease.allowance;
         let elapsed = Micros(at.0.saturating_sub(lease.sent.0));
@@ -89,14 +91,15 @@ impl Units {
     /// Takes the units that have arrived. Units of an earlier question than the last are lost, because the last
     /// grant has replaced them.
     pub(super) fn arrive(&mut self, heard: &VerdictOf<'_>) {
-        let (verdict, sent, arrived) = (heard.verdict.clone(), heard.sent, heard.at);
-        let Some(allowance) = verdict.effect.allowance() else { return };
+        let (sent, arrived) = (heard.sent, heard.at);
+        let Some(allowance) = heard.verdict.effect.allowance() else { return };
         if self.sent != Some(sent) {
             return;
         }
         self.sent = None;
         let time = allowance.expires_at.saturating_since(allowance.granted_at);
         let (granted, until) = (allowance.left, Micros(sent.0.saturating_add(time.0)));
+        let verdict = Arc::new(heard.verdict.clone());
         self.lease = Some(Lease { verdict, allowance, granted, sent, until, arrived, spent: None });
     }
 

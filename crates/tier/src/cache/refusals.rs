@@ -1,5 +1,6 @@
 //! The refusals of a key that a node may repeat.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_gate::{Kind, Limits, Micros, Request, Verdict};
@@ -19,7 +20,7 @@ pub(super) struct Refusal {
     passes: Micros,
     /// The time until which the refusal is repeated.
     until: Micros,
-    verdict: Verdict,
+    verdict: Arc<Verdict>,
 }
 
 /// The refusals of a key, sorted by cost.
@@ -47,7 +48,7 @@ pub(super) fn proven(
         sent,
         passes,
         until,
-        verdict: verdict.clone(),
+        verdict: Arc::new(verdict.clone()),
     })
 }
 
@@ -61,7 +62,7 @@ impl Refusals {
     /// The answer to a request of this cost. A higher cost is refused at least as long as a lower one, so of the
     /// costs up to this one the refusal that lasts longest counts.
     #[inline]
-    pub(super) fn answer(&self, cost: u64, at: Micros) -> Option<LocalVerdict<'_>> {
+    pub(super) fn answer(&self, cost: u64, at: Micros) -> Option<LocalVerdict> {
         let holds = |refusal: &&Refusal| refusal.cost <= cost && at < refusal.until;
         let refusal = self.0.iter().filter(holds).max_by_key(|refusal| refusal.passes)?;
         let elapsed = Micros(at.0.saturating_sub(refusal.sent.0));

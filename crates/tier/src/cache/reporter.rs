@@ -81,7 +81,7 @@ impl Reporter {
         request: &Request,
         now: Timestamp,
         at: Micros,
-    ) -> Option<LocalVerdict<'static>> {
+    ) -> Option<LocalVerdict> {
         let said = self.said.filter(|said| request.cost > 0 && self.holds(said, at))?;
         let now = said.clock(now, at);
         self.save_before(now);

@@ -116,8 +116,8 @@ impl NodeCache {
         limits: &Limits,
         master: &Config,
         (operation, now, at): (&Operation, Timestamp, Micros),
-    ) -> Next<'_> {
-        const FORWARD: Next<'_> = Next::Forward { budget: None };
+    ) -> Next {
+        const FORWARD: Next = Next::Forward { budget: None };
         let Operation::Decide(request) = operation else {
             if changes_factor(limits, operation)
                 && let Some(reporter) = self.find(resolved, limits).and_then(Entry::reporter)

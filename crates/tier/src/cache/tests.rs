@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-fn verdict(answer: LocalVerdict<'_>) -> Verdict {
+fn verdict(answer: LocalVerdict) -> Verdict {
     let verdict = answer.verdict();
     assert_eq!(verdict.decision, answer.decision());
     verdict

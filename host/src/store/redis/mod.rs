@@ -141,7 +141,7 @@ impl Redis {
     ) -> Result<Verdict, StoreError> {
         let Step { answer, own, sent, starts_reporter } = node.ask(resolved, now, &operation);
         let asked = match answer {
-            Some(verdict) => Err(verdict),
+            Some(answer) => Err(answer),
             None => Ok(self.queue.begin(resolved, now, operation)),
         };
         node.transmit(&self.queue, own, now, sent);
@@ -150,7 +150,7 @@ impl Redis {
         }
         let asked = match asked {
             Ok(asked) => asked,
-            Err(verdict) => return Ok(*verdict),
+            Err(answer) => return Ok(answer.verdict()),
         };
         let verdict = self.answer(asked, resolved).await?;
         node.handle_verdict(resolved, &operation, &verdict, sent);

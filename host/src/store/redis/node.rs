@@ -1,19 +1,20 @@
 //! What this host answers without asking Redis, as far as a policy allows it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spin::{Mutex, MutexGuard};
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::NodeCache;
-use tidegate_tier::cache::Counts;
-use tidegate_tier::cache::{Next, Options, Transmit, VerdictOf};
+use tidegate_tier::cache::{Counts, LocalVerdict, Next, Options, Transmit, VerdictOf};
 
 use super::driver::micros;
 use super::queue::Queue;
 
 /// The refusals, units and factors of this host.
 pub(super) struct Node {
+    /// A spin lock: it is held for a look into a hash table, and a thread that sleeps instead takes many times as long.
     state: Mutex<State>,
     began: Instant,
     /// What it has answered by itself.
@@ -21,7 +22,9 @@ pub(super) struct Node {
 }
 
 struct State {
-    local: NodeCache,
+    cache: NodeCache,
+    /// The newest time. Threads read the clock before they take the lock.
+    newest: Micros,
     /// A task reports what is due later.
     has_reporter: bool,
 }
@@ -29,7 +32,7 @@ struct State {
 /// What to do about an operation.
 pub(super) struct Step {
     /// The answer. Without one, ask Redis.
-    pub(super) answer: Option<Box<Verdict>>,
+    pub(super) answer: Option<LocalVerdict>,
     /// What the node itself asks, after the operation.
     pub(super) own: Vec<Transmit>,
     /// When all this is asked.
@@ -43,24 +46,24 @@ impl Node {
         let random = RandomState::new(); // random keys of the standard library
         let node = Id([random.hash_one("first"), random.hash_one("second")]);
         let options = Options { node, seed: random.hash_one("seed"), ..Options::default() };
-        let state = State { local: NodeCache::new(options), has_reporter: false };
+        let (cache, newest) = (NodeCache::new(options), Micros::ZERO);
+        let state = State { cache, newest, has_reporter: false };
         Self { state: Mutex::new(state), began: Instant::now(), answers: Counts::default() }
     }
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {
-        let mut state = self.state();
-        let sent = self.at(); // under the lock, so that it never goes back
-        let (answer, budget) = match state.local.ask(resolved, operation, now, sent) {
-            Next::Answer(answer) => {
-                answer.kind().into_iter().for_each(|kind| self.answers.count(kind));
-                (Some(Box::new(answer.verdict())), None)
-            }
+        let (mut state, sent) = self.state();
+        let (answer, budget) = match state.cache.ask(resolved, operation, now, sent) {
+            Next::Answer(answer) => (Some(answer), None),
             Next::Forward { budget } => (None, budget),
         };
         let budget = budget.map(|operation| Transmit { resolved: resolved.clone(), operation });
         let own = budget.into_iter().chain(state.due(now, sent)).collect();
-        let starts_reporter = !state.has_reporter && state.local.poll_timeout().is_some();
+        let starts_reporter = !state.has_reporter && state.cache.poll_timeout().is_some();
         state.has_reporter |= starts_reporter;
+        drop(state);
+        let kind = answer.as_ref().and_then(LocalVerdict::kind);
+        kind.into_iter().for_each(|kind| self.answers.count(kind));
         Step { answer, own, sent, starts_reporter }
     }
 
@@ -72,9 +75,8 @@ impl Node {
         verdict: &Verdict,
         sent: Micros,
     ) {
-        let mut state = self.state();
-        let at = self.at();
-        state.local.handle_verdict(&VerdictOf { resolved, operation, verdict, sent, at });
+        let (mut state, at) = self.state();
+        state.cache.handle_verdict(&VerdictOf { resolved, operation, verdict, sent, at });
     }
 
     /// Asks Redis what the node itself asks. No caller waits for the answers.
@@ -110,31 +112,31 @@ impl Node {
     }
 
     fn due(&self, now: Timestamp) -> (Vec<Transmit>, Micros) {
-        let mut state = self.state();
-        let at = self.at();
+        let (mut state, at) = self.state();
         (state.due(now, at).collect(), at)
     }
 
     /// The span until a report is due. `None` if there is none; a task that reports then ends.
     fn until_due(&self) -> Option<Duration> {
-        let mut state = self.state();
-        let due = state.local.poll_timeout();
+        let (mut state, at) = self.state();
+        let due = state.cache.poll_timeout();
         state.has_reporter = due.is_some();
-        due.map(|due| Duration::from_micros(due.0.saturating_sub(self.at().0)))
+        due.map(|due| Duration::from_micros(due.0.saturating_sub(at.0)))
     }
 
-    fn at(&self) -> Micros {
-        Micros(micros(self.began.elapsed()))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state, and a time that is not earlier than any before.
+    fn state(&self) -> (MutexGuard<'_, State>, Micros) {
+        let at = Micros(micros(self.began.elapsed()));
+        let mut state = self.state.lock();
+        state.newest = state.newest.max(at);
+        let at = state.newest;
+        (state, at)
     }
 }
 
 impl State {
     fn due(&mut self, now: Timestamp, at: Micros) -> impl Iterator<Item = Transmit> {
-        std::iter::from_fn(move || self.local.poll_transmit(now, at))
+        std::iter::from_fn(move || self.cache.poll_transmit(now, at))
     }
 }
 
@@ -143,6 +145,6 @@ struct Reporter(Arc<Node>);
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        self.0.state().has_reporter = false;
+        self.0.state().0.has_reporter = false;
     }
 }

@@ -18,7 +18,7 @@ use tokio::runtime::Builder;
 
 use crate::baseline::{Baselines, INCR, SCRIPT, SCRIPT_ONE_KEY};
 use crate::server::Server;
-use crate::store::{Load, Measured, exhausted, known_refusal, lent, plenty};
+use crate::store::{Load, Measured, exhausted, known_refusal, lent, lent_by_threads, plenty};
 use crate::table::{Figure, Goal, Row, Table};
 
 /// How many keys the rows of many keys have.
@@ -90,6 +90,8 @@ struct Sections {
     alone_and_get: (Duration, Duration),
     refused: Measured,
     lent: Measured,
+    /// The times of a grant out of lent units of one key, by one thread and by two.
+    lent_by_threads: (Duration, Duration),
     /// The times of a refusal that is known, and of one of the store in memory.
     known: (Duration, Duration),
 }
@@ -109,6 +111,7 @@ impl Sections {
             alone: alone.measure(server, section).await?,
             refused: refused.measure(server, section).await?,
             lent: lent.measure(server, section).await?,
+            lent_by_threads: lent_by_threads(server).await?,
             known: known_refusal(server).await?,
         })
     }
@@ -125,6 +128,10 @@ impl Sections {
             alone: self.alone.better(other.alone),
             refused: self.refused.better(other.refused),
             lent: self.lent.better(other.lent),
+            lent_by_threads: (
+                self.lent_by_threads.0.min(other.lent_by_threads.0),
+                self.lent_by_threads.1.min(other.lent_by_threads.1),
+            ),
             known: (self.known.0.min(other.known.0), self.known.1.min(other.known.1)),
         }
     }
@@ -132,7 +139,7 @@ impl Sections {
 
 fn compare(baselines: &Baselines, sections: &Sections) -> Table {
     let Sections { many_keys, one_key, get_beside_one_key, alone, refused, lent, .. } = sections;
-    let Sections { alone_and_get, known, .. } = sections;
+    let Sections { alone_and_get, known, lent_by_threads, .. } = sections;
     let (alone_in_turns, get) = (Figure::Time(alone_and_get.0), Figure::Time(alone_and_get.1));
     let baseline = |name| Figure::PerSecond(baselines.per_second(name));
     let mut table = Table::of("redis");
@@ -185,6 +192,11 @@ fn compare(baselines: &Baselines, sections: &Sections) -> Table {
     rows.extend([lent.time("p50", 0.5), lent.time("p99", 0.99)]);
     rows.extend(lent.costs());
     table.group(&format!("units lent, one hot key, {CALLERS} callers"), rows);
+
+    let (one, two) = *lent_by_threads;
+    let row = Row::new("time of a grant", Figure::Time(two));
+    let row = row.beside("one thread", Figure::Time(one), Goal::AtMost(1.0));
+    table.group("units lent, one hot key, two threads", vec![row]);
 
     let memory = Figure::Time(known.1);
     let row = Row::new("time", Figure::Time(known.0)).beside(MEMORY, memory, Goal::AtMost(2.0));

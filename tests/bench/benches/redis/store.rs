@@ -74,6 +74,36 @@ pub(crate) async fn known_refusal(server: &Server) -> Result<(Duration, Duration
     Ok(best)
 }
 
+/// The times of a grant out of lent units of one key: by one thread, and by two threads at once, in turns.
+pub(crate) async fn lent_by_threads(server: &Server) -> Result<(Duration, Duration)> {
+    const TIMES: u32 = 500_000;
+    server.flush().await?;
+    let key = Arc::new(Resolved::new(&lent()?, "user:42")?);
+    let redis = store(server)?;
+    let spend = |times| {
+        let (redis, key) = (Arc::clone(&redis), Arc::clone(&key));
+        tokio::spawn(async move {
+            for _ in 0..times {
+                let granted = redis.operate(&key, clock::now(), 1).await?;
+                ensure!(black_box(granted).decision.is_allowed(), "there are plenty");
+            }
+            Ok(())
+        })
+    };
+    let mut best = (Duration::MAX, Duration::MAX);
+    for _ in 0..TURNS {
+        let began = Instant::now();
+        spend(TIMES).await??;
+        best.0 = best.0.min(began.elapsed() / TIMES);
+        let began = Instant::now();
+        let (one, other) = (spend(TIMES / 2), spend(TIMES / 2));
+        one.await??;
+        other.await??;
+        best.1 = best.1.min(began.elapsed() / TIMES);
+    }
+    Ok(best)
+}
+
 /// Callers who ask one store about keys. Each asks again as soon as it has its answer.
 #[derive(Clone)]
 pub(crate) struct Load {
