@@ -1,4 +1,4 @@
-// The SQL of an object.
+// The SQL of an object that each grant needs. Out of WebAssembly a statement takes longer.
 
 /** A statement has at most 100 parameters, and a row takes three. */
 const MOST_PARAMETERS = 99;
@@ -9,8 +9,13 @@ export class Rows {
     this.storage = storage;
     this.sql = storage.sql;
     this.made = false;
-    this.wrote = false;
-    this.values = [];
+    /** What the next write stores: of each row the name, the bytes and the time. */
+    this.values = /** @type {any[]} */ ([]);
+  }
+
+  /** Forgets what was added, and that there is a table. */
+  forget() {
+    [this.made, this.values] = [false, []];
   }
 
   /** An object that is only looked at stores nothing, not even an empty table. */
@@ -35,7 +40,6 @@ export class Rows {
   write() {
     const values = this.values;
     this.values = [];
-    this.wrote = true;
     if (!this.exists()) {
       this.sql.exec(
         "CREATE TABLE states (name TEXT PRIMARY KEY, blob BLOB NOT NULL, expires_ms INTEGER NOT NULL) WITHOUT ROWID",
@@ -56,12 +60,5 @@ export class Rows {
         "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, expires_ms = max(expires_ms, excluded.expires_ms)",
       ...values,
     );
-  }
-
-  /** Deletes expired rows. Returns how many, and when the next row expires; `null` if no row is left. */
-  expire(now) {
-    if (!this.exists()) return { deleted: 0, next: null };
-    const deleted = this.sql.exec("DELETE FROM states WHERE expires_ms <= ?", now).rowsWritten;
-    return { deleted, next: this.sql.exec("SELECT MIN(expires_ms) AS next FROM states").one().next };
   }
 }

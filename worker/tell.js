@@ -1,4 +1,4 @@
-// The events and errors that the Worker tells about itself.
+// What WebAssembly calls while it may be ending: the log of errors, and the notice of a panic.
 
 let loggedAt = -Infinity;
 let errors = 0;
@@ -19,23 +19,9 @@ export function logError(what, cause) {
   [loggedAt, errors] = [now, 0];
 }
 
-/** Analytics Engine takes at most this many events of a request. */
-const MOST_EVENTS = 25;
+let notice = () => {};
 
-/** Writes an event for each policy and outcome of a request, after its response. */
-export function tell(env, context, lines, begun) {
-  if (lines !== "") context.waitUntil(write(env, lines.split("\n"), (Date.now() - begun) * 1_000));
-}
+/** Lets a function know of each panic of WebAssembly. */
+export const onPanic = (call) => (notice = call);
 
-async function write(env, lines, micros) {
-  await scheduler.wait(1);
-  try {
-    for (let line = 0; line + 3 < lines.length && line < 4 * MOST_EVENTS; line += 4) {
-      const [policy, outcome, checks, cost] = lines.slice(line, line + 4);
-      const doubles = [Number(checks), Number(cost), micros];
-      env.TIDEGATE_EVENTS.writeDataPoint({ indexes: [policy], blobs: [policy, outcome], doubles });
-    }
-  } catch (error) {
-    logError("the events could not be written", error);
-  }
-}
+export const panicked = () => notice();

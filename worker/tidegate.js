@@ -2,7 +2,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { handler } from "./worker.js";
 
-export { Keys, tidegate } from "./worker.js";
+export { Keys, Policies, tidegate } from "./worker.js";
 
 /**
  * The decision API for a Worker whose service binding names this class. The binding itself is the permission, so these
@@ -51,7 +51,7 @@ export class Tidegate extends WorkerEntrypoint {
  */
 async function call({ env, ctx }, method, target, body) {
   const token = env.TIDEGATE_TOKEN || env.TIDEGATE_ADMIN_TOKEN;
-  const headers = token ? { authorization: `Bearer ${token}` } : {};
+  const headers = new Headers(token ? { authorization: `Bearer ${token}` } : {});
   const text = JSON.stringify(body)?.replaceAll("\ufffd", "\\ufffd"); // a body must not contain it
   const request = new Request(`rpc://tidegate${target}`, { method, headers, body: text });
   const response = await handler.fetch(request, env, ctx);

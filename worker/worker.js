@@ -1,12 +1,10 @@
 // The Worker. It awaits and moves bytes; WebAssembly reads the requests, decides, and words the answers.
 import { DurableObject } from "cloudflare:workers";
-import { Isolate, NextStep, Owner, __wbg_reset_state, initSync } from "./build/index.js";
+import { Fields } from "./build/fields.js";
+import { Isolate, Keeper, NextStep, Owner, Refresh, __wbg_reset_state, initSync } from "./build/index.js";
 import module from "./build/index_bg.wasm";
-import { forward } from "./gateway.js";
-import { InForce, Keeper, learn } from "./policies.js";
 import { Rows } from "./rows.js";
-import { logError, tell } from "./tell.js";
-import { isVerified } from "./token.js";
+import { logError, onPanic } from "./tell.js";
 
 initSync({ module });
 
@@ -14,23 +12,23 @@ initSync({ module });
 const MAX_BODY = Isolate.max_body();
 const MAX_DRAINED = Isolate.max_drained();
 
+/** How many bits of what `Isolate.begin` returns are the step. */
+const STEP_BITS = Isolate.step_bits();
+const STEP = (1 << STEP_BITS) - 1;
+
 /**
  * Why the Worker cannot work, for the log; `null` if it can. `undefined` before the first request, because `env` comes with
  * it.
  */
 let failure;
 
-/** The policies in force; `undefined` before the first request. */
+/** What the policies in force ask of each request. WebAssembly is asked once for all requests. */
 let inForce;
 
 /** The answer to a request whose own code failed. WebAssembly may be at its end, so it is not asked. */
 const FAILED =
   '{"type":"urn:tidegate:internal-error","title":"Internal error","status":500,' +
   '"detail":"the Worker failed on this request, and its log says why"}';
-
-const trustsCallerTime = (env) => String(env.TIDEGATE_TRUST_CALLER_TIME) === "true";
-
-const tellsTime = (env) => String(env.TIDEGATE_SERVER_TIMING) === "true";
 
 /** The handler of a Worker with this text of a policy file, which WebAssembly reads at the first request. */
 export function tidegate(policies) {
@@ -39,6 +37,9 @@ export function tidegate(policies) {
 }
 
 export const handler = { fetch: answer };
+
+/** What the log tells of an error in the Worker's own code. */
+const stackOf = (error) => error?.stack ?? error;
 
 /** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
 let instance = 0;
@@ -54,29 +55,60 @@ function recover(error) {
   __wbg_reset_state();
   instance += 1;
   failure = undefined;
-  for (const goOn of sharing.values()) goOn();
+  for (const goOn of [...sharing.values(), ...waiting]) goOn();
   sharing.clear();
+  waiting.clear();
+}
+
+/** A panic in a future of WebAssembly reaches no caller. */
+onPanic(() => {
+  const ended = instance;
+  queueMicrotask(() => ended === instance && recover(new WebAssembly.RuntimeError("a panic")));
+});
+
+/** What lets those go on who wait for a promise of WebAssembly, which is never settled if WebAssembly ends. */
+const waiting = new Set();
+
+/** The result of a promise of WebAssembly; `undefined` if WebAssembly ends before it. */
+async function outlive(begin) {
+  const { promise, resolve } = Promise.withResolvers();
+  waiting.add(resolve);
+  try {
+    return await Promise.race([begin(), promise]);
+  } catch (error) {
+    recover(error);
+    throw error;
+  } finally {
+    waiting.delete(resolve);
+  }
 }
 
 /** Begins, unless it has begun. */
 function start(env) {
   if (failure !== undefined) return;
-  failure = wrongBinding(env);
-  if (failure !== undefined) return;
-  const tells = [env.TIDEGATE_LOG_SECRET, env.TIDEGATE_EVENTS !== undefined, tellsTime(env)];
-  failure = Isolate.start(env.TIDEGATE_TOKEN, env.TIDEGATE_ADMIN_TOKEN, trustsCallerTime(env), ...tells) ?? null;
-  if (failure === null) inForce = new InForce(env, globalThis.TIDEGATE_POLICIES);
+  failure = Isolate.start(env) ?? null;
+  if (failure === null) learn();
 }
 
-const SECRETS = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN", "TIDEGATE_LOG_SECRET"];
+/** Asks WebAssembly what it needs of each request. */
+function learn() {
+  const now = Date.now();
+  inForce = {
+    change: Isolate.policies_change(now),
+    readsCountry: Isolate.reads_country(now),
+    sharesCalls: Isolate.shares_calls(now),
+    /** Whether each body that comes is for a call, so that a request needs to begin only once. */
+    readsBodiesFirst: !Isolate.has_routes(now),
+  };
+}
 
-/** What is wrong with a binding. A secret that is no text would have one that everybody knows: `[object Object]`. */
-function wrongBinding(env) {
-  const secret = SECRETS.find((name) => !["string", "undefined"].includes(typeof env[name]));
-  if (secret !== undefined) return `${secret}: expected a text, found a value of type ${typeof env[secret]}`;
-  if (env.KEYS === undefined) return "KEYS: expected the binding of the Durable Objects, found none";
-  const delay = env.TIDEGATE_POLICIES_DELAY_MS;
-  if (!(Number(delay ?? 0) >= 0)) return `TIDEGATE_POLICIES_DELAY_MS: expected milliseconds, found ${delay}`;
+/** Asks for the policies in force, if it is time. Returns a promise if the request must wait. */
+function refresh(env, context) {
+  const due = Isolate.refresh_due(Date.now());
+  if (due === Refresh.No) return undefined;
+  const refreshed = outlive(() => Isolate.refresh(env)).then(() => failure === null && learn());
+  if (due === Refresh.First) return refreshed;
+  context.waitUntil(refreshed);
 }
 
 /** The response to a request while the Worker cannot work. */
@@ -88,7 +120,7 @@ function misconfigured(request) {
 async function answer(request, env, context) {
   try {
     start(env);
-    const refreshed = inForce?.refresh(env, context);
+    const refreshed = failure === null && inForce.change ? refresh(env, context) : undefined;
     if (refreshed !== undefined) await refreshed;
     const asked = { request, env, context, body: undefined, began: instance, begun: Date.now() };
     if (inForce?.readsBodiesFirst && request.method !== "GET" && isAnnounced(request)) asked.body = await bodyOf(request);
@@ -96,7 +128,7 @@ async function answer(request, env, context) {
     return answered instanceof Promise ? await answered : answered;
   } catch (error) {
     recover(error);
-    logError("a request failed", error?.stack ?? error);
+    logError("a request failed", stackOf(error));
     return new Response(FAILED, {
       status: 500,
       headers: { "content-type": "application/problem+json", "cache-control": "no-store" },
@@ -117,8 +149,8 @@ function begin(asked) {
 /** Does the next step of an exchange. `next` is what `Isolate.begin` returns. */
 function goOn(next, asked) {
   const { env, context } = asked;
-  const exchange = next >>> 3;
-  switch (next & 7) {
+  const exchange = next >>> STEP_BITS;
+  switch (next & STEP) {
     case NextStep.Finish:
       return end(exchange, asked);
     case NextStep.Send:
@@ -131,7 +163,7 @@ function goOn(next, asked) {
     case NextStep.Verify:
       return survive(verify(exchange, asked), context);
     case NextStep.Change:
-      return survive(change(env, exchange), context);
+      return survive(change(exchange, asked), context);
   }
 }
 
@@ -147,9 +179,16 @@ async function read(asked) {
 }
 
 async function verify(exchange, asked) {
-  const isTrue = await isVerified(Isolate.token(exchange, Date.now()), asked.env);
+  const next = await outlive(() => Isolate.verify(exchange, asked.env));
+  return asked.began === instance ? goOn(next, asked) : unavailable(asked);
+}
+
+/** Lets the object of the policies answer. */
+async function change(exchange, asked) {
+  const text = await outlive(() => Isolate.change(exchange, asked.env));
   if (asked.began !== instance) return unavailable(asked);
-  return goOn(Isolate.verified(exchange, isTrue, Date.now()), asked);
+  learn();
+  return response(text);
 }
 
 async function finish(exchange, calls, asked) {
@@ -186,13 +225,8 @@ function wake() {
 function end(exchange, asked) {
   const { env, context, begun } = asked;
   const now = Date.now();
-  if (env.TIDEGATE_EVENTS !== undefined) tell(env, context, Isolate.events(exchange, now), begun);
-  return serve(Isolate.finish(exchange, now), asked);
-}
-
-/** Lets the object of the revisions answer. */
-async function change(env, exchange) {
-  return response(await inForce.handle(env, Isolate.policy_call(exchange, Date.now())));
+  if (env.TIDEGATE_EVENTS !== undefined) Isolate.tell(exchange, env, context, (now - begun) * 1_000, now);
+  return serve(exchange, asked);
 }
 
 /** The response to a request that was under way when WebAssembly ended: `on_error` decides. */
@@ -208,18 +242,23 @@ function unavailable(asked) {
 const countryOf = (request) => (inForce.readsCountry ? request.cf?.country : undefined);
 
 /** The answer of the Worker itself, or of the upstream to a request that passes. */
-function serve(served, { request, env, context }) {
-  if (!served.startsWith("0\n")) return response(served);
-  const failed = () => response(Isolate.upstream_failed(request.headers.get("accept") ?? undefined));
-  const forwarded = forward(request, served, context, (renews, lease) => hold(env, renews, lease), failed);
-  context.waitUntil(forwarded); // what is held must be released if the client hangs up
-  return forwarded;
+function serve(exchange, asked) {
+  const text = Isolate.finish(exchange, Date.now());
+  if (text !== undefined) return response(text);
+  return survive(forward(exchange, asked), asked.context); // what is held must be released
+}
+
+/** Sends a request that passes to its upstream. */
+async function forward(exchange, { request, env, context }) {
+  const holds = (renews, policy, key, lease) => hold(env, renews, policy, key, lease);
+  const answer = await outlive(() => Isolate.forward(exchange, request, context, holds, Date.now()));
+  return answer ?? response(Isolate.upstream_failed(request.headers.get("accept") ?? undefined));
 }
 
 /** Renews or releases a lease. If that fails, the lease expires. */
-async function hold(env, renews, lease) {
+async function hold(env, renews, policy, key, lease) {
   try {
-    Isolate.hold(renews, ...lease, Date.now());
+    Isolate.hold(renews, policy, key, lease, Date.now());
     await Promise.all(transmit(env));
   } catch (error) {
     recover(error);
@@ -232,10 +271,9 @@ function transmit(env) {
   const now = Date.now();
   const all = new Map();
   for (let text = Isolate.transmit(now); text !== undefined; text = Isolate.transmit(now)) {
-    const [number, revision, units] = text.split("\n", 3);
-    const at = number.length + revision.length + units.length + 3;
-    const object = text.slice(at, at + Number(units));
-    const question = { number: Number(number), revision: revision || undefined, text: text.slice(at + Number(units)) };
+    const fields = new Fields(text);
+    const [number, revision, object] = [fields.number(), fields.text(), fields.text()];
+    const question = { number, revision: revision || undefined, text: fields.text() };
     if (all.has(object)) all.get(object).push(question);
     else all.set(object, [question]);
   }
@@ -266,7 +304,7 @@ async function ask(env, object, questions) {
     if (inForce.sharesCalls) wake();
   } catch (error) {
     recover(error);
-    logError("a reply was lost", error?.stack ?? error);
+    logError("a reply was lost", stackOf(error));
   }
 }
 
@@ -304,29 +342,20 @@ async function chunksOf(body) {
   return bytes > MAX_BODY ? bytes : new Blob(chunks).text();
 }
 
-/** A response out of its text: the status, names and values of headers each on a line, an empty line, the body. */
+/** A response out of its text. */
 function response(text) {
-  const end = text.indexOf("\n\n");
-  const [status, ...lines] = text.slice(0, end).split("\n");
+  const fields = new Fields(text);
+  const status = fields.number();
   const headers = {};
-  for (let line = 0; line < lines.length; line += 2) headers[lines[line]] = lines[line + 1];
-  return new Response(text.slice(end + 2) || null, { status: Number(status), headers });
+  for (let count = fields.number(); count > 0; count -= 1) headers[fields.text()] = fields.text();
+  return new Response(fields.text() || null, { status, headers });
 }
-
-/**
- * How long after a write an object looks for states that have expired. Each alarm costs a write, and deleting a
- * database that is soon made anew costs more, so this is much longer than most states last.
- */
-const ALARM_AFTER_MS = 300_000;
 
 /** The states of the keys that belong to one object. */
 export class Keys extends DurableObject {
   constructor(state, env) {
     super(state, env);
     this.rows = new Rows(state.storage);
-    this.trusts = trustsCallerTime(env);
-    this.alarmAfter = Number(env.TIDEGATE_ALARM_AFTER_MS ?? ALARM_AFTER_MS); // tests wait less
-    this.hasAlarm = false;
     this.owner = undefined;
     this.instance = instance;
   }
@@ -334,12 +363,12 @@ export class Keys extends DurableObject {
   /** Answers several questions; `null` in place of an answer that failed. */
   askAll(questions, revisions) {
     const unknown = revisions?.find((revision) => revision !== undefined && !Isolate.knows(revision));
-    if (unknown !== undefined) return learn(this.env, unknown).then(() => this.askAll(questions, revisions));
+    if (unknown !== undefined) return this.#learn(unknown).then(() => this.askAll(questions, revisions));
     return questions.map((question, place) => {
       try {
-        return this.decide(question, revisions?.[place]);
+        return this.#decide(question, revisions?.[place]);
       } catch (error) {
-        logError("a question failed", error?.stack ?? error);
+        logError("a question failed", stackOf(error));
         return null;
       }
     });
@@ -349,64 +378,48 @@ export class Keys extends DurableObject {
    * Answers a question of an isolate by an revision of the policies. Only WebAssembly reads the question and the reply.
    */
   ask(question, revision) {
-    if (revision === undefined || Isolate.knows(revision)) return this.decide(question, revision);
-    return learn(this.env, revision).then(() => this.decide(question, revision));
+    if (revision === undefined || Isolate.knows(revision)) return this.#decide(question, revision);
+    return this.#learn(revision).then(() => this.#decide(question, revision));
   }
 
-  inForce(deployed, known) {
-    return new Keeper(this.ctx.storage.kv).inForce(deployed, known);
+  #learn(revision) {
+    return outlive(() => Isolate.learn(revision, this.env));
   }
 
-  policyFile(hash) {
-    return new Keeper(this.ctx.storage.kv).file(hash);
+  #decide(question, revision) {
+    return this.#use((owner) => owner.ask(question, Date.now(), revision));
   }
 
-  handlePolicies(call, deployed) {
-    return new Keeper(this.ctx.storage.kv).handle(call, deployed);
+  /** Deletes expired states. */
+  alarm() {
+    return outlive(() => this.#use((owner) => owner.ring(Date.now())));
   }
 
-  decide(question, revision) {
+  #use(call) {
     if (this.instance !== instance) [this.owner, this.instance] = [undefined, instance];
     try {
-      this.owner ??= new Owner(this.rows, this.trusts, this.ctx.id.name ?? "");
-      return this.owner.ask(question, Date.now(), revision);
+      this.owner ??= new Owner(this.rows, this.ctx, this.env);
+      return call(this.owner);
     } catch (error) {
       recover(error);
       this.owner = undefined; // what is not stored is unknown
       this.rows.values = [];
       throw error;
-    } finally {
-      if (this.rows.wrote && !this.hasAlarm) {
-        this.hasAlarm = true;
-        this.ctx.waitUntil(this.setAlarm());
-      }
     }
   }
+}
 
-  /** After the response has left, so that no answer waits for it. */
-  async setAlarm() {
-    await scheduler.wait(1);
-    try {
-      if ((await this.ctx.storage.getAlarm()) === null) {
-        await this.ctx.storage.setAlarm(Date.now() + this.alarmAfter);
-      }
-    } catch (error) {
-      this.hasAlarm = false; // the next write tries again
-      logError("the alarm could not be set, so expired states stay for now", error);
-    }
+/** The object that keeps the policies which callers have put over the deployed ones. */
+export class Policies extends DurableObject {
+  inForce(deployed, known) {
+    return outlive(() => Keeper.in_force(this.ctx, deployed, known));
   }
 
-  /** Deletes expired states. */
-  async alarm() {
-    this.hasAlarm = false;
-    const { deleted, next } = this.rows.expire(Date.now());
-    if (deleted > 0 || next === null) this.owner = undefined; // it remembers rows that are gone
-    if (next === null) {
-      this.rows = new Rows(this.ctx.storage);
-      await this.ctx.storage.deleteAll(); // even an empty database is billed
-    } else {
-      this.hasAlarm = true;
-      await this.ctx.storage.setAlarm(Math.max(next, Date.now() + this.alarmAfter));
-    }
+  file(hash) {
+    return outlive(() => Keeper.file(this.ctx, hash));
+  }
+
+  handle(call, deployed) {
+    return outlive(() => Keeper.handle(this.ctx, call, deployed));
   }
 }

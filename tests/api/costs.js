@@ -1,12 +1,20 @@
 // The Worker, which counts what Cloudflare bills: `/costs/count` returns it since the last time.
-import worker, { Keys as Real } from "./worker/index.js";
+import worker, { Keys as Real, Policies } from "./worker/index.js";
 
 const nothing = () => ({ requests: 0, calls: 0, rowsRead: 0, rowsWritten: 0, alarms: 0 });
 let counts = nothing();
 
+export { Policies };
+
 export class Keys extends Real {
   constructor(state, env) {
     super(state, env);
+    const { storage } = state;
+    const setAlarm = storage.setAlarm.bind(storage);
+    storage.setAlarm = (...alarm) => {
+      counts.alarms += 1;
+      return setAlarm(...alarm);
+    };
     const { sql } = this.rows;
     this.rows.sql = {
       exec(...statement) {
@@ -29,10 +37,6 @@ export class Keys extends Real {
     return super.askAll(...questions);
   }
 
-  setAlarm() {
-    counts.alarms += 1;
-    return super.setAlarm();
-  }
 }
 
 export default {

@@ -10,8 +10,9 @@
 // - `/fault/woken` counts the exchanges that must be woken because they share a call.
 // - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
 //   are remembered, the calls of objects, the objects that are held, and the bytes of WebAssembly's memory.
-import worker, { Keys as Real } from "./worker/index.js";
-import { Handled, Isolate, NextStep, Owner, initSync } from "./worker/build/index.js";
+import worker, { Keys as Real, Policies as RealPolicies } from "./worker/index.js";
+import { Fields } from "./worker/build/fields.js";
+import { Isolate, NextStep, Owner, initSync } from "./worker/build/index.js";
 
 const armed = new Set();
 let last;
@@ -38,17 +39,17 @@ const happens = (fault) => armed.delete(fault);
 const NOWHERE = { __wbg_ptr: 0x7ffffff0 };
 const traps = {
   // the text that the call returns hides the trap behind another error
-  text: () => Handled.prototype.response.call(NOWHERE),
-  bytes: () => Owner.prototype.take.call(NOWHERE, "x", 0),
+  text: () => Owner.prototype.take.call(NOWHERE, "x", 0),
+  promise: () => Owner.prototype.ring.call(NOWHERE, 0),
 };
 Owner.prototype.take = Owner.prototype.ask;
 const { begin, finish, reply } = Isolate;
 Isolate.begin = (...head) => {
   if (happens("trap in text")) traps.text();
-  if (happens("trap in begin")) traps.bytes();
+  if (happens("trap in begin")) traps.promise();
   const next = begin(...head);
   begun += 1;
-  if ((next & 7) !== NextStep.Body) underWay += 1; // it begins again with its body
+  if ((next & ((1 << Isolate.step_bits()) - 1)) !== NextStep.Body) underWay += 1; // it begins again with its body
   return next;
 };
 Isolate.finish = (...exchange) => {
@@ -56,13 +57,13 @@ Isolate.finish = (...exchange) => {
   return finish(...exchange);
 };
 Isolate.reply = (...question) => {
-  if (happens("trap in reply")) traps.bytes();
+  if (happens("trap in reply")) traps.promise();
   return reply(...question);
 };
 const { knows } = Isolate;
 Isolate.knows = (revision) => !happens("forget the policies") && knows(revision);
 Owner.prototype.ask = function (...question) {
-  if (happens("trap in object")) traps.bytes();
+  if (happens("trap in object")) traps.promise();
   return this.take(...question);
 };
 
@@ -89,10 +90,6 @@ export class Keys extends Real {
     return super.askAll(questions, revisions);
   }
 
-  store(text) {
-    this.ctx.storage.kv.put("revisions", text);
-  }
-
   go() {
     this.release();
   }
@@ -103,6 +100,12 @@ export class Keys extends Real {
 
   evict() {
     this.ctx.abort("evicted");
+  }
+}
+
+export class Policies extends RealPolicies {
+  store(text) {
+    this.ctx.storage.kv.put("revisions", text);
   }
 }
 
@@ -123,10 +126,12 @@ export default {
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");
-      case "/fault/policies":
-        return new Response(await env.KEYS.getByName(":policies").handlePolicies(await request.text(), name));
+      case "/fault/policies": {
+        const text = await env.POLICIES.getByName("policies").handle(await request.text(), name);
+        return new Response(String(new Fields(text).number()));
+      }
       case "/fault/store":
-        await env.KEYS.getByName(":policies").store(await request.text());
+        await env.POLICIES.getByName("policies").store(await request.text());
         return new Response("stored");
       case "/fault/stand":
         standing = Math.floor(realNow() / 1_000) * 1_000;
@@ -141,7 +146,7 @@ export default {
           return new Response(error);
         }
     }
-    const getByName = (object) => env.KEYS.getByName(object === ":policies" ? object : (last = object));
+    const getByName = (object) => env.KEYS.getByName((last = object));
     const faulty = { ...env, KEYS: { getByName } };
     if (armed.has("write events")) faulty.TIDEGATE_EVENTS = standIn;
     return worker.fetch(request, faulty, context);

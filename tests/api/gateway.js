@@ -4,16 +4,18 @@
 // - `/test/logged` tells the calls of `console.error`, each of which is one entry of the log.
 // - `/test/sign?ALGORITHM&HEAD&PAYLOAD` signs a token.
 // - `/test/bind?NAME&JSON` gives the Worker a binding of this value from now on; `null` takes the binding away.
-import worker, { Keys } from "./worker/index.js";
+import worker, { Keys, Policies } from "./worker/index.js";
 import { Isolate } from "./worker/build/index.js";
 
-export { Keys };
+export { Keys, Policies };
 
 let later = 0;
 const realNow = Date.now;
 Date.now = () => realNow() + later;
 const realTimeout = globalThis.setTimeout;
+const timers = [];
 globalThis.setTimeout = (end, span) => {
+  if (span <= 1) return realTimeout(end, span); // only lets a response leave first
   const [timer, due] = [{}, Date.now() + span];
   const look = () => timer.cleared || (Date.now() >= due ? fire() : realTimeout(look, 1));
   const fire = () => {
@@ -21,9 +23,11 @@ globalThis.setTimeout = (end, span) => {
     end();
   };
   realTimeout(look, 1);
-  return timer;
+  return timers.push(timer) - 1;
 };
-globalThis.clearTimeout = (timer) => (timer.cleared = true);
+globalThis.clearTimeout = (number) => {
+  if (timers[number] !== undefined) timers[number].cleared = true;
+};
 
 const logged = [];
 const realError = console.error;

@@ -104,6 +104,7 @@ fn a_binding_that_is_missing_or_wrong_opens_nothing() {
         limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
     for (name, value, reason) in [
         ("KEYS", json!(null), "expected the binding of the Durable Objects, found none"),
+        ("POLICIES", json!(null), "expected the binding of the Durable Objects, found none"),
         ("TIDEGATE_POLICIES_DELAY_MS", json!("5s"), "expected milliseconds, found 5s"),
     ] {
         let (served, _upstream) = start_with(policies, None);

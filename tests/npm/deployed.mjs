@@ -42,8 +42,10 @@ const tidegate :Workerd.Worker = (
   modules = [${tidegate.modules.map((module) => embedded(folder, module, policies)).join(", ")}],
   compatibilityDate = "2026-11-01",
   compatibilityFlags = ["enable_request_signal"],
-  bindings = [(name = "KEYS", durableObjectNamespace = "Keys") ${variables(tidegate)}],
-  durableObjectNamespaces = [(className = "Keys", uniqueKey = "tidegate-keys", enableSql = true)],
+  bindings = [(name = "KEYS", durableObjectNamespace = "Keys"),
+    (name = "POLICIES", durableObjectNamespace = "Policies") ${variables(tidegate)}],
+  durableObjectNamespaces = [(className = "Keys", uniqueKey = "tidegate-keys", enableSql = true),
+    (className = "Policies", uniqueKey = "tidegate-policies", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"));
 const caller :Workerd.Worker = (
   modules = [${caller.modules.map((module) => embedded(folder, module)).join(", ")}],

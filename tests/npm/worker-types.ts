@@ -1,11 +1,12 @@
 // The tests compile this file and never run it. It says what `tidegate/worker` must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
-import { Keys, Tidegate, tidegate } from "tidegate/worker";
+import { Keys, Policies, Tidegate, tidegate } from "tidegate/worker";
 import type { Check, Decision, Estimate, Key, LimitDecision } from "tidegate/worker";
 
 const handler = tidegate("[policies.api]");
 expectTypeOf(handler.fetch).toEqualTypeOf<(request: Request, env: unknown, context: unknown) => Promise<Response>>();
 expectTypeOf(Keys).toBeConstructibleWith({}, {});
+expectTypeOf(Policies).toBeConstructibleWith({}, {});
 expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "settle">();
 expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Response>>();
 expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();

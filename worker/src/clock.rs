@@ -32,8 +32,8 @@ pub(crate) const fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// Milliseconds for JavaScript.
+/// A number for JavaScript.
 #[expect(clippy::as_conversions, reason = "no `from` for floats; exact up to 2^53")]
-pub(crate) const fn from_millis(millis: u64) -> f64 {
-    millis as f64
+pub(crate) const fn number(whole: u64) -> f64 {
+    whole as f64
 }

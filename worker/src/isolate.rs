@@ -1,17 +1,25 @@
 //! The functions that JavaScript calls in an isolate, and the texts in which it gets the answers.
 
+use std::panic;
+use std::rc::Rc;
+
+use js_sys::Date;
 use tidegate_http::{
-    self as http, BodyError, NoKeys, Pass, Response, Served, Tokens, Verify, upstream_failed,
+    self as http, BodyError, Exchange, NoKeys, Outcome, Response, Served, Step, upstream_failed,
 };
 use tidegate_tier::wire::{Failure, Question};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use worker::Env;
 
+use crate::bindings::Bindings;
 use crate::clock::whole;
-use crate::exchange::{OwnRequest, Tells, parts, random};
+use crate::exchange::{InForce, OwnRequest, parts, random};
+use crate::fields::Fields;
 use crate::keys::STORAGE_FAILED;
-use crate::node::{self, End, Held, Node, Told, with};
-use crate::{packed, policies};
+use crate::node::{self, End, Held, NextStep, Node, with};
+use crate::tell::panicked;
+use crate::{packed, policies, token};
 
 /// The functions that JavaScript calls in an isolate. An exchange is one request, under a number.
 #[wasm_bindgen]
@@ -47,26 +55,12 @@ impl Request {
 
 #[wasm_bindgen]
 impl Isolate {
-    /// Reads the policy file. Returns what is wrong with it or with a token, for the log: then the Worker cannot work,
+    /// Reads the bindings and the policy file. Returns what is wrong with them, for the log: then the Worker cannot work,
     /// and every request gets the response of `misconfigured`.
     #[must_use]
-    pub fn start(
-        token: Option<String>,
-        admin_token: Option<String>,
-        trusts_caller_time: bool,
-        log_secret: Option<String>,
-        events: bool,
-        timing: bool,
-    ) -> Option<String> {
-        let tokens = Tokens { decisions: token, administration: admin_token };
-        let told = Told { tells: Tells { events, timing }, log_secret };
-        match Node::new(tokens, trusts_caller_time, told) {
-            Ok(node) => {
-                node::set(node);
-                None
-            }
-            Err(reason) => Some(reason),
-        }
+    pub fn start(env: &Env) -> Option<String> {
+        panic::set_hook(Box::new(|_| panicked()));
+        Bindings::read(env).and_then(Node::new).map(node::set).err()
     }
 
     /// The response to a request while the Worker cannot work.
@@ -100,9 +94,15 @@ impl Isolate {
         with(now_ms, |node, _, _| !node.in_force.revision.policies.gateway().routes().is_empty())
     }
 
+    /// How many bits of what `begin` returns are the [`NextStep`].
+    #[must_use]
+    pub fn step_bits() -> u32 {
+        NextStep::BITS
+    }
+
     /// Begins an exchange, with the body of the request or without it. `unread` says why a body could not be read: 0 if
-    /// it did not arrive whole, else how many bytes were read of one that is too long. Returns eight times the number
-    /// of the exchange, and the [`NextStep`](crate::node::NextStep).
+    /// it did not arrive whole, else how many bytes were read of one that is too long. Returns the number of the
+    /// exchange, and behind it the [`NextStep`] in [`step_bits`](Self::step_bits) bits.
     #[must_use]
     pub fn begin(
         request: Request,
@@ -120,22 +120,15 @@ impl Isolate {
         })
     }
 
-    /// The token to verify: algorithm, name of the binding, signed bytes, signature, and the name of the key if there is
-    /// one, each on a line.
-    #[must_use]
-    pub fn token(exchange: u32, now_ms: f64) -> Option<String> {
-        with(now_ms, |node, _, _| {
-            let token = node.exchanges.get_mut(&exchange)?.token()?;
-            let Verify { algorithm, keys, signed, signature, key_id } = token;
-            let key_id = key_id.as_deref().unwrap_or_default();
-            Some([algorithm.name(), keys, signed, signature, key_id].join("\n"))
-        })
-    }
-
-    /// Goes on with an exchange whose token was verified, or was not, or could not be. Returns the same as `begin`.
-    #[must_use]
-    pub fn verified(exchange: u32, is_verified: Option<bool>, now_ms: f64) -> u32 {
-        with(now_ms, |node, now, at| {
+    /// Verifies the token of an exchange, and goes on with it. Returns the same as `begin`.
+    pub async fn verify(exchange: u32, env: Env) -> u32 {
+        let token =
+            with(Date::now(), |node, _, _| node.exchanges.get_mut(&exchange)?.token().cloned());
+        let is_verified = match token {
+            Some(token) => token::is_verified(&token, &env).await,
+            None => None,
+        };
+        with(Date::now(), |node, now, at| {
             if let Some(running) = node.exchanges.get_mut(&exchange) {
                 running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
             }
@@ -155,9 +148,8 @@ impl Isolate {
         text(&upstream_failed(accept.as_deref()))
     }
 
-    /// The next question to send: on lines its number, the hash of the revision of the policies by which it must be
-    /// answered, which is empty for the deployed one, and the number of UTF-16 units of the object's name; then that
-    /// name and the question.
+    /// The next question to send, in fields: its number, the hash of the revision of the policies by which it must be
+    /// answered, which is empty for the deployed one, the object's name, and the question.
     #[must_use]
     pub fn transmit(now_ms: f64) -> Option<String> {
         with(now_ms, |node, _, at| {
@@ -165,9 +157,13 @@ impl Isolate {
             node.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
             let Question { number, to, bytes } = question?;
             let revision = policies::hash_of(to.policy()).unwrap_or_default();
-            let object = to.object_name();
-            let units = object.encode_utf16().count();
-            Some(format!("{number}\n{revision}\n{units}\n{object}{}", packed::pack(&bytes)))
+            let mut fields = Fields::with_capacity(2 * bytes.len() + 128);
+            fields
+                .number(number)
+                .text(&revision)
+                .text(&to.object_name())
+                .text(&packed::pack(&bytes));
+            Some(fields.into_text())
         })
     }
 
@@ -216,39 +212,65 @@ impl Isolate {
         with(now_ms, |node, _, _| node.in_force.shares_calls)
     }
 
-    /// The response of an exchange: the status, the names and values of its headers each on a line, an empty line, the
-    /// body. For a request that passes the status is 0, the headers are those to add, and the body says on lines: the
-    /// upstream's URL, the client's address, and of the lease, if one is held, the milliseconds between two renewals,
-    /// policy, key and name.
+    /// Ends an exchange with a request that was under way when WebAssembly ended: what its checks asked is not known.
+    /// Returns the number of the exchange.
     #[must_use]
-    pub fn finish(exchange: u32, now_ms: f64) -> String {
-        let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
-        match running.and_then(|running| running.end) {
-            Some(End::Served(served)) => served_text(served),
-            _ => text(&http::internal_error("the request has no response".into())),
-        }
+    pub fn unavailable(
+        request: Request,
+        country: Option<String>,
+        body: Option<String>,
+        now_ms: f64,
+    ) -> u32 {
+        let body = Some(body.map(String::into_bytes).ok_or(BodyError::Incomplete));
+        with(now_ms, |node, now, at| {
+            let id = node.begin(OwnRequest { request, country, now, body }, at);
+            let in_force = Rc::clone(&node.in_force);
+            if let Some(running) = node.exchanges.get_mut(&id) {
+                running.end = Some(End::Served(unavailable(&in_force, &mut running.exchange)));
+            }
+            id
+        })
+    }
+
+    /// The response of an exchange, in fields: the status, the headers, the body. `undefined` for a request that passes:
+    /// [`forward`](Self::forward) then ends the exchange.
+    #[must_use]
+    pub fn finish(exchange: u32, now_ms: f64) -> Option<String> {
+        with(now_ms, |node, _, _| {
+            let running = node.exchanges.remove(&exchange);
+            match running.as_ref().and_then(|running| running.end.as_ref()) {
+                Some(End::Served(Served::Response(response))) => Some(text(response)),
+                Some(End::Served(Served::Pass(_))) => {
+                    running.and_then(|running| node.exchanges.insert(exchange, running));
+                    None
+                }
+                _ => Some(text(&http::internal_error("the request has no response".into()))),
+            }
+        })
     }
 }
 
-/// The text of what is done with a request.
-pub(crate) fn served_text(served: Served) -> String {
-    match served {
-        Served::Response(response) => text(&response),
-        Served::Pass(pass) => text(&passed(pass)),
-    }
-}
-
-/// The form in which JavaScript gets a request that passes.
-fn passed(Pass { url, client, headers, lease }: Pass) -> Response {
-    let mut body = [url.unwrap_or_default(), client.unwrap_or_default()].join("\n");
-    if let Some(lease) = lease {
-        let renew_every_ms = (lease.renew_every.0 / 1_000).max(1).to_string();
-        for line in [&renew_every_ms, &lease.policy, &lease.key, &lease.name] {
-            body.push('\n');
-            body.push_str(line); // no line contains a line break: keys from requests are escaped
+/// What is done with a request whose checks have no outcomes.
+fn unavailable(in_force: &InForce, exchange: &mut Exchange) -> Served {
+    loop {
+        match exchange.step() {
+            Step::Decide(checks) => {
+                let reason = "the Worker began anew, so the outcome is unknown";
+                let outcome = |check| {
+                    let outcome = Outcome::Unavailable(reason.to_owned());
+                    in_force.metrics.count(check, &outcome);
+                    outcome
+                };
+                let outcomes = checks.iter().map(outcome).collect();
+                exchange.decided(outcomes);
+            }
+            Step::Change(_) | Step::Body | Step::Verify(_) => {
+                let response = http::internal_error("the Worker began anew".to_owned());
+                return Served::Response(response);
+            }
+            Step::Done(served) => return served,
         }
     }
-    Response { status: 0, headers, body }
 }
 
 fn size(bytes: usize) -> u32 {
@@ -264,16 +286,9 @@ pub(crate) fn body_error(bytes: u32) -> BodyError {
 }
 
 pub(crate) fn text(response: &Response) -> String {
-    let headers = response.headers.iter().map(|(name, value)| name.len() + value.len() + 2);
-    let length = headers.fold(response.body.len() + 5, usize::saturating_add);
-    let mut text = String::with_capacity(length);
-    text.push_str(&response.status.to_string());
-    for (name, value) in &response.headers {
-        for part in ["\n", name, "\n", value] {
-            text.push_str(part);
-        }
-    }
-    text.push_str("\n\n");
-    text.push_str(&response.body);
-    text
+    let Response { status, headers, body } = response;
+    let lengths = headers.iter().map(|(name, value)| name.len() + value.len() + 4);
+    let mut fields = Fields::with_capacity(lengths.fold(body.len() + 8, usize::saturating_add));
+    fields.number(u64::from(*status)).headers(headers).text(body);
+    fields.into_text()
 }

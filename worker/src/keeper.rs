@@ -1,86 +1,81 @@
-//! The object that keeps the revisions of the policy file. JavaScript brings what is stored, and stores what is returned.
+//! The object that keeps the revisions of the policy file: the class `Policies` of `worker.js`.
 
-use tidegate_http::{Changed, PolicyCall, RevisionTag, Revisions};
-use wasm_bindgen::JsError;
+use js_sys::Date;
+use tidegate_http::{Changed, PolicyCall, Revisions};
 use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsError, JsValue};
+use worker::worker_sys::DurableObjectState;
+use worker::{State, Storage};
 
 use crate::clock::timestamp;
 use crate::isolate::text;
+use crate::revisions::told;
 use crate::tell::log_error;
+
+/// The name under which the object stores the revisions.
+const STORED: &str = "revisions";
 
 /// The functions that JavaScript calls in the object of the revisions.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Keeper;
 
-/// The answer to a call, and what must be stored before it is sent.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct Handled {
-    response: String,
-    stored: Option<String>,
-}
-
-#[wasm_bindgen]
-impl Handled {
-    /// The response, as of `Isolate.finish`. Can be taken once.
-    #[must_use]
-    pub fn response(&mut self) -> String {
-        std::mem::take(&mut self.response)
-    }
-
-    /// The revisions to store, if they have changed. Can be taken once.
-    #[must_use]
-    pub fn stored(&mut self) -> Option<String> {
-        self.stored.take()
-    }
-}
-
 #[wasm_bindgen]
 impl Keeper {
-    /// The revision in force over the deployed file with this hash: its version and its hash, each on a line, and the
-    /// file unless it is the deployed one. `undefined` if it begins with `known`.
-    #[must_use]
-    pub fn in_force(stored: Option<String>, deployed: &str, known: &str) -> Option<String> {
-        let revisions = read(stored);
-        let RevisionTag { version, hash } = revisions.tag(deployed);
-        let told = format!("{version}\n{hash}");
-        (told != known).then(|| match revisions.file(deployed) {
-            Some(file) => format!("{told}\n{file}"),
-            None => told,
-        })
+    /// The revision in force over the deployed file with this hash, as of [`told`]. `undefined` if it is the `known` one,
+    /// of which the caller has heard last.
+    ///
+    /// # Errors
+    /// Throws what the storage throws.
+    pub async fn in_force(
+        object: DurableObjectState,
+        deployed: String,
+        known: String,
+    ) -> Result<Option<String>, JsValue> {
+        let revisions = read(&State::from(object).storage()).await?;
+        let tag = revisions.tag(&deployed);
+        Ok((told(&tag, None) != known).then(|| told(&tag, revisions.file(&deployed))))
     }
 
     /// The file with this hash, if it is kept.
-    #[must_use]
-    pub fn file(stored: Option<String>, hash: &str) -> Option<String> {
-        read(stored).file_of(hash).map(str::to_owned)
-    }
-
-    /// Answers a call of `Isolate.policy_call`.
     ///
     /// # Errors
-    /// Throws an `Error` if the text is no such call.
-    pub fn handle(
-        stored: Option<String>,
-        call: &str,
-        deployed: &str,
-        now_ms: f64,
-    ) -> Result<Handled, JsError> {
+    /// Throws what the storage throws.
+    pub async fn file(object: DurableObjectState, hash: String) -> Result<Option<String>, JsValue> {
+        let revisions = read(&State::from(object).storage()).await?;
+        Ok(revisions.file_of(&hash).map(str::to_owned))
+    }
+
+    /// Answers a call about the revisions. Returns the response, as of `Isolate.finish`. What has changed is stored: the
+    /// output gate holds the response until the write is durable.
+    ///
+    /// # Errors
+    /// Throws an `Error` if the text is no such call, and what the storage throws.
+    pub async fn handle(
+        object: DurableObjectState,
+        call: String,
+        deployed: String,
+    ) -> Result<String, JsValue> {
         let call =
-            PolicyCall::read(call).ok_or_else(|| JsError::new("a call of another version"))?;
-        let mut revisions = read(stored);
-        let Changed { response, policies } = revisions.handle(call, deployed, timestamp(now_ms));
-        let stored = policies.map(|_| revisions.write());
-        Ok(Handled { response: text(&response), stored })
+            PolicyCall::read(&call).ok_or_else(|| JsError::new("a call of another version"))?;
+        let storage = State::from(object).storage();
+        let mut revisions = read(&storage).await?;
+        let now = timestamp(Date::now());
+        let Changed { response, policies } = revisions.handle(call, &deployed, now);
+        if policies.is_some() {
+            storage.put_raw(STORED, revisions.write()).await?;
+        }
+        Ok(text(&response))
     }
 }
 
 /// Revisions that cannot be read must not stop the Worker, so they count as none.
-fn read(stored: Option<String>) -> Revisions {
-    let Some(stored) = stored else { return Revisions::default() };
-    Revisions::read(&stored).unwrap_or_else(|error| {
+async fn read(storage: &Storage) -> worker::Result<Revisions> {
+    let Some(stored) = storage.get::<String>(STORED).await? else {
+        return Ok(Revisions::default());
+    };
+    Ok(Revisions::read(&stored).unwrap_or_else(|error| {
         log_error("the stored policies are ignored", &error.to_string().into());
         Revisions::default()
-    })
+    }))
 }

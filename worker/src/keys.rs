@@ -6,13 +6,18 @@
 
 use std::sync::Arc;
 
+use js_sys::Promise;
 use tidegate_gate::{Micros, Policy, Timestamp};
 use tidegate_tier::authority::{Authority, Options, Outcome, Swap, SwapEntry};
 use tidegate_tier::wire::{AuthorityOptions, Inbox, Place};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
+use worker::worker_sys::DurableObjectState;
+use worker::{Env, State};
 
-use crate::clock::{Clock, from_millis, timestamp};
+use crate::alarm::{Alarm, Expired};
+use crate::bindings::{alarm_after_ms, trusts_caller_time};
+use crate::clock::{Clock, number, timestamp};
 use crate::memory::Share;
 use crate::packed;
 use crate::policies::{self, Revision};
@@ -29,6 +34,14 @@ const TTL_MARGIN: Micros = Micros(86_400_000_000);
 
 /// What callers learn of a storage that refuses to read or write.
 pub(crate) const STORAGE_FAILED: &str = "its storage failed";
+
+fn inbox() -> Inbox<()> {
+    Inbox::new(AuthorityOptions {
+        bytes: REPLIES,
+        keeps_order: false, // each question is of another request
+        ..AuthorityOptions::default()
+    })
+}
 
 fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
     Authority::new(Options {
@@ -58,6 +71,14 @@ extern "C" {
     /// Writes all rows that were added, or none.
     #[wasm_bindgen(method, catch)]
     fn write(this: &Rows) -> Result<(), JsValue>;
+
+    /// Whether the object has a table of rows.
+    #[wasm_bindgen(method, catch)]
+    fn exists(this: &Rows) -> Result<bool, JsValue>;
+
+    /// Forgets that the table exists.
+    #[wasm_bindgen(method)]
+    fn forget(this: &Rows);
 }
 
 /// The functions that JavaScript calls in an object.
@@ -75,28 +96,30 @@ pub struct Owner {
     /// The policy by which it decided last.
     decided_by: Option<Arc<Policy>>,
     share: Share,
+    object: State,
+    alarm: Alarm,
 }
 
 #[wasm_bindgen]
 impl Owner {
-    /// An object of this name that has read nothing yet.
+    /// An object that has read nothing yet.
     #[wasm_bindgen(constructor)]
     #[must_use]
-    pub fn new(rows: Rows, trusts_caller_time: bool, name: &str) -> Self {
-        let inbox = AuthorityOptions {
-            bytes: REPLIES,
-            keeps_order: false, // each question is of another request
-            ..AuthorityOptions::default()
-        };
+    pub fn new(rows: Rows, object: DurableObjectState, env: &Env) -> Self {
+        let object = State::from(object);
+        let name = object.id().name().unwrap_or_default();
+        let trusts_caller_time = trusts_caller_time(env);
         Self {
             rows,
             authority: authority(trusts_caller_time),
-            inbox: Inbox::new(inbox),
+            inbox: inbox(),
             clock: Clock::default(),
             trusts_caller_time,
             policy: name.split([':', '#']).next().unwrap_or("").to_owned(),
             decided_by: None,
             share: Share::default(),
+            object,
+            alarm: Alarm::new(alarm_after_ms(env)),
         }
     }
 
@@ -126,11 +149,32 @@ impl Owner {
         let most = self.share.most().saturating_sub(self.inbox.bytes());
         self.authority.remember_at_most(most.min(REMEMBERED));
         self.decide((now, at));
+        self.alarm.set_after_write(&self.object);
         self.share.set(self.authority.remembered().saturating_add(self.inbox.bytes()));
         match self.inbox.poll_reply(at, &mut self.authority) {
             Some(((), reply)) => Ok(packed::pack(&reply)),
             None => Err(JsError::new("the question has no reply")),
         }
+    }
+
+    /// Deletes expired states. The promise ends when the next alarm is set, or when nothing is left.
+    ///
+    /// # Errors
+    /// Throws what the storage throws.
+    pub fn ring(&mut self, now_ms: f64) -> Result<Promise, JsValue> {
+        let expired = match self.rows.exists()? {
+            true => Expired::delete(&self.object, now_ms)?,
+            false => Expired { any: false, next: None },
+        };
+        if expired.any || expired.next.is_none() {
+            // it remembers rows that are gone
+            self.authority = authority(self.trusts_caller_time);
+            self.inbox = inbox();
+        }
+        if expired.next.is_none() {
+            self.rows.forget();
+        }
+        Ok(self.alarm.set_next(&self.object, expired.next, timestamp(now_ms)))
     }
 
     /// Another revision of the policy may use the rows of this one. So what was remembered under one revision is
@@ -177,7 +221,7 @@ impl Owner {
             for record in self.authority.records(swap, partition) {
                 let Some(bytes) = record.becomes else { continue };
                 let expires = record.ttl.map(|ttl| now.saturating_add(ttl));
-                let expires = expires.map(|expires| from_millis(expires.0.div_ceil(1_000)));
+                let expires = expires.map(|expires| number(expires.0.div_ceil(1_000)));
                 self.rows.add(record.name, bytes, expires);
                 writes = true;
             }
@@ -185,6 +229,7 @@ impl Owner {
         }
         if writes {
             self.rows.write()?;
+            self.alarm.has_written();
         }
         Ok(outcomes)
     }

@@ -5,9 +5,19 @@
 //! (`worker.js`) carries the bytes between them and awaits.
 
 #[cfg(target_arch = "wasm32")]
+mod alarm;
+#[cfg(target_arch = "wasm32")]
+mod bindings;
+#[cfg(target_arch = "wasm32")]
 mod clock;
 #[cfg(target_arch = "wasm32")]
 mod exchange;
+#[cfg(any(target_arch = "wasm32", test))]
+mod fields;
+#[cfg(target_arch = "wasm32")]
+mod gateway;
+#[cfg(target_arch = "wasm32")]
+mod held;
 #[cfg(target_arch = "wasm32")]
 mod isolate;
 #[cfg(target_arch = "wasm32")]
@@ -23,6 +33,10 @@ mod packed;
 #[cfg(target_arch = "wasm32")]
 mod policies;
 #[cfg(target_arch = "wasm32")]
-mod swap;
+mod revisions;
+#[cfg(target_arch = "wasm32")]
+mod sockets;
 #[cfg(target_arch = "wasm32")]
 mod tell;
+#[cfg(target_arch = "wasm32")]
+mod token;

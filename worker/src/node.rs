@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
-    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Tokens, Verify,
+    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
 use tidegate_tier::NodeCache;
 use tidegate_tier::cache::{self, Next, Transmit};
@@ -14,10 +14,12 @@ use tidegate_tier::wire::{NodeOptions, Outbox, Outgoing};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
+use crate::bindings::Bindings;
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{InForce, OwnRequest, Tells};
+use crate::exchange::{InForce, OwnRequest};
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
+use crate::revisions::Watch;
 use crate::tell::log_error;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
@@ -28,8 +30,8 @@ const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
 /// runtime, which tells when a call has failed.
 const LONGEST_QUESTION: Micros = Micros(30_000_000);
 
-/// The numbers of exchanges are below this one, so that eight times a number fits into 32 bits.
-const EXCHANGES: u32 = 1 << 28;
+/// The numbers of exchanges are below this one, so that a number and a step fit into 32 bits.
+const EXCHANGES: u32 = 1 << (u32::BITS - NextStep::BITS);
 
 /// How many questions about one partition may be under way: as many as there are. Each request sends its own questions,
 /// because no request can wait in the name of another one.
@@ -44,6 +46,7 @@ type Token = Option<(u32, usize)>;
 
 pub(crate) struct Node {
     pub(crate) in_force: Rc<InForce>,
+    pub(crate) watch: Watch,
     /// Whether checks are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
     cache: NodeCache,
@@ -56,12 +59,6 @@ pub(crate) struct Node {
     log_secret: LogSecret,
 }
 
-/// What the Worker tells about its decisions, and the secret of the hashes that stand for keys in its log.
-pub(crate) struct Told {
-    pub(crate) tells: Tells,
-    pub(crate) log_secret: Option<String>,
-}
-
 /// An exchange under way.
 pub(crate) struct Running {
     in_force: Rc<InForce>,
@@ -72,9 +69,17 @@ pub(crate) struct Running {
     missing: usize,
     /// When its checks were asked for.
     asked: Micros,
-    /// The checks that were counted: policy, outcome, how many, their cost.
+    /// The checks that were counted, by policy and outcome: how many, and their cost.
     events: BTreeMap<(String, &'static str), (u32, u64)>,
     pub(crate) end: Option<End>,
+}
+
+/// The checks of an exchange under one policy that had one outcome.
+pub(crate) struct Event {
+    pub(crate) policy: String,
+    pub(crate) outcome: &'static str,
+    pub(crate) checks: u32,
+    pub(crate) cost: u64,
 }
 
 /// The end of an exchange.
@@ -85,11 +90,12 @@ pub(crate) enum End {
 }
 
 impl Node {
-    pub(crate) fn new(
-        tokens: Tokens,
-        trusts_caller_time: bool,
-        told: Told,
-    ) -> Result<Self, String> {
+    /// The node of an isolate with these bindings.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the policy file or with a token.
+    pub(crate) fn new(bindings: Bindings) -> Result<Self, String> {
+        let Bindings { tokens, log_secret, tells, trusts_caller_time, policies_delay } = bindings;
         let revision = policies::deployed()?;
         let access = Access::new(&revision.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
@@ -103,9 +109,10 @@ impl Node {
             ..NodeOptions::default()
         };
         Ok(Self {
-            in_force: InForce::new(revision, access, told.tells),
+            watch: Watch::new(revision.tag.clone(), policies_delay),
+            in_force: InForce::new(revision, access, tells),
             log_secret: LogSecret::new(
-                told.log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
+                log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
             cache: NodeCache::new(cache),
@@ -312,12 +319,11 @@ impl Running {
         }
     }
 
-    /// The checks that were counted, in lines: policy, outcome, how many, their cost.
-    pub(crate) fn events(&self) -> String {
-        let events = self.events.iter().map(|((policy, outcome), (checks, cost))| {
-            format!("{policy}\n{outcome}\n{checks}\n{cost}\n")
-        });
-        events.collect()
+    /// The checks that were counted. Can be taken once.
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        let events = std::mem::take(&mut self.events).into_iter();
+        let event = |((policy, outcome), (checks, cost))| Event { policy, outcome, checks, cost };
+        events.map(event).collect()
     }
 }
 
@@ -350,7 +356,10 @@ pub enum NextStep {
 }
 
 impl NextStep {
-    /// Eight times the number of the exchange, and this.
+    /// How many bits a step takes.
+    pub(crate) const BITS: u32 = 3;
+
+    /// The number of the exchange, and this behind it.
     pub(crate) const fn of(self, exchange: u32) -> u32 {
         let next = match self {
             Self::Finish => 0,
@@ -360,7 +369,7 @@ impl NextStep {
             Self::Verify => 4,
             Self::Change => 5,
         };
-        exchange << 3 | next
+        exchange << Self::BITS | next
     }
 }
 

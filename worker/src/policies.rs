@@ -99,7 +99,7 @@ impl Known {
 }
 
 /// The text of the deployed file, out of the global variable in which `worker.js` puts it.
-fn text() -> Result<String, String> {
+pub(crate) fn text() -> Result<String, String> {
     let text = Reflect::get(&js_sys::global(), &"TIDEGATE_POLICIES".into()).ok();
     text.and_then(|text| text.as_string())
         .ok_or_else(|| "the policy file is not part of this Worker".to_owned())

@@ -1,6 +1,7 @@
 // Answers, read from the numbers that WebAssembly has written. Literals and class fields define properties, so they
 // call no setter of a prototype. `answer.rs` has the order of the numbers.
 import { coded, define } from "./errors.js";
+import { Fields } from "./fields.js";
 import { ONLY_NOW, ReadLimits, callOptions, requireUnits } from "./input.js";
 
 const [AT, FACTOR, LIVE, GRANTED, GRANTED_AT, EXPIRES_AT, RULE, HAS_LEASE, COUNT, HEAD, EACH] =
@@ -17,13 +18,13 @@ export const hasLease = (numbers) => numbers[HAS_LEASE] === 1;
 
 /** What middleware does with a request, from the text of `middleware.rs`. */
 export function readAdmission(text) {
-  const [status, body, lease, renewEveryUs, ...rest] = text.split("\0");
-  const headers = [];
-  for (let at = 0; at + 1 < rest.length; at += 2) headers.push([rest[at], rest[at + 1]]);
+  const fields = new Fields(text);
+  const [status, body, name, renewEveryUs] = [fields.number(), fields.text(), fields.text(), fields.number()];
+  const headers = Array.from({ length: fields.number() }, () => [fields.text(), fields.text()]);
   return {
     headers,
-    refusal: status === "" ? undefined : { status: Number(status), body },
-    lease: lease === "" ? undefined : { name: lease, renewEveryUs: Number(renewEveryUs) },
+    refusal: status === 0 ? undefined : { status, body },
+    lease: name === "" ? undefined : { name, renewEveryUs },
   };
 }
 

@@ -20,6 +20,12 @@ export class Keys {
   constructor(state: unknown, env: unknown);
 }
 
+/** The Durable Object that keeps the policies which callers have put over the deployed ones. Bind it as `POLICIES`. */
+export class Policies {
+  /** Called by the runtime. */
+  constructor(state: unknown, env: unknown);
+}
+
 /** The calls for other Workers, whose service binding says `entrypoint = "Tidegate"`. They need no token. */
 export class Tidegate {
   /** Called by the runtime. */

@@ -8,6 +8,8 @@
 mod answer;
 mod chance;
 mod failure;
+#[cfg(feature = "middleware")]
+mod fields;
 mod limiter;
 mod number;
 mod policy;

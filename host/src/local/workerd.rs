@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use super::worker_files::worker_files;
 use super::workspace;
 
-/// The class of the objects, as the Worker exports it.
-const OBJECT_CLASS: &str = "Keys";
+/// The classes of the objects, as the Worker exports them: the binding and the class.
+const OBJECTS: [(&str, &str); 2] = [("KEYS", "Keys"), ("POLICIES", "Policies")];
 
 /// How to run the Worker.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,17 @@ fn copy_worker(files: &[String], folder: &Path) -> Result<()> {
 }
 
 fn configuration(options: &WorkerdOptions, files: &[String], storage: &Path) -> String {
-    let mut bindings = format!("(name = \"KEYS\", durableObjectNamespace = \"{OBJECT_CLASS}\")");
+    let bindings = OBJECTS
+        .map(|(name, class)| format!("(name = {name:?}, durableObjectNamespace = {class:?})"));
+    let mut bindings = bindings.join(", ");
+    let namespaces = OBJECTS.map(|(_, class)| {
+        // with eviction, what a slow caller counts would depend on its pace
+        format!(
+            "(className = {class:?}, uniqueKey = \"tidegate-{}\", enableSql = true, preventEviction = true)",
+            class.to_lowercase()
+        )
+    });
+    let namespaces = namespaces.join(", ");
     let token = |name| options.token.as_ref().map(|token| (name, token.as_str()));
     let tokens = ["TIDEGATE_TOKEN", "TIDEGATE_ADMIN_TOKEN"].into_iter().filter_map(token);
     let trust = options.trust_caller_time.then_some(("TIDEGATE_TRUST_CALLER_TIME", "true"));
@@ -183,9 +193,7 @@ const worker :Workerd.Worker = (
   compatibilityDate = "2026-11-01",
   compatibilityFlags = ["enable_request_signal"],
   bindings = [{bindings}],
-  durableObjectNamespaces =
-    [(className = "{OBJECT_CLASS}", uniqueKey = "tidegate-keys", enableSql = true,
-      preventEviction = true)], # otherwise what a slow caller counts depends on its pace
+  durableObjectNamespaces = [{namespaces}],
   durableObjectStorage = (localDisk = "disk") );
 "#
     )

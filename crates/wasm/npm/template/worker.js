@@ -1,6 +1,6 @@
 // Tidegate with the policies of policies.toml.
 import policies from "./policies.toml";
-import { Keys, Tidegate, tidegate } from "tidegate/worker";
+import { Keys, Policies, Tidegate, tidegate } from "tidegate/worker";
 
-export { Keys, Tidegate };
+export { Keys, Policies, Tidegate };
 export default tidegate(policies);

@@ -10,6 +10,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Limiter, quantity, timestamp};
 use crate::failure::Failure;
+use crate::fields::Fields;
 
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
@@ -99,8 +100,8 @@ impl Limiter {
         Ok(passes)
     }
 
-    /// The status, the body, the name of the lease to hold and the µs between two renewals; then the names and values of the
-    /// headers, each with a zero after it.
+    /// In fields: the status, which is 0 for a request that passes, the body, the name of the lease to hold, which is empty
+    /// without a lease, the µs between two renewals, and the headers.
     #[must_use]
     pub fn told(&mut self) -> String {
         core::mem::take(&mut self.told)
@@ -115,19 +116,15 @@ fn older(form: &str) -> Result<Option<OlderForm>, Failure> {
 }
 
 fn refused(Response { status, headers, body }: &Response) -> String {
-    text([status.to_string(), body.clone(), String::new(), String::new()], headers)
+    let mut fields = Fields::with_capacity(body.len());
+    fields.number(u64::from(*status)).text(body).text("").number(0).headers(headers);
+    fields.into_text()
 }
 
 fn passed(Pass { headers, lease, .. }: &Pass) -> String {
-    let (name, every) = match lease {
-        Some(lease) => (lease.name.clone(), lease.renew_every.0.to_string()),
-        None => (String::new(), String::new()),
-    };
-    text([String::new(), String::new(), name, every], headers)
-}
-
-/// No part contains a zero: names and values of headers cannot, and JSON escapes it.
-fn text(head: [String; 4], headers: &[(&'static str, String)]) -> String {
-    let headers = headers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]);
-    head.into_iter().chain(headers).flat_map(|part| [part, "\0".into()]).collect()
+    let lease = lease.as_ref().map(|lease| (lease.name.as_str(), lease.renew_every.0));
+    let (name, every_us) = lease.unwrap_or_default();
+    let mut fields = Fields::default();
+    fields.number(0).text("").text(name).number(every_us).headers(headers);
+    fields.into_text()
 }

@@ -56,6 +56,11 @@ fn lint(tally: &mut Tally) -> Result<()> {
     let worker = ["--package", "tidegate-worker", "--package", "tidegate-bench-empty"];
     let worker = [&clippy[..], &WASM, &worker, &NO_WARNINGS].concat();
     tally.watch("clippy for wasm", cargo(&worker))?;
+    build::build(Artifact::Worker)?; // what binds it has types
+    tally.watch(
+        "types of the Worker's JavaScript",
+        command("node_modules/.bin/tsc", &["-p", "worker"]),
+    )?;
     // one at a time: beside the Worker, the gate has TOML in every variant
     build::npm_features().try_for_each(|features| {
         let npm = ["--package", "tidegate-wasm", "--features", features];

@@ -1,0 +1,83 @@
+//! Fields: several values in one text. JavaScript reads them by `fields.js`, and one part of the Worker reads what another
+//! one wrote.
+
+#[path = "../../crates/wasm/src/fields.rs"]
+mod written; // the npm package writes its own in the same form
+
+pub(crate) use written::Fields;
+
+/// The fields of a text, read one after another in the order in which they were written.
+#[derive(Debug)]
+pub(crate) struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// The next field as a number; `None` if it is none.
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let mut number: u64 = 0;
+        loop {
+            let (&digit, rest) = self.0.as_bytes().split_first()?;
+            self.0 = self.0.get(self.0.len() - rest.len()..)?;
+            number = number.checked_mul(64)?.checked_add(u64::from(digit & 63))?;
+            if digit < 64 {
+                return Some(number);
+            }
+        }
+    }
+
+    /// The next field as a text; `None` if it is none.
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        let units = usize::try_from(self.number()?).ok()?;
+        let mut left = units;
+        let mut characters = self.0.chars();
+        while left > 0 {
+            left = left.checked_sub(characters.next()?.len_utf16())?;
+        }
+        let (text, rest) = self.0.split_at_checked(self.0.len() - characters.as_str().len())?;
+        self.0 = rest;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fields, Reader};
+
+    const NUMBERS: [u64; 9] = [0, 1, 63, 64, 4_095, 4_096, 1 << 32, (1 << 53) - 1, u64::MAX];
+    const TEXTS: [&str; 6] =
+        ["", "a", "\0\n\u{7f}", "\u{ff}\u{100}", "\u{ffff}", "\u{10000} \u{1f30a}"];
+
+    #[test]
+    fn all_fields_come_back_in_their_order() {
+        let mut fields = Fields::with_capacity(0);
+        for (number, text) in NUMBERS.into_iter().zip(TEXTS.into_iter().cycle()) {
+            fields.number(number).text(text);
+        }
+        let all = fields.into_text();
+        let mut reader = Reader::new(&all);
+        for (number, text) in NUMBERS.into_iter().zip(TEXTS.into_iter().cycle()) {
+            assert_eq!((reader.number(), reader.text()), (Some(number), Some(text)));
+        }
+        assert_eq!((reader.number(), reader.text()), (None, None));
+
+        let mut fields = Fields::default();
+        fields.headers(&[("name", "value".to_owned())]);
+        let all = fields.into_text();
+        let mut reader = Reader::new(&all);
+        assert_eq!((reader.number(), reader.text()), (Some(1), Some("name")));
+        assert_eq!(reader.text(), Some("value"));
+    }
+
+    #[test]
+    fn a_text_that_is_no_field_is_refused() {
+        let mut reader = Reader::new("\u{40}");
+        assert_eq!(reader.number(), None, "another digit is missing");
+        assert_eq!(Reader::new("\u{2}a").text(), None, "a unit is missing");
+        assert_eq!(Reader::new("\u{1}\u{1f30a}").text(), None, "the length ends in a character");
+        assert_eq!(Reader::new("\u{ff}a").number(), None, "no digit");
+        assert_eq!(Reader::new(&"\u{7f}".repeat(20)).number(), None, "too many digits");
+    }
+}

@@ -1,0 +1,76 @@
+//! WebSockets through the gateway: the client's end, coupled with the upstream's.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use futures_util::future::select;
+use js_sys::futures::JsFuture;
+use js_sys::{ArrayBuffer, Promise};
+use wasm_bindgen::closure::Closure;
+use wasm_bindgen::convert::FromWasmAbi;
+use wasm_bindgen::{JsCast as _, JsValue};
+use web_sys::{BinaryType, CloseEvent, MessageEvent};
+use worker::{Context, WebSocket, WebSocketPair};
+
+/// The codes that only say how a connection has ended (RFC 6455 §7.4.1), and the one that stands for a fault.
+const NO_CODE: u16 = 1005;
+const BROKEN: [u16; 2] = [1006, 1015];
+const FAULT: u16 = 1011;
+
+/// The client's end of a connection whose other end is the upstream. `then` runs once it has closed.
+pub(crate) fn coupled(
+    upstream: WebSocket,
+    context: &Context,
+    then: impl Future<Output = ()> + 'static,
+) -> worker::Result<WebSocket> {
+    let WebSocketPair { client, server } = WebSocketPair::new()?;
+    let (there, back) = (relay(&server, &upstream), relay(&upstream, &server));
+    context.wait_until(async move {
+        select(JsFuture::from(there), JsFuture::from(back)).await;
+        then.await;
+    });
+    upstream.accept()?;
+    server.accept()?;
+    Ok(client)
+}
+
+/// Sends the messages of one end to the other. The promise ends when the first end has closed.
+fn relay(from: &WebSocket, to: &WebSocket) -> Promise {
+    from.as_ref().set_binary_type(BinaryType::Arraybuffer);
+    Promise::new(&mut |closed, _| {
+        let target = to.clone();
+        listen(from, "message", move |event: MessageEvent| send(&target, &event.data()));
+        let target = to.clone();
+        let close = Rc::new(move |code: u16, reason: &str| {
+            let _ = closed.call0(&JsValue::UNDEFINED);
+            // the other end may have closed before
+            let _ = match code {
+                NO_CODE => target.close::<&str>(None, None),
+                code if BROKEN.contains(&code) => target.close(Some(FAULT), Some(reason)),
+                code => target.close(Some(code), Some(reason)),
+            };
+        });
+        let broken = Rc::clone(&close);
+        listen(from, "close", move |event: CloseEvent| close(event.code(), &event.reason()));
+        listen(from, "error", move |_: JsValue| broken(FAULT, ""));
+    })
+}
+
+/// Sends a message on, as text or as bytes. If the other end has closed, its own event tells.
+fn send(to: &WebSocket, data: &JsValue) {
+    let to: &web_sys::WebSocket = to.as_ref();
+    let _ = match data.as_string() {
+        Some(text) => to.send_with_str(&text),
+        None => to.send_with_array_buffer(data.unchecked_ref::<ArrayBuffer>()),
+    };
+}
+
+/// Calls a function for each event. The socket owns it.
+fn listen<E: FromWasmAbi + 'static>(
+    socket: &WebSocket,
+    event: &str,
+    call: impl FnMut(E) + 'static,
+) {
+    let call = Closure::<dyn FnMut(E)>::new(call).into_js_value();
+    let _ = socket.as_ref().add_event_listener_with_callback(event, call.unchecked_ref());
+}
