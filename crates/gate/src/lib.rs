@@ -8,7 +8,7 @@
 //! - `policy`: the policy file, from text to [`Policies`]; a [`Resolved`] is a key under its policy.
 //! - `state`: the words of a key, their stored bytes ([`blob`]), and a [`Transaction`] of operations on stored states.
 //! - `ask`: what a caller asks for, before it has a policy: an [`Ask`].
-//! - `table`: the store in memory: [`Table`].
+//! - `table`: the store in memory: [`Table`], and the account of a [`Grant`].
 //!
 //! The Worker, the host and the npm package behave alike because they all call this crate. They add the
 //! clock and the store.
@@ -51,7 +51,7 @@ pub use policy::{
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
-    CallLimitsError, Carried, DumpError, Explanation, HasDecision, KeyHasher, Limited,
+    CallLimitsError, Carried, DumpError, Explanation, Grant, HasDecision, KeyHasher, Limited,
     MAX_CALL_LIMITS, Table, TableError,
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};

@@ -1,25 +1,49 @@
 // Answers, read from the numbers that WebAssembly has written. Literals and class fields define properties, so they
 // call no setter of a prototype. `answer.rs` has the order of the numbers.
-import { coded, define } from "./errors.js";
+import { settledCost } from "#native";
+import { caught, coded, define } from "./errors.js";
 import { Fields } from "./fields.js";
-import { ONLY_NOW, ReadLimits, callOptions, requireUnits } from "./input.js";
+import { ONLY_NOW, ReadLimits, callOptions, requireNumber } from "./input.js";
+
+/** @import * as declared from "./index.js" */
+/** @typedef {ArrayLike<number>} Numbers */
+/** @typedef {{ bytes?: Uint8Array }} Account bytes that only WebAssembly reads */
+/** @typedef {(grant: Grant, account: Account, before: number, cost: number, now: number) => number} Settle */
+/** @typedef {{ numbers: Numbers, granted: boolean, isShadow: boolean, names: string[], lease?: string }} Source what an answer is read from */
 
 const [AT, FACTOR, LIVE, GRANTED, GRANTED_AT, EXPIRES_AT, RULE, HAS_LEASE, COUNT, HEAD, EACH] =
   [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 5];
 
-/** The number of the rule of an answer; below 0 for a listed key. */
+/**
+ * The number of the rule of an answer; below 0 for a listed key.
+ *
+ * @type {(numbers: Numbers) => number}
+ */
 export const ruleOf = (numbers) => numbers[RULE];
 
-/** Whether the answer is that of a key on the list `deny`. */
+/**
+ * Whether the answer is that of a key on the list `deny`.
+ *
+ * @type {(numbers: Numbers, granted: boolean) => boolean}
+ */
 export const isDenied = (numbers, granted) => !granted && numbers[RULE] < 0;
 
-/** Whether the name of a lease belongs to the answer. */
+/**
+ * Whether the name of a lease belongs to the answer.
+ *
+ * @type {(numbers: Numbers) => boolean}
+ */
 export const hasLease = (numbers) => numbers[HAS_LEASE] === 1;
 
-/** What middleware does with a request, from the text of `middleware.rs`. */
+/**
+ * What middleware does with a request, from the text of `middleware.rs`.
+ *
+ * @type {(text: string) => declared.Admission}
+ */
 export function readAdmission(text) {
   const fields = new Fields(text);
   const [status, body, name, renewEveryUs] = [fields.number(), fields.text(), fields.text(), fields.number()];
+  /** @type {[name: string, value: string][]} */
   const headers = Array.from({ length: fields.number() }, () => [fields.text(), fields.text()]);
   return {
     headers,
@@ -28,7 +52,11 @@ export function readAdmission(text) {
   };
 }
 
-/** The answer to an operation. `source` is where the numbers and names are. */
+/**
+ * The answer to an operation. `source` is where the numbers and names are.
+ *
+ * @type {(source: Source) => declared.Answer}
+ */
 export function readAnswer({ numbers, granted, isShadow, names, lease }) {
   const answer = {
     allowed: granted || isShadow,
@@ -43,7 +71,11 @@ export function readAnswer({ numbers, granted, isShadow, names, lease }) {
   return answer;
 }
 
-/** A request that was decided. If it was granted, its units can come back, and its lease can be released. */
+/**
+ * A request that was decided. If it was granted, its units can come back, and its lease can be released.
+ *
+ * @implements {Omit<declared.Grant, typeof Symbol.dispose | typeof Symbol.asyncDispose>}
+ */
 export class Grant {
   allowed;
   limit;
@@ -57,15 +89,26 @@ export class Grant {
   /** The limits of the call, as text. */
   #limits;
   /** The true cost, as far as it is known. */
-  #units;
-  /** Since the first settlement: the units that the limits have counted, each with its time, the oldest first. */
-  #taken;
-  /** How many more units the limits can count at a time. */
-  #countable;
+  #cost;
+  /**
+   * Since the first settlement or refund: what the request has taken.
+   *
+   * @type {Account | undefined}
+   */
+  #account;
+  #settleAt;
   /** Whether the lease, if there is one, may be held. */
   #holds;
 
-  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits, countable) {
+  /**
+   * @param {Source} source
+   * @param {Pick<declared.Limiter, "renew" | "release">} limiter
+   * @param {string} key
+   * @param {number} cost
+   * @param {string | undefined} limits
+   * @param {Settle} settleAt
+   */
+  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits, settleAt) {
     this.allowed = granted || isShadow;
     this.limit = numbers[0];
     this.remaining = numbers[1];
@@ -77,72 +120,53 @@ export class Grant {
     this.#limiter = limiter;
     this.#key = key;
     this.#limits = limits;
-    this.#countable = countable;
-    this.#units = granted ? cost : 0;
+    this.#settleAt = settleAt;
+    this.#cost = granted ? cost : 0;
     this.#holds = granted && lease !== undefined;
   }
 
+  /** @type {declared.Grant["refund"]} */
   refund(units, options) {
     const { now } = callOptions("options", options, ONLY_NOW); // first, because a getter may refund, too
-    const givenBack = units === undefined ? this.#units : units;
-    requireUnits("units", givenBack, 0, this.#units);
-    return this.#settle(this.#units - givenBack, now);
+    if (units !== undefined) requireNumber("units", "INVALID_REQUEST", units);
+    return this.#settle(units ?? this.#cost, true, now);
   }
 
+  /** @type {declared.Grant["settle"]} */
   settle(actual, options) {
     const { now } = callOptions("options", options, ONLY_NOW);
-    requireUnits("actual", actual, 0);
-    this.#settle(actual, now);
+    requireNumber("actual", "INVALID_REQUEST", actual);
+    this.#settle(actual, false, now);
   }
 
-  /** Returns the units that it gave back. */
-  #settle(actual, now) {
-    if (actual === this.#units || !this.allowed) return 0;
-    this.#taken ??= [{ atUs: this.atUs, units: this.#units }];
-    const own = this.#options({ now });
-    const givenBack = actual > this.#units ? this.#take(actual - this.#units, own) : this.#giveBack(actual, own);
-    this.#units = actual;
+  /**
+   * Returns how many units came back.
+   *
+   * @type {(units: number, isRefund: boolean, now: number) => number}
+   */
+  #settle(units, isRefund, now) {
+    const cost = caught(() => settledCost(this.#cost, units, isRefund));
+    if (cost === this.#cost || !this.allowed) return 0;
+    this.#account ??= { bytes: undefined };
+    const givenBack = this.#settleAt(this, this.#account, this.#cost, cost, now);
+    this.#cost = cost;
     return givenBack;
   }
 
-  #take(units, options) {
-    const counted = Math.min(units, this.#countable(options.now)); // more would take the place of units of others
-    const { atUs } = this.#limiter.settle(this.#key, { ...options, grantedAtUs: this.atUs, reserved: 0, actual: units });
-    const last = this.#taken[this.#taken.length - 1];
-    // Units that share an earlier time come back at most as early as with their own.
-    if (last?.atUs === atUs || this.#taken.length === MOST_TIMES) last.units += counted;
-    else this.#taken.push({ atUs, units: counted });
-    return 0;
-  }
-
-  /** The newest units come back first, because a log that is full has forgotten the oldest. */
-  #giveBack(actual, options) {
-    const givenBack = Math.max(0, this.#counted() - actual);
-    for (let left = givenBack; left > 0;) {
-      const newest = this.#taken[this.#taken.length - 1];
-      const kept = Math.max(0, newest.units - left);
-      this.#limiter.settle(this.#key, { ...options, grantedAtUs: newest.atUs, reserved: newest.units, actual: kept });
-      left -= newest.units - kept;
-      newest.units = kept;
-      if (kept === 0) this.#taken.pop();
-    }
-    return givenBack;
-  }
-
-  #counted() {
-    return this.#taken.reduce((sum, { units }) => sum + units, 0);
-  }
-
+  /** @type {declared.Grant["renew"]} */
   renew(options = {}) {
-    if (this.lease === undefined) {
+    const { lease } = /** @type {declared.Answer} */ (this);
+    if (lease === undefined) {
       throw coded("INVALID_REQUEST", "`lease`: expected a grant of a lease, found one without");
     }
-    return this.#limiter.renew(this.#key, this.lease, this.#options(options));
+    return this.#limiter.renew(this.#key, lease, this.#options(options));
   }
 
+  /** @type {declared.Grant["release"]} */
   release(options = {}) {
     if (!this.#holds) return false;
-    const { live = false } = this.#limiter.release(this.#key, this.lease, this.#options(options));
+    const { lease } = /** @type {declared.HeldAnswer} */ (/** @type {declared.Answer} */ (this));
+    const { live = false } = this.#limiter.release(this.#key, lease, this.#options(options));
     this.#holds = false;
     return live;
   }
@@ -159,26 +183,30 @@ export class Grant {
   #dispose() {
     try {
       this.release();
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (error?.code !== "FREED" && error?.code !== "INVALID_REQUEST") throw error;
     }
   }
 
-  /** The options of an operation under the limits of the grant. */
+  /**
+   * The options of an operation under the limits of the grant.
+   *
+   * @template {object} T
+   * @param {T} options
+   */
   #options(options) {
     return this.#limits === undefined ? options : { ...options, limits: new ReadLimits(this.#limits) };
   }
 }
 
-/** The most times that a grant remembers. */
-const MOST_TIMES = 16;
-
+/** @type {(numbers: Numbers, names: string[]) => declared.LimitAnswer[]} */
 function readLimits(numbers, names) {
   const count = numbers[COUNT];
   if (count === 1) return [readLimit(numbers, HEAD, names[0])];
   return Array.from({ length: count }, (_, place) => readLimit(numbers, HEAD + EACH * place, names[place]));
 }
 
+/** @type {(numbers: Numbers, at: number, name: string) => declared.LimitAnswer} */
 function readLimit(numbers, at, name) {
   return {
     name,
@@ -190,6 +218,7 @@ function readLimit(numbers, at, name) {
   };
 }
 
+/** @type {(answer: object, numbers: Numbers, granted: boolean, isShadow: boolean, lease?: string) => void} */
 function addOptional(answer, numbers, granted, isShadow, lease) {
   if (isDenied(numbers, granted)) define(answer, "denied", true);
   if (lease !== undefined) define(answer, "lease", lease);

@@ -7,7 +7,11 @@ const SINGLES = ALPHABET.length - 2;
 const PLACES = new Uint8Array(128);
 ALPHABET.forEach((code, place) => { PLACES[code] = place; });
 
-/** `order` has all bytes, the most frequent first. The last two characters of the alphabet choose a rarer set of bytes. */
+/**
+ * `order` has all bytes, the most frequent first. The last two characters of the alphabet choose a rarer set of bytes.
+ *
+ * @type {(text: string, order: number[], length: number) => Uint8Array<ArrayBuffer>}
+ */
 export function decode(text, order, length) {
   const bytes = new Uint8Array(length);
   for (let from = 0, at = 0, set = 0; from < text.length; from++) {

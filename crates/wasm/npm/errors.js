@@ -1,20 +1,32 @@
 // The errors of the package. Each has a stable `code`.
 
+/** @import { ErrorCode } from "./index.js" */
+/** @typedef {{ line: number, column: number, path: string, __proto__?: null }} Place */
+
 /** Any error of this package. */
 export class LimiterError extends Error {
+  /** @type {ErrorCode} */
+  code; // a field defines a property of its own, without calling a setter of a prototype
+
+  /** @param {ErrorCode} code @param {string} message */
   constructor(code, message) {
     super(message);
-    define(this, "code", code);
+    this.code = code;
   }
 }
 
 /** A policy that cannot be read: `line`, `column` and `path` say where. */
 export class PolicyError extends LimiterError {
+  line;
+  column;
+  path;
+
+  /** @param {"INVALID_POLICY" | "UNKNOWN_POLICY"} code @param {string} message @param {Place} [place] */
   constructor(code, message, { line, column, path } = NOWHERE) {
     super(code, message);
-    define(this, "line", line);
-    define(this, "column", column);
-    define(this, "path", path);
+    this.line = line;
+    this.column = column;
+    this.path = path;
   }
 }
 
@@ -29,23 +41,37 @@ const NOWHERE = { __proto__: null, line: 0, column: 0, path: "" };
 const FULL = ["TABLE_FULL", "TOO_MANY_LIMITS", "TOO_MANY_WAITERS"];
 const OTHERS = ["NOT_INITIALIZED", "FREED", "NO_RANDOMNESS", "NEEDS_LEASE", "NEVER_GRANTED"];
 
-/** The error of this code. */
+/**
+ * The error of this code.
+ *
+ * @type {(code: ErrorCode, message: string, place?: Place) => LimiterError}
+ */
 export function coded(code, message, place) {
   if (code === "INVALID_POLICY" || code === "UNKNOWN_POLICY") return new PolicyError(code, message, place);
   if (FULL.includes(code)) return new FullError(code, message);
   return OTHERS.includes(code) ? new LimiterError(code, message) : new ArgumentError(code, message);
 }
 
-/** The error that WebAssembly throws as a text: code, line, column, length of the path, path and message. */
+/**
+ * The error that WebAssembly throws as a text: code, line, column, length of the path, path and message.
+ *
+ * @type {(thrown: unknown) => unknown}
+ */
 export function asError(thrown) {
   if (typeof thrown !== "string") return thrown;
   const [code, line, column, length] = thrown.split("\0", 4);
   const rest = thrown.slice(code.length + line.length + column.length + length.length + 4);
   const path = rest.slice(0, Number(length));
-  return coded(code, rest.slice(path.length), { line: Number(line), column: Number(column), path });
+  return coded(/** @type {ErrorCode} */ (code), rest.slice(path.length), { line: Number(line), column: Number(column), path });
 }
 
-/** Calls WebAssembly, whose errors are texts. */
+/**
+ * Calls WebAssembly, whose errors are texts.
+ *
+ * @template T
+ * @param {() => T} call
+ * @returns {T}
+ */
 export function caught(call) {
   try {
     return call();
@@ -54,7 +80,11 @@ export function caught(call) {
   }
 }
 
-/** Gives an object a property of its own, without calling a setter of a prototype. */
+/**
+ * Gives an object a property of its own, without calling a setter of a prototype.
+ *
+ * @type {(object: Record<string, any>, name: string, value: unknown) => void}
+ */
 export function define(object, name, value) {
   if (name in object) Object.defineProperty(object, name, { __proto__: null, value, configurable: true, enumerable: true, writable: true });
   else object[name] = value; // takes a tenth of the time

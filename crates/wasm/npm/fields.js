@@ -2,11 +2,13 @@
 
 /** The fields of a text, read one after another in the order in which they were written. */
 export class Fields {
+  /** @param {string} text */
   constructor(text) {
     this.all = text;
     this.at = 0;
   }
 
+  /** @returns {number} */
   number() {
     let number = 0;
     let digit = this.all.charCodeAt(this.at++);
@@ -14,6 +16,7 @@ export class Fields {
     return number * 64 + digit;
   }
 
+  /** @returns {string} */
   text() {
     const length = this.number();
     const start = this.at;

@@ -6,11 +6,22 @@
 import { spanOf } from "#native";
 import { caught, coded } from "./errors.js";
 
+/** @import { ErrorCode, Limit } from "./index.js" */
+/** @typedef {{ check: (value: any, field: Field) => void, code: ErrorCode, least?: any, most?: any, required?: boolean }} FieldRule */
+/** @typedef {FieldRule & { name: string }} Field how a field of an argument is checked */
+/** @typedef {ReturnType<typeof fieldList>} FieldList the fields that an argument may have */
+/** @typedef {(path: string, message: string) => Error} Invalid */
+
+/** @type {(field: string, code: ErrorCode, found: unknown, expected: string) => Error} */
 export function wrongType(field, code, found, expected) {
   return coded(code, `\`${field}\`: expected ${expected}, found ${kindOf(found)}`);
 }
 
-/** The policy as text: a string unchanged, an object as JSON. */
+/**
+ * The policy as text: a string unchanged, an object as JSON.
+ *
+ * @type {(policy: unknown) => string}
+ */
 export function policyText(policy) {
   if (typeof policy === "string") {
     if (!policy.isWellFormed()) throw loneSurrogate(policy);
@@ -23,6 +34,7 @@ export function policyText(policy) {
   return requireShort("policy", "INVALID_POLICY", policyJson(policy, invalidPolicy, "", 0), MOST_POLICY);
 }
 
+/** @type {(options: unknown) => { name?: string, maxBytes?: number, maxWaiters: number }} */
 export function limiterOptions(options) {
   const names = ["policy", "maxBytes", "maxWaiters"];
   const { policy, maxBytes, maxWaiters = 10_000 } = known("options", "INVALID_OPTION", options, names);
@@ -33,7 +45,11 @@ export function limiterOptions(options) {
   return { name: policy, maxBytes, maxWaiters };
 }
 
-/** The options of middleware. */
+/**
+ * The options of middleware.
+ *
+ * @type {(options: unknown) => Record<string, any>}
+ */
 export function middlewareOptions(options) {
   const read = known("options", "INVALID_OPTION", options, ["key", "cost", "ip", "headers", "store", "onError"]);
   requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
@@ -48,7 +64,11 @@ export function middlewareOptions(options) {
   return read;
 }
 
-/** What middleware says of a request. WebAssembly gets no value of another type, because it would not return from the call. */
+/**
+ * What middleware says of a request. WebAssembly gets no value of another type, because it would not return from the call.
+ *
+ * @type {(request: unknown) => { header: (name: string) => unknown, query: string, ip?: string }}
+ */
 export function requestFacts(request) {
   const { header, query, ip } = known("request", "INVALID_REQUEST", request, ["header", "query", "ip"]);
   requireType("header", "INVALID_REQUEST", header, "function");
@@ -57,13 +77,21 @@ export function requestFacts(request) {
   return { header, query, ip };
 }
 
-/** The value of a header, empty if there is none. */
+/**
+ * The value of a header, empty if there is none.
+ *
+ * @type {(name: string, value: any) => string}
+ */
 export function headerValue(name, value) {
   requireType(`header ${name}`, "INVALID_REQUEST", value ?? "", "string");
   return value ?? "";
 }
 
-/** The options of `admit`. */
+/**
+ * The options of `admit`.
+ *
+ * @type {(options: unknown) => { cost?: number, headers?: string }}
+ */
 export function admissionOptions(options) {
   const { cost, headers } = known("options", "INVALID_REQUEST", options, ["cost", "headers"]);
   requireType("cost", "INVALID_COST", cost, "number", OPTIONAL);
@@ -71,14 +99,22 @@ export function admissionOptions(options) {
   return { cost, headers };
 }
 
-/** The name of the policy to update to. */
+/**
+ * The name of the policy to update to.
+ *
+ * @type {(options: unknown) => string | undefined}
+ */
 export function updateOptions(options) {
   const { policy } = known("options", "INVALID_OPTION", options, ["policy"]);
   requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
   return policy;
 }
 
-/** A policy with only this limit, as JSON, and whether the reporter has a cap. */
+/**
+ * A policy with only this limit, as JSON, and whether the reporter has a cap.
+ *
+ * @type {(options: unknown) => { policy: string, localCap: boolean }}
+ */
 export function reporterOptions(options) {
   const { limit, localCap = true } = known("options", "INVALID_OPTION", options, ["limit", "localCap"]);
   requireText("options.limit", "INVALID_OPTION", limit);
@@ -88,35 +124,60 @@ export function reporterOptions(options) {
 
 /** The fields of the lists below that few calls have. */
 class Fields {
+  /** @type {string | undefined} */
   class;
+  /** @type {string | undefined} */
   lease;
+  /** @type {number | undefined} */
   signalPpm;
+  /** @type {number | undefined} */
   draw;
+  /** @type {number | undefined} */
   count;
+  /** @type {any} */
   wants;
+  /** @type {number | undefined} */
   left;
+  /** @type {any} */
   grantedAtUs;
+  /** @type {any} */
   reserved;
+  /** @type {any} */
   actual;
+  /** @type {number | undefined} */
   offeredAtUs;
+  /** @type {any} */
   admitted;
+  /** @type {any} */
   suppressed;
 }
 
 export const NO_FIELDS = new Fields();
 
 /** The options of a call. */
-class Call {
+export class Call {
+  /** @type {number | undefined} */
   cost;
+  /** @type {any} a number, once `callOptions` has returned */
   now;
   fields = NO_FIELDS;
-  /** The limits of the call as a policy. */
+  /**
+   * The limits of the call as a policy.
+   *
+   * @type {string | undefined}
+   */
   limits;
+  /** @type {import("./index.js").Signal | undefined} */
   signal;
+  /** @type {number | undefined} */
   jitter;
 }
 
-/** Reads the options of a call, whose fields are those of one of the lists below. */
+/**
+ * Reads the options of a call, whose fields are those of one of the lists below.
+ *
+ * @type {(argument: string, given: unknown, fields: FieldList) => Call}
+ */
 export function callOptions(argument, given, fields) {
   const call = new Call();
   if (given !== undefined || fields.required.length > 0) {
@@ -127,13 +188,17 @@ export function callOptions(argument, given, fields) {
   }
   for (let place = 0; place < fields.required.length; place++) {
     const field = fields.required[place];
-    if (call.fields[field.name] === undefined) field.check(undefined, field);
+    if (/** @type {Record<string, any>} */ (call.fields)[field.name] === undefined) field.check(undefined, field);
   }
   if (call.now === undefined) call.now = clock();
   return call;
 }
 
-/** Most calls have a cost or a time. They are read by name, because a name in a variable takes V8 longer. */
+/**
+ * Most calls have a cost or a time. They are read by name, because a name in a variable takes V8 longer.
+ *
+ * @type {(call: Call, argument: string, given: any, name: string, fields: FieldList) => void}
+ */
 function readField(call, argument, given, name, fields) {
   if (name === "cost" && fields.cost !== undefined) {
     const { cost } = given;
@@ -148,6 +213,7 @@ function readField(call, argument, given, name, fields) {
   }
 }
 
+/** @type {(call: Call, argument: string, given: any, name: string, fields: FieldList) => void} */
 function readOther(call, argument, given, name, fields) {
   const field = fields.named.get(name);
   if (field === undefined) throw unknownField(argument, "INVALID_REQUEST", name, fields.names);
@@ -160,11 +226,15 @@ function readOther(call, argument, given, name, fields) {
     case "jitter": call.jitter = value; break;
     default:
       if (call.fields === NO_FIELDS) call.fields = new Fields();
-      call.fields[name] = value;
+      /** @type {Record<string, any>} */ (call.fields)[name] = value;
   }
 }
 
-/** A span of time in microseconds: a number of them, or a text such as `"1m30s"`. */
+/**
+ * A span of time in microseconds: a number of them, or a text such as `"1m30s"`.
+ *
+ * @type {(field: string, span: unknown) => number}
+ */
 export function spanUs(field, span) {
   if (typeof span === "string") {
     requireText(field, "INVALID_REQUEST", span);
@@ -175,7 +245,11 @@ export function spanUs(field, span) {
   return span;
 }
 
-/** The bytes of a dump. */
+/**
+ * The bytes of a dump.
+ *
+ * @type {(dump: unknown) => Uint8Array}
+ */
 export function dumpBytes(dump) {
   const isView = ArrayBuffer.isView(dump);
   if (!isView && !(dump instanceof ArrayBuffer)) throw wrongType("dump", "INVALID_DUMP", dump, "bytes");
@@ -188,12 +262,17 @@ export function dumpBytes(dump) {
 
 /** Limits of a call that were read before. */
 export class ReadLimits {
+  /** @param {string} text */
   constructor(text) {
     this.text = text;
   }
 }
 
-/** Limits of a call as a policy. */
+/**
+ * Limits of a call as a policy.
+ *
+ * @type {(limits: unknown) => string}
+ */
 function limitsText(limits) {
   if (limits instanceof ReadLimits) return limits.text;
   if (!Array.isArray(limits)) throw wrongType("limits", "INVALID_LIMITS", limits, "an array");
@@ -204,19 +283,28 @@ const MOST_POLICY = 1_048_576;
 // The gate's own bound is lower. This bound only keeps a long text from exhausting the memory first.
 const MOST_TEXT = 1_000;
 
+/** @type {FieldRule["check"]} */
 const isText = (value, { name, code }) => requireText(name, code, value);
+/** @type {FieldRule["check"]} */
 const isNumber = (value, { name, code }) => requireType(name, code, value, "number");
 // checked here, because JSON cannot write NaN
+/** @type {FieldRule["check"]} */
 const isWhole = (value, { name, code, least, most }) => {
   requireType(name, code, value, "number");
   requireWhole(name, code, value, least, most);
 };
 
+/** @type {FieldRule} */
 const TEXT = { check: isText, code: "INVALID_REQUEST" };
+/** @type {FieldRule} */
 const QUANTITY = { check: isWhole, code: "INVALID_REQUEST", least: 0, most: Number.MAX_SAFE_INTEGER };
+/** @type {FieldRule} */
 const NEEDED = { ...QUANTITY, required: true };
+/** @type {FieldRule} */
 const COST = { ...QUANTITY, code: "INVALID_COST" };
+/** @type {FieldRule} */
 const NOW = { check: isNumber, code: "INVALID_NOW" };
+/** @type {any} `limitsText` checks it */
 const LIMITS = { check() {} };
 const EVERY = { now: NOW, limits: LIMITS };
 const FIELDS = {
@@ -225,7 +313,9 @@ const FIELDS = {
   signalPpm: { ...QUANTITY, most: 1_000_000 },
   draw: { ...QUANTITY, most: 0xffff_ffff },
 };
+/** @type {FieldRule} */
 const SIGNAL = { check: isSignal, code: "INVALID_REQUEST" };
+/** @type {FieldRule} */
 const JITTER = { check: isShare, code: "INVALID_REQUEST" };
 
 /** The options of `check`. */
@@ -249,6 +339,7 @@ export const REPORT = fieldList({ admitted: NEEDED, suppressed: NEEDED, offeredA
 /** The options of calls about all keys. */
 export const ONLY_NOW = fieldList({ now: NOW });
 
+/** @param {Record<string, FieldRule>} rules */
 function fieldList(rules) {
   const list = Object.entries(rules).map(([name, rule]) => ({ name, ...rule }));
   const named = new Map(list.map((field) => [field.name, field]));
@@ -256,45 +347,65 @@ function fieldList(rules) {
   return { named, names: [...named.keys()], required, cost: named.get("cost"), now: named.get("now") };
 }
 
+/** @type {(signal: any) => void} */
 function isSignal(signal) {
   const { aborted, addEventListener, removeEventListener } = signal ?? {}; // it may come from another realm
   if (typeof aborted === "boolean" && typeof addEventListener === "function" && typeof removeEventListener === "function") return;
   throw wrongType("signal", "INVALID_REQUEST", signal, "an AbortSignal");
 }
 
+/** @type {(jitter: any) => void} */
 function isShare(jitter) {
   requireType("jitter", "INVALID_REQUEST", jitter, "number");
   if (jitter >= 0 && jitter <= 1) return;
   throw coded("INVALID_REQUEST", `\`jitter\`: expected a number from 0 to 1, found ${jitter}`);
 }
 
-/** Checks a number of units. */
+/**
+ * Checks a number of units.
+ *
+ * @type {(field: string, units: any, least: number, most?: number) => void}
+ */
 export function requireUnits(field, units, least, most = Number.MAX_SAFE_INTEGER) {
   requireType(field, "INVALID_REQUEST", units, "number");
   requireWhole(field, "INVALID_REQUEST", units, least, most);
 }
 
-/** Throws the error about a cost or a time that is no whole number, in the notation of JavaScript. */
+/**
+ * Throws the error about a cost or a time that is no whole number, in the notation of JavaScript.
+ *
+ * @type {(cost: number, now: number) => void}
+ */
 export function requireCostAndTime(cost, now) {
   requireWhole("cost", "INVALID_COST", cost, 0, Number.MAX_SAFE_INTEGER);
   requireTime(now);
 }
 
+/** @type {(now: number) => void} */
 export function requireTime(now) {
   requireWhole("now", "INVALID_NOW", now, 0, Number.MAX_SAFE_INTEGER);
 }
 
-/** Checks the name of a lease. */
+/**
+ * Checks the name of a lease.
+ *
+ * @type {(lease: any) => string}
+ */
 export function held(lease) {
   requireText("lease", "INVALID_REQUEST", lease);
   return lease;
 }
 
-/** Refuses lone surrogates, which would all be encoded alike and make different texts equal. */
+/**
+ * Refuses lone surrogates, which would all be encoded alike and make different texts equal.
+ *
+ * @type {(field: string, code: ErrorCode, text: string) => void}
+ */
 export function requireWellFormed(field, code, text) {
   if (!text.isWellFormed()) throw coded(code, `\`${field}\`: ${LONE_SURROGATE}`);
 }
 
+/** @type {(field: string, code: ErrorCode, value: unknown) => void} */
 export function requireNumber(field, code, value) {
   requireType(field, code, value, "number");
 }
@@ -307,11 +418,13 @@ export function clock() {
 const OPTIONAL = true;
 const LONE_SURROGATE = "expected well-formed Unicode, found a lone surrogate";
 
+/** @type {(field: string, code: ErrorCode, value: unknown, type: string, optional?: boolean) => void} */
 function requireType(field, code, value, type, optional = false) {
   if (typeof value === type || (optional && value === undefined)) return;
   throw wrongType(field, code, value, `a ${type}`);
 }
 
+/** @type {(field: string, code: ErrorCode, value: any, optional?: boolean) => void} */
 function requireText(field, code, value, optional = false) {
   requireType(field, code, value, "string", optional);
   if (value === undefined) return;
@@ -319,24 +432,31 @@ function requireText(field, code, value, optional = false) {
   requireWellFormed(field, code, value);
 }
 
+/** @type {(field: string, code: ErrorCode, text: string, most: number) => string} */
 function requireShort(field, code, text, most) {
   if (text.length <= most) return text;
   const message = `\`${field}\`: expected at most ${most} characters, found ${text.length}`;
   throw coded(code, message);
 }
 
+/** @type {(field: string, code: ErrorCode, value: any, least: number, most: number) => void} */
 function requireWhole(field, code, value, least, most) {
   if (Number.isInteger(value) && value >= least && value <= most) return;
   const message = `\`${field}\`: expected a whole number from ${least} to ${most}, found ${value}`;
   throw coded(code, message);
 }
 
-/** The own fields of an object, which may have no fields but these. */
+/**
+ * The own fields of an object, which may have no fields but these.
+ *
+ * @type {(argument: string, code: ErrorCode, found: any, fields: string[]) => Record<string, any>}
+ */
 function known(argument, code, found, fields) {
   if (typeof found !== "object" || found === null) throw wrongType(argument, code, found, "an object");
   requirePlain(argument, code, found);
   const unknown = Object.keys(found).find((field) => !fields.includes(field));
   if (unknown !== undefined) throw unknownField(argument, code, unknown, fields);
+  /** @type {Record<string, any>} */
   const own = { __proto__: null };
   for (let place = 0; place < fields.length; place++) {
     const field = fields[place];
@@ -345,6 +465,7 @@ function known(argument, code, found, fields) {
   return own;
 }
 
+/** @type {(argument: string, code: ErrorCode, unknown: string, fields: string[]) => Error} */
 function unknownField(argument, code, unknown, fields) {
   const names = fields.map((field) => `\`${field}\``);
   const last = names.pop() ?? "no field";
@@ -352,7 +473,11 @@ function unknownField(argument, code, unknown, fields) {
   return coded(code, `\`${argument}\`: expected ${expected}, found \`${shortened(unknown)}\``);
 }
 
-/** Refuses an object with its own prototype, because fields of a prototype are not read. */
+/**
+ * Refuses an object with its own prototype, because fields of a prototype are not read.
+ *
+ * @type {(argument: string, code: ErrorCode, found: object) => void}
+ */
 function requirePlain(argument, code, found) {
   const prototype = Object.getPrototypeOf(found);
   if (prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(found))) return;
@@ -364,6 +489,8 @@ function requirePlain(argument, code, found) {
  * The value as JSON, with only its own properties. JSON.stringify would call a prototype's `toJSON`,
  * write NaN as null and leave functions out, which the gate would read as "not given". `invalid` makes the error about a
  * path.
+ *
+ * @type {(value: any, invalid: Invalid, path: string, depth: number) => string}
  */
 function policyJson(value, invalid, path, depth) {
   if (typeof value === "string") {
@@ -378,6 +505,7 @@ function policyJson(value, invalid, path, depth) {
   return Array.isArray(value) ? arrayJson(value, invalid, path, depth + 1) : objectJson(value, invalid, path, depth + 1);
 }
 
+/** @type {(array: unknown[], invalid: Invalid, path: string, depth: number) => string} */
 function arrayJson(array, invalid, path, depth) {
   let text = "";
   for (let place = 0; place < array.length && text.length <= MOST_POLICY; place++) {
@@ -387,6 +515,7 @@ function arrayJson(array, invalid, path, depth) {
   return `[${text}]`;
 }
 
+/** @type {(object: Record<string, unknown>, invalid: Invalid, path: string, depth: number) => string} */
 function objectJson(object, invalid, path, depth) {
   const names = Object.keys(object);
   let text = "";
@@ -403,26 +532,37 @@ function objectJson(object, invalid, path, depth) {
 
 const MOST_DEPTH = 32;
 
+/** @type {Invalid} */
 const invalidLimits = (path, message) => coded("INVALID_LIMITS", `\`${path || "limits"}\`: ${message}`);
 
+/** @type {Invalid} */
 function invalidPolicy(path, message) {
   return coded("INVALID_POLICY", `${path || "`policy`"}: ${message}`, { __proto__: null, line: 0, column: 0, path });
 }
 
-/** The error about a lone surrogate in a text with lines. */
+/**
+ * The error about a lone surrogate in a text with lines.
+ *
+ * @type {(text: string) => Error}
+ */
 function loneSurrogate(text) {
   const before = text.slice(0, text.search(/\p{Surrogate}/u)).split("\n");
   const [line, column] = [before.length, Array.from(before[before.length - 1]).length + 1];
   return coded("INVALID_POLICY", `line ${line}, column ${column}: ${LONE_SURROGATE}`, { __proto__: null, line, column, path: "" });
 }
 
-/** At most 100 characters of a text of the caller, for a message. */
+/**
+ * At most 100 characters of a text of the caller, for a message.
+ *
+ * @type {(text: string) => string}
+ */
 function shortened(text) {
   return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).toWellFormed()}…`;
 }
 
 const MOST_SHOWN = 100;
 
+/** @type {(value: unknown) => string} */
 export function kindOf(value) {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return "an array";

@@ -10,23 +10,38 @@ import {
 import { requireReady } from "./module.js";
 import { Waiting } from "./waiting.js";
 
+/** @import * as declared from "./index.js" */
+/** @import { Account, Settle, Source } from "./answer.js" */
+/** @import { Call } from "./input.js" */
+
 const utf8 = new TextEncoder();
 
 export class Limiter {
+  /** @type {Native} */
   #native;
-  #defaultCost;
-  #isShadow;
+  #defaultCost = 1;
+  #isShadow = false;
   #maxWaiters;
+  /** @type {Waiting | undefined} */
   #waiting;
   // Views of the module's memory, which its growth detaches. They are then made anew.
   #key = new Uint8Array();
   #numbers = new Float64Array();
   #isSeeded = false;
-  /** The names of the limits of each rule. */
+  /**
+   * The names of the limits of each rule.
+   *
+   * @type {Map<number, string[]>}
+   */
   #names = new Map();
-  /** The names of the headers in which keys are found. */
+  /**
+   * The names of the headers in which keys are found.
+   *
+   * @type {string[] | undefined}
+   */
   #keyHeaders;
 
+  /** @param {declared.Policy | declared.PolicyFile | string} policy @param {declared.LimiterOptions} [options] */
   constructor(policy, options = {}) {
     requireReady();
     const text = policyText(policy);
@@ -39,6 +54,7 @@ export class Limiter {
     this.#readPolicy();
   }
 
+  /** @type {declared.Limiter["check"]} */
   check(key, options) {
     let cost = this.#defaultCost;
     let now;
@@ -66,15 +82,18 @@ export class Limiter {
     return decision;
   }
 
+  /** @type {declared.Limiter["decide"]} */
   decide(key, request) {
     return this.#request(key, callOptions("request", request, REQUEST));
   }
 
+  /** @type {declared.Limiter["peek"]} */
   peek(key, request) {
     const read = callOptions("request", request, REQUEST);
     return this.#decide(key, read, read.cost ?? 0, LOOKS, readAnswer);
   }
 
+  /** @type {declared.Limiter["explain"]} */
   explain(key, request) {
     const read = callOptions("request", request, REQUEST);
     const { cost = this.#defaultCost, now, limits, fields } = read;
@@ -86,10 +105,12 @@ export class Limiter {
     return { ...answer, limitName: limit || undefined, bound, text: sentence };
   }
 
+  /** @type {declared.Limiter["acquire"]} */
   acquire(key, request) {
     return this.#request(key, callOptions("request", request, ACQUISITION), ACQUIRES);
   }
 
+  /** @type {declared.Limiter["waitFor"]} */
   async waitFor(key, options) {
     const read = callOptions("options", options, WAIT);
     if (typeof key !== "string") throw notAKey(key);
@@ -102,18 +123,21 @@ export class Limiter {
     return this.#waiting.wait(key, ask, read);
   }
 
+  /** @type {declared.Limiter["renew"]} */
   renew(key, lease, options) {
     const read = callOptions("options", options, RENEWAL);
     held(lease);
     return this.#operate(key, read, lease, (native, keyBytes) => native.renew(keyBytes, lease, read.fields.count, read.now));
   }
 
+  /** @type {declared.Limiter["release"]} */
   release(key, lease, options) {
     const read = callOptions("options", options, OPTIONS);
     held(lease);
     return this.#operate(key, read, lease, (native, keyBytes) => native.release(keyBytes, lease, read.now));
   }
 
+  /** @type {declared.Limiter["budget"]} */
   budget(key, lease, wanted) {
     const read = callOptions("wanted", wanted, BUDGET);
     const { wants, grantedAtUs, left } = read.fields;
@@ -121,49 +145,61 @@ export class Limiter {
     return this.#operate(key, read, lease, (native, keyBytes) => native.budget(keyBytes, lease, wants, grantedAtUs, left, read.now));
   }
 
+  /** @type {declared.Limiter["settle"]} */
   settle(key, settlement) {
     const read = callOptions("settlement", settlement, SETTLEMENT);
     const { grantedAtUs, reserved, actual } = read.fields;
     return this.#operate(key, read, undefined, (native, keyBytes) => native.settle(keyBytes, grantedAtUs, reserved, actual, read.now));
   }
 
+  /** @type {declared.Limiter["refund"]} */
   refund(key, units, options) {
     const read = callOptions("options", options, OPTIONS);
     requireUnits("units", units, 1);
     return this.#operate(key, read, undefined, (native, keyBytes) => native.refund(keyBytes, units, read.now));
   }
 
+  /** @type {declared.Limiter["reset"]} */
   reset(key, options) {
     const read = callOptions("options", options, OPTIONS);
     return this.#operate(key, read, undefined, (native, keyBytes) => native.reset(keyBytes, read.now));
   }
 
+  /** @type {declared.Limiter["block"]} */
   block(key, span, options) {
     const read = callOptions("options", options, OPTIONS);
     const forUs = spanUs("span", span);
     return this.#operate(key, read, undefined, (native, keyBytes) => native.block(keyBytes, forUs, read.now));
   }
 
+  /** @type {declared.Limiter["set"]} */
   set(key, used, options) {
     const read = callOptions("options", options, OPTIONS);
     requireUnits("used", used, 0);
     return this.#operate(key, read, undefined, (native, keyBytes) => native.set(keyBytes, used, read.now));
   }
 
+  /** @type {declared.Limiter["report"]} */
   report(key, report) {
     const read = callOptions("report", report, REPORT);
     const { admitted, suppressed, offeredAtUs } = read.fields;
     return this.#operate(key, read, undefined, (native, keyBytes) => native.report(keyBytes, admitted, suppressed, offeredAtUs, read.now));
   }
 
+  /**
+   * @template {object} T
+   * @param {T} options
+   * @returns {T}
+   */
   prepare(options) {
     const read = middlewareOptions(options);
     const native = this.#forMiddleware();
     caught(() => native.requireForm(read.headers ?? ""));
     this.#readKeyHeaders();
-    return read;
+    return /** @type {any} */ (read);
   }
 
+  /** @type {declared.Limiter["keyOf"]} */
   keyOf(request) {
     const { header, query, ip } = requestFacts(request);
     const values = this.#readKeyHeaders().map((name) => headerValue(name, header(name)));
@@ -171,6 +207,7 @@ export class Limiter {
     return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.told());
   }
 
+  /** @type {declared.Limiter["admit"]} */
   admit(key, options = {}) {
     const { cost, headers = "" } = admissionOptions(options);
     if (typeof key !== "string") throw notAKey(key);
@@ -181,16 +218,19 @@ export class Limiter {
     return readAdmission(native.told());
   }
 
+  /** @type {declared.Limiter["resetAll"]} */
   resetAll() {
     this.#inUse().clear();
     this.#waiting?.wakeAll();
   }
 
+  /** @type {declared.Limiter["dump"]} */
   dump() {
     const native = this.#inUse();
     return caught(() => native.dump());
   }
 
+  /** @type {declared.Limiter["restore"]} */
   restore(dump) {
     const bytes = dumpBytes(dump);
     const native = this.#inUse();
@@ -202,6 +242,7 @@ export class Limiter {
     this.#waiting?.wakeAll();
   }
 
+  /** @type {declared.Limiter["update"]} */
   update(policy, options = {}) {
     const text = policyText(policy);
     const name = updateOptions(options);
@@ -214,6 +255,7 @@ export class Limiter {
     this.#waiting?.wakeAll();
   }
 
+  /** @type {declared.Limiter["limited"]} */
   *limited(options) {
     const { now } = callOptions("options", options, ONLY_NOW);
     requireTime(now);
@@ -229,6 +271,7 @@ export class Limiter {
     }
   }
 
+  /** @type {declared.Limiter["sweep"]} */
   sweep(options) {
     const { now } = callOptions("options", options, ONLY_NOW);
     requireTime(now);
@@ -248,9 +291,10 @@ export class Limiter {
     return this.#waiting?.size ?? 0;
   }
 
+  /** @type {declared.Limiter["free"]} */
   free() {
     this.#native?.free();
-    this.#native = undefined;
+    this.#native = /** @type {any} */ (undefined); // `#inUse` finds it
     this.#waiting?.close(freed());
   }
 
@@ -276,13 +320,23 @@ export class Limiter {
     return (this.#keyHeaders ??= caught(() => native.keyHeaders()));
   }
 
+  /** @type {(key: string, read: Call, how?: number) => any} a `Grant`, of which TypeScript does not know `[Symbol.dispose]` */
   #request(key, read, how = 0) {
     const cost = read.cost ?? this.#defaultCost;
     const { limits } = read;
-    const countable = (now) => this.#countable(key, now, limits);
-    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, countable));
+    /** @type {Settle} */
+    const settleAt = (...grant) => this.#settleGrant(key, limits, ...grant);
+    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, settleAt));
   }
 
+  /**
+   * @template T
+   * @param {string} key
+   * @param {Call} read
+   * @param {number} cost
+   * @param {number} how
+   * @param {(source: Source) => T} make
+   */
   #decide(key, read, cost, how, make) {
     const { now, fields } = read;
     const keyBytes = this.#begin(key, now, read.limits);
@@ -294,28 +348,56 @@ export class Limiter {
     return this.#answer(granted, read, undefined, make);
   }
 
-  #countable(key, now, limits) {
+  /**
+   * Settles a grant at its true cost, and returns how many units came back. `account` keeps what only WebAssembly reads.
+   *
+   * @param {string} key @param {string | undefined} limits @param {Grant} grant @param {Account} account
+   * @param {number} before @param {number} cost @param {number} now
+   */
+  #settleGrant(key, limits, { atUs }, account, before, cost, now) {
     const keyBytes = this.#begin(key, now, limits);
-    const units = this.#native.countable(keyBytes, now);
-    if (units === undefined) throw this.#failure(0, now);
-    return units;
+    const native = this.#native;
+    const bytes = () => new Uint8Array(moduleMemory().buffer, native.grantAddress(), native.grantBytes());
+    if (account.bytes === undefined) native.newGrant(atUs, before);
+    else bytes().set(account.bytes);
+    const givenBack = native.settleGrant(keyBytes, cost, now);
+    account.bytes = bytes().slice(); // also after a failure, which may come after some of the settlements
+    if (givenBack === undefined) throw this.#failure(0, now);
+    this.#wake(key);
+    return givenBack;
   }
 
-  /** Does an operation after which other requests may pass. */
+  /**
+   * Does an operation after which other requests may pass.
+   *
+   * @type {(key: string, read: Call, lease: string | undefined, call: (native: Native, keyBytes: number) => boolean | undefined) => declared.HeldAnswer}
+   */
   #operate(key, read, lease, call) {
     const keyBytes = this.#begin(key, read.now, read.limits);
     const granted = call(this.#native, keyBytes);
     if (granted === undefined) throw this.#failure(0, read.now);
     const answer = this.#answer(granted, read, lease, readAnswer);
-    if (this.#waiting !== undefined) {
-      // addresses of one network, and all ways to write an address, are one key
-      if (key.startsWith("ip:") || this.#native.sharesStates()) this.#waiting.wakeAll();
-      else this.#waiting.wake(key);
-    }
-    return answer;
+    this.#wake(key);
+    return /** @type {declared.HeldAnswer} */ (answer); // it names a lease if the operation does
   }
 
-  /** Begins an operation: writes the key, and says which limits hold. Returns the length of the key in bytes. */
+  /**
+   * Lets requests pass that wait for what has come back.
+   *
+   * @type {(key: string) => void}
+   */
+  #wake(key) {
+    if (this.#waiting === undefined) return;
+    // addresses of one network, and all ways to write an address, are one key
+    if (key.startsWith("ip:") || this.#native.sharesStates()) this.#waiting.wakeAll();
+    else this.#waiting.wake(key);
+  }
+
+  /**
+   * Begins an operation: writes the key, and says which limits hold. Returns the length of the key in bytes.
+   *
+   * @type {(key: string, now: number, limits: string | undefined) => number}
+   */
   #begin(key, now, limits) {
     const native = this.#inUse();
     if (typeof key !== "string") throw notAKey(key);
@@ -327,6 +409,13 @@ export class Limiter {
     return keyBytes;
   }
 
+  /**
+   * @template T
+   * @param {boolean} granted
+   * @param {Call} read
+   * @param {string | undefined} lease
+   * @param {(source: Source) => T} make
+   */
   #answer(granted, { limits }, lease, make) {
     if (this.#numbers.length === 0) this.#view();
     const [numbers, native] = [this.#numbers, this.#native];
@@ -335,6 +424,7 @@ export class Limiter {
     return make({ numbers, granted, isShadow: this.#isShadow, names, lease });
   }
 
+  /** @type {(rule: number, isOfCall: boolean) => string[]} */
   #namesOf(rule, isOfCall) {
     if (rule < 0) return [];
     const known = isOfCall ? undefined : this.#names.get(rule);
@@ -344,6 +434,7 @@ export class Limiter {
     return names;
   }
 
+  /** @type {(cost: number, now: number) => unknown} */
   #failure(cost, now) {
     requireCostAndTime(cost, now);
     return asError(this.#native.failure());
@@ -367,13 +458,17 @@ export class Limiter {
     try {
       crypto.getRandomValues(seeds);
     } catch (error) {
-      throw coded("NO_RANDOMNESS", `a limiter needs random numbers before its first key: ${error.message}`);
+      throw coded("NO_RANDOMNESS", `a limiter needs random numbers before its first key: ${/** @type {Error} */ (error).message}`);
     }
     this.#native.seed(seeds[0], seeds[1]);
     this.#isSeeded = true;
   }
 
-  /** Returns the length of the key in bytes. A key that is too long is measured but not written. */
+  /**
+   * Returns the length of the key in bytes. A key that is too long is measured but not written.
+   *
+   * @type {(key: string) => number}
+   */
   #writeKey(key) {
     if (this.#key.length === 0) this.#view();
     const bytes = this.#key;
@@ -388,6 +483,7 @@ export class Limiter {
     return all > 0x7f ? this.#writeUnicode(key) : length;
   }
 
+  /** @type {(key: string) => number} */
   #writeUnicode(key) {
     requireWellFormed("key", "INVALID_KEY", key);
     const { read, written } = utf8.encodeInto(key, this.#key);
@@ -398,5 +494,6 @@ export class Limiter {
 // How a request is decided, unless it takes its cost.
 const [LOOKS, ACQUIRES] = [1, 2];
 
+/** @type {(key: unknown) => Error} */
 const notAKey = (key) => wrongType("key", "INVALID_KEY", key, "a string");
 const freed = () => coded("FREED", "the limiter has been freed");

@@ -5,7 +5,11 @@ import { coded } from "./errors.js";
 
 let isReady = false;
 
-/** Takes the module, which may come from another realm. A second call does nothing. */
+/**
+ * Takes the module, which may come from another realm. A second call does nothing.
+ *
+ * @type {(module: object) => void}
+ */
 export function start(module) {
   if (isReady) return;
   initSync({ module: Object.setPrototypeOf(module, WebAssembly.Module.prototype) });

@@ -4,9 +4,13 @@ import { caught, coded } from "./errors.js";
 import { clock, reporterOptions, requireNumber } from "./input.js";
 import { requireReady } from "./module.js";
 
+/** @import * as declared from "./index.js" */
+
 export class Reporter {
+  /** @type {Native | undefined} */
   #native;
 
+  /** @param {declared.ReporterOptions} options */
   constructor(options) {
     requireReady();
     const { policy, localCap } = reporterOptions(options);
@@ -16,6 +20,7 @@ export class Reporter {
     });
   }
 
+  /** @type {declared.Reporter["decide"]} */
   decide(units = 1, now = clock()) {
     requireNumber("units", "INVALID_COST", units);
     const native = this.#inUse(now);
@@ -25,6 +30,7 @@ export class Reporter {
     return Object.freeze({ admitted: false, reason: "capped", retryAfterUs });
   }
 
+  /** @type {declared.Reporter["dueReports"]} */
   dueReports(now = clock()) {
     const native = this.#inUse(now);
     const numbers = caught(() => native.dueReports(now));
@@ -35,6 +41,7 @@ export class Reporter {
     return reports;
   }
 
+  /** @type {declared.Reporter["apply"]} */
   apply(factor, now = clock()) {
     requireNumber("factor", "INVALID_REQUEST", factor);
     if (!(factor >= 0 && factor <= 1)) {
@@ -45,6 +52,7 @@ export class Reporter {
     caught(() => native.apply(Math.floor(factor * 2 ** 32), now));
   }
 
+  /** @type {declared.Reporter["free"]} */
   free() {
     this.#native?.free();
     this.#native = undefined;
@@ -54,6 +62,7 @@ export class Reporter {
     this.free();
   }
 
+  /** @type {(now: number) => Native} */
   #inUse(now) {
     requireNumber("now", "INVALID_NOW", now);
     if (this.#native === undefined) throw coded("FREED", "the reporter has been freed");
@@ -61,5 +70,7 @@ export class Reporter {
   }
 }
 
+/** @type {declared.Admitted} */
 const ADMITTED = Object.freeze({ admitted: true });
+/** @type {declared.Suppressed} */
 const SUPPRESSED = Object.freeze({ admitted: false, reason: "suppressed" });

@@ -1,16 +1,36 @@
 // Requests that wait until they are granted, in the order in which they came.
 import { coded } from "./errors.js";
 
+/** @import { Grant, Signal, WaitOptions } from "./index.js" */
+/** @typedef {() => Grant} Ask */
+/**
+ * @typedef {object} Waiter
+ * @property {string} key
+ * @property {Ask} ask
+ * @property {(said: Grant) => void} resolve
+ * @property {(error: unknown) => void} reject
+ * @property {number} jitter
+ * @property {Signal | undefined} signal
+ */
+/** @typedef {{ waiters: Set<Waiter>, abort: () => void }} Listening */
+/** @typedef {{ waiters: Set<Waiter>, timer: ReturnType<typeof setTimeout> | undefined }} Queue */
+
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** The requests that wait, by key. Only the first one of a key has a timer. */
 export class Waiting {
+  /** @type {Map<string, Queue>} */
   #queues = new Map();
-  /** The requests that a signal ends, and the one listener that all of them share. */
+  /**
+   * The requests that a signal ends, and the one listener that all of them share.
+   *
+   * @type {Map<Signal, Listening>}
+   */
   #signals = new Map();
   #most;
   #count = 0;
 
+  /** @param {number} most */
   constructor(most) {
     this.#most = most;
   }
@@ -18,6 +38,8 @@ export class Waiting {
   /**
    * Waits until `ask` returns a grant. `ask` is called when it is this request's turn, and again each time that the
    * wait of its refusal has passed.
+   *
+   * @type {(key: string, ask: Ask, options: Pick<WaitOptions, "signal" | "jitter">) => Promise<Grant>}
    */
   wait(key, ask, { signal, jitter = 0.1 }) {
     return new Promise((resolve, reject) => {
@@ -41,11 +63,15 @@ export class Waiting {
       }
       const started = { waiters: new Set([waiter]), timer: undefined };
       this.#queues.set(key, started);
-      this.#serveLater(key, started, waiter, first.retryAfterUs);
+      this.#serveLater(key, started, waiter, /** @type {Grant} */ (first).retryAfterUs); // without a queue it has asked
     });
   }
 
-  /** Asks again at once for the first request on a key, because units may have come back. */
+  /**
+   * Asks again at once for the first request on a key, because units may have come back.
+   *
+   * @type {(key: string) => void}
+   */
   wake(key) {
     const queue = this.#queues.get(key);
     if (queue !== undefined) this.#serve(key, queue);
@@ -55,7 +81,11 @@ export class Waiting {
     for (const key of [...this.#queues.keys()]) this.wake(key);
   }
 
-  /** Rejects all requests. */
+  /**
+   * Rejects all requests.
+   *
+   * @type {(error: unknown) => void}
+   */
   close(error) {
     for (const [key, queue] of [...this.#queues]) {
       clearTimeout(queue.timer);
@@ -67,6 +97,7 @@ export class Waiting {
     return this.#count;
   }
 
+  /** @type {(key: string, queue: Queue) => void} */
   #serve(key, queue) {
     clearTimeout(queue.timer);
     for (const waiter of queue.waiters) {
@@ -86,13 +117,21 @@ export class Waiting {
     }
   }
 
-  /** Sets the timer, a little late, so that processes which share an upstream do not come at the same moment. */
+  /**
+   * Sets the timer, a little late, so that processes which share an upstream do not come at the same moment.
+   *
+   * @type {(key: string, queue: Queue, waiter: Waiter, waitUs: number) => void}
+   */
   #serveLater(key, queue, { jitter }, waitUs) {
     const wait = Math.max(1, Math.ceil((waitUs / 1000) * (1 + jitter * Math.random())));
     queue.timer = setTimeout(() => this.#serve(key, queue), Math.min(wait, LONGEST_TIMER_MS));
   }
 
-  /** Many listeners of one signal would look like a leak, of which Node warns. */
+  /**
+   * Many listeners of one signal would look like a leak, of which Node warns.
+   *
+   * @type {(signal: Signal, waiter: Waiter) => void}
+   */
   #listen(signal, waiter) {
     let listening = this.#signals.get(signal);
     if (listening === undefined) {
@@ -103,8 +142,9 @@ export class Waiting {
     listening.waiters.add(waiter);
   }
 
+  /** @type {(signal: Signal, waiter: Waiter) => void} */
   #unlisten(signal, waiter) {
-    const listening = this.#signals.get(signal);
+    const listening = /** @type {Listening} */ (this.#signals.get(signal));
     listening.waiters.delete(waiter);
     if (listening.waiters.size > 0) return;
     this.#signals.delete(signal);
@@ -115,11 +155,15 @@ export class Waiting {
     }
   }
 
-  /** All requests of the signal leave before others take their turn. */
+  /**
+   * All requests of the signal leave before others take their turn.
+   *
+   * @type {(signal: Signal) => void}
+   */
   #abort(signal) {
     const next = new Set();
     for (const waiter of [...(this.#signals.get(signal)?.waiters ?? [])]) {
-      const queue = this.#queues.get(waiter.key);
+      const queue = /** @type {Queue} */ (this.#queues.get(waiter.key));
       const [first] = queue.waiters;
       if (waiter === first) next.add(waiter.key); // the next one may need less
       this.#leave(waiter.key, queue, waiter).reject(signal.reason);
@@ -127,6 +171,7 @@ export class Waiting {
     for (const key of next) this.wake(key);
   }
 
+  /** @type {(key: string, queue: Queue, waiter: Waiter) => Waiter} */
   #leave(key, queue, waiter) {
     if (waiter.signal !== undefined) this.#unlisten(waiter.signal, waiter);
     this.#count--;
@@ -139,7 +184,11 @@ export class Waiting {
   }
 }
 
-/** Refuses to wait where no wait helps. */
+/**
+ * Refuses to wait where no wait helps.
+ *
+ * @type {(said: Grant | undefined) => void}
+ */
 function requireSomeTime(said) {
   if (!said?.denied) return;
   throw coded("NEVER_GRANTED", "expected a key whose requests can pass, found one on the list `deny`");

@@ -1,5 +1,6 @@
 //! The limiter of the npm package: a table and its policy.
 
+mod grant;
 #[cfg(feature = "middleware")]
 mod middleware;
 mod operate;
@@ -9,12 +10,13 @@ use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Gateway, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
+    Gateway, Grant, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
     parse_span,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+pub use self::grant::settled_cost;
 use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
@@ -42,9 +44,11 @@ pub struct Limiter {
     table: Table,
     max_bytes: Option<f64>,
     chance: Chance,
-    /// Boxed like `numbers`, because JavaScript keeps their addresses.
+    /// Boxed like `numbers` and `grant`, because JavaScript keeps their addresses.
     key: Box<[u8; MAX_KEY_BYTES]>,
     numbers: Box<Numbers>,
+    /// The grant that is settled, which outlives the settlement in JavaScript alone.
+    grant: Box<Grant>,
     /// The name of the lease that the last operation concerned.
     lease: Option<String>,
     failure: Option<Failure>,
@@ -85,6 +89,7 @@ impl Limiter {
             chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
             numbers: Box::new(NO_NUMBERS),
+            grant: Box::default(),
             lease: None,
             failure: None,
             told: String::new(),

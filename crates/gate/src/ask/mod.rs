@@ -242,16 +242,8 @@ impl Asked {
         };
         let most = resolved.limits().map_or(u64::MAX, Limits::capacity);
         let beyond = (cost > most).then_some(cost);
-        let policy = resolved.policy();
-        let counts_nothing = match operation {
-            // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
-            // In shadow mode a request also passes at a cost that the limits can never grant.
-            // Settlements one after another reach up to twice the capacity: a limit counts such a debt.
-            Operation::Settle(Settlement { reserved, actual, .. }) if reserved > most => {
-                let may_count = reserved <= most.saturating_mul(2);
-                let keeps = may_count || policy.on_change().keeps_states();
-                policy.is_shadow() || (actual < reserved && !keeps)
-            }
+        let counts_nothing = match &operation {
+            Operation::Settle(settlement) => returns_nothing(resolved.policy(), most, settlement),
             _ => beyond.is_some(),
         };
         let operation = if counts_nothing { Operation::from(0) } else { operation };
@@ -319,6 +311,22 @@ impl Asked {
             _ => verdict,
         }
     }
+}
+
+/// Whether limits that grant at most `most` units at once can have counted nothing that a settlement would return. It is a peek
+/// then.
+#[inline(never)]
+pub(crate) fn returns_nothing(policy: &Policy, most: u64, settlement: &Settlement) -> bool {
+    let Settlement { reserved, actual, .. } = *settlement;
+    if reserved <= most {
+        return false;
+    }
+    // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
+    // In shadow mode a request also passes at a cost that the limits can never grant.
+    // Settlements one after another reach up to twice the capacity: a limit counts such a debt.
+    let may_count = reserved <= most.saturating_mul(2);
+    let keeps = may_count || policy.on_change().keeps_states();
+    policy.is_shadow() || (actual < reserved && !keeps)
 }
 
 fn unspent(

@@ -51,15 +51,6 @@ impl Table {
         })
     }
 
-    /// How many more units the limits on a key can count at `now`. A settlement of more takes the place of units of other
-    /// requests, so these must not come back when it does. `None` if no limit counts units.
-    #[inline(never)]
-    #[must_use]
-    pub fn countable(&self, policy: &Policy, key: &str, now: Timestamp) -> Option<u64> {
-        let Rule::Limited(limits, key) = policy.rule(key) else { return None };
-        limits.countable(&mut self.gather(limits, &key)?.words, now)
-    }
-
     /// Forgets all keys.
     #[inline(never)]
     pub fn clear(&mut self) {

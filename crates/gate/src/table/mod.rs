@@ -10,6 +10,7 @@ mod entries;
 mod entry;
 mod error;
 mod explain;
+mod grant;
 mod keys;
 mod memory;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use entry::Entry;
 pub use entry::KeyHasher;
 pub use error::TableError;
 pub use explain::Explanation;
+pub use grant::Grant;
 pub use keys::Limited;
 
 /// The least time between two searches of a full table for expired states, so that a flood of new keys

@@ -2,6 +2,7 @@ mod call_limits;
 mod call_limits_bounds;
 mod dump;
 mod edits;
+mod grant;
 mod keys;
 mod large;
 mod room;

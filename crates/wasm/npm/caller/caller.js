@@ -1,5 +1,10 @@
 // A Worker that asks Tidegate through a service binding before it serves a request.
+
+/** @import { Check, Decision, Tidegate } from "tidegate/worker" */
+/** @typedef {{ TIDEGATE: Pick<Tidegate, "check"> & { fetch: typeof fetch }, TIDEGATE_TOKEN: string }} Env */
+
 export default {
+  /** @type {(request: Request, env: Env) => Promise<Response>} */
   async fetch(request, env) {
     const key = `ip:${request.headers.get("cf-connecting-ip")}`;
     const ask = new URL(request.url).pathname === "/fetch" ? byFetch : byRpc;
@@ -12,12 +17,20 @@ export default {
   },
 };
 
-/** By RPC: the binding is the permission, and a problem is thrown. */
+/**
+ * By RPC: the binding is the permission, and a problem is thrown.
+ *
+ * @type {(env: Env, check: Check) => Promise<Decision>}
+ */
 function byRpc(env, check) {
   return env.TIDEGATE.check(check);
 }
 
-/** By fetch: every call of the HTTP API, with its token. */
+/**
+ * By fetch: every call of the HTTP API, with its token.
+ *
+ * @type {(env: Env, check: Check) => Promise<Decision>}
+ */
 async function byFetch(env, check) {
   const headers = { authorization: `Bearer ${env.TIDEGATE_TOKEN}` };
   const response = await env.TIDEGATE.fetch("https://tidegate/v1/check", {

@@ -5,7 +5,9 @@
 // period, and the limiter's clock runs one period ahead of the real one: a window that begins at a time of the limiter's clock
 // ends when the real clock shows that time.
 import { ArgumentError, Limiter } from "tidegate";
-import { Clock } from "./input.js";
+import { Clock, failure } from "./input.js";
+
+/** @typedef {{ value: number, leftMs: number, endsMs: number, isFirst: boolean }} Counter */
 
 const MOST_COUNT = Number.MAX_SAFE_INTEGER;
 const PERIOD_US = 2 ** 52;
@@ -19,18 +21,28 @@ export class Counters {
   #limiter;
   #clock;
 
+  /** @param {number | undefined} maxBytes @param {Clock} [clock] */
   constructor(maxBytes, clock = new Clock()) {
     this.#clock = clock;
+    /** @type {import("tidegate").Limit} */
     const limit = { algorithm: "fixed_window", limit: MOST_COUNT, period: `${PERIOD_US}us`, start: "first" };
     this.#limiter = new Limiter({ limits: [limit] }, { maxBytes });
   }
 
-  /** The counter of a key, if its window has not ended. */
+  /**
+   * The counter of a key, if its window has not ended.
+   *
+   * @type {(key: string, nowUs?: number) => Counter | undefined}
+   */
   get(key, nowUs = this.#clock.now()) {
     return this.#read(this.#limiter.check(key, { cost: 0, now: nowUs + PERIOD_US }), nowUs);
   }
 
-  /** Adds units, which may be negative. If the key has no counter, one begins that lasts for a span, which may be `Infinity`. */
+  /**
+   * Adds units, which may be negative. If the key has no counter, one begins that lasts for a span, which may be `Infinity`.
+   *
+   * @type {(key: string, units: number, spanMs: number, nowUs?: number) => Counter}
+   */
   add(key, units, spanMs, nowUs = this.#clock.now()) {
     requireUnits(units);
     const now = nowUs + PERIOD_US;
@@ -39,16 +51,24 @@ export class Counters {
     if (found === undefined) return this.#begin(key, units, spanMs, nowUs, units > 0);
     if (!before.allowed || found.value + units < -MOST_UNITS) throw tooMany(units);
     if (units >= 0) return found;
-    return this.#read(this.#limiter.refund(key, -units, { now }), nowUs);
+    return /** @type {Counter} */ (this.#read(this.#limiter.refund(key, -units, { now }), nowUs)); // the key has one
   }
 
-  /** Begins a counter in place of any other. */
+  /**
+   * Begins a counter in place of any other.
+   *
+   * @type {(key: string, units: number, spanMs: number, nowUs?: number) => Counter}
+   */
   put(key, units, spanMs, nowUs = this.#clock.now()) {
     requireUnits(units);
     return this.#begin(key, units, spanMs, nowUs);
   }
 
-  /** Returns whether there was a counter. */
+  /**
+   * Returns whether there was a counter.
+   *
+   * @type {(key: string, nowUs?: number) => boolean}
+   */
   delete(key, nowUs = this.#clock.now()) {
     const found = this.get(key, nowUs) !== undefined;
     this.#limiter.reset(key, { now: nowUs + PERIOD_US });
@@ -59,6 +79,7 @@ export class Counters {
     this.#limiter.resetAll();
   }
 
+  /** @type {(key: string, units: number, spanMs: number, nowUs: number, hasRoom?: boolean) => Counter} */
   #begin(key, units, spanMs, nowUs, hasRoom = false) {
     const now = nowUs + PERIOD_US;
     if (!hasRoom) this.#limiter.check(key, { cost: 1, now }); // finds room for the key, if necessary that of expired ones
@@ -68,6 +89,7 @@ export class Counters {
     return { value: units, leftMs: spanMs, endsMs: (endsUs - this.#clock.aheadUs) / 1000, isFirst: true };
   }
 
+  /** @type {(answer: import("tidegate").Decision, nowUs: number) => Counter | undefined} */
   #read({ remaining, resetAfterUs }, nowUs) {
     const count = MOST_COUNT - remaining;
     if (count < ZERO - 2 * MOST_UNITS) return undefined; // a new key, or the units that were added to it
@@ -77,10 +99,12 @@ export class Counters {
   }
 }
 
+/** @type {(units: number) => void} */
 function requireUnits(units) {
   if (!(Math.abs(units) <= MOST_UNITS)) throw tooMany(units);
 }
 
+/** @type {(units: number) => Error} */
 function tooMany(units) {
-  return new ArgumentError("INVALID_COST", `expected a counter between -2^50 and 2^52, found one that would exceed this by ${units} units`);
+  return failure(ArgumentError, "INVALID_COST", `expected a counter between -2^50 and 2^52, found one that would exceed this by ${units} units`);
 }

@@ -1,18 +1,26 @@
 // A store for express-rate-limit.
 import { LimiterError } from "tidegate";
 import { Counters } from "./counters.js";
-import { fieldsOf, invalid, keyText, requireNumber } from "./input.js";
+import { failure, fieldsOf, invalid, keyText, requireNumber } from "./input.js";
+
+/** @import * as declared from "./express-rate-limit.js" */
 
 const OPTIONS = ["prefix", "maxBytes"];
 
-/** Counts the hits of each client in windows that begin at its first request. */
+/**
+ * Counts the hits of each client in windows that begin at its first request.
+ *
+ * @implements {declared.MemoryStore}
+ */
 export class MemoryStore {
   /** No other store counts the same keys. */
   localKeys = true;
   prefix;
+  /** @type {any} a number, once `init` has told it */
   windowMs;
   #counters;
 
+  /** @param {import("./express-rate-limit.js").MemoryStoreOptions} [options] */
   constructor(options) {
     requireKnown(options);
     const { prefix = "", maxBytes } = fieldsOf(options, OPTIONS);
@@ -21,6 +29,7 @@ export class MemoryStore {
     this.#counters = new Counters(maxBytes);
   }
 
+  /** @type {declared.MemoryStore["init"]} */
   init(options) {
     const { windowMs } = fieldsOf(options, ["windowMs"]);
     const number = typeof windowMs === "string" && windowMs.trim() !== "" ? Number(windowMs) : windowMs;
@@ -28,38 +37,47 @@ export class MemoryStore {
     this.windowMs = number;
   }
 
+  /** @type {declared.MemoryStore["get"]} */
   async get(key) {
-    return hits(this.#counters.get(this.#text(key)));
+    const counter = this.#counters.get(this.#text(key));
+    return counter && hits(counter);
   }
 
+  /** @type {declared.MemoryStore["increment"]} */
   async increment(key) {
     return hits(this.#counters.add(this.#text(key), 1, this.#window()));
   }
 
+  /** @type {declared.MemoryStore["decrement"]} */
   async decrement(key) {
     const text = this.#text(key);
-    if (this.#counters.get(text)?.value > 0) this.#counters.add(text, -1, this.#window());
+    const counter = this.#counters.get(text);
+    if (counter !== undefined && counter.value > 0) this.#counters.add(text, -1, this.#window());
   }
 
+  /** @type {declared.MemoryStore["resetKey"]} */
   async resetKey(key) {
     this.#counters.delete(this.#text(key));
   }
 
+  /** @type {declared.MemoryStore["resetAll"]} */
   async resetAll() {
     this.#counters.clear();
   }
 
+  /** @type {declared.MemoryStore["shutdown"]} */
   shutdown() {
     this.#counters.clear();
   }
 
+  /** @type {(key: unknown) => string} */
   #text(key) {
     return keyText(typeof key === "string" ? this.prefix + key : key);
   }
 
   /** Whole milliseconds, as a `Date` has them. */
   #window() {
-    if (this.windowMs === undefined) throw new LimiterError("NOT_INITIALIZED", NOT_INITIALIZED);
+    if (this.windowMs === undefined) throw failure(LimiterError, "NOT_INITIALIZED", NOT_INITIALIZED);
     return Math.floor(requireNumber("windowMs", this.windowMs));
   }
 }
@@ -75,6 +93,7 @@ function requireKnown(options = {}) {
   if (unknown !== undefined) throw invalid("options", "`prefix` or `maxBytes`", unknown);
 }
 
+/** @type {(counter: import("./counters.js").Counter) => declared.ClientRateLimitInfo} */
 function hits(counter) {
-  return counter && { totalHits: counter.value, resetTime: new Date(counter.endsMs) };
+  return { totalHits: counter.value, resetTime: new Date(counter.endsMs) };
 }

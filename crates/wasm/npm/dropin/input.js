@@ -1,11 +1,16 @@
 // Reads what callers give.
 import { ArgumentError } from "tidegate";
 
+/** @import { ErrorCode, LimiterError } from "tidegate" */
+
 /**
  * These fields of an object, which may be inherited, but not from `Object.prototype`: what another library puts there
  * decides nothing.
+ *
+ * @type {(object: any, names: string[]) => Record<string, any>}
  */
 export function fieldsOf(object, names) {
+  /** @type {Record<string, any>} */
   const found = { __proto__: null };
   for (const name of names) {
     const isForeign = name in Object.prototype && !Object.hasOwn(object ?? {}, name);
@@ -17,6 +22,8 @@ export function fieldsOf(object, names) {
 /**
  * The text by which a key is counted. A string and another value have different texts, and the limiter reads no text as an address.
  * Most strings stay as they are: to put a mark before each would take as long as half a decision.
+ *
+ * @type {(key: unknown) => string}
  */
 export function keyText(key) {
   if (typeof key === "string") {
@@ -29,27 +36,47 @@ export function keyText(key) {
 
 const MARK = "=";
 
-/** Refuses a key that has no text of its own. */
+/**
+ * Refuses a key that has no text of its own.
+ *
+ * @type {(field: string, key: unknown) => void}
+ */
 export function requirePrimitive(field, key) {
   if ((typeof key !== "object" || key === null) && typeof key !== "function" && typeof key !== "symbol") return;
   throw invalidKey(field, typeof key === "object" ? "an object" : `a ${typeof key}`);
 }
 
+/**
+ * An error of the package. Its declaration lets nobody else make one.
+ *
+ * @type {(type: typeof LimiterError, code: ErrorCode, message: string) => LimiterError}
+ */
+export const failure = (type, code, message) => new /** @type {any} */ (type)(code, message);
+
+/** @type {(field: string, found: string) => Error} */
 export function invalidKey(field, found) {
-  return new ArgumentError("INVALID_KEY", `\`${field}\`: expected a string or a number, found ${found}`);
+  return failure(ArgumentError, "INVALID_KEY", `\`${field}\`: expected a string or a number, found ${found}`);
 }
 
 /** The core's keys have at most 512 bytes, and a character has up to 3. */
 const MOST_CHARACTERS = 160;
 const HEAD_CHARACTERS = 128;
 
-/** A text as the core takes it. A long text is replaced by its beginning and its hash, which together exceed every short text. */
+/**
+ * A text as the core takes it. A long text is replaced by its beginning and its hash, which together exceed every short text.
+ *
+ * @type {(text: string) => string}
+ */
 export function shortText(text) {
   if (text.length <= MOST_CHARACTERS) return text.isWellFormed() ? text : text.toWellFormed();
   return `${text.slice(0, HEAD_CHARACTERS)}#${hash(text)}`.toWellFormed();
 }
 
-/** 32 digits: cyrb128 by bryc, which is in the public domain (https://github.com/bryc/code/blob/master/jshash/PRNGs.md). */
+/**
+ * 32 digits: cyrb128 by bryc, which is in the public domain (https://github.com/bryc/code/blob/master/jshash/PRNGs.md).
+ *
+ * @type {(text: string) => string}
+ */
 function hash(text) {
   let [a, b, c, d] = [1779033703, 3144134277, 1013904242, 2773480762];
   for (let at = 0; at < text.length; at++) {
@@ -67,24 +94,31 @@ function hash(text) {
   return [a, b ^ a, c ^ a, d ^ a].map((word) => (word >>> 0).toString(16).padStart(8, "0")).join("");
 }
 
+/** @type {(field: string, value: unknown, least?: number) => number} */
 export function requireNumber(field, value, least = -Infinity) {
   if (typeof value === "number" && Number.isFinite(value) && value >= least) return value;
   throw invalid(field, `a finite number${least === -Infinity ? "" : ` of at least ${least}`}`, value);
 }
 
+/** @type {(field: string, value: any, least: number, most?: number) => number} */
 export function requireWhole(field, value, least, most = 2 ** 50) {
   if (Number.isInteger(value) && value >= least && value <= most) return value;
   throw invalid(field, `a whole number from ${least} to ${most}`, value);
 }
 
+/** @type {(field: string, expected: string, found: unknown) => Error} */
 export function invalid(field, expected, found) {
-  return new ArgumentError("INVALID_OPTION", `\`${field}\`: expected ${expected}, found ${shown(found)}`);
+  return failure(ArgumentError, "INVALID_OPTION", `\`${field}\`: expected ${expected}, found ${shown(found)}`);
 }
 
-/** Gives a class methods of theirs that are not here: a call says why, and what to use. */
+/**
+ * Gives a class methods of theirs that are not here: a call says why, and what to use.
+ *
+ * @type {(holder: object, reasons: Record<string, string>, how?: { isAsync?: boolean }) => void}
+ */
 export function defineAbsent(holder, reasons, { isAsync = false } = {}) {
   for (const [name, reason] of Object.entries(reasons)) {
-    const fail = () => { throw new ArgumentError("INVALID_REQUEST", `\`${name}\` is not here, ${reason}`); };
+    const fail = () => { throw failure(ArgumentError, "INVALID_REQUEST", `\`${name}\` is not here, ${reason}`); };
     const value = isAsync ? async () => fail() : fail;
     Object.defineProperty(holder, name, { __proto__: null, value, writable: true, configurable: true });
   }
@@ -92,6 +126,7 @@ export function defineAbsent(holder, reasons, { isAsync = false } = {}) {
 
 const MOST_SHOWN = 100;
 
+/** @type {(value: unknown) => string} */
 function shown(value) {
   let text = "an object"; // one that no text can be made of
   try {

@@ -2,11 +2,14 @@
 import { Limiter } from "tidegate";
 import { Clock, defineAbsent, fieldsOf, invalid, requireNumber, requirePrimitive, requireWhole, shortText } from "./input.js";
 
+/** @import * as declared from "./rolling-rate-limiter.js" */
+
 /** The most actions that the core's log remembers. */
 const MOST_REMEMBERED = 1_000;
 
 /** What limiters have in common, whatever keeps their state. */
 export class RateLimiter {
+  /** @param {declared.RateLimiterOptions} options */
   constructor(options) {
     const { interval, maxInInterval, minDifference = 0 } = fieldsOf(options, ["interval", "maxInInterval", "minDifference"]);
     if (requireNumber("interval", interval) <= 0) throw invalid("interval", "a number above 0", interval);
@@ -15,22 +18,27 @@ export class RateLimiter {
     this.minDifference = microseconds("minDifference", requireNumber("minDifference", minDifference, 0));
   }
 
+  /** @type {declared.RateLimiter["limit"]} */
   async limit(id) {
     return (await this.limitWithInfo(id)).blocked;
   }
 
+  /** @type {declared.RateLimiter["wouldLimit"]} */
   async wouldLimit(id) {
     return (await this.wouldLimitWithInfo(id)).blocked;
   }
 
+  /** @type {declared.RateLimiter["limitWithInfo"]} */
   async limitWithInfo() {
     throw new Error("Not implemented");
   }
 
+  /** @type {declared.RateLimiter["wouldLimitWithInfo"]} */
   async wouldLimitWithInfo() {
     throw new Error("Not implemented");
   }
 
+  /** @type {declared.RateLimiter["clear"]} */
   async clear() {
     throw new Error("Not implemented");
   }
@@ -47,6 +55,7 @@ export class InMemoryRateLimiter extends RateLimiter {
   #newest;
   #clock = new Clock();
 
+  /** @param {declared.RateLimiterOptions} options */
   constructor(options) {
     super(options);
     const { interval, maxInInterval, minDifference } = this;
@@ -56,6 +65,7 @@ export class InMemoryRateLimiter extends RateLimiter {
     if (minDifference > 0) this.#newest = log(1, Math.min(minDifference, interval), maxBytes);
   }
 
+  /** @type {declared.RateLimiter["limitWithInfo"]} */
   async limitWithInfo(id) {
     const key = keyOf(id);
     const now = this.#clock.now();
@@ -64,6 +74,7 @@ export class InMemoryRateLimiter extends RateLimiter {
     return this.#info(allowed, isApart, this.#actions.peek(key, { cost: 1, now }).retryAfterUs, remaining);
   }
 
+  /** @type {declared.RateLimiter["wouldLimitWithInfo"]} */
   async wouldLimitWithInfo(id) {
     const key = keyOf(id);
     const now = this.#clock.now();
@@ -74,6 +85,7 @@ export class InMemoryRateLimiter extends RateLimiter {
     return this.#info(allowed, isApart, waitUs, remaining);
   }
 
+  /** @type {declared.RateLimiter["clear"]} */
   async clear(id) {
     const key = keyOf(id);
     const now = this.#clock.now();
@@ -81,12 +93,13 @@ export class InMemoryRateLimiter extends RateLimiter {
     this.#newest?.reset(key, { now });
   }
 
+  /** @type {(hasRoom: boolean, isApart: boolean, waitUs: number, actionsRemaining: number) => declared.RateLimitInfo} */
   #info(hasRoom, isApart, waitUs, actionsRemaining) {
     return {
       blocked: !hasRoom || !isApart,
       blockedDueToCount: !hasRoom,
       blockedDueToMinDifference: !isApart,
-      millisecondsUntilAllowed: Math.ceil(Math.max(this.minDifference, waitUs) / 1000),
+      millisecondsUntilAllowed: /** @type {declared.Milliseconds} */ (Math.ceil(Math.max(this.minDifference, waitUs) / 1000)),
       actionsRemaining,
     };
   }
@@ -95,6 +108,7 @@ export class InMemoryRateLimiter extends RateLimiter {
 /** As Node imports theirs, which is CommonJS. */
 export default { RateLimiter, InMemoryRateLimiter };
 
+/** @type {(limit: number, periodUs: number, maxBytes?: number) => Limiter} */
 function log(limit, periodUs, maxBytes) {
   return new Limiter({ limits: [{ algorithm: "sliding_log", rates: [`${limit}/${periodUs}us`] }] }, { maxBytes });
 }
@@ -102,6 +116,8 @@ function log(limit, periodUs, maxBytes) {
 /**
  * Counts an action, whether or not there is room for it. The option `count_denied` would count every question about
  * the next action, too.
+ *
+ * @type {(limiter: Limiter, key: string, now: number) => import("tidegate").Decision}
  */
 function act(limiter, key, now) {
   const decision = limiter.check(key, { now });
@@ -109,14 +125,19 @@ function act(limiter, key, now) {
   return decision;
 }
 
-/** The key of an id: a value such as 7 or `undefined` and its text are the same id. */
+/**
+ * The key of an id: a value such as 7 or `undefined` and its text are the same id.
+ *
+ * @type {(id: unknown) => string}
+ */
 function keyOf(id) {
   requirePrimitive("id", id);
   return `=${shortText(String(id))}`;
 }
 
+/** @type {(name: string, milliseconds: number) => declared.Microseconds} */
 function microseconds(name, milliseconds) {
   const us = Math.round(milliseconds * 1000);
-  if ((us > 0 || milliseconds === 0) && us <= Number.MAX_SAFE_INTEGER) return us;
+  if ((us > 0 || milliseconds === 0) && us <= Number.MAX_SAFE_INTEGER) return /** @type {declared.Microseconds} */ (us);
   throw invalid(name, "0.001 ms to 285 years in milliseconds", milliseconds);
 }

@@ -3,6 +3,12 @@ import { Limiter } from "tidegate";
 import { Counters } from "./counters.js";
 import { Clock, defineAbsent, fieldsOf, invalid, invalidKey, requireNumber, requireWhole, shortText } from "./input.js";
 
+/** @import * as declared from "./upstash.js" */
+/** @typedef {{ remaining: number, reset: number }} Left */
+/** @typedef {Left & { success: boolean }} Limited */
+/** @typedef {{ tokens: number, limit: (key: string, rate: number, now: number) => Limited, look: (key: string, now: number) => Left, reset: (key: string, now: number) => void }} Counting */
+/** @typedef {(maxBytes?: number) => Counting} Make */
+
 const DEFAULT_PREFIX = "@upstash/ratelimit";
 const CONFIG = ["limiter", "prefix", "ephemeralCache", "enableProtection", "denyList", "dynamicLimits", "maxBytes"];
 const REQUEST = ["rate", "ip", "userAgent", "country"];
@@ -10,6 +16,7 @@ const MOST_RATE = 2 ** 40;
 const MOST_CACHED = 10_000;
 
 export class Ratelimit {
+  /** @type {Counting} */
   #algorithm;
   #prefix;
   /** The time until which an identifier that was refused is refused without counting. */
@@ -17,6 +24,7 @@ export class Ratelimit {
   #denied;
   #clock = new Clock();
 
+  /** @param {declared.RatelimitConfig} config */
   constructor(config) {
     const options = fieldsOf(config, CONFIG);
     const { limiter, prefix = DEFAULT_PREFIX, ephemeralCache, enableProtection = false, denyList, dynamicLimits = false } = options;
@@ -31,21 +39,33 @@ export class Ratelimit {
     this.#denied = new Set(enableProtection ? requireList(denyList) : []);
   }
 
-  /** Windows that begin at the same time for all identifiers. A refused request counts. */
+  /**
+   * Windows that begin at the same time for all identifiers. A refused request counts.
+   *
+   * @type {(tokens: number, window: declared.Duration) => declared.Algorithm}
+   */
   static fixedWindow(tokens, window) {
     requireNumber("tokens", tokens);
     const windowMs = milliseconds("window", window);
     return algorithm((maxBytes) => new FixedWindow(tokens, windowMs, maxBytes));
   }
 
-  /** A window that moves: the requests of the last aligned window count by the part that it still covers. */
+  /**
+   * A window that moves: the requests of the last aligned window count by the part that it still covers.
+   *
+   * @type {(tokens: number, window: declared.Duration) => declared.Algorithm}
+   */
   static slidingWindow(tokens, window) {
     requireWhole("tokens", tokens, 0);
     const windowMs = milliseconds("window", window);
     return algorithm((maxBytes) => withDuration("window", window, () => new SlidingWindow(tokens, windowMs, maxBytes)));
   }
 
-  /** A bucket that gets `refillRate` tokens after each interval from the first request on. */
+  /**
+   * A bucket that gets `refillRate` tokens after each interval from the first request on.
+   *
+   * @type {(refillRate: number, interval: declared.Duration, maxTokens: number) => declared.Algorithm}
+   */
   static tokenBucket(refillRate, interval, maxTokens) {
     requireWhole("refillRate", refillRate, 1);
     requireWhole("maxTokens", maxTokens, 1);
@@ -53,6 +73,7 @@ export class Ratelimit {
     return algorithm((maxBytes) => withDuration("interval", interval, () => new TokenBucket(refillRate, intervalMs, maxTokens, maxBytes)));
   }
 
+  /** @type {declared.Ratelimit["limit"]} */
   limit = async (identifier, request) => {
     const { rate: given, ...about } = fieldsOf(request, REQUEST);
     const rate = given ?? 1;
@@ -75,6 +96,7 @@ export class Ratelimit {
     return { success, limit: this.#algorithm.tokens, remaining: Math.max(0, remaining), reset: this.#told(reset), pending: Promise.resolve() };
   };
 
+  /** @type {declared.Ratelimit["blockUntilReady"]} */
   blockUntilReady = async (identifier, timeout) => {
     if (typeof timeout !== "number" || !(timeout > 0)) throw invalid("timeout", "a number of milliseconds above 0", timeout);
     const deadline = this.#now() + timeout;
@@ -89,17 +111,20 @@ export class Ratelimit {
     }
   };
 
+  /** @type {declared.Ratelimit["getRemaining"]} */
   getRemaining = async (identifier) => {
     const { remaining, reset } = this.#algorithm.look(this.#key(identifier), this.#now());
     return { remaining: Math.max(0, remaining), reset: this.#told(reset), limit: this.#algorithm.tokens };
   };
 
+  /** @type {declared.Ratelimit["resetUsedTokens"]} */
   resetUsedTokens = async (identifier) => {
     const key = this.#key(identifier);
     this.#cache?.delete(key);
     this.#algorithm.reset(key, this.#now());
   };
 
+  /** @type {(identifier: unknown) => string} */
   #key(identifier) {
     let joined;
     try {
@@ -119,7 +144,11 @@ export class Ratelimit {
     return Math.ceil(this.#clock.aheadUs / 1000);
   }
 
-  /** A time of the limiter's clock in the real one. */
+  /**
+   * A time of the limiter's clock in the real one.
+   *
+   * @type {(time: number) => number}
+   */
   #told(time) {
     return time - this.#aheadMs();
   }
@@ -134,16 +163,25 @@ defineAbsent(Ratelimit.prototype, {
 /** What the functions of the class have made. */
 const ALGORITHMS = new WeakSet();
 
+/** @type {(make: Make) => any} */
 function algorithm(make) {
   ALGORITHMS.add(make);
   return make;
 }
 
-/** Makes a limiter. The core names its own fields in an error about a span, so the error is told about the caller's field. */
+/**
+ * Makes a limiter. The core names its own fields in an error about a span, so the error is told about the caller's field.
+ *
+ * @template T
+ * @param {string} field
+ * @param {string} duration
+ * @param {() => T} make
+ * @returns {T}
+ */
 function withDuration(field, duration, make) {
   try {
     return make();
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     if (error?.code !== "INVALID_POLICY") throw error;
     throw invalid(field, "a duration that the core can count with these tokens", duration);
   }
@@ -155,23 +193,27 @@ class FixedWindow {
   #counters;
   #windowMs;
 
+  /** @param {number} tokens @param {number} windowMs @param {number} [maxBytes] */
   constructor(tokens, windowMs, maxBytes) {
     this.tokens = tokens;
     this.#windowMs = windowMs;
     this.#counters = new Counters(maxBytes);
   }
 
+  /** @type {(key: string, rate: number, now: number) => Limited} */
   limit(key, rate, now) {
     const reset = endOfWindow(now, this.#windowMs);
     const remaining = this.tokens - this.#counters.add(text(key), rate, reset - now, now * 1000).value;
     return { success: remaining >= 0, remaining, reset };
   }
 
+  /** @type {(key: string, now: number) => Left} */
   look(key, now) {
     const used = this.#counters.get(text(key), now * 1000)?.value ?? 0;
     return { remaining: this.tokens - used, reset: endOfWindow(now, this.#windowMs) };
   }
 
+  /** @type {(key: string, now: number) => void} */
   reset(key, now) {
     this.#counters.delete(text(key), now * 1000);
   }
@@ -186,6 +228,7 @@ class SlidingWindow {
   #windowMs;
   #unitsPerToken;
 
+  /** @param {number} tokens @param {number} windowMs @param {number} [maxBytes] */
   constructor(tokens, windowMs, maxBytes) {
     this.tokens = tokens;
     this.#windowMs = windowMs;
@@ -193,10 +236,12 @@ class SlidingWindow {
     const mostTokens = 4 * Math.max(1, tokens);
     this.#unitsPerToken = Math.min(windowMs, Math.floor(mostUnits / mostTokens));
     if (this.#unitsPerToken < 1) throw invalid("tokens", `at most ${Math.floor(mostUnits / 4)} in such a window`, tokens);
+    /** @type {import("tidegate").Limit} */
     const limit = { algorithm: "sliding_window", limit: this.#unitsPerToken * mostTokens, period: `${windowMs}ms`, segments: 1 };
     this.#limiter = new Limiter({ limits: [limit] }, { maxBytes });
   }
 
+  /** @type {(key: string, rate: number, now: number) => Limited} */
   limit(key, rate, now) {
     const { remaining, reset } = this.look(key, now);
     if (rate > 0 && remaining <= 0) return { success: false, remaining, reset };
@@ -207,16 +252,19 @@ class SlidingWindow {
     return { success: after >= 0, remaining: after, reset };
   }
 
+  /** @type {(key: string, now: number) => Left} */
   look(key, now) {
     const { limit, remaining } = this.#limiter.check(text(key), { cost: 0, now: now * 1000 });
     const used = Math.floor((limit - remaining) / this.#unitsPerToken);
     return { remaining: this.tokens - used, reset: endOfWindow(now, this.#windowMs) };
   }
 
+  /** @type {(key: string, now: number) => void} */
   reset(key, now) {
     this.#limiter.reset(text(key), { now: now * 1000 });
   }
 
+  /** @type {(key: string, units: number, options: { now: number }) => void} */
   #take(key, units, { now }) {
     const { remaining } = this.#limiter.check(key, { cost: 0, now });
     this.#limiter.check(key, { cost: Math.min(units, remaining), now });
@@ -230,14 +278,17 @@ class TokenBucket {
   /** The time of the last refill, in milliseconds, of each bucket that is not full. */
   #refills;
 
+  /** @param {number} refillRate @param {number} intervalMs @param {number} maxTokens @param {number} [maxBytes] */
   constructor(refillRate, intervalMs, maxTokens, maxBytes) {
     this.tokens = maxTokens;
     this.#intervalMs = intervalMs;
+    /** @type {import("tidegate").Limit} */
     const limit = { algorithm: "token_bucket", capacity: maxTokens, rate: `${refillRate}/${intervalMs}ms` };
     this.#limiter = new Limiter({ limits: [limit] }, { maxBytes });
     this.#refills = new Counters(maxBytes);
   }
 
+  /** @type {(key: string, rate: number, now: number) => Limited} */
   limit(key, rate, now) {
     const last = this.#refills.get(text(key), now * 1000)?.value ?? now;
     const refilledAt = now - ((now - last) % this.#intervalMs);
@@ -252,12 +303,14 @@ class TokenBucket {
     return { success: true, remaining: after.remaining, reset };
   }
 
+  /** @type {(key: string, now: number) => Left} */
   look(key, now) {
     const refilledAt = this.#refills.get(text(key), now * 1000)?.value ?? now;
     const { remaining } = this.#limiter.check(text(key), { cost: 0, now: refilledAt * 1000 });
     return { remaining, reset: refilledAt + this.#intervalMs };
   }
 
+  /** @type {(key: string, now: number) => void} */
   reset(key, now) {
     this.#limiter.reset(text(key), { now: now * 1000 });
     this.#refills.delete(text(key), now * 1000);
@@ -269,12 +322,14 @@ class Cache {
   #times;
   #isOwn;
 
+  /** @param {Map<string, number>} times @param {boolean} isOwn */
   constructor(times, isOwn) {
     if (!(times instanceof Map)) throw invalid("ephemeralCache", "a Map or `false`", times);
     this.#times = times;
     this.#isOwn = isOwn;
   }
 
+  /** @type {(key: string, now: number) => number | undefined} */
   blockedUntil(key, now) {
     const until = this.#times.get(key);
     if (until === undefined || until >= now) return until;
@@ -282,30 +337,40 @@ class Cache {
     return undefined;
   }
 
+  /** @type {(key: string, until: number) => void} */
   block(key, until) {
-    if (this.#isOwn && this.#times.size >= MOST_CACHED) this.#times.delete(this.#times.keys().next().value);
+    if (this.#isOwn && this.#times.size >= MOST_CACHED) this.#times.delete(/** @type {string} */ (this.#times.keys().next().value));
     this.#times.set(key, until);
   }
 
+  /** @type {(key: string) => void} */
   delete(key) {
     this.#times.delete(key);
   }
 }
 
+/** @type {(denyList: any) => Iterable<string>} */
 function requireList(denyList) {
   if (denyList === undefined) throw invalid("denyList", "the denied values, because those of the dashboard are in Redis", denyList);
   if (typeof denyList !== "object" || typeof denyList?.[Symbol.iterator] !== "function") throw invalid("denyList", "an array of denied values", denyList);
   return denyList;
 }
 
-/** A prefix could make the limiter read a key as an address. */
+/**
+ * A prefix could make the limiter read a key as an address.
+ *
+ * @type {(key: string) => string}
+ */
 const text = (key) => `=${key}`;
 
+/** @type {(now: number, windowMs: number) => number} */
 const endOfWindow = (now, windowMs) => (Math.floor(now / windowMs) + 1) * windowMs;
 
 const MOST_DURATION_MS = 36_500 * 86_400_000;
+/** @type {Record<string, number>} */
 const UNITS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 
+/** @type {(field: string, duration: string) => number} */
 function milliseconds(field, duration) {
   const [, number, unit] = /^(\d+(?:\.\d+)?)\s?(ms|s|m|h|d|w)$/.exec(duration) ?? [];
   const found = unit === undefined ? 0 : Math.round(Number(number) * UNITS[unit]);

@@ -1,12 +1,18 @@
 import { addHeaders } from "./core.js";
 import { limitingNode } from "./node.js";
 
-/** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
+/**
+ * A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read.
+ *
+ * @type {typeof import("./fastify.js").rateLimit}
+ */
 export function rateLimit(limiter, options) {
+  /** @type {(request: any, reply: any) => { request: any, response: any, ip: string }} */
   const parts = (request, reply) => ({ request: request.raw, response: reply.raw, ip: request.ip });
   const limit = limitingNode(limiter, options, parts);
   return async (request, reply) => {
     const { headers, refusal } = await limit(request, reply);
+    /** @type {import("./core.js").AddHeader} */
     const append = (name, value) => {
       const before = reply.getHeader(name);
       reply.header(name, before === undefined ? value : `${before}, ${value}`);

@@ -2,7 +2,11 @@ import { addHeaders, limiting } from "./core.js";
 import { holdUntilEnd, nodeFacts } from "./node.js";
 import { fetchFacts, holdUntilRead } from "./web.js";
 
-/** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
+/**
+ * Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is.
+ *
+ * @type {typeof import("./hono.js").rateLimit}
+ */
 export function rateLimit(limiter, options) {
   const limit = limiting(limiter, options, ({ req, env }) => {
     const facts = fetchFacts(req.raw);
@@ -10,9 +14,10 @@ export function rateLimit(limiter, options) {
   });
   return async (context, next) => {
     const { headers, refusal, held } = await limit(context);
-    if (refusal !== undefined) return new Response(refusal.body, { status: refusal.status, headers });
+    if (refusal !== undefined) return new Response(refusal.body, { status: refusal.status, headers: /** @type {any} */ (headers) });
     const respond = async () => {
       await next();
+      /** @type {import("./core.js").AddHeader} */
       const append = (name, value) => context.header(name, value, { append: true });
       addHeaders(headers, append, (name, value) => context.header(name, value));
       return context.res;

@@ -4,5 +4,5 @@
  * @module tidegate/next
  */
 
-export * from "./fetch.js";
-export { default } from "./fetch.js";
+export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+export { rateLimit, rateLimit as default } from "./fetch.js";

@@ -4,6 +4,8 @@ import { limiting } from "./core.js";
 /**
  * Returns a function that decides on a request and holds its lease until the response has ended or the client is gone.
  * `parts` finds Node's own `{ request, response }` in the arguments of the middleware, and the address that the framework tells.
+ *
+ * @type {(limiter: import("./options.js").Limiter, options: import("./options.js").MiddlewareOptions | undefined, parts: (...all: any[]) => { request: any, response?: any, ip?: string }) => (...all: any[]) => Promise<import("./core.js").Said>}
  */
 export function limitingNode(limiter, options, parts) {
   const limit = limiting(limiter, options, (...all) => {
@@ -17,6 +19,7 @@ export function limitingNode(limiter, options, parts) {
   };
 }
 
+/** @type {(response: any, held: import("./core.js").Held) => void} */
 export function holdUntilEnd(response, held) {
   const done = () => held.done();
   if (response.destroyed || response.writableFinished) done();
@@ -25,6 +28,7 @@ export function holdUntilEnd(response, held) {
   held.renewUntil = Infinity; // the response always ends or closes
 }
 
+/** @type {(request: any) => import("./core.js").Facts} */
 export function nodeFacts(request) {
   const { headers } = request;
   const target = request.originalUrl ?? request.url; // a router of Express removes its own path from `url`

@@ -2,19 +2,26 @@
 export class MemoryStore {
   #limiter;
 
+  /** @param {Pick<import("tidegate").Limiter, "admit" | "renew" | "release">} limiter */
   constructor(limiter) {
     this.#limiter = limiter;
   }
 
+  /** @type {import("./options.js").Store["check"]} */
   async check(key, options) {
     return this.#limiter.admit(key, options);
   }
 
-  /** Returns whether the lease was live. */
+  /**
+   * Returns whether the lease was live.
+   *
+   * @type {import("./options.js").Store["renew"]}
+   */
   async renew(key, lease) {
     return this.#limiter.renew(key, lease).live ?? false;
   }
 
+  /** @type {import("./options.js").Store["release"]} */
   async release(key, lease) {
     this.#limiter.release(key, lease);
   }

@@ -1,11 +1,16 @@
 // Requests and responses of the Fetch API.
 import { soon } from "./core.js";
 
+/** @type {(request: Request) => import("./core.js").Facts} */
 export function fetchFacts({ url, headers }) {
   return { header: (name) => headers.get(name) ?? undefined, query: new URL(url).search.slice(1) };
 }
 
-/** Responds, and releases the lease once the body of the response has been read or the client is gone. */
+/**
+ * Responds, and releases the lease once the body of the response has been read or the client is gone.
+ *
+ * @type {(request: Request, respond: () => Promise<Response>, held: import("./core.js").Held) => Promise<Response>}
+ */
 export async function holdUntilRead(request, respond, held) {
   const done = () => held.done();
   request.signal.addEventListener("abort", done, { once: true });

@@ -7,7 +7,7 @@
 use std::mem;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, Bounded, CheckForm, Decision, InvalidKey, Kind, MAX_QUANTITY, Operation,
+    Ask, AskError, Asked, Bounded, CheckForm, Decision, InvalidKey, Kind, Operation,
     OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
@@ -16,7 +16,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use super::{Limiter, quantity, timestamp};
 use crate::answer::{self, Extras};
 use crate::failure::Failure;
-use crate::number::{from_quantity, to_quantity};
+use crate::number::to_quantity;
 
 #[wasm_bindgen(js_class = NativeLimiter)]
 impl Limiter {
@@ -135,20 +135,6 @@ impl Limiter {
         self.operate(key_bytes, read(), now)
     }
 
-    /// How many more units the limits can count.
-    pub fn countable(&mut self, key_bytes: usize, now: f64) -> Option<f64> {
-        self.begin();
-        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
-        let found = written(&*self.key, key_bytes).and_then(|key| {
-            let units = self.table.countable(policy, key, timestamp(now)?);
-            Ok(from_quantity(units.unwrap_or(MAX_QUANTITY).min(MAX_QUANTITY)))
-        });
-        match found {
-            Ok(units) => Some(units),
-            Err(failure) => self.failed(failure),
-        }
-    }
-
     /// Returns units.
     pub fn refund(&mut self, key_bytes: usize, units: f64, now: f64) -> Option<bool> {
         self.operate(key_bytes, whole("units", units).map(|units| Ask::Refund { units }), now)
@@ -232,7 +218,7 @@ impl Limiter {
 type Done = Result<(Verdict, Extras), Failure>;
 
 impl Limiter {
-    fn failed<T>(&mut self, failure: Failure) -> Option<T> {
+    pub(super) fn failed<T>(&mut self, failure: Failure) -> Option<T> {
         self.restore_before_call();
         self.failure = Some(failure);
         None
@@ -329,7 +315,7 @@ impl Limiter {
     }
 
     /// Begins an operation, and checks it against the policy.
-    fn resolved(
+    pub(super) fn resolved(
         &mut self,
         key_bytes: usize,
         ask: Result<Ask, Failure>,
@@ -406,7 +392,7 @@ fn optional<const LEAST: u64, const MOST: u64>(
     found.map(|found| whole(field, found)).transpose()
 }
 
-fn whole<const LEAST: u64, const MOST: u64>(
+pub(super) fn whole<const LEAST: u64, const MOST: u64>(
     field: &'static str,
     found: f64,
 ) -> Result<Bounded<LEAST, MOST>, Failure> {

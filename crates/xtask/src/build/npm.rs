@@ -51,7 +51,7 @@ fn bind(variant: &str, features: &str) -> Result<PathBuf> {
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
         .arg(&module)
-        .args(["--target", "web", "--no-typescript", "--out-name", "tidegate", "--out-dir"])
+        .args(["--target", "web", "--out-name", "tidegate", "--out-dir"])
         .arg(&folder);
     step("bind the npm package", &mut bindgen)?;
     minify(&folder.join("tidegate.js"))?; // also lets its names out of the way of the package's
@@ -101,6 +101,7 @@ fn bundle(package: &Path, bound: &Path, script: &Script, to: &Path) -> Result<()
         .arg(package.join("entries").join(script.entry))
         .arg(format!("--outfile={}", to.display()));
     step(&format!("bundle {}", script.file), &mut esbuild)?;
+    forget_comments(to)?;
     forget_text(&to.with_file_name(format!("{}.map", script.file)))
 }
 
@@ -139,11 +140,33 @@ fn drop_in(package: &Path, dist: &Path) -> Result<()> {
             .arg(format!("--outdir={}", to.display()))
             .arg(format!("--out-extension:.js=.{extension}"));
         step(&format!("bundle the drop-in classes as {extension}"), &mut esbuild)?;
+        for entry in DROP_IN {
+            forget_comments(&to.join(format!("{entry}.{extension}")))?;
+        }
     }
     for entry in DROP_IN {
         fs::copy(from.join(format!("{entry}.d.ts")), to.join(format!("{entry}.d.cts")))?;
     }
     Ok(())
+}
+
+/// Empties the lines of a script that are only a comment `/** … */`, which esbuild keeps inside of classes and expressions. The source
+/// map still fits, because each line keeps its number.
+fn forget_comments(script: &Path) -> Result<()> {
+    let text = fs::read_to_string(script)?;
+    let mut is_comment = false;
+    let mut kept = String::with_capacity(text.len());
+    for line in text.lines() {
+        let trimmed = line.trim();
+        let ends = trimmed.ends_with("*/");
+        is_comment |= trimmed.starts_with("/**") && (ends || !trimmed.contains("*/"));
+        if !is_comment {
+            kept.push_str(line);
+        }
+        kept.push('\n');
+        is_comment &= !ends;
+    }
+    fs::write(script, kept).with_context(|| script.display().to_string())
 }
 
 /// Removes the module from a source map, which needs only the sources that a person wrote.

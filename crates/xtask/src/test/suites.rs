@@ -99,6 +99,7 @@ fn wasm(tally: &mut Tally) -> Result<()> {
 fn npm(tally: &mut Tally) -> Result<()> {
     install::redis()?; // for the real library of Upstash
     build::pack()?;
+    tally.watch("tsc --checkJs", command("node_modules/.bin/tsc", &["-p", "crates/wasm/npm"]))?;
     // runs the tests in the workspace's Node and in the machine's Node
     tally.watch("node --test", node("node_modules/.bin/node")?)?;
     tally.watch("node --test, the machine's", node("node")?)?;

@@ -1,5 +1,7 @@
 import { fieldsOf, invalid, requireNumber } from "../input.js";
 
+/** @import * as declared from "../rate-limiter-flexible.js" */
+
 const OPTIONS = ["points", "duration", "blockDuration", "execEvenly", "execEvenlyMinDelayMs", "keyPrefix", "insuranceLimiter"];
 
 /** What a class needs to be used as a limiter. */
@@ -17,18 +19,26 @@ for (const name of ["keyPrefix", "blockDuration", "execEvenly"]) {
 
 /** The options of a limiter, and the names of its keys. */
 export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
+  /** @type {any} */
   #points;
+  /** @type {any} */
   #duration;
+  /** @type {any} */
   #blockDuration;
+  /** @type {any} */
   #execEvenly;
+  /** @type {any} */
   #keyPrefix;
+  /** @type {number | undefined} */
   #execEvenlyMinDelayMs;
+  /** @type {declared.RateLimiterLike | undefined} */
   #insuranceLimiter;
 
+  /** @param {declared.IRateLimiterOptions} options */
   constructor(options) {
     super();
     const given = fieldsOf(options, OPTIONS);
-    for (const name of OPTIONS) this[name] = given[name];
+    for (const name of OPTIONS) /** @type {any} */ (this)[name] = given[name];
   }
 
   get points() {
@@ -55,8 +65,8 @@ export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
     return this.#blockDuration;
   }
 
-  set blockDuration(duration = 0) {
-    this.#blockDuration = requireNumber("blockDuration", duration);
+  set blockDuration(duration) {
+    this.#blockDuration = requireNumber("blockDuration", duration === undefined ? 0 : duration);
   }
 
   get msBlockDuration() {
@@ -67,7 +77,7 @@ export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
     return this.#execEvenly;
   }
 
-  set execEvenly(isEven = false) {
+  set execEvenly(isEven) {
     this.#execEvenly = Boolean(isEven);
   }
 
@@ -83,7 +93,8 @@ export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
     return this.#keyPrefix;
   }
 
-  set keyPrefix(prefix = "rlflx") {
+  set keyPrefix(prefix) {
+    if (prefix === undefined) prefix = "rlflx";
     if (typeof prefix !== "string") throw invalid("keyPrefix", "a string", prefix);
     this.#keyPrefix = prefix;
   }
@@ -103,16 +114,22 @@ export class RateLimiterAbstract extends RateLimiterCompatibleAbstract {
     this.#insuranceLimiter = limiter;
   }
 
+  /** @type {declared.RateLimiterAbstract["getKey"]} */
   getKey(key) {
-    return this.keyPrefix.length > 0 ? `${this.keyPrefix}:${key}` : key;
+    return this.keyPrefix.length > 0 ? `${this.keyPrefix}:${key}` : /** @type {string} */ (key); // of theirs it is declared so
   }
 
+  /** @type {declared.RateLimiterAbstract["parseKey"]} */
   parseKey(key) {
     return this.keyPrefix.length > 0 ? key.substring(this.keyPrefix.length + 1) : key;
   }
 }
 
-/** Limiters of other packages are limiters, too. */
+/**
+ * Limiters of other packages are limiters, too.
+ *
+ * @type {(field: string, limiter: any) => any}
+ */
 export function requireLimiter(field, limiter) {
   if (typeof limiter?.consume === "function") return limiter;
   throw invalid(field, "a rate limiter", limiter);

@@ -2,16 +2,24 @@
 import { fieldsOf, requireNumber } from "../input.js";
 import { requireLimiter } from "./abstract.js";
 
+/** @import * as declared from "../rate-limiter-flexible.js" */
+/** @typedef {{ resolve: (remaining: number) => void, reject: (error: unknown) => void, tokens: number, expiresUnixAt: number }} Waiter */
+/** @typedef {{ remaining: number, waitMs?: undefined } | { remaining?: undefined, waitMs: number }} Asked */
+
 const MOST_WAITING = 2 ** 32 - 1;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** The time between two questions about a key whose points never come back by themselves. */
 const ENDLESS_MS = 1000;
 
 export class RateLimiterQueueError extends Error {
+  /** @param {string} [message] @param {string} [extra] */
   constructor(message, extra) {
     super(message);
     this.name = "CustomError"; // as theirs
-    if (extra) this.extra = extra;
+    if (extra) {
+      /** @type {string} absent without a text, which the declaration does not say, as theirs does not */
+      this.extra = extra;
+    }
   }
 }
 
@@ -22,17 +30,20 @@ export class RateLimiterQueue {
   /** The queues that somebody uses. */
   #queues = new Map();
 
+  /** @param {declared.RateLimiterLike | declared.BurstyRateLimiter} limiter @param {declared.IRateLimiterQueueOpts} [options] */
   constructor(limiter, options) {
     const { maxQueueSize = MOST_WAITING } = fieldsOf(options, ["maxQueueSize"]);
     this.#limiter = requireLimiter("limiterFlexible", limiter);
     this.#maxQueueSize = maxQueueSize === Infinity ? maxQueueSize : requireNumber("maxQueueSize", maxQueueSize, 0);
   }
 
+  /** @type {declared.RateLimiterQueue["getTokensRemaining"]} */
   async getTokensRemaining(key = "limiter") {
     const { points } = this.#limiter;
-    return this.#limiter.get(key).then((found) => found?.remainingPoints ?? points, () => points);
+    return this.#limiter.get(key).then((/** @type {declared.RateLimiterRes | null} */ found) => found?.remainingPoints ?? points, () => points);
   }
 
+  /** @type {declared.RateLimiterQueue["removeTokens"]} */
   async removeTokens(tokens, key = "limiter", expiresUnixAt = 0) {
     requireNumber("tokens", tokens);
     const name = String(key);
@@ -48,11 +59,14 @@ class Queue {
   #key;
   #most;
   #onIdle;
+  /** @type {Waiter[]} */
   #waiting = [];
   /** The requests that wait or ask. */
   #requests = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
+  /** @param {any} limiter @param {string | number} key @param {number} most @param {() => void} onIdle */
   constructor(limiter, key, most, onIdle) {
     this.#limiter = limiter;
     this.#key = key;
@@ -60,6 +74,7 @@ class Queue {
     this.#onIdle = onIdle;
   }
 
+  /** @type {(tokens: number, expiresUnixAt: number) => Promise<number>} */
   async removeTokens(tokens, expiresUnixAt) {
     this.#requests++;
     try {
@@ -75,6 +90,7 @@ class Queue {
     }
   }
 
+  /** @type {(tokens: number, expiresUnixAt: number) => Promise<number>} */
   async #askOrWait(tokens, expiresUnixAt) {
     const { remaining, waitMs } = await this.#ask(tokens);
     if (remaining !== undefined) return remaining;
@@ -83,6 +99,7 @@ class Queue {
     return waits;
   }
 
+  /** @type {(tokens: number, expiresUnixAt: number) => Promise<number>} */
   #wait(tokens, expiresUnixAt) {
     if (this.#waiting.length >= this.#most) {
       return Promise.reject(new RateLimiterQueueError(`Number of requests reached it's maximum ${this.#most}`));
@@ -117,17 +134,22 @@ class Queue {
     });
   }
 
-  /** The remaining tokens if these were there, otherwise how long to wait. */
+  /**
+   * The remaining tokens if these were there, otherwise how long to wait.
+   *
+   * @type {(tokens: number) => Promise<Asked>}
+   */
   async #ask(tokens) {
     try {
       const { remainingPoints } = await this.#limiter.consume(this.#key, tokens);
       return { remaining: requireNumber("remainingPoints", remainingPoints) }; // a union answers in another way
-    } catch (refusal) {
+    } catch (/** @type {any} */ refusal) {
       if (refusal instanceof Error) throw refusal;
       return { waitMs: refusal.msBeforeNext };
     }
   }
 
+  /** @type {(waitMs: number) => void} */
   #askLater(waitMs) {
     if (this.#timer !== undefined || this.#waiting.length === 0) return;
     const wait = waitMs < 0 ? ENDLESS_MS : Math.min(waitMs, LONGEST_TIMER_MS);

@@ -4,7 +4,7 @@ export class RateLimiterRes {
   /** Milliseconds until the window ends; -1 if it never does. */
   msBeforeNext;
   consumedPoints;
-  #isFirstInDuration;
+  #isFirstInDuration = false;
 
   constructor(remainingPoints = 0, msBeforeNext = 0, consumedPoints = 0, isFirstInDuration = false) {
     this.remainingPoints = remainingPoints;

@@ -3,25 +3,31 @@ import { fieldsOf, invalid } from "../input.js";
 import { RateLimiterCompatibleAbstract, requireLimiter } from "./abstract.js";
 import { RateLimiterRes } from "./result.js";
 
+/** @import * as declared from "../rate-limiter-flexible.js" */
+/** @typedef {string | number} Key */
+
 const LISTS = ["limiter", "blackList", "whiteList", "isBlackListed", "isWhiteListed", "runActionAnyway"];
 
 /** Consumes of several limiters at once. The results are those of each limiter by its prefix. */
 export class RateLimiterUnion {
   #limiters;
 
+  /** @param {any[]} limiters */
   constructor(...limiters) {
     if (limiters.length === 0) throw invalid("limiters", "at least one rate limiter", undefined);
     limiters.forEach((limiter, place) => requireLimiter(`limiters[${place}]`, limiter));
     this.#limiters = limiters;
   }
 
+  /** @type {declared.RateLimiterUnion["consume"]} */
   async consume(key, points = 1) {
     const settled = await Promise.allSettled(this.#limiters.map((limiter) => limiter.consume(key, points)));
     const refusals = settled.filter(({ status }) => status === "rejected");
+    /** @type {Record<string, declared.RateLimiterRes>} */
     const results = {};
-    settled.forEach(({ status, value, reason }, place) => {
-      if (refusals.length > 0 && status === "fulfilled") return;
-      results[this.#limiters[place].keyPrefix] = status === "fulfilled" ? value : reason;
+    settled.forEach((one, place) => {
+      if (refusals.length > 0 && one.status === "fulfilled") return;
+      results[this.#limiters[place].keyPrefix] = one.status === "fulfilled" ? one.value : one.reason;
     });
     if (refusals.length > 0) throw results;
     return results;
@@ -32,11 +38,16 @@ export class RateLimiterUnion {
 export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
   limiter;
   runActionAnyway;
+  /** @type {any} */
   #blackList;
+  /** @type {any} */
   #whiteList;
+  /** @type {any} */
   #isBlackListed;
+  /** @type {any} */
   #isWhiteListed;
 
+  /** @param {declared.IRLWrapperBlackAndWhiteOptions} options */
   constructor(options) {
     super();
     const { limiter, runActionAnyway = false, ...lists } = fieldsOf(options, LISTS);
@@ -65,16 +76,16 @@ export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
     return this.#isBlackListed;
   }
 
-  set isBlackListed(isListed = () => false) {
-    this.#isBlackListed = requireFunction("isBlackListed", isListed);
+  set isBlackListed(isListed) {
+    this.#isBlackListed = requireFunction("isBlackListed", isListed === undefined ? () => false : isListed);
   }
 
   get isWhiteListed() {
     return this.#isWhiteListed;
   }
 
-  set isWhiteListed(isListed = () => false) {
-    this.#isWhiteListed = requireFunction("isWhiteListed", isListed);
+  set isWhiteListed(isListed) {
+    this.#isWhiteListed = requireFunction("isWhiteListed", isListed === undefined ? () => false : isListed);
   }
 
   get keyPrefix() {
@@ -97,6 +108,7 @@ export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
     this.limiter.execEvenly = isEven;
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["consume"]} */
   async consume(key, points = 1, options = {}) {
     const listed = this.#listed("consume", [key, points, options]);
     if (listed === undefined) return this.limiter.consume(key, points, options);
@@ -104,35 +116,46 @@ export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
     return listed;
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["penalty"]} */
   async penalty(key, points = 1, options = {}) {
     return this.#unlessListed("penalty", [key, points, options]);
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["reward"]} */
   async reward(key, points = 1, options = {}) {
     return this.#unlessListed("reward", [key, points, options]);
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["block"]} */
   async block(key, secDuration, options = {}) {
     return this.#unlessListed("block", [key, secDuration, options]);
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["set"]} */
   async set(key, points, secDuration, options = {}) {
     return this.#unlessListed("set", [key, points, secDuration, options]);
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["get"]} */
   async get(key, options = {}) {
     return this.runActionAnyway ? this.limiter.get(key, options) : this.#unlessListed("get", [key, options]);
   }
 
+  /** @type {declared.RLWrapperBlackAndWhite["delete"]} */
   async delete(key, options = {}) {
     return this.limiter.delete(key, options);
   }
 
+  /** @type {(action: string, args: unknown[]) => any} */
   #unlessListed(action, args) {
     return this.#listed(action, args) ?? this.limiter[action](...args);
   }
 
-  /** The result for a key on a list. */
+  /**
+   * The result for a key on a list.
+   *
+   * @type {(action: string, args: unknown[]) => RateLimiterRes | undefined}
+   */
   #listed(action, args) {
     const [key] = args;
     const isWhite = this.isWhiteListedSomewhere(key);
@@ -141,10 +164,12 @@ export class RLWrapperBlackAndWhite extends RateLimiterCompatibleAbstract {
     return isWhite ? this.getWhiteRes() : this.getBlackRes();
   }
 
+  /** @type {(key: unknown) => boolean} */
   isBlackListedSomewhere(key) {
     return this.blackList.includes(key) || this.isBlackListed(key);
   }
 
+  /** @type {(key: unknown) => boolean} */
   isWhiteListedSomewhere(key) {
     return this.whiteList.includes(key) || this.isWhiteListed(key);
   }
@@ -175,6 +200,7 @@ export class BurstyRateLimiter {
   #rateLimiter;
   #burstLimiter;
 
+  /** @param {declared.RateLimiterLike} rateLimiter @param {declared.RateLimiterLike} burstLimiter */
   constructor(rateLimiter, burstLimiter) {
     this.#rateLimiter = requireLimiter("rateLimiter", rateLimiter);
     this.#burstLimiter = requireLimiter("burstLimiter", burstLimiter);
@@ -184,35 +210,40 @@ export class BurstyRateLimiter {
     return this.#rateLimiter.points;
   }
 
+  /** @type {declared.BurstyRateLimiter["consume"]} */
   async consume(key, pointsToConsume = 1, options = {}) {
     try {
       return await this.#rateLimiter.consume(key, pointsToConsume, options);
-    } catch (refusal) {
+    } catch (/** @type {any} */ refusal) {
       if (refusal instanceof Error) throw refusal;
       try {
         return together(refusal, await this.#burstLimiter.consume(key, pointsToConsume, options));
-      } catch (burst) {
+      } catch (/** @type {any} */ burst) {
         throw burst instanceof Error ? burst : together(refusal, burst);
       }
     }
   }
 
+  /** @type {declared.BurstyRateLimiter["get"]} */
   async get(key) {
     const [rate, burst] = await Promise.all([this.#rateLimiter.get(key), this.#burstLimiter.get(key)]);
     return rate === null ? null : together(rate, burst);
   }
 }
 
+/** @type {(rate: RateLimiterRes, burst: RateLimiterRes | null) => RateLimiterRes} */
 function together({ remainingPoints, msBeforeNext, consumedPoints, isFirstInDuration }, burst) {
   const ms = Math.min(msBeforeNext, burst?.msBeforeNext ?? 0);
   return new RateLimiterRes(remainingPoints, ms, consumedPoints, isFirstInDuration);
 }
 
+/** @type {(field: string, keys: unknown) => unknown[]} */
 function requireList(field, keys) {
   if (Array.isArray(keys)) return keys;
   throw invalid(field, "an array of keys", keys);
 }
 
+/** @type {(field: string, isListed: unknown) => Function} */
 function requireFunction(field, isListed) {
   if (typeof isListed === "function") return isListed;
   throw invalid(field, "a function", isListed);

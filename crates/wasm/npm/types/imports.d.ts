@@ -1,0 +1,37 @@
+// What the build gives the scripts, and what TypeScript does not know. No part of the package.
+
+declare module "#module" {
+  const bytes: Uint8Array<ArrayBuffer>;
+  export default bytes;
+}
+
+declare module "#text" {
+  const text: string;
+  export default text;
+}
+
+declare module "#order" {
+  export const length: number;
+  export const order: number[];
+  export const stamp: string;
+}
+
+declare module "*.wasm" {
+  const module: WebAssembly.Module;
+  export default module;
+}
+
+declare module "*.wasm?module" {
+  const module: WebAssembly.Module;
+  export default module;
+}
+
+declare module "*.toml" {
+  const text: string;
+  export default text;
+}
+
+/** A descriptor that inherits nothing, whatever another library has put on `Object.prototype`. */
+interface PropertyDescriptor {
+  __proto__?: null;
+}
