@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rand::Rng;
-use tidegate_sim::world::{History, Script, Tally, Violation, objects, shrink};
+use tidegate_sim::world::{History, Script, Tally, Topology};
 
 /// Runs nodes, a storage and a network that fail, and checks every answer
 ///
@@ -25,11 +25,11 @@ pub(crate) struct Arguments {
     /// The number of seconds after which no further history begins [default: 60 without --steps]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Runs objects that own their states, as in the Worker, in place of hosts that share a storage
-    #[arg(long)]
-    objects: bool,
+    /// Who asks whom
+    #[arg(long, default_value_t = Topology::Hosts)]
+    topology: Topology,
     /// Runs this script, and no seed
-    #[arg(long, conflicts_with_all = ["seed", "steps", "seconds", "objects"])]
+    #[arg(long, conflicts_with_all = ["seed", "steps", "seconds", "topology"])]
     script: Option<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
   cargo run -p tidegate-sim -- world                              random seeds for a minute
   cargo run -p tidegate-sim -- world --seed 1 --steps 1000000     as many histories from seed 1 on
   cargo run -p tidegate-sim -- world --seed 42 --steps 1          the history of seed 42
-  cargo run -p tidegate-sim -- world --objects                    random seeds of the Worker's world
+  cargo run -p tidegate-sim -- world --topology objects           random seeds of the Worker's world
   cargo run -p tidegate-sim -- world --script FILE                a script that was printed before";
 
 /// How often the progress is printed.
@@ -46,8 +46,8 @@ const PROGRESS: Duration = Duration::from_secs(5);
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.script {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let story = Story::read(&text).with_context(|| path.display().to_string())?;
-        return story.report();
+        let script = text.parse().with_context(|| path.display().to_string())?;
+        return report(&script);
     }
     let first = arguments.seed.unwrap_or_else(|| rand::rng().next_u64());
     let most_steps = arguments.steps.unwrap_or(u64::MAX);
@@ -56,12 +56,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (mut steps, mut told) = (0, began);
     let (mut seed, mut tally) = (first, Tally::default());
     loop {
-        let (story, violation, seen) = Story::of_seed(seed, arguments.objects)?;
-        steps += u64::try_from(story.events())?;
-        tally.merge(&seen);
-        if let Some(violation) = violation {
+        let history = History::of_seed(arguments.topology, seed)?;
+        steps += u64::try_from(history.script.events.len())?;
+        tally.merge(&history.tally);
+        if let Some(violation) = history.violation {
             println!("seed {seed}: {violation}");
-            return story.report();
+            return report(&history.script);
         }
         let is_late = seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
         let is_last = steps >= most_steps || is_late;
@@ -79,53 +79,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
-/// A script of either world.
-enum Story {
-    Hosts(Script),
-    Objects(objects::Script),
-}
-
-impl Story {
-    fn of_seed(seed: u64, of_objects: bool) -> Result<(Self, Option<Violation>, Tally)> {
-        Ok(if of_objects {
-            let objects::History { script, violation, tally } = objects::History::of_seed(seed)?;
-            (Self::Objects(script), violation, tally)
-        } else {
-            let History { script, violation, tally } = History::of_seed(seed)?;
-            (Self::Hosts(script), violation, tally)
-        })
-    }
-
-    fn read(text: &str) -> Result<Self> {
-        Ok(match objects::Script::is_of_objects(text) {
-            true => Self::Objects(text.parse()?),
-            false => Self::Hosts(text.parse()?),
-        })
-    }
-
-    const fn events(&self) -> usize {
-        match self {
-            Self::Hosts(script) => script.events.len(),
-            Self::Objects(script) => script.events.len(),
-        }
-    }
-
-    /// Prints the shortest script that breaks the same invariant.
-    fn report(&self) -> Result<ExitCode> {
-        let shortest = match self {
-            Self::Hosts(script) => shrink(script)?.map(|(script, why)| (script.to_string(), why)),
-            Self::Objects(script) => {
-                script.shrink()?.map(|(script, why)| (script.to_string(), why))
-            }
-        };
-        let Some((script, violation)) = shortest else {
-            println!("every invariant holds");
-            return Ok(ExitCode::SUCCESS);
-        };
-        println!(
-            "the shortest script that was found; a test runs all in the folders `scripts` of crates/sim/src/world:\n"
-        );
-        println!("# {violation}\n{script}");
-        Ok(ExitCode::FAILURE)
-    }
+/// Prints the shortest script that breaks the same invariant.
+fn report(script: &Script) -> Result<ExitCode> {
+    let Some((script, violation)) = script.shrink()? else {
+        println!("every invariant holds");
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!(
+        "the shortest script that was found; a test runs all in crates/sim/src/world/scripts:\n"
+    );
+    println!("# {violation}\n{script}");
+    Ok(ExitCode::FAILURE)
 }

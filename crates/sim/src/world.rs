@@ -1,16 +1,15 @@
-//! A world in which everything fails, with the real authorities, the real nodes and the real gate inside.
+//! Worlds in which everything fails, with the real authorities, the real nodes and the real gate inside.
 //!
-//! Callers ask nodes. A node first asks its [`tidegate_tier::NodeCache`], which repeats refusals and spends units that it
-//! took in advance. It passes the rest on to an authority: [`Topology`] says to which. The authorities are
-//! [`tidegate_tier::Authority`] and decide on states in one storage, which compares and swaps the records of a partition as
-//! the Redis script does.
+//! Callers ask nodes, nodes ask authorities, and authorities store states: [`Topology`] says which nodes and authorities
+//! there are, and where the states are. All topologies share clocks, network, faults, scripts and shrinking.
 //!
-//! The network delays, loses, repeats and reorders. The storage refuses to write, expires records by a clock of its
-//! own, loses everything, or holds what another program wrote. Nodes crash, are stopped for a while, and get other
-//! revisions of their policies. Callers go away. Clocks drift and are set; monotonic clocks are too fast or too slow.
+//! The network delays, loses, repeats and reorders. Storage refuses to write, expires records by a clock of its own, loses
+//! everything, or holds what another program wrote. Nodes and authorities lose their memory at any moment, are stopped for
+//! a while, and get other revisions of their policies. Callers go away. Clocks drift and are set; monotonic clocks are too
+//! fast or too slow.
 //!
 //! One seed gives everything: a [`Setup`] and a list of [`Event`]s. Nothing else is random, so the list alone
-//! repeats the history, and [`shrink()`] shortens it. [`Invariant`] lists the checks:
+//! repeats the history, and [`Script::shrink`] shortens it. [`Invariant`] lists the checks:
 //!
 //! - The world knows which operations each swap makes true, and does them once more, one after another, on plain
 //!   words. Every answer and every stored byte must be the same.
@@ -24,50 +23,51 @@
 //!   that differ make the refusal last longer by their difference.
 //!
 //! ```
-//! use tidegate_sim::world::{History, Script};
+//! use tidegate_sim::world::{History, Script, Topology};
 //!
-//! let history = History::of_seed(1).unwrap();
-//! assert_eq!(history.violation, None);
-//! let kept: Script = history.script.to_string().parse().unwrap();
-//! assert_eq!(kept, history.script);
+//! for (topology, _) in Topology::ALL {
+//!     let history = History::of_seed(topology, 1).unwrap();
+//!     assert_eq!(history.violation, None);
+//!     let kept: Script = history.script.to_string().parse().unwrap();
+//!     assert_eq!(kept, history.script);
+//! }
 //! ```
 
 mod act;
 mod acts;
-mod answers;
-mod asking;
 mod block;
 mod callers;
-mod calm;
 mod clock;
-mod deliver;
+mod compared;
 mod draw;
 mod event;
+mod front;
 mod generate;
+mod grants;
+mod happens;
+mod hosts;
 mod known;
 mod ledger;
 mod lent;
-mod machine;
-mod node;
-pub mod objects;
+mod message;
+mod network;
+mod objects;
+mod parameter;
 mod places;
 mod policies;
-mod poll;
 mod replay;
 mod script;
-mod seen;
 mod setup;
 mod shrink;
-mod storage;
 mod tally;
 mod topology;
 mod violation;
+mod wire;
 
 pub use act::Act;
 pub use event::Event;
 pub use script::{History, Script};
 pub use setup::Setup;
-pub use shrink::shrink;
-pub use tally::{SITUATIONS, Tally};
+pub use tally::{Tally, situations};
 pub use topology::Topology;
 pub use violation::{Invariant, Violation};

@@ -1,27 +1,45 @@
-//! The world in which everything fails: fixed seeds, and every script that once broke an invariant.
+//! The worlds in which everything fails: fixed seeds, and every script that once broke an invariant.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed unwrap ends its test")]
 
 use std::fs;
 use std::path::Path;
 
-use tidegate_sim::world::{Event, History, SITUATIONS, Script, Tally, shrink};
+use tidegate_sim::world::{Event, History, Script, Tally, Topology, situations};
 
-/// How many histories run. They take some seconds.
-const HISTORIES: u64 = 800;
-
-#[test]
-fn every_invariant_holds_in_the_histories_of_fixed_seeds() {
+/// Runs the histories of the first seeds. Each situation must be seen this often in them.
+fn check(topology: Topology, histories: u64, often: u64) {
     let mut tally = Tally::default();
-    for seed in 0..HISTORIES {
-        let history = History::of_seed(seed).unwrap();
+    for seed in 0..histories {
+        let history = History::of_seed(topology, seed).unwrap();
         if let Some(violation) = history.violation {
-            let (script, _) = shrink(&history.script).unwrap().unwrap();
+            let (script, _) = history.script.shrink().unwrap().unwrap();
             panic!("seed {seed}: {violation}\n\n{script}");
         }
         tally.merge(&history.tally);
     }
-    for situation in SITUATIONS {
-        assert!(tally.count(situation) >= 10, "{situation}: seen too seldom in\n{tally}");
+    for situation in situations(topology) {
+        assert!(tally.count(situation) >= often, "{situation}: seen too seldom in\n{tally}");
     }
+}
+
+#[test]
+fn every_invariant_holds_in_the_histories_of_hosts() {
+    check(Topology::Hosts, 800, 10);
+}
+
+#[test]
+fn every_invariant_holds_in_the_histories_of_a_table() {
+    check(Topology::Table, 600, 50);
+}
+
+#[test]
+fn every_invariant_holds_in_the_histories_of_objects() {
+    check(Topology::Objects, 200, 1);
+}
+
+#[test]
+fn every_invariant_holds_in_the_histories_of_wire() {
+    check(Topology::Wire, 200, 100);
 }
 
 #[test]
@@ -39,12 +57,14 @@ fn every_invariant_holds_in_the_scripts_that_once_broke_one() {
 
 #[test]
 fn a_seed_gives_the_same_history_again_and_its_script_too() {
-    for seed in 0..20 {
-        let history = History::of_seed(seed).unwrap();
-        assert_eq!(History::of_seed(seed).unwrap().script, history.script);
-        let read: Script = history.script.to_string().parse().unwrap();
-        assert_eq!(read, history.script);
-        assert_eq!(read.run().unwrap(), history.violation);
+    for (topology, _) in Topology::ALL {
+        for seed in 0..20 {
+            let history = History::of_seed(topology, seed).unwrap();
+            assert_eq!(History::of_seed(topology, seed).unwrap().script, history.script);
+            let read: Script = history.script.to_string().parse().unwrap();
+            assert_eq!(read, history.script);
+            assert_eq!(read.run().unwrap(), history.violation);
+        }
     }
 }
 
@@ -54,7 +74,8 @@ fn lines_that_are_no_script_are_refused() {
         ("pole 0", "expected an event such as `poll 0`, found `pole 0`"),
         ("poll x", "expected a number, found `x`"),
         ("ask 0 0 give 1", "expected what is asked for, such as `take 1`, found `give 1`"),
-        ("nodes: 3", "expected a parameter such as `keys: 2`, found `nodes`"),
+        ("houses: 3", "expected a parameter such as `keys: 2`, found `houses`"),
+        ("topology: ring", "expected one of `hosts`, `table`, `objects`, `wire`, found `ring`"),
     ] {
         let error = line.parse::<Script>().unwrap_err();
         assert!(format!("{error:#}").contains(expected), "{error:#}");

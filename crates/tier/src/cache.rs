@@ -7,9 +7,9 @@
 //!
 //! A `NodeCache` does no I/O. Its driver takes these steps:
 //!
-//! 1. [`NodeCache::ask`] takes an operation, and answers it or says what to ask the authority.
-//! 2. [`NodeCache::poll_transmit`] says what the node itself has to ask the authority. The driver calls it after each
-//!    `ask`. A driver with a timer also calls it at [`NodeCache::poll_timeout`].
+//! 1. [`NodeCache::ask`] takes an operation, and answers it or says what to ask the authority: a [`NodeStep`].
+//! 2. [`NodeCache::poll_transmit`] says what the node itself has to ask the authority at [`NodeCache::poll_timeout`], for a
+//!    driver with a timer.
 //! 3. [`NodeCache::handle_verdict`] takes each verdict of the authority, with the time at which the driver sent the question. A
 //!    question that failed needs no call.
 //!
@@ -55,7 +55,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use tidegate_gate::{KeyHasher, Micros, Operation, Policy, Resolved, Table, Timestamp};
-//! use tidegate_tier::cache::{Next, VerdictOf, NodeCache, Options};
+//! use tidegate_tier::cache::{VerdictOf, NodeCache, Options};
 //!
 //! let policy = "remember = '10s'\nlimits = [{ algorithm = 'fixed_window', limit = 1, period = '1m' }]";
 //! let policy = Arc::new(Policy::parse("login", policy).unwrap());
@@ -67,7 +67,7 @@
 //! for second in [0, 1, 2, 10, 11, 60] {
 //!     let (now, at) = (Timestamp(second * 1_000_000), Micros(second * 1_000_000));
 //!     let operation = Operation::from(1);
-//!     if let Next::Answer(answer) = cache.ask(&resolved, &operation, now, at) {
+//!     if let Some(answer) = cache.ask(&resolved, &operation, now, at).answer {
 //!         assert_eq!(answer.decision().retry_after(), Micros(60_000_000 - at.0));
 //!         continue;
 //!     }
@@ -88,15 +88,17 @@ mod reports;
 #[cfg(test)]
 mod tests;
 
+use core::iter;
+
 use hashbrown::HashTable;
 use tidegate_gate::{KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp};
 
 pub use answer::{Counts, Kind, LocalVerdict};
-pub use ask::{Next, Options, VerdictOf};
+use ask::Next;
+pub use ask::{NodeStep, Options, Transmit, VerdictOf};
 use entry::{Entry, hash, part, relaxes};
 pub use held::OFTEN;
 use reporter::master;
-pub use reports::Transmit;
 
 /// What a node remembers of its keys. The [module](self) says how to drive it.
 #[derive(Debug)]
@@ -120,9 +122,26 @@ impl NodeCache {
         Self { options, entries: HashTable::new(), hasher, clock_hand: 0, relaxed: None, due }
     }
 
-    /// Takes an operation at `at`. `now` is the time of the answer if the key is listed.
+    /// Takes an operation at `at`, and says what to do about it. `now` is the time of the node's wall clock.
     #[inline]
     pub fn ask(
+        &mut self,
+        resolved: &Resolved,
+        operation: &Operation,
+        now: Timestamp,
+        at: Micros,
+    ) -> NodeStep {
+        let (answer, budget) = match self.answer_or_forward(resolved, operation, now, at) {
+            Next::Answer(answer) => (Some(answer), None),
+            Next::Forward { budget } => (None, budget),
+        };
+        let budget = budget.map(|operation| Transmit { resolved: resolved.clone(), operation });
+        let due = iter::from_fn(|| self.poll_transmit(now, at));
+        NodeStep { answer, own: budget.into_iter().chain(due).collect() }
+    }
+
+    #[inline]
+    fn answer_or_forward(
         &mut self,
         resolved: &Resolved,
         operation: &Operation,

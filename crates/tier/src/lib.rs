@@ -4,7 +4,8 @@
 //!
 //! - [`Authority`] decides for the partitions of a store that has other writers. It batches the operations that
 //!   wait together and remembers the states last seen.
-//! - [`NodeCache`] is the part of a node that answers without asking an authority.
+//! - [`NodeCache`] is the part of a node that answers without asking an authority; [`Node`] adds the questions to one that is
+//!   a remote call away.
 //! - [`wire`] has the questions and replies of a node whose authority is one remote call away.
 
 #![no_std]
@@ -20,7 +21,9 @@ extern crate std;
 
 pub mod authority;
 pub mod cache;
+mod node;
 pub mod wire;
 
 pub use authority::Authority;
 pub use cache::NodeCache;
+pub use node::Node;

@@ -8,14 +8,13 @@
 //! **The driver of a node** takes these steps, at any time. All times called `at` are those of one clock that never
 //! goes back:
 //!
-//! 1. It calls [`NodeCache::ask`](crate::NodeCache::ask). At [`Next::Forward`](crate::cache::Next::Forward) it calls
-//!    [`Outbox::ask`] with the same `at`; if there is a budget, once more for that. Then it does so for each operation
-//!    of [`NodeCache::poll_transmit`](crate::NodeCache::poll_transmit).
+//! 1. It calls [`Node::ask`](crate::Node::ask), which answers what the policy lets a node answer, and gives the rest to the
+//!    outbox.
 //! 2. It sends each question of [`Outbox::poll_transmit`] to the authority of its keys.
 //! 3. It calls [`Outbox::handle_reply`] with the bytes of each reply, [`Outbox::handle_lost`] if it learns that none
 //!    will come, and [`Outbox::handle_timeout`] at the time of [`Outbox::poll_timeout`].
-//! 4. It takes each answer of [`Outbox::poll_answer`] and tells [`NodeCache::handle_verdict`](crate::NodeCache::handle_verdict) what
-//!    [`Delivered::verdict_of`] says. Then it goes on with step 2, because a question that ends makes room for the next one.
+//! 4. It takes each answer of [`Node::poll_answer`](crate::Node::poll_answer). Then it goes on with step 2, because a question
+//!    that ends makes room for the next one.
 //!
 //! **The driver of an authority** takes these steps:
 //!
@@ -46,7 +45,7 @@
 //! use std::sync::Arc;
 //! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
 //! use tidegate_tier::authority::{self, Authority, Outcome, SwapEntry};
-//! use tidegate_tier::cache::{self, NodeCache, Next, Transmit};
+//! use tidegate_tier::{Node, cache};
 //! use tidegate_tier::wire::{
 //!     Outgoing, AuthorityOptions, Failure, Outbox, NodeOptions, Place, Inbox, WireError,
 //! };
@@ -87,52 +86,20 @@
 //!     }
 //! }
 //!
-//! /// A node. Its own operations, such as a budget, have no caller who waits for them.
-//! struct Node {
-//!     local: NodeCache,
-//!     outbox: Outbox<Option<u32>>,
-//!     answers: Vec<(u32, bool)>,
-//! }
-//!
-//! impl Node {
-//!     fn ask(&mut self, resolved: &Resolved, caller: u32, at: Micros) {
-//!         let Self { local, outbox, answers } = self;
-//!         let now = Timestamp(1_700_000_000_000_000 + at.0);
-//!         let mut forward = |resolved: &Resolved, operation, token| {
-//!             outbox.ask(Outgoing { resolved: resolved.clone(), operation, now: None, at, token });
-//!         };
-//!         let operation = Operation::from(1);
-//!         match local.ask(resolved, &operation, now, at) {
-//!             Next::Answer(answer) => answers.push((caller, answer.decision().is_allowed())),
-//!             Next::Forward { budget } => {
-//!                 forward(resolved, operation, Some(caller));
-//!                 budget.into_iter().for_each(|budget| forward(resolved, budget, None));
-//!             }
+//! /// Sends what waits, and says which callers passed.
+//! fn send(node: &mut Node<u32>, object: &mut Object, at: Micros) -> Vec<(u32, bool)> {
+//!     let mut answers = Vec::new();
+//!     while let Some(question) = node.outbox().poll_transmit(at) {
+//!         match object.call(&question.bytes, at) {
+//!             Ok(reply) => node.outbox().handle_reply(&reply, at).unwrap(),
+//!             Err(_) => node.outbox().handle_lost(question.number, &Failure::Unknown, at),
 //!         }
-//!         while let Some(Transmit { resolved, operation }) = local.poll_transmit(now, at) {
-//!             forward(&resolved, operation, None);
+//!         while let Some(answer) = node.poll_answer() {
+//!             let passes = answer.result.is_ok_and(|verdict| verdict.decision.is_allowed());
+//!             answers.extend(answer.asked.token.map(|caller| (caller, passes)));
 //!         }
 //!     }
-//!
-//!     /// Sends what waits.
-//!     fn send(&mut self, object: &mut Object, at: Micros) -> usize {
-//!         let mut calls = 0;
-//!         while let Some(question) = self.outbox.poll_transmit(at) {
-//!             calls += 1;
-//!             match object.call(&question.bytes, at) {
-//!                 Ok(reply) => self.outbox.handle_reply(&reply, at).unwrap(),
-//!                 Err(_) => self.outbox.handle_lost(question.number, &Failure::Unknown, at),
-//!             }
-//!             while let Some(answer) = self.outbox.poll_answer() {
-//!                 if let Some(heard) = answer.verdict_of() {
-//!                     self.local.handle_verdict(&heard);
-//!                 }
-//!                 let passes = answer.result.is_ok_and(|verdict| verdict.decision.is_allowed());
-//!                 self.answers.extend(answer.asked.token.map(|caller| (caller, passes)));
-//!             }
-//!         }
-//!         calls
-//!     }
+//!     answers
 //! }
 //!
 //! let policies = "[policies.login]
@@ -147,17 +114,20 @@
 //!     store: HashMap::new(),
 //! };
 //! let id = Id([7, 42]); // drawn when the node starts
-//! let mut node = Node {
-//!     local: NodeCache::new(cache::Options { node: id, ..cache::Options::default() }),
-//!     outbox: Outbox::new(NodeOptions { node: id, ..NodeOptions::default() }),
-//!     answers: Vec::new(),
+//! let cache = cache::Options { node: id, ..cache::Options::default() };
+//! let mut node = Node::new(cache, NodeOptions { node: id, ..NodeOptions::default() });
+//! let ask = |node: &mut Node<u32>, token, at| {
+//!     let (resolved, operation) = (user.clone(), Operation::from(1));
+//!     let asked = Outgoing { resolved, operation, now: None, at, token };
+//!     node.ask(asked, Timestamp(1_700_000_000_000_000 + at.0))
 //! };
 //!
-//! (0..3).for_each(|caller| node.ask(&user, caller, Micros(0)));
-//! assert_eq!(node.send(&mut object, Micros(0)), 1, "the three operations were in one question");
-//! node.ask(&user, 3, Micros(1_000_000));
-//! assert_eq!(node.send(&mut object, Micros(1_000_000)), 0, "the node repeats the refusal");
-//! assert_eq!(node.answers, [(0, true), (1, true), (2, false), (3, false)]);
+//! let unknown = (0..3).filter(|caller| ask(&mut node, *caller, Micros(0)).is_none()).count();
+//! assert_eq!(unknown, 3);
+//! let answers = send(&mut node, &mut object, Micros(0));
+//! assert_eq!(answers, [(0, true), (1, true), (2, false)]);
+//! let again = ask(&mut node, 3, Micros(1_000_000)).expect("the node repeats the refusal");
+//! assert!(!again.decision().is_allowed());
 //! ```
 
 mod bytes;

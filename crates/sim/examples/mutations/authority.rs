@@ -5,6 +5,7 @@ use super::Mutation;
 const PARTITION: &str = "crates/tier/src/authority/partition.rs";
 const PARTITIONS: &str = "crates/tier/src/authority/partitions.rs";
 const AUTHORITY: &str = "crates/tier/src/authority.rs";
+const QUEUED: &str = "crates/tier/src/authority/ask.rs";
 const SWAP: &str = "crates/tier/src/authority/swap.rs";
 const TRANSACTION: &str = "crates/gate/src/state/transaction.rs";
 const SLOT: &str = "crates/gate/src/state/transaction/record_state.rs";
@@ -62,9 +63,9 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("patience begins with another partition's", PARTITION,
         "        let mut busy = self.busy.take()?;
         busy.lost_since = None;", "        let busy = self.busy.take()?;"),
-    ("an old time counts", AUTHORITY,
+    ("an old time counts", QUEUED,
         "        if is_old { now } else { self.now }", "        let _ = (is_old, now);\n        self.now"),
-    ("the present time always counts", AUTHORITY,
+    ("the present time always counts", QUEUED,
         "        if is_old { now } else { self.now }", "        let _ = is_old;\n        now"),
     ("patience is too short", AUTHORITY,
         "if partition.lost_for(at) > self.options.patience {", "if partition.lost_for(at) >= self.options.patience {"),

@@ -6,12 +6,15 @@ const LOCAL: &str = "crates/tier/src/cache.rs";
 const ENTRY: &str = "crates/tier/src/cache/entry.rs";
 const HELD: &str = "crates/tier/src/cache/held.rs";
 const REFUSALS: &str = "crates/tier/src/cache/refusals.rs";
+const REPORTER: &str = "crates/tier/src/cache/reporter.rs";
+const REPORTS: &str = "crates/tier/src/cache/reports.rs";
+const FLIGHTS: &str = "crates/tier/src/wire/outbox.rs";
 const BLOCK: &str = "crates/gate/src/state/block.rs";
 const DECIDE: &str = "crates/gate/src/decide/operate.rs";
 const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 22] = [
+pub(super) const MUTATIONS: [Mutation; 27] = [
     ("a unit is spent twice", HELD,
         "        self.allowance.left = left;\n", ""),
     ("a budget does not expire at the node", HELD,
@@ -56,4 +59,14 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
         "if record.depth() >= depth {", "if record.depth() > depth {"),
     ("a connection that closes stays open", CONNECTIONS,
         "self.close(state, now, owner, 1)", "self.close(state, now, owner, 0)"),
+    ("a reset leaves what is to be reported", REPORTS,
+        "                    reporter.forget_units();\n", ""),
+    ("loads are not saved before the clock of their key jumps", REPORTER,
+        "        self.save_before(verdict.at);\n", ""),
+    ("a factor from before a block is used", REPORTER,
+        "age.is_some_and(|age| age < FACTOR_LIFE.0) && self.forgot < Some(said.sent)", "age.is_some_and(|age| age < FACTOR_LIFE.0)"),
+    ("an operation waits for its question for ever", FLIGHTS,
+        "take_while(|asked| too_late(asked)).count();", "take_while(|asked| false && too_late(asked)).count();"),
+    ("a node waits for a reply for ever", FLIGHTS,
+        "            && is_over(flight.sent, at, self.options.deadline)\n", "            && false && is_over(flight.sent, at, self.options.deadline)\n"),
 ];

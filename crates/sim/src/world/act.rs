@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::bail;
 use tidegate_gate::Depth;
 
-use super::event::number;
+use super::parameter::number;
 
 /// What a caller asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

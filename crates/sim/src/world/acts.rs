@@ -5,10 +5,12 @@ use tidegate_gate::Depth;
 use super::act::Act;
 use super::draw::Draws;
 use super::places::Kinds;
-use super::setup::LONGEST_BLOCK;
+
+/// The longest block, in µs.
+pub(super) const LONGEST_BLOCK: u64 = 4_000_000;
 
 /// The weight of each kind of act.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Acts([u64; KINDS]);
 
 const KINDS: usize = 12;

@@ -1,6 +1,6 @@
 //! Clocks that run at a speed of their own and are set.
 
-use tidegate_gate::Timestamp;
+use tidegate_gate::{Micros, Timestamp};
 
 /// A clock that shows the time of the day. It is never further off than its skew.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,32 @@ impl Clock {
         let drift = signed(elapsed).saturating_mul(self.drift_ppm) / 1_000_000;
         let off = drift.saturating_add(self.set).clamp(-self.skew, self.skew);
         Timestamp(start.saturating_add(elapsed).saturating_add_signed(off))
+    }
+}
+
+/// The most by which a monotonic clock is too fast or too slow, in millionths.
+pub(super) const MOST_TICKS_PPM: i64 = 500;
+
+/// By how much two monotonic clocks may differ after a span.
+pub(super) const fn ticks_late(span: u64) -> u64 {
+    span / 1_000_000 * 2 * MOST_TICKS_PPM.unsigned_abs() + 2 * MOST_TICKS_PPM.unsigned_abs()
+}
+
+/// A clock that never goes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticks {
+    /// The time of the world at which the clock showed 0.
+    pub(super) from: u64,
+    /// By how many millionths the clock is too fast.
+    pub(super) ppm: i64,
+}
+
+impl Ticks {
+    /// What the clock shows at a time of the world.
+    pub(super) fn at(&self, now: u64) -> Micros {
+        let passed = i128::from(now.saturating_sub(self.from));
+        let shown = passed * (1_000_000 + i128::from(self.ppm)) / 1_000_000;
+        Micros(u64::try_from(shown).unwrap_or(0))
     }
 }
 

@@ -5,82 +5,226 @@ use super::acts::Acts;
 use super::callers::{Callers, span, step};
 use super::draw::Draws;
 use super::event::Event;
-use super::machine::World;
+use super::places::Places;
 use super::setup::Setup;
+use super::topology::Topology;
 
-/// The weight of each kind of event.
+/// Draws the events of a history.
 #[derive(Debug)]
-pub(super) struct Weights {
-    kinds: [u64; KINDS],
+pub(super) struct Generator {
     callers: Callers,
+    places: Places,
+    kinds: &'static Kinds,
+    weights: Vec<u64>,
+    drawn: Drawn,
+}
+
+/// What an event is drawn from.
+#[derive(Debug)]
+struct Drawn {
+    nodes: usize,
+    objects: usize,
+    records: usize,
+    skew: u64,
     spans: [u64; 4],
-    /// Whether messages overtake each other.
+    /// Whether messages and swaps overtake each other.
     reorders: bool,
 }
 
-const KINDS: usize = 21;
+/// The most that a kind of event weighs, and the event. Questions come first, and their event is drawn elsewhere.
+type Kind = (u64, fn(&mut Draws, &Drawn) -> Event);
 
-/// The first kinds of events are no faults.
-const FAULTS: usize = 5;
+/// How many of the first kinds are no faults, and all kinds.
+type Kinds = (usize, &'static [Kind]);
 
-/// The most that a kind of event weighs.
-const MOST: [u64; KINDS] = [40, 20, 30, 30, 10, 4, 4, 4, 4, 2, 2, 1, 2, 4, 4, 2, 1, 1, 1, 1, 1];
+const HOSTS: Kinds = (
+    5,
+    &[
+        (40, |_, _| Event::Calm()),
+        (20, |draws, of| Event::Poll(draws.index(of.nodes))),
+        (30, |draws, of| Event::Execute(of.index(draws))),
+        (30, |draws, of| Event::Reply(of.index(draws))),
+        (10, |draws, of| Event::Advance(span(draws, of.spans))),
+        (4, |draws, _| Event::LoseCall(draws.index(16))),
+        (4, |draws, _| Event::LoseReply(draws.index(16))),
+        (4, |draws, _| Event::Deadline(draws.index(16))),
+        (4, |draws, _| Event::Repeat(draws.index(16))),
+        (2, |_, _| Event::Refuse(0)),
+        (2, |_, _| Event::Accept(0)),
+        (1, |_, _| Event::Flush()),
+        (2, |draws, of| Event::Crash(draws.index(of.nodes), 0)),
+        (4, |draws, _| Event::Leave(draws.index(16))),
+        (4, |draws, of| Event::Set(draws.index(of.nodes + 1), step(draws, of.skew))),
+        (2, |draws, of| Event::Overwrite(draws.index(of.records))),
+        (1, |_, _| Event::Repair()),
+        (1, |draws, of| Event::GiveUp(draws.index(of.nodes))),
+        (1, |draws, of| Event::Reload(draws.index(of.nodes))),
+        (1, |draws, of| Event::Stop(draws.index(of.nodes), span(draws, of.spans))),
+        (1, |_, _| Event::Calm()),
+    ],
+);
 
-impl Weights {
-    pub(super) fn draw(draws: &mut Draws, setup: &Setup) -> Self {
-        let mut kinds = MOST;
-        for (kind, weight) in kinds.iter_mut().enumerate() {
-            // weights are in twentieths, so that a rare event is rarer than one step in a hundred
-            *weight = match kind < FAULTS {
-                true => 20 * (1 + draws.below(*weight)),
-                false if draws.flip() => 1 + draws.below(20 * *weight),
-                false => 0,
-            };
+const TABLE: Kinds = (
+    3,
+    &[
+        (60, |_, _| Event::Calm()),
+        (130, |draws, of| Event::Deliver(of.index(draws))),
+        (40, |draws, of| Event::Advance(span(draws, of.spans))),
+        (6, |draws, _| Event::Repeat(draws.index(16))),
+        (6, |draws, _| Event::Lose(draws.index(16))),
+        (1, |draws, of| Event::Restart(draws.index(of.nodes))),
+        (1, |_, _| Event::Calm()),
+    ],
+);
+
+const OBJECTS: Kinds = (
+    7,
+    &[
+        (40, |_, _| Event::Calm()),
+        (25, |draws, of| Event::Send(draws.index(of.nodes))),
+        (50, |draws, of| Event::Deliver(of.index(draws))),
+        (30, |draws, of| Event::Poll(draws.index(of.objects))),
+        (20, |draws, of| Event::Execute(of.index(draws))),
+        (20, |draws, of| Event::Reply(of.index(draws))),
+        (10, |draws, of| Event::Advance(span(draws, of.spans))),
+        (3, |draws, _| Event::Repeat(draws.index(16))),
+        (3, |draws, _| Event::Lose(draws.index(16))),
+        (2, |draws, _| Event::Break(draws.index(16))),
+        (2, |draws, _| Event::Corrupt(draws.index(16), draws.index(200))),
+        (2, |draws, _| Event::Fail(draws.index(4))),
+        (1, |draws, of| Event::Refuse(draws.index(of.objects))),
+        (4, |draws, of| Event::Accept(draws.index(of.objects))),
+        (3, |draws, of| Event::Crash(draws.index(of.objects), draws.below(16))),
+        (1, |draws, of| Event::Edit(draws.index(of.objects))),
+        (2, |draws, of| Event::Expire(draws.index(of.records))),
+        (1, |draws, of| Event::Restart(draws.index(of.nodes))),
+        (1, |draws, of| Event::Reload(draws.index(of.nodes))),
+        (1, |draws, of| Event::Stop(draws.index(of.nodes), span(draws, of.spans))),
+        (2, |draws, of| Event::Set(draws.index(of.objects), step(draws, of.skew))),
+        (1, |_, _| Event::Calm()),
+    ],
+);
+
+const WIRE: Kinds = (
+    7,
+    &[
+        (60, |_, _| Event::Calm()),
+        (50, |draws, of| Event::Send(draws.index(of.nodes))),
+        (120, |draws, of| Event::Deliver(of.index(draws))),
+        (40, |_, _| Event::Poll(0)),
+        (30, |draws, of| Event::Execute(of.index(draws))),
+        (30, |draws, of| Event::Reply(of.index(draws))),
+        (15, |draws, of| Event::Advance(span(draws, of.spans))),
+        (6, |draws, _| Event::Repeat(draws.index(16))),
+        (3, |draws, _| Event::Lose(draws.index(16))),
+        (2, |draws, _| Event::Break(draws.index(16))),
+        (8, |draws, _| Event::Corrupt(draws.index(16), draws.index(200))),
+        (4, |draws, _| Event::Fail(draws.index(4))),
+        (1, |_, _| Event::Crash(0, 0)),
+        (1, |draws, of| Event::Restart(draws.index(of.nodes))),
+        (1, |_, _| Event::Calm()),
+    ],
+);
+
+impl Generator {
+    pub(super) fn draw(draws: &mut Draws, setup: &Setup) -> anyhow::Result<Self> {
+        let places = Places::new(setup)?;
+        let drawn = Drawn {
+            nodes: setup.nodes,
+            objects: setup.objects,
+            records: places.records.len(),
+            skew: setup.skew,
+            spans: [0; 4],
+            reorders: false,
+        };
+        let callers = Callers::default();
+        let mut own = Self { callers, places, kinds: &HOSTS, weights: Vec::new(), drawn };
+        match setup.topology {
+            Topology::Hosts => own.draw_hosts(draws, setup),
+            Topology::Table => own.draw_table(draws, setup),
+            Topology::Objects => own.draw_objects(draws),
+            Topology::Wire => own.draw_wire(draws),
         }
+        own.drawn.reorders = draws.flip();
+        Ok(own)
+    }
+
+    fn draw_hosts(&mut self, draws: &mut Draws, setup: &Setup) {
+        self.weigh(draws, &HOSTS, (0, 20));
         let acts = Acts::draw(draws);
         let mut stays = draws.one_of(&[0, 50]);
-        let mut spans = [8, 8, 4, 2].map(|weight| draws.below(weight + 1));
+        self.drawn.spans = spans(draws);
         if setup.lets_nodes_answer() {
             // a node takes units only if it is asked often, and keeps nothing for long
             stays = draws.one_of(&[50, 90, 99]);
-            spans = [8, 4 + draws.below(9), draws.below(3), 0];
-            kinds[..FAULTS].copy_from_slice(&[300, 300, 400, 400, 60]);
-            kinds.iter_mut().skip(FAULTS).for_each(|weight| *weight /= 12);
+            self.drawn.spans = [8, 4 + draws.below(9), draws.below(3), 0];
+            self.weights[..HOSTS.0].copy_from_slice(&[300, 300, 400, 400, 60]);
+            self.weights.iter_mut().skip(HOSTS.0).for_each(|weight| *weight /= 12);
         }
-        let callers = Callers::new(acts, stays);
-        Self { kinds, callers, spans, reorders: draws.flip() }
+        self.callers = Callers::new(acts, stays);
     }
 
-    /// The next event.
-    pub(super) fn event(&mut self, draws: &mut Draws, world: &World) -> Event {
-        let nodes = world.nodes.len();
-        let index = |draws: &mut Draws| if self.reorders { draws.index(16) } else { 0 };
-        match draws.weighted(&self.kinds) {
+    fn draw_table(&mut self, draws: &mut Draws, setup: &Setup) {
+        self.weigh(draws, &TABLE, (1, 6));
+        self.drawn.spans = match draws.below(3) {
+            0 => [8, 8, 0, 0],
+            1 => [8, 8, 1, 0],
+            _ => spans(draws),
+        };
+        if setup.lets_nodes_answer() {
+            self.drawn.spans = [8, 4 + draws.below(9), draws.below(3), 0];
+            self.weights[..TABLE.0].copy_from_slice(&[1_000, 2_600, 300]);
+        }
+        self.callers = Callers::new(Acts::draw(draws), draws.one_of(&[50, 90, 99]));
+    }
+
+    fn draw_objects(&mut self, draws: &mut Draws) {
+        self.weigh(draws, &OBJECTS, (1, 12));
+        self.drawn.spans = match draws.below(3) {
+            0 => [8, 8, 1, 0],
+            _ => spans(draws),
+        };
+        self.callers = Callers::new(Acts::draw(draws), draws.one_of(&[0, 50, 95]));
+    }
+
+    fn draw_wire(&mut self, draws: &mut Draws) {
+        self.weigh(draws, &WIRE, (1, 12));
+        self.drawn.spans = draws.one_of(&[[8, 8, 0, 0], [8, 8, 1, 0]]);
+        self.callers = Callers::new(Acts::default(), draws.one_of(&[0, 50]));
+    }
+
+    /// Weighs the kinds of events. What is no fault weighs at least this many halves of its most; faults weigh this rate of
+    /// theirs at most, in twentieths, so that a rare event is rarer than one step in a hundred.
+    fn weigh(&mut self, draws: &mut Draws, kinds: &'static Kinds, (halves, rate): (u64, u64)) {
+        self.kinds = kinds;
+        let weights = kinds.1.iter().enumerate().map(|(kind, (most, _))| match kind < kinds.0 {
+            true => 20 * (halves * most / 2 + 1 + draws.below(*most)),
+            false if draws.flip() => 1 + draws.below(rate * most),
+            false => 0,
+        });
+        self.weights = weights.collect();
+    }
+
+    /// The next event, so many µs after the start.
+    pub(super) fn event(&mut self, draws: &mut Draws, now: u64) -> Event {
+        match draws.weighted(&self.weights) {
             0 => {
-                let of = (nodes, &world.places);
-                let (node, key, act) = self.callers.ask(draws, of, world.now);
+                let of = (self.drawn.nodes, &self.places);
+                let (node, key, act) = self.callers.ask(draws, of, now);
                 Event::Ask { node, key, act }
             }
-            1 => Event::Poll(draws.index(nodes)),
-            2 => Event::Execute(index(draws)),
-            3 => Event::Reply(index(draws)),
-            4 => Event::Advance(span(draws, self.spans)),
-            5 => Event::LoseCall(draws.index(16)),
-            6 => Event::LoseReply(draws.index(16)),
-            7 => Event::Deadline(draws.index(16)),
-            8 => Event::Repeat(draws.index(16)),
-            9 => Event::Refuse,
-            10 => Event::Accept,
-            11 => Event::Flush,
-            12 => Event::Crash(draws.index(nodes)),
-            13 => Event::Leave(draws.index(16)),
-            14 => Event::Set(draws.index(nodes + 1), step(draws, world.setup.skew)),
-            15 => Event::Corrupt(draws.index(world.places.records.len())),
-            16 => Event::Repair,
-            17 => Event::GiveUp(draws.index(nodes)),
-            18 => Event::Reload(draws.index(nodes)),
-            19 => Event::Stop(draws.index(nodes), span(draws, self.spans)),
-            _ => Event::Calm,
+            kind => self.kinds.1[kind].1(draws, &self.drawn),
         }
+    }
+}
+
+fn spans(draws: &mut Draws) -> [u64; 4] {
+    [8, 8, 4, 2].map(|weight| draws.below(weight + 1))
+}
+
+impl Drawn {
+    /// One of the things that are under way.
+    fn index(&self, draws: &mut Draws) -> usize {
+        if self.reorders { draws.index(16) } else { 0 }
     }
 }

@@ -1,12 +1,11 @@
-//! What a node's local part may know of its keys, and whether the refusals that it repeats are true.
+//! What a node's local part may know of its keys.
 
 use std::collections::BTreeMap;
 
 use tidegate_gate::{Budget, Decision, Kind, Limits, Micros, Operation, Timestamp, Verdict};
+use tidegate_tier::cache::VerdictOf;
 
-use super::machine::World;
-use super::replay::States;
-use super::violation::{Checked, Invariant, check};
+use super::places::Key;
 
 /// No policy lets a node remember a refusal for longer, in µs.
 const LONGEST_REMEMBERED: u64 = 2_000_000;
@@ -29,15 +28,6 @@ struct Refusal {
     /// The time of the world at which the question was sent.
     sent_at: u64,
     verdict: Verdict,
-}
-
-/// An operation on a key, and when its question was sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Question<'a> {
-    pub(super) key: usize,
-    pub(super) operation: &'a Operation,
-    pub(super) sent: Micros,
-    pub(super) sent_at: u64,
 }
 
 /// Whether an operation may give units back or end a refusal.
@@ -65,9 +55,9 @@ impl Known {
         }
     }
 
-    /// The node hears a verdict.
-    pub(super) fn hears(&mut self, question: Question<'_>, verdict: &Verdict, at: Micros) {
-        let Question { key, operation, sent, sent_at } = question;
+    /// The node hears a verdict on a key, after a question that was sent at this time of the world.
+    pub(super) fn hears(&mut self, (key, sent_at): (usize, u64), heard: &VerdictOf<'_>) {
+        let VerdictOf { operation, verdict, sent, at, .. } = *heard;
         self.passes(key, operation, at);
         self.refusals.retain(|old| at.0 < old.sent.0 + LONGEST_REMEMBERED);
         if let Operation::Decide(request) = operation
@@ -81,6 +71,27 @@ impl Known {
     /// Whether the node may spend units of a key that it sent for at this time.
     pub(super) fn may_spend(&self, key: usize, sent: Micros) -> bool {
         self.stopped.get(&key).is_none_or(|stopped| *stopped < sent)
+    }
+
+    /// When the question was sent whose refusal the node repeats: the node must have heard this refusal, no longer ago
+    /// than its policy says, and nothing of its own may have ended it.
+    pub(super) fn repeated(
+        &self,
+        (number, key): (usize, &Key),
+        operation: &Operation,
+        said: &Verdict,
+        at: Micros,
+    ) -> Option<u64> {
+        let (Operation::Decide(request) | Operation::Peek(request)) = operation else {
+            return None;
+        };
+        let (limits, remember) = (key.resolved.limits()?, key.resolved.policy().remember()?);
+        let mut known = self.holding(number, request.cost, at).filter(|refusal| {
+            let elapsed = at.0 - refusal.sent.0;
+            let is_told = refusal.after(elapsed) == (said.at, said.decision);
+            is_told && elapsed < remember.0 && refusal.is_lasting(limits)
+        });
+        known.next().map(|refusal| refusal.sent_at).filter(|_| request.cost > 0)
     }
 
     /// The refusals that hold for a request of this cost.
@@ -116,78 +127,5 @@ impl Refusal {
     fn is_lasting(&self, limits: &Limits) -> bool {
         let mut each = limits.iter().zip(&self.verdict.limits);
         each.all(|(named, said)| said.is_allowed() || named.limit.kind() == Kind::Rate)
-    }
-}
-
-impl World {
-    /// A node has refused a request by itself. It must have heard this refusal, no longer ago than its policy
-    /// says, and nothing of its own may have ended it.
-    pub(super) fn check_repeated(&mut self, number: usize, said: &Verdict) -> Checked {
-        let asking = &self.operations[number];
-        let (node, key) = (&self.nodes[asking.node], &self.places.keys[asking.key]);
-        let cost = match asking.operation {
-            Operation::Decide(request) | Operation::Peek(request) => request.cost,
-            _ => 0,
-        };
-        let remember = key.resolved.policy().remember().unwrap_or_default();
-        let at = asking.sent;
-        let mut known = node.known.holding(asking.key, cost, at).filter(|refusal| {
-            let elapsed = at.0 - refusal.sent.0;
-            let is_told = refusal.after(elapsed) == (said.at, said.decision);
-            let limits = key.resolved.limits();
-            is_told && elapsed < remember.0 && limits.is_some_and(|own| refusal.is_lasting(own))
-        });
-        let sent_at = known.next().map(|refusal| refusal.sent_at);
-        drop(known);
-        check(sent_at.is_some() && cost > 0, Invariant::Remembered, || {
-            format!(
-                "number {number}, {asking:?}: the node said {said:?}; it knows {:?}",
-                node.known
-            )
-        })?;
-        self.tally.add("a node repeated a refusal");
-        self.check_still_refused(number, sent_at.unwrap_or(0))
-    }
-
-    /// The authority would refuse the request at this moment, unless units have come back since the node
-    /// asked. Clocks that differ by some span make a node repeat a refusal for so much longer.
-    fn check_still_refused(&mut self, number: usize, sent_at: u64) -> Checked {
-        let asking = &self.operations[number];
-        let key = &self.places.keys[asking.key];
-        let is_foreign = |record: &usize| self.foreign_until[*record].is_some();
-        let is_relaxed = |record: &usize| self.relaxed[*record].is_some_and(|at| at >= sent_at);
-        if !self.setup.is_bounded
-            || !key.is_unedited
-            || key.records.iter().any(|record| is_foreign(record) || is_relaxed(record))
-        {
-            return Ok(());
-        }
-        let late = match self.setup.ticks_ppm.iter().all(|ppm| *ppm == 0) {
-            true => 2 * self.setup.skew,
-            false => 2 * self.setup.skew + self.setup.ticks_late(self.now - sent_at),
-        };
-        let now = self.storage_now();
-        let partition = self.places.partitions[key.partition].iter();
-        let mut states =
-            States::read(partition.map(|record| (*record, self.storage.get(*record, now))));
-        let time = Timestamp(asking.time.0 - late);
-        let (Operation::Decide(request) | Operation::Peek(request)) = asking.operation else {
-            return Ok(());
-        };
-        let truth = states.operate(key, time, &Operation::Peek(request));
-        let is_later = truth.as_ref().is_ok_and(|verdict| verdict.at > time);
-        if is_later {
-            return Ok(()); // another clock has moved the key's
-        }
-        self.tally.add("a repeated refusal was that of the authority");
-        check(
-            truth.as_ref().is_ok_and(|said| !said.decision.is_allowed()),
-            Invariant::Remembered,
-            || {
-                format!(
-                    "number {number}, {asking:?}: a node refused, and the authority says {truth:?}"
-                )
-            },
-        )
     }
 }

@@ -1,14 +1,16 @@
 //! What was granted and returned, counted without the code of the limiters.
 
+mod done;
 mod holds;
 mod rates;
 mod shed;
 
 use std::collections::BTreeMap;
 
-use tidegate_gate::{Decision, Limit, Limiter, Operation, Record, Verdict};
+use tidegate_gate::{Decision, Limit, Limiter, Operation, Record};
 
 use super::places::Key;
+pub(super) use done::Done;
 use holds::Holds;
 use rates::Rates;
 use shed::Shed;
@@ -25,20 +27,6 @@ struct Account {
     rates: Rates,
     holds: Holds,
     shed: Shed,
-}
-
-/// An operation that was done, with its number, and the number of the grant whose units it returns.
-pub(super) struct Done<'a> {
-    pub(super) number: usize,
-    pub(super) settles: Option<usize>,
-    pub(super) operation: &'a Operation,
-    pub(super) verdict: &'a Verdict,
-}
-
-impl Done<'_> {
-    fn now(&self) -> u64 {
-        self.verdict.at.0
-    }
 }
 
 impl Ledger {

@@ -4,16 +4,18 @@
 //! A unit that a node spends was taken less than the time of the budget before. So in any span the nodes grant no
 //! more than the limits grant in this span and the time of the budget.
 
-use tidegate_gate::{Budget, Effect, Id, Limiter, Operation, Timestamp, Unspent, Verdict};
+use tidegate_gate::{Budget, Effect, Id, Micros, Operation, Timestamp, Unspent, Verdict};
 
-use super::machine::World;
-use super::violation::{Checked, Invariant, Seen, check};
+use super::clock::ticks_late;
+use super::front::{Front, id};
+use super::violation::{Invariant, Seen, check};
 
 /// The units of one grant to a holder.
 #[derive(Clone, Debug)]
-pub(super) struct Lent {
-    /// The operation that took them.
-    pub(super) operation: usize,
+struct Lent {
+    /// The operation that took them, and when it was sent by the clock of its node.
+    operation: usize,
+    sent: Micros,
     holder: Id,
     key: usize,
     granted_at: Timestamp,
@@ -51,26 +53,20 @@ impl Lending {
         });
         Operation::Budget(Budget { holder, wants, unspent })
     }
-}
 
-impl World {
     /// A holder asks for units. What it gives back must be all that is left of its last ones. Returns the
     /// operation that took those.
-    pub(super) fn asks_for_units(&mut self, number: usize) -> Result<Option<usize>, Seen> {
-        let asking = &self.operations[number];
-        let Operation::Budget(Budget { holder, unspent: Some(unspent), .. }) = asking.operation
-        else {
+    pub(super) fn give_back(
+        &mut self,
+        key: usize,
+        operation: &Operation,
+    ) -> Result<Option<usize>, Seen> {
+        let Operation::Budget(Budget { holder, unspent: Some(unspent), .. }) = *operation else {
             return Ok(None);
         };
-        if !self.setup.is_bounded {
-            return Ok(None);
-        }
-        self.tally.add("a holder gave units back");
-        let Some(lent) = self.lending.last(holder, asking.key, Some(unspent.granted_at)) else {
-            return Err(Seen(
-                Invariant::Conserved,
-                format!("nobody granted what {asking:?} returns"),
-            ));
+        let Some(lent) = self.last(holder, key, Some(unspent.granted_at)) else {
+            let seen = format!("nobody granted what {operation:?} returns");
+            return Err(Seen(Invariant::Conserved, seen));
         };
         let is_all = unspent.left == lent.granted - lent.spent && !lent.is_closed;
         lent.is_closed = true;
@@ -78,77 +74,74 @@ impl World {
         Ok(Some(lent.operation))
     }
 
-    /// The storage has taken units out of the limits for a holder.
-    pub(super) fn lend(&mut self, number: usize, verdict: &Verdict) -> Checked {
-        let asking = &self.operations[number];
-        let (Operation::Budget(budget), Effect::Budget { allowance, .. }) =
-            (asking.operation, verdict.effect)
+    /// Units were taken out of the limits of a key for a holder. Returns whether these are new ones.
+    pub(super) fn lend(
+        &mut self,
+        (number, key): (usize, usize),
+        asked: &Operation,
+        verdict: &Verdict,
+        (sent, now): (Micros, u64),
+    ) -> Result<bool, Seen> {
+        let (Operation::Budget(budget), Effect::Budget { allowance, .. }) = (asked, verdict.effect)
         else {
-            return Ok(());
+            return Ok(false);
         };
-        let Budget { holder, wants, .. } = budget;
+        let Budget { holder, wants, .. } = *budget;
         let granted = allowance.left;
-        if granted == 0 || self.lending.0.iter().any(|lent| lent.operation == number) {
-            return Ok(()); // nothing, or a repeated swap takes the same units again
+        if granted == 0 || self.0.iter().any(|lent| lent.operation == number) {
+            return Ok(false); // nothing, or a repeated swap takes the same units again
         }
-        self.tally.add("a holder got units");
-        self.lending.0.push(Lent {
+        self.0.push(Lent {
             operation: number,
+            sent,
             holder,
-            key: asking.key,
+            key,
             granted_at: allowance.granted_at,
             granted,
             spent: 0,
             is_closed: false,
-            taken_at: self.now,
+            taken_at: now,
             said: (verdict.decision.limit(), verdict.decision.remaining()),
         });
-        check(granted <= wants && allowance.granted_at == verdict.at, Invariant::Conserved, || {
-            format!("number {number}, {asking:?}: {verdict:?}")
-        })
+        check(
+            granted <= wants && allowance.granted_at == verdict.at,
+            Invariant::Conserved,
+            || format!("number {number}, {asked:?}: {verdict:?}"),
+        )?;
+        Ok(true)
     }
 
-    /// A node has granted a request by itself, out of units that it took in time and has not yet spent.
-    pub(super) fn check_spent(&mut self, number: usize, said: &Verdict) -> Checked {
-        let asking = &self.operations[number];
-        let node = &self.nodes[asking.node];
-        let policy = self.places.keys[asking.key].resolved.policy();
-        let Some(time) = policy.local().map(Limiter::period) else {
-            return Err(Seen(Invariant::Conserved, format!("{asking:?} was granted by a node")));
+    /// A node has granted a request by itself, out of units that it took in time and has not yet spent. Returns the
+    /// operation that took them.
+    pub(super) fn spend(
+        &mut self,
+        (front, key): (&Front, usize),
+        said: &Verdict,
+        (cost, budget): (u64, Micros),
+        now: u64,
+    ) -> Result<usize, Seen> {
+        let Some(lent) = self.last(id(front.run), key, Some(said.at)) else {
+            return Err(Seen(Invariant::Conserved, format!("{said:?} is out of no grant")));
         };
-        let Operation::Decide(request) = asking.operation else {
-            return Err(Seen(Invariant::Conserved, format!("{asking:?} was granted by a node")));
-        };
-        self.tally.add("a node spent units");
-        if !self.setup.is_bounded {
-            return Ok(());
-        }
-        let late = self.setup.ticks_late(time.0);
-        let (now, at) = (self.now, asking.sent);
-        let Some(lent) = self.lending.last(node.holder(), asking.key, Some(said.at)) else {
-            return Err(Seen(
-                Invariant::Conserved,
-                format!("{said:?} is out of no grant: {asking:?}"),
-            ));
-        };
-        lent.spent += request.cost;
-        let sent = self.operations[lent.operation].sent;
+        lent.spent += cost;
         let is_held = lent.spent <= lent.granted && !lent.is_closed;
-        check(is_held, Invariant::Conserved, || format!("{asking:?} is granted out of {lent:?}"))?;
-        let is_in_time =
-            at >= sent && at.0 < sent.0 + time.0 && now < lent.taken_at + time.0 + late;
-        check(is_in_time, Invariant::Conserved, || {
-            format!("{asking:?} is granted at {now} out of {lent:?}, sent for at {sent:?}")
+        check(is_held, Invariant::Conserved, || {
+            format!("{cost} units are granted out of {lent:?}")
         })?;
-        check(node.known.may_spend(asking.key, sent), Invariant::Conserved, || {
-            format!("{asking:?} is granted after a reset or a block out of {lent:?}")
+        let (at, sent) = (front.at(now), lent.sent);
+        let most = budget.0 + ticks_late(budget.0);
+        let is_in_time = at >= sent && at.0 < sent.0 + budget.0 && now < lent.taken_at + most;
+        check(is_in_time, Invariant::Conserved, || {
+            format!("{said:?} is granted at {now}, {at:?} at the node, out of {lent:?}")
+        })?;
+        check(front.known.may_spend(key, sent), Invariant::Conserved, || {
+            format!("{said:?} is granted after a reset or a block out of {lent:?}")
         })?;
         let (limit, remained) = lent.said;
         let remaining = limit.min(remained + lent.granted - lent.spent);
         check(said.decision.remaining() == remaining, Invariant::Conserved, || {
             format!("{said:?}: expected {remaining} units to remain of {lent:?}")
         })?;
-        self.operations[number].taken_by = Some(lent.operation);
-        Ok(())
+        Ok(lent.operation)
     }
 }

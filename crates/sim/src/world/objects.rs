@@ -9,32 +9,17 @@
 //! and at the times at which the object decides them. Two states are beside each key: that which the object must
 //! have in memory, and that of a key that never crashes. The answers must be those of the first. What is granted,
 //! and what is stored, must be within the second.
-//!
-//! ```
-//! use tidegate_sim::world::objects::{History, Script};
-//!
-//! let history = History::of_seed(1).unwrap();
-//! assert_eq!(history.violation, None);
-//! let kept: Script = history.script.to_string().parse().unwrap();
-//! assert_eq!(kept, history.script);
-//! ```
 
 mod calm;
 mod decide;
 mod deliver;
-mod event;
-mod generate;
+mod draw;
 mod machine;
-mod node;
-mod object;
-mod policies;
-mod script;
-mod setup;
+pub(super) mod node;
+pub(super) mod object;
 mod store;
 mod truth;
-mod wiretap;
+pub(super) mod wiretap;
 
-pub use event::Event;
-pub use machine::SITUATIONS;
-pub use script::{History, Script};
-pub use setup::Setup;
+pub(super) use draw::draw;
+pub(super) use machine::World;

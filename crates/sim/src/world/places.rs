@@ -6,11 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use tidegate_gate::{Kind, Limit, Limits, Policy, Resolved, blob};
 
-use super::policies::{EDITED, POLICIES};
+use super::policies::{EDITED, all, text_of};
 use super::setup::Setup;
-
-/// The names and the texts of policies.
-pub(super) type Texts = [(&'static str, &'static str)];
 
 #[derive(Debug)]
 pub(super) struct Places {
@@ -50,11 +47,6 @@ pub(super) struct Kinds {
 
 impl Places {
     pub(super) fn new(setup: &Setup) -> anyhow::Result<Self> {
-        Self::of(&setup.policies, setup.keys, &POLICIES)
-    }
-
-    /// The first keys of these policies.
-    pub(super) fn of(policies: &[String], keys: usize, all: &Texts) -> anyhow::Result<Self> {
         let mut places = Self {
             keys: vec![],
             of_revision: 0,
@@ -64,14 +56,14 @@ impl Places {
         };
         for revision in [0, 1] {
             places.of_revision = places.keys.len();
-            for name in policies {
-                let found = all.iter().find(|(known, _)| known == name);
+            for name in &setup.policies {
+                let found = all().find(|(known, _)| known == name);
                 let (_, texts) = found.with_context(|| format!("policies: `{name}` is unknown"))?;
-                let text = texts.split(EDITED).nth(revision).unwrap_or(texts);
+                let text = text_of(texts, revision);
                 let policy =
-                    Policy::parse(name, text).map_err(|error| anyhow!("{name}: {error}"))?;
+                    Policy::parse(name, &text).map_err(|error| anyhow!("{name}: {error}"))?;
                 let policy = Arc::new(policy);
-                for number in 0..keys {
+                for number in 0..setup.keys {
                     let resolved = Resolved::new(&policy, &format!("k/{number}"))?;
                     places.add(resolved, !texts.contains(EDITED));
                 }

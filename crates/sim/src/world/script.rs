@@ -5,11 +5,16 @@ use std::str::FromStr;
 
 use super::draw::Draws;
 use super::event::Event;
-use super::generate::Weights;
-use super::machine::World;
+use super::generate::Generator;
+use super::happens::Happens;
+use super::hosts;
+use super::objects;
 use super::setup::Setup;
+use super::shrink::shrink_events;
 use super::tally::Tally;
+use super::topology::Topology;
 use super::violation::{Seen, Violation};
+use super::wire;
 
 /// The shortest and the longest history.
 const STEPS: (u64, u64) = (100, 3_000);
@@ -34,29 +39,41 @@ pub struct History {
     pub tally: Tally,
 }
 
+fn world(setup: &Setup) -> anyhow::Result<Box<dyn Happens>> {
+    Ok(match setup.topology {
+        Topology::Hosts | Topology::Table => Box::new(hosts::World::new(setup)?),
+        Topology::Objects => Box::new(objects::World::new(setup)?),
+        Topology::Wire => Box::new(wire::World::new(setup)?),
+    })
+}
+
 impl History {
-    /// Draws a history and lets it happen.
+    /// Draws a history of a topology and lets it happen.
     ///
     /// # Errors
     /// Never fails, because a drawn setup is valid.
-    pub fn of_seed(seed: u64) -> anyhow::Result<Self> {
+    pub fn of_seed(topology: Topology, seed: u64) -> anyhow::Result<Self> {
         let mut draws = Draws::new(seed);
-        let setup = Setup::draw(&mut draws)?;
-        let mut weights = Weights::draw(&mut draws, &setup);
+        let setup = match topology {
+            Topology::Hosts => hosts::draw(&mut draws)?,
+            Topology::Table => hosts::draw_table(&mut draws),
+            Topology::Objects => objects::draw(&mut draws)?,
+            Topology::Wire => wire::draw(&mut draws),
+        };
+        let mut generator = Generator::draw(&mut draws, &setup)?;
         let steps = STEPS.0 + draws.below(STEPS.1 - STEPS.0);
-        let mut world = World::new(&setup)?;
-        let mut events = Vec::new();
-        let mut violation = None;
+        let mut world = world(&setup)?;
+        let (mut events, mut violation) = (Vec::new(), None);
         for _ in 0..steps {
-            let event = weights.event(&mut draws, &world);
+            let event = generator.event(&mut draws, world.now());
+            violation = step(&mut *world, events.len(), event).err();
             events.push(event);
-            violation = world.step(event).err();
             if violation.is_some() {
                 break;
             }
         }
-        let violation = violation.or_else(|| world.step(Event::Calm).err());
-        Ok(Self { script: Script { setup, events }, violation, tally: world.tally })
+        let violation = violation.or_else(|| step(&mut *world, events.len(), Event::Calm()).err());
+        Ok(Self { script: Script { setup, events }, violation, tally: world.tally().clone() })
     }
 }
 
@@ -66,18 +83,30 @@ impl Script {
     /// # Errors
     /// Fails if the setup names an unknown policy.
     pub fn run(&self) -> anyhow::Result<Option<Violation>> {
-        let mut world = World::new(&self.setup)?;
-        let mut events = self.events.iter().copied().chain([Event::Calm]);
-        Ok(events.find_map(|event| world.step(event).err()))
+        run(&self.setup, &self.events)
+    }
+
+    /// The shortest script that was found to break the same invariant, and its violation. `None` if the script
+    /// breaks nothing.
+    ///
+    /// # Errors
+    /// Fails if the setup names an unknown policy.
+    pub fn shrink(&self) -> anyhow::Result<Option<(Self, Violation)>> {
+        let shortest = shrink_events(&self.events, |events| run(&self.setup, events))?;
+        let with = |events| Self { setup: self.setup.clone(), events };
+        Ok(shortest.map(|(events, violation)| (with(events), violation)))
     }
 }
 
-impl World {
-    fn step(&mut self, event: Event) -> Result<(), Violation> {
-        let step = self.step;
-        self.step += 1;
-        self.happen(event).map_err(|Seen(invariant, seen)| Violation { invariant, step, seen })
-    }
+fn run(setup: &Setup, events: &[Event]) -> anyhow::Result<Option<Violation>> {
+    let mut world = world(setup)?;
+    let mut events = events.iter().copied().chain([Event::Calm()]).enumerate();
+    Ok(events.find_map(|(number, event)| step(&mut *world, number, event).err()))
+}
+
+fn step(world: &mut dyn Happens, step: usize, event: Event) -> Result<(), Violation> {
+    let happened = world.happen(step, event);
+    happened.map_err(|Seen(invariant, seen)| Violation { invariant, step, seen })
 }
 
 impl fmt::Display for Script {

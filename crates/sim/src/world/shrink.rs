@@ -1,55 +1,40 @@
 //! Makes a script shorter that breaks an invariant.
 
+use anyhow::Result;
 use tidegate_gate::Depth;
 
 use super::act::Act;
 use super::event::Event;
-use super::script::Script;
 use super::violation::Violation;
 
-/// Removes and simplifies events as long as the same invariant breaks. Returns the shortest script that was
-/// found, and its violation. Returns `None` if the script breaks nothing.
-///
-/// # Errors
-/// Fails if the setup names an unknown policy.
-pub fn shrink(script: &Script) -> anyhow::Result<Option<(Script, Violation)>> {
-    let with = |events| Script { setup: script.setup.clone(), events };
-    let run = |events: &[Event]| with(events.to_vec()).run();
-    let shortest = shrink_events(&script.events, run, |event| simpler(*event))?;
-    Ok(shortest.map(|(events, violation)| (with(events), violation)))
-}
-
-/// The shortest list of events that was found, and its violation.
-pub(super) type Shortest<E> = Option<(Vec<E>, Violation)>;
-
-/// Shortens any list of events. `run` lets them happen, and `simpler` lists simpler events, the simplest first.
-pub(super) fn shrink_events<E: Clone + PartialEq>(
-    events: &[E],
-    run: impl Fn(&[E]) -> anyhow::Result<Option<Violation>>,
-    simpler: impl Fn(&E) -> Vec<E>,
-) -> anyhow::Result<Shortest<E>> {
+/// Removes and simplifies events as long as the same invariant breaks. Returns the shortest list that was found, and its
+/// violation. Returns `None` if the events break nothing. `run` lets events happen.
+pub(super) fn shrink_events(
+    events: &[Event],
+    run: impl Fn(&[Event]) -> Result<Option<Violation>>,
+) -> Result<Option<(Vec<Event>, Violation)>> {
     let Some(violation) = run(events)? else { return Ok(None) };
     let mut shrinking = Shrinking { best: events.to_vec(), violation, run };
     shrinking.best.truncate(shrinking.violation.step + 1);
     loop {
         let before = shrinking.best.clone();
         shrinking.remove()?;
-        shrinking.simplify(&simpler)?;
+        shrinking.simplify()?;
         if shrinking.best == before {
             return Ok(Some((shrinking.best, shrinking.violation)));
         }
     }
 }
 
-struct Shrinking<E, R> {
-    best: Vec<E>,
+struct Shrinking<R> {
+    best: Vec<Event>,
     violation: Violation,
     run: R,
 }
 
-impl<E: Clone + PartialEq, R: Fn(&[E]) -> anyhow::Result<Option<Violation>>> Shrinking<E, R> {
+impl<R: Fn(&[Event]) -> Result<Option<Violation>>> Shrinking<R> {
     /// Keeps these events if they break the same invariant.
-    fn try_events(&mut self, mut events: Vec<E>) -> anyhow::Result<bool> {
+    fn try_events(&mut self, mut events: Vec<Event>) -> Result<bool> {
         match (self.run)(&events)? {
             Some(violation) if violation.invariant == self.violation.invariant => {
                 events.truncate(violation.step + 1);
@@ -61,7 +46,7 @@ impl<E: Clone + PartialEq, R: Fn(&[E]) -> anyhow::Result<Option<Violation>>> Shr
     }
 
     /// Removes runs of events, long ones first.
-    fn remove(&mut self) -> anyhow::Result<()> {
+    fn remove(&mut self) -> Result<()> {
         let mut length = self.best.len() / 2;
         while length > 0 {
             let mut from = 0;
@@ -78,10 +63,10 @@ impl<E: Clone + PartialEq, R: Fn(&[E]) -> anyhow::Result<Option<Violation>>> Shr
     }
 
     /// Replaces events by simpler ones.
-    fn simplify(&mut self, simpler: &impl Fn(&E) -> Vec<E>) -> anyhow::Result<()> {
+    fn simplify(&mut self) -> Result<()> {
         let mut at = 0;
-        while let Some(event) = self.best.get(at).cloned() {
-            for simpler in simpler(&event) {
+        while let Some(event) = self.best.get(at).copied() {
+            for simpler in simpler(event) {
                 let mut events = self.best.clone();
                 let Some(place) = events.get_mut(at).filter(|place| **place != simpler) else {
                     continue;
@@ -115,6 +100,7 @@ fn simpler(event: Event) -> Vec<Event> {
             };
             vec![asks(0, 0, one), asks(node, 0, one), asks(node, key, one), asks(node, 0, act)]
         }
+        Event::Deliver(_) => vec![Event::Deliver(0)],
         Event::Execute(_) => vec![Event::Execute(0)],
         Event::Repeat(_) => vec![Event::Repeat(0)],
         Event::Reply(_) => vec![Event::Reply(0)],
@@ -122,7 +108,7 @@ fn simpler(event: Event) -> Vec<Event> {
         Event::LoseReply(_) => vec![Event::LoseReply(0)],
         Event::Deadline(_) => vec![Event::Deadline(0)],
         Event::Leave(_) => vec![Event::Leave(0)],
-        Event::Crash(_) => vec![Event::Crash(0)],
+        Event::Crash(of, _) => vec![Event::Crash(0, 0), Event::Crash(of, 0)],
         other => vec![other],
     }
 }

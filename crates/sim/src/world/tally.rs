@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::topology::Topology;
+
 /// The number of times that each situation was seen, by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally(BTreeMap<&'static str, u64>);
 
-/// The situations. Every run of some dozens of histories should see each.
-pub const SITUATIONS: [&str; 45] = [
+/// The situations of hosts. Every run of some dozens of histories should see each.
+const HOSTS: [&str; 45] = [
     "a block was ended",
     "a blocked key was refused",
     "a connection was refused",
@@ -55,6 +57,82 @@ pub const SITUATIONS: [&str; 45] = [
     "units were refunded",
     "units were settled",
 ];
+
+/// The situations of a table. Every run of some hundred histories should see each.
+const TABLE: [&str; 14] = [
+    "a holder gave units back",
+    "a holder got units",
+    "a key was blocked",
+    "a key was reset",
+    "a node decided by the factor",
+    "a node repeated a refusal",
+    "a node reported a load",
+    "a node spent units",
+    "a node suppressed a request",
+    "a repeated refusal was that of the authority",
+    "a repeated refusal was true to the microsecond",
+    "a reply came again",
+    "callers asked for the limit of a part",
+    "units were too old to be reported",
+];
+
+/// The situations of objects. Every run of some hundred histories should see each.
+const OBJECTS: [&str; 29] = [
+    "a corrupt question arrived",
+    "a corrupt reply arrived",
+    "a crash cost units",
+    "a grant was answered before a write that failed",
+    "a key came into debt",
+    "a node repeated a refusal",
+    "a node spent units",
+    "a node started again",
+    "a node was stopped",
+    "a question came again",
+    "a question found no room",
+    "a question was overtaken",
+    "a reply arrived",
+    "a reply came too late or again",
+    "a reply was forgotten",
+    "a reply was sent again",
+    "a state had expired",
+    "a swap decided several operations",
+    "a swap failed",
+    "an object answered without a write",
+    "an object crashed",
+    "an object crashed after its write",
+    "an object crashed before its write",
+    "an object got another revision of its policies",
+    "an object had forgotten a partition",
+    "an object read what was stored",
+    "an operation waited too long",
+    "an operation was one too many",
+    "units that were stored ahead were granted",
+];
+
+/// The situations of nodes that ask by wire alone. Every run of some hundred histories should see each.
+const WIRE: [&str; 10] = [
+    "a message was corrupt",
+    "a question found no room",
+    "a question was overtaken",
+    "a reply came too late or again",
+    "a request was granted",
+    "a request was refused",
+    "an operation was one too many",
+    "no reply came",
+    "operations shared a question",
+    "the store failed",
+];
+
+/// The situations that a topology should come to.
+#[must_use]
+pub const fn situations(topology: Topology) -> &'static [&'static str] {
+    match topology {
+        Topology::Hosts => &HOSTS,
+        Topology::Table => &TABLE,
+        Topology::Objects => &OBJECTS,
+        Topology::Wire => &WIRE,
+    }
+}
 
 impl Tally {
     pub(super) fn add(&mut self, situation: &'static str) {

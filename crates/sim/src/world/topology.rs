@@ -3,44 +3,56 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::bail;
+use anyhow::{Context, Result};
 
-/// Which authority decides what a node does not answer by itself. Every node has one.
+use super::parameter::Parameter;
+
+/// Which nodes and authorities a world has, and where their states are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// The node's own, as in hosts that share a store.
-    Own,
-    /// That of the first node, as in isolates in front of one host.
-    First,
+    /// Hosts, each with an authority, share a store that compares and swaps.
+    Hosts,
+    /// Nodes ask one table in memory, over the network.
+    Table,
+    /// Isolates ask objects, as in the Worker. Each object is the only writer of its own storage.
+    Objects,
+    /// Nodes ask one authority by [`wire`](tidegate_tier::wire) alone. Others may write into its store.
+    Wire,
 }
 
 impl Topology {
-    /// The node whose authority decides for this node.
-    pub(super) const fn authority_of(self, node: usize) -> usize {
-        match self {
-            Self::Own => node,
-            Self::First => 0,
-        }
-    }
+    /// All topologies and their names.
+    pub const ALL: [(Self, &str); 4] = [
+        (Self::Hosts, "hosts"),
+        (Self::Table, "table"),
+        (Self::Objects, "objects"),
+        (Self::Wire, "wire"),
+    ];
 }
 
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Own => "own",
-            Self::First => "first",
-        })
+        let name = Self::ALL.iter().find(|(topology, _)| topology == self);
+        f.write_str(name.map_or("", |(_, name)| name))
     }
 }
 
 impl FromStr for Topology {
     type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        Ok(match text {
-            "own" => Self::Own,
-            "first" => Self::First,
-            _ => bail!("expected `own` or `first`, found `{text}`"),
-        })
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text);
+        let names = || Self::ALL.map(|(_, name)| format!("`{name}`")).join(", ");
+        Ok(found.with_context(|| format!("expected one of {}, found `{text}`", names()))?.0)
+    }
+}
+
+impl Parameter for Topology {
+    fn read(text: &str) -> Result<Self> {
+        text.parse()
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
     }
 }

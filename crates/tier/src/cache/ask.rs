@@ -1,5 +1,7 @@
 //! What a node is asked, and what it is told.
 
+use alloc::vec::Vec;
+
 use tidegate_gate::{Id, Micros, Operation, Resolved, Verdict};
 
 use super::answer::LocalVerdict;
@@ -24,16 +26,32 @@ impl Default for Options {
     }
 }
 
-/// What to do about an operation.
+/// What to do about an operation, in this order.
 #[derive(Debug)]
 #[must_use = "the caller waits for an answer"]
-pub enum Next {
-    /// Send this answer.
+pub struct NodeStep {
+    /// The answer. Without one, ask the authority.
+    pub answer: Option<LocalVerdict>,
+    /// Operations of the node itself. Ask the authority for them, one after the other, and tell
+    /// [`NodeCache::handle_verdict`](super::NodeCache::handle_verdict) the verdicts. No caller waits for them.
+    pub own: Vec<Transmit>,
+}
+
+/// An operation of the node itself, to ask the authority for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The key.
+    pub resolved: Resolved,
+    /// The operation.
+    pub operation: Operation,
+}
+
+/// What the node makes of an operation.
+#[derive(Debug)]
+pub(super) enum Next {
     Answer(LocalVerdict),
-    /// Ask the authority.
+    /// Ask the authority, and then for units.
     Forward {
-        /// An operation of the node itself. Ask the authority for it after the other one, and tell
-        /// [`NodeCache::handle_verdict`](super::NodeCache::handle_verdict) the verdict.
         budget: Option<Operation>,
     },
 }

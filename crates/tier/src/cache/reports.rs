@@ -6,7 +6,7 @@ use tidegate_gate::suppression::{Config, Report};
 use tidegate_gate::{Limits, Micros, Offered, Operation, Resolved, Timestamp};
 
 use super::NodeCache;
-use super::ask::{Next, VerdictOf};
+use super::ask::{Next, Transmit, VerdictOf};
 use super::entry::Entry;
 use super::reporter::{Moved, Place};
 
@@ -18,15 +18,6 @@ pub(super) struct Due {
     count: u64,
     /// The second report of an account, if it has two.
     second: Option<Transmit>,
-}
-
-/// An operation of the node itself, to ask the authority for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// The key.
-    pub resolved: Resolved,
-    /// The operation.
-    pub operation: Operation,
 }
 
 impl Transmit {
@@ -60,11 +51,12 @@ fn changes_factor(limits: &Limits, operation: &Operation) -> bool {
 }
 
 impl NodeCache {
-    /// The next operation of the node itself that is due at `at`. `now` is the time of the node's wall clock. Call
-    /// this after each [`ask`](Self::ask), until it returns `None`, and tell [`handle_verdict`](Self::handle_verdict) each verdict,
-    /// with `at` as the time at which it was sent.
+    /// The next operation of the node itself that is due at `at`. `now` is the time of the node's wall clock. A driver with
+    /// a timer calls this at [`poll_timeout`](Self::poll_timeout) until it returns `None`, and tells
+    /// [`handle_verdict`](Self::handle_verdict) each verdict, with `at` as the time at which it was sent.
     #[inline]
     pub fn poll_transmit(&mut self, now: Timestamp, at: Micros) -> Option<Transmit> {
+        debug_assert!(self.due.accounts.len() <= self.entries.len(), "an account is due once");
         if self.poll_timeout()? > at {
             return None;
         }

@@ -1,7 +1,6 @@
 mod refusals;
 mod reports;
 mod units;
-mod world;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,7 +10,8 @@ use tidegate_gate::{
     Id, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp, Verdict,
 };
 
-use super::{LocalVerdict, Next, NodeCache, Options, Transmit, VerdictOf};
+use super::ask::Next;
+use super::{LocalVerdict, NodeCache, Options, Transmit, VerdictOf};
 
 /// A node and the authority. Their clocks run alike, and the authority's is ahead by [`AHEAD`].
 struct World {
@@ -64,7 +64,7 @@ impl World {
     /// The node's own answer, and the operation that it would send otherwise.
     fn local(&mut self, operation: impl Into<Operation>) -> Result<Verdict, Option<Operation>> {
         let (now, at) = (self.now(), self.at);
-        match self.local.ask(&self.resolved, &operation.into(), now, at) {
+        match self.local.answer_or_forward(&self.resolved, &operation.into(), now, at) {
             Next::Answer(answer) => Ok(verdict(answer)),
             Next::Forward { budget } => Err(budget),
         }

@@ -1,7 +1,6 @@
 mod inbox;
 mod messages;
 mod outbox;
-mod world;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spin::{Mutex, MutexGuard};
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::NodeCache;
-use tidegate_tier::cache::{Counts, LocalVerdict, Next, Options, Transmit, VerdictOf};
+use tidegate_tier::cache::{Counts, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
 
 use super::driver::micros;
 use super::queue::Queue;
@@ -53,12 +53,7 @@ impl Node {
 
     pub(super) fn ask(&self, resolved: &Resolved, now: Timestamp, operation: &Operation) -> Step {
         let (mut state, sent) = self.state();
-        let (answer, budget) = match state.cache.ask(resolved, operation, now, sent) {
-            Next::Answer(answer) => (Some(answer), None),
-            Next::Forward { budget } => (None, budget),
-        };
-        let budget = budget.map(|operation| Transmit { resolved: resolved.clone(), operation });
-        let own = budget.into_iter().chain(state.due(now, sent)).collect();
+        let NodeStep { answer, own } = state.cache.ask(resolved, operation, now, sent);
         let starts_reporter = !state.has_reporter && state.cache.poll_timeout().is_some();
         state.has_reporter |= starts_reporter;
         drop(state);

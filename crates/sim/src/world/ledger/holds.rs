@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tidegate_gate::{Class, Id, Operation};
 
-use super::Done;
+use super::done::Done;
 
 #[derive(Debug, Default)]
 pub(super) struct Holds {

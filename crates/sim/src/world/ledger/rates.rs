@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use tidegate_core::window::fixed;
-use tidegate_gate::{Budget, Effect, Limit, Limiter, Operation, RateLimiter, Settlement, Unspent};
+use tidegate_gate::{Limit, Limiter, Operation, RateLimiter};
 
-use super::Done;
+use super::done::Done;
 
 /// How many grants of a limit are remembered: more than a period can have.
 const REMEMBERED: usize = 128;
@@ -26,36 +26,6 @@ struct Grant {
     operation: usize,
     at: u64,
     units: u64,
-}
-
-impl Done<'_> {
-    /// The units that the operation took.
-    fn taken(&self) -> u64 {
-        match (self.operation, self.verdict.effect) {
-            (Operation::Decide(request), _) if self.verdict.decision.is_allowed() => request.cost,
-            (Operation::Budget(_), Effect::Budget { allowance, .. }) => allowance.left,
-            (Operation::Settle(Settlement { reserved, actual, .. }), _) => {
-                actual.saturating_sub(*reserved)
-            }
-            _ => 0,
-        }
-    }
-
-    /// The units that the operation returned, and the time at which they were granted.
-    fn returned(&self) -> (u64, u64) {
-        match (self.operation, self.verdict.effect) {
-            (Operation::Settle(settlement), _) => {
-                let units = settlement.reserved.saturating_sub(settlement.actual);
-                (units, settlement.granted_at.0)
-            }
-            (Operation::Refund(units), _) => (*units, self.now()),
-            (
-                Operation::Budget(Budget { unspent: Some(Unspent { granted_at, left }), .. }),
-                Effect::Budget { returned: Some(true), .. },
-            ) => (*left, granted_at.0),
-            _ => (0, self.now()),
-        }
-    }
 }
 
 impl Rates {
@@ -144,7 +114,7 @@ impl Rates {
             *used = used.saturating_sub(back);
         }
         let taken = done.taken();
-        *used += taken;
+        *used = (*used + taken).min(2 * limit); // no debt is larger
         if taken > 0 && *begin == 0 {
             *begin = done.now();
         }

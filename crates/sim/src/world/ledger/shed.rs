@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_core::shed::{penalty, suppression, utilization};
 use tidegate_gate::{Class, Decision, Operation, Probability};
 
-use super::Done;
+use super::done::Done;
 
 #[derive(Debug, Default)]
 pub(super) struct Shed {

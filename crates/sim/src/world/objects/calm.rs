@@ -1,9 +1,9 @@
 //! A time without faults, after which every operation is answered.
 
-use super::super::violation::{Checked, Invariant, check};
-use super::deliver::To;
 use super::machine::World;
 use super::object::Object;
+use crate::world::message::To;
+use crate::world::violation::{Checked, Invariant, check};
 
 /// The most rounds that a time without faults takes.
 const MOST_ROUNDS: usize = 200;
@@ -11,7 +11,7 @@ const MOST_ROUNDS: usize = 200;
 impl World {
     /// Nothing fails until every operation is answered.
     pub(super) fn calm(&mut self) -> Checked {
-        self.nodes.iter_mut().for_each(|node| node.stopped_until = 0);
+        self.nodes.iter_mut().for_each(|node| node.front.stopped_until = 0);
         self.objects.iter_mut().for_each(|object| object.refuses = false);
         for _ in 0..MOST_ROUNDS {
             for node in 0..self.nodes.len() {
@@ -36,7 +36,7 @@ impl World {
         }
         // questions that were lost earlier reach their deadline
         self.advance(2 * self.setup.deadline + 1_000)?;
-        self.messages.retain(|message| message.to == To::Node);
+        self.messages.keep(|message| message.to == To::Node);
         let waiting = self.ops.iter().filter(|op| op.waits).count();
         let at_objects: usize = self.objects.iter().map(|object| object.authority.waiting()).sum();
         let has_work = self.objects.iter().any(Object::has_work);

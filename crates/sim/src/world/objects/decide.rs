@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use tidegate_gate::{Limits, Micros, Timestamp};
 
-use super::super::replay::{States, Undone, takes_nothing};
-use super::super::violation::{Checked, Invariant, Seen, check};
 use super::machine::World;
-use super::object::{Batch, Compared, Flight, Part};
+use super::object::{Batch, Flight, Part};
+use crate::world::compared::{Compared, compared};
+use crate::world::replay::{States, Undone, takes_nothing};
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 impl World {
     pub(super) fn clock(&self, object: usize) -> (Timestamp, Micros) {
@@ -30,16 +31,8 @@ impl World {
         {
             let mut parts = Vec::new();
             for place in 0..swap.len() {
-                let records = self.objects[object].authority.records(&swap, place);
-                let records: Vec<Compared> = records
-                    .map(|record| Compared {
-                        record: self.places.record_named(record.name).unwrap_or(usize::MAX),
-                        found: record.found.map(<[u8]>::to_vec),
-                        is_known: record.is_known,
-                        becomes: record.becomes.map(<[u8]>::to_vec),
-                        ttl: record.ttl,
-                    })
-                    .collect();
+                let authority = &mut self.objects[object].authority;
+                let records = compared(authority, (&swap, place), &self.places)?;
                 let partition = self.partition_with(object, &records)?;
                 parts.push(Part { partition, records, outcome: None });
             }

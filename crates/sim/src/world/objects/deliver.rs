@@ -1,44 +1,19 @@
 //! Questions and replies on their way, and what objects and nodes make of them.
 
-use tidegate_gate::{Effect, Micros, Operation, Rule, Verdict};
+use tidegate_gate::{Rule, Verdict};
 use tidegate_tier::wire::{Failure, Ignored};
 
-use super::super::replay::Undone;
-use super::super::violation::{Checked, Invariant, Seen, check};
-use super::machine::{Lent, World};
-use super::node::{Run, id};
+use super::machine::{Asking, World};
 use super::wiretap::{self, Answer, Name};
-
-/// The most messages under way.
-const MOST_MESSAGES: usize = 64;
-
-#[derive(Clone, Debug)]
-pub(super) struct Message {
-    pub(super) to: To,
-    /// The node that asked.
-    pub(super) run: Run,
-    pub(super) number: u64,
-    pub(super) bytes: Vec<u8>,
-    pub(super) sent: u64,
-    pub(super) is_corrupt: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum To {
-    Object(usize),
-    Node,
-}
+use crate::world::front::{Run, id};
+use crate::world::message::{Message, To};
+use crate::world::replay::Undone;
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 impl World {
-    pub(super) fn post(&mut self, message: Message) {
-        if self.messages.len() < MOST_MESSAGES {
-            self.messages.push(message);
-        }
-    }
-
     /// A node sends the questions that it may send.
     pub(super) fn send(&mut self, node: usize) -> Checked {
-        let at = self.nodes[node].at(self.now);
+        let at = self.nodes[node].front.at(self.now);
         loop {
             let question = self.nodes[node].flights.poll_transmit(at);
             self.hear_answers(node)?;
@@ -46,7 +21,7 @@ impl World {
             let Some((name, (policy, asked))) = wiretap::question(&question.bytes) else {
                 return Err(Seen(Invariant::Reason, format!("{question:?} is no question")));
             };
-            let run = self.nodes[node].run;
+            let run = self.nodes[node].front.run;
             let is_new = name == (id(run), question.number) && !self.questions.contains_key(&name);
             check(is_new, Invariant::Once, || format!("{name:?} is not a new name of {run:?}"))?;
             let queue = (policy, question.to.group().into_owned());
@@ -65,18 +40,16 @@ impl World {
             }
             let to = To::Object(self.object_of(&self.places.keys[self.ops[operations[0]].key]));
             self.questions.insert(name, operations);
-            let (number, bytes, sent) = (question.number, question.bytes, self.now);
-            self.post(Message { to, run, number, bytes, sent, is_corrupt: false });
+            let (number, bytes) = (question.number, question.bytes);
+            self.messages.post(self.now, Message { to, run, number, bytes, is_corrupt: false });
         }
     }
 
     pub(super) fn deliver_nth(&mut self, index: usize) -> Checked {
-        let Some(index) = index.checked_rem(self.messages.len()) else { return Ok(()) };
-        let is_stopped = !self.runs(self.messages[index].run.0);
-        if self.messages[index].to == To::Node && is_stopped {
-            return Ok(());
-        }
-        let message = self.messages.remove(index);
+        let (nodes, now) = (&self.nodes, self.now);
+        let runs = |message: &Message| nodes[message.run.0].front.runs(now);
+        let may = |message: &Message| message.to != To::Node || runs(message);
+        let Some(message) = self.messages.take(index, may) else { return Ok(()) };
         match message.to {
             To::Object(object) => self.question(object, &message),
             To::Node => self.reply(&message),
@@ -192,8 +165,8 @@ impl World {
                     }
                 }
             }
-            let (bytes, sent) = (bytes.to_vec(), self.now);
-            self.post(Message { to: To::Node, run, number, bytes, sent, is_corrupt: false });
+            let (to, bytes) = (To::Node, bytes.to_vec());
+            self.messages.post(self.now, Message { to, run, number, bytes, is_corrupt: false });
         }
     }
 
@@ -205,7 +178,7 @@ impl World {
                 Ok(said) => asking.accepts.iter().any(|accepted| accepted.as_ref() == Ok(said)),
                 Err(Failure::TooLate) => asking.is_late,
                 Err(Failure::Overloaded { most }) => {
-                    asking.is_overloaded && *most == self.setup.most_waiting
+                    asking.is_overloaded && usize::try_from(*most) == Ok(self.setup.most_waiting)
                 }
                 Err(Failure::Store(error)) => asking.may_fail && error == "no disk",
                 Err(Failure::Transaction(text)) => asking.accepts.iter().any(|accepted| {
@@ -216,10 +189,6 @@ impl World {
             check(is_right, Invariant::Linearizable, || {
                 format!("number {op} was answered with {answer:?}, expected of {asking:?}")
             })?;
-            let lent = lent(&answer).filter(|_| matches!(asking.operation, Operation::Budget(_)));
-            if let (Some(granted), Ok(said)) = (lent, &answer) {
-                self.lent.push(Lent { op, granted_at: said.at, granted, spent: 0 });
-            }
         } else {
             self.tally.add("a reply was sent again");
         }
@@ -252,7 +221,7 @@ impl World {
             }
             Failure::Overloaded { most } => {
                 self.tally.add("a question found no room");
-                is_small && *most == self.setup.bytes
+                is_small && usize::try_from(*most) == Ok(self.setup.bytes)
             }
             Failure::Unknown => {
                 self.tally.add("a reply was forgotten");
@@ -267,10 +236,10 @@ impl World {
     fn reply(&mut self, message: &Message) -> Checked {
         let Message { run, ref bytes, is_corrupt, number, .. } = *message;
         let node = run.0;
-        if self.nodes[node].run != run {
+        if self.nodes[node].front.run != run {
             return Ok(());
         }
-        let at = self.nodes[node].at(self.now);
+        let at = self.nodes[node].front.at(self.now);
         let handled = self.nodes[node].flights.handle_reply(bytes, at);
         let waits = self.questions[&(id(run), number)].iter().any(|op| self.ops[*op].waits);
         let is_right = match handled {
@@ -291,7 +260,7 @@ impl World {
     /// The answers at a node. Each must be the first to its operation, and one that an object has given.
     pub(super) fn hear_answers(&mut self, node: usize) -> Checked {
         while let Some(answer) = self.nodes[node].flights.poll_answer() {
-            let (op, run) = (answer.asked.token, self.nodes[node].run);
+            let (op, run) = (answer.asked.token, self.nodes[node].front.run);
             let asking = &mut self.ops[op];
             check(asking.waits && asking.run == run, Invariant::Once, || {
                 format!("number {op} is answered with {:?}: {asking:?}", answer.result)
@@ -312,79 +281,18 @@ impl World {
             })?;
             let queues = self.nodes[node].queues.values_mut();
             queues.for_each(|queue| queue.retain(|other| *other != op));
-            if let Some(heard) = answer.verdict_of() {
-                self.nodes[node].local.handle_verdict(&heard);
-            }
-            if let Ok(said) = &answer.result {
-                self.remember(node, op, said);
+            if let (Some(heard), Ok(said)) = (answer.verdict_of(), &answer.result) {
+                let Asking { key, sent_at, .. } = self.ops[op];
+                self.nodes[node].front.hear(key, &heard, sent_at);
+                self.grants.note((op, key), heard.operation, said);
+                self.grants.lending.lend(
+                    (op, key),
+                    heard.operation,
+                    said,
+                    (heard.sent, self.now),
+                )?;
             }
         }
         Ok(())
-    }
-
-    fn remember(&mut self, node: usize, op: usize, said: &Verdict) {
-        let (key, sent) = (self.ops[op].key, self.ops[op].sent);
-        if let Operation::Decide(request) = self.ops[op].operation {
-            if said.decision.is_allowed() && request.cost > 0 && !said.limits.is_empty() {
-                self.note_grant(key, said.at, request.cost);
-            } else if !said.decision.is_allowed() {
-                self.nodes[node].refusals.push((key, request.cost, sent, said.clone()));
-            }
-        }
-    }
-
-    /// A node has answered by itself: it repeats a refusal, or spends units.
-    pub(super) fn answered_by_node(
-        &mut self,
-        (node, key): (usize, usize),
-        operation: &Operation,
-        said: &Verdict,
-    ) -> Checked {
-        let own = &self.places.keys[key].resolved;
-        if let Rule::Listed(_) = own.rule() {
-            return Ok(());
-        }
-        let (Operation::Decide(request) | Operation::Peek(request)) = operation else {
-            return Err(Seen(Invariant::Reason, format!("a node answered {operation:?}")));
-        };
-        let at = self.nodes[node].at(self.now);
-        if !said.decision.is_allowed() {
-            let remember = own.policy().remember().unwrap_or_default().0;
-            let wait = said.decision.retry_after().0;
-            let is_heard = self.nodes[node].refusals.iter().any(|(of, cost, sent, heard)| {
-                let passed = at.0 - sent.0;
-                *of == key
-                    && *cost <= request.cost
-                    && passed < remember
-                    && heard.decision.retry_after().0 == wait + passed
-            });
-            self.tally.add("a node repeated a refusal");
-            return check(is_heard, Invariant::Remembered, || format!("{operation:?}: {said:?}"));
-        }
-        self.tally.add("a node spent units");
-        let time =
-            own.policy().local().map_or(0, |budget| tidegate_gate::Limiter::period(budget).0);
-        let (run, ops) = (self.nodes[node].run, &self.ops);
-        let lent = self.lent.iter_mut().rev().find(|lent| {
-            let op = &ops[lent.op];
-            op.run == run && op.key == key && lent.granted_at == said.at
-        });
-        let Some(lent) = lent else {
-            return Err(Seen(Invariant::Conserved, format!("{said:?} is out of no grant")));
-        };
-        lent.spent += request.cost;
-        let is_in_time = at < Micros(ops[lent.op].sent.0 + time);
-        check(lent.spent <= lent.granted && is_in_time, Invariant::Conserved, || {
-            format!("{said:?} at {at:?} is out of {lent:?}")
-        })?;
-        self.note_grant(key, said.at, request.cost);
-        Ok(())
-    }
-}
-
-fn lent(answer: &Answer) -> Option<u64> {
-    match answer.as_ref().ok()?.effect {
-        Effect::Budget { allowance, .. } if allowance.left > 0 => Some(allowance.left),
-        _ => None,
     }
 }

@@ -8,22 +8,22 @@ use tidegate_tier::Authority;
 use tidegate_tier::authority::{self, Swap};
 use tidegate_tier::wire::{AuthorityOptions, Inbox, Place};
 
-use super::super::clock::Clock;
-use super::super::policies::EDITED;
-use super::node::Run;
-use super::policies::all;
-use super::setup::Setup;
 use super::wiretap::Name;
+use crate::world::clock::Clock;
+use crate::world::compared::Compared;
+use crate::world::front::Run;
+use crate::world::policies::{all, text_of};
+use crate::world::setup::Setup;
 
 /// Why storage failed.
-pub(super) type Fault = &'static str;
+pub(in crate::world) type Fault = &'static str;
 
 #[derive(Debug)]
-pub(super) struct Object {
-    pub(super) authority: Authority<Place, Fault>,
-    pub(super) inbox: Inbox<Run>,
+pub(in crate::world) struct Object {
+    pub(in crate::world) authority: Authority<Place, Fault>,
+    pub(in crate::world) inbox: Inbox<Run>,
     /// Both revisions.
-    pub(super) policies: Vec<Policies>,
+    pub(in crate::world) policies: Vec<Policies>,
     pub(super) revision: usize,
     pub(super) clock: Clock,
     pub(super) born: u64,
@@ -65,15 +65,6 @@ pub(super) struct Part {
     pub(super) outcome: Option<authority::Outcome<Fault>>,
 }
 
-#[derive(Debug)]
-pub(super) struct Compared {
-    pub(super) record: usize,
-    pub(super) found: Option<Vec<u8>>,
-    pub(super) is_known: bool,
-    pub(super) becomes: Option<Vec<u8>>,
-    pub(super) ttl: Option<Micros>,
-}
-
 impl Part {
     /// Whether the partition reads what it must know before it decides.
     pub(super) fn reads(&self) -> bool {
@@ -82,17 +73,15 @@ impl Part {
 }
 
 impl Object {
-    pub(super) fn new(setup: &Setup, number: usize) -> anyhow::Result<Self> {
+    pub(in crate::world) fn new(setup: &Setup, number: usize) -> anyhow::Result<Self> {
         let policies: anyhow::Result<Vec<_>> =
             [0, 1].map(|revision| parse(setup, revision)).into_iter().collect();
-        let drift = i64::try_from(setup.drift_ppm)?;
-        let drift = if number.is_multiple_of(2) { drift } else { -drift };
         Ok(Self {
             authority: authority(setup),
             inbox: inbox(setup),
             policies: policies?,
             revision: 0,
-            clock: Clock::new(drift, setup.skew),
+            clock: setup.clock(number),
             born: 0,
             refuses: false,
             partitions: BTreeMap::new(),
@@ -103,7 +92,7 @@ impl Object {
     }
 
     /// Its memory is gone.
-    pub(super) fn restart(&mut self, setup: &Setup, now: u64) {
+    pub(in crate::world) fn restart(&mut self, setup: &Setup, now: u64) {
         (self.authority, self.inbox, self.born) = (authority(setup), inbox(setup), now);
         self.partitions.clear();
         self.known.clear();
@@ -112,7 +101,7 @@ impl Object {
     }
 
     /// The times that the authority is told.
-    pub(super) fn times(&self, start: u64, now: u64) -> (Timestamp, Micros) {
+    pub(in crate::world) fn times(&self, start: u64, now: u64) -> (Timestamp, Micros) {
         (self.clock.at(start, now), Micros(now - self.born))
     }
 
@@ -127,26 +116,24 @@ impl Object {
 fn parse(setup: &Setup, revision: usize) -> anyhow::Result<Policies> {
     let mut text = String::new();
     for (name, texts) in all().filter(|(name, _)| setup.policies.iter().any(|own| own == name)) {
-        let own = texts.split(EDITED).nth(revision).unwrap_or(texts);
+        let own = text_of(texts, revision);
         text.push_str(&format!("[policies.{name}]\n{own}\n"));
     }
     Policies::parse(&text).map_err(|error| anyhow!("{error}"))
 }
 
 fn inbox(setup: &Setup) -> Inbox<Run> {
-    let bytes = usize::try_from(setup.bytes).unwrap_or(usize::MAX);
     // a copy may come as long after the reply as a message is under way
     let time = Micros(2 * setup.linger + 1);
-    Inbox::new(AuthorityOptions { bytes, time, ..AuthorityOptions::default() })
+    Inbox::new(AuthorityOptions { bytes: setup.bytes, time, ..AuthorityOptions::default() })
 }
 
 fn authority(setup: &Setup) -> Authority<Place, Fault> {
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Authority::new(authority::Options {
-        remembered: size(setup.remembered),
-        most_waiting: size(setup.most_waiting),
-        is_only_writer: true,
-        most_records: size(setup.most_records),
+        remembered: setup.remembered,
+        most_waiting: setup.most_waiting,
+        is_only_writer: setup.is_only_writer,
+        most_records: setup.most_records,
         ttl_margin: Micros(setup.ttl_margin),
         patience: Micros(setup.patience),
         most_wait: Micros(setup.most_wait),

@@ -3,11 +3,12 @@
 use tidegate_gate::Timestamp;
 use tidegate_tier::authority::Outcome;
 
-use super::super::places::Key;
-use super::super::replay::{States, takes_nothing};
-use super::super::violation::{Checked, Invariant, Seen, check};
 use super::machine::{Row, World};
-use super::object::{Batch, Compared, Flight, Part};
+use super::object::{Batch, Flight, Part};
+use crate::world::compared::Compared;
+use crate::world::places::Key;
+use crate::world::replay::{States, takes_nothing};
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 impl World {
     pub(super) fn row(&self, record: usize) -> Option<&[u8]> {
@@ -206,7 +207,7 @@ impl World {
         let read = part.records.iter().zip(found).filter(|(record, _)| !record.is_known);
         for (record, found) in read {
             self.own.put(record.record, found.as_deref());
-            if !self.setup.is_bounded() {
+            if !self.setup.is_bounded {
                 // the clock may have gone back over the crash by more than a period
                 self.shadow.put(record.record, found.as_deref());
             }
@@ -302,11 +303,11 @@ impl World {
             parts.any(|part| part.partition == partition && part.outcome.is_some())
         });
         // a clock that is wrong may delete what the object still counts on
-        let is_known = !self.setup.is_bounded() && self.objects[object].known.contains(&record);
+        let is_known = !self.setup.is_bounded && self.objects[object].known.contains(&record);
         if is_over && !is_busy && !is_known {
             self.tally.add("a state had expired");
             self.storage.remove(&record);
-            if !self.setup.is_bounded() {
+            if !self.setup.is_bounded {
                 self.shadow.forget(record);
             }
         }

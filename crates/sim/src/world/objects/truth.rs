@@ -6,10 +6,10 @@ use tidegate_gate::{
     Timestamp, Verdict,
 };
 
-use super::super::places::Key;
-use super::super::replay::{States, Undone};
-use super::super::violation::{Checked, Invariant, check};
 use super::machine::World;
+use crate::world::places::Key;
+use crate::world::replay::{States, Undone};
+use crate::world::violation::{Checked, Invariant, check};
 
 /// After how many µs, beside the time of the policy, two states are compared.
 const LATER: [u64; 5] = [0, 1, 150_000, 1_100_000, 2_900_000];
@@ -156,7 +156,7 @@ impl World {
         time: Timestamp,
         (before, after): (&States, &States),
     ) -> Checked {
-        if !self.setup.is_bounded() {
+        if !self.setup.is_bounded {
             return Ok(()); // a clock may go back over a crash by more than a period
         }
         let key = &self.places.keys[key];

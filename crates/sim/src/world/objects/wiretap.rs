@@ -6,16 +6,16 @@ use tidegate_gate::{
 use tidegate_tier::wire::Failure;
 
 /// The answer of an object to an operation.
-pub(super) type Answer = Result<Verdict, Failure>;
+pub(in crate::world) type Answer = Result<Verdict, Failure>;
 
 /// The node and the number of a question.
-pub(super) type Name = (Id, u64);
+pub(in crate::world) type Name = (Id, u64);
 
 /// The policy, the keys and the operations of a question.
-pub(super) type Asked = (String, Vec<(String, Operation)>);
+pub(in crate::world) type Asked = (String, Vec<(String, Operation)>);
 
 /// Reads a question that is not corrupt.
-pub(super) fn question(bytes: &[u8]) -> Option<(Name, Asked)> {
+pub(in crate::world) fn question(bytes: &[u8]) -> Option<(Name, Asked)> {
     let mut tape = Tape::of(bytes, 1)?;
     let (name, policy) = (tape.name()?, tape.text()?);
     let (mut operations, mut key) = (Vec::new(), String::new());
@@ -35,7 +35,7 @@ pub(super) fn question(bytes: &[u8]) -> Option<(Name, Asked)> {
 }
 
 /// Reads a reply that is not corrupt: an answer to each operation, or one failure for all.
-pub(super) fn reply(bytes: &[u8]) -> Option<(Name, Result<Vec<Answer>, Failure>)> {
+pub(in crate::world) fn reply(bytes: &[u8]) -> Option<(Name, Result<Vec<Answer>, Failure>)> {
     if let Some(mut tape) = Tape::of(bytes, 3) {
         return Some((tape.name()?, Err(tape.answer()?.err()?)));
     }

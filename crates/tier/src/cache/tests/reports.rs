@@ -288,9 +288,12 @@ fn units_count_in_the_part_in_which_they_were_offered_whatever_the_wall_clock_sa
         let mut world = knows(ONE_A_SECOND);
         for _ in 0..3 {
             let at = world.at;
-            let Next::Answer(answer) =
-                world.local.ask(&world.resolved, &Operation::from(1), Timestamp(wall), at)
-            else {
+            let Next::Answer(answer) = world.local.answer_or_forward(
+                &world.resolved,
+                &Operation::from(1),
+                Timestamp(wall),
+                at,
+            ) else {
                 panic!("wall clock {wall}")
             };
             assert_eq!(answer.verdict().at, world.now());

@@ -1,26 +1,29 @@
 //! The world itself: it makes events happen and checks what follows.
 
-use tidegate_gate::{Micros, Timestamp};
+use tidegate_gate::{KeyHasher, Micros, Table, Timestamp};
 
 use super::asking::{Asking, Progress};
-use super::clock::Clock;
-use super::event::Event;
-use super::ledger::Ledger;
-use super::lent::Lending;
-use super::node::{Call, Node, Stage};
-use super::places::Places;
-use super::replay::States;
-use super::setup::Setup;
+use super::node::{Call, Letter, Node, Stage};
+use super::offered::Loads;
 use super::storage::Storage;
-use super::tally::Tally;
-use super::violation::{Checked, Invariant, check};
+use crate::world::event::Event;
+use crate::world::grants::Grants;
+use crate::world::happens::Happens;
+use crate::world::ledger::Ledger;
+use crate::world::network::Network;
+use crate::world::places::Places;
+use crate::world::replay::States;
+use crate::world::setup::Setup;
+use crate::world::tally::Tally;
+use crate::world::topology::Topology;
+use crate::world::violation::{Checked, Invariant, check};
 
 /// The most swaps that are under way.
 const MOST_CALLS: usize = 64;
 
 /// Nodes, a storage, the network between them, and callers.
 #[derive(Debug)]
-pub(super) struct World {
+pub(in crate::world) struct World {
     pub(super) setup: Setup,
     pub(super) places: Places,
     /// The µs since the start.
@@ -32,55 +35,35 @@ pub(super) struct World {
     pub(super) operations: Vec<Asking>,
     /// The operations that wait, in the order in which they came.
     pub(super) waiting: Vec<usize>,
-    /// The grants that callers know of and have not settled.
-    pub(super) grants: Vec<usize>,
+    pub(super) grants: Grants,
     /// The states without expiry.
     pub(super) kept: States,
     pub(super) ledger: Ledger,
-    pub(super) lending: Lending,
     pub(super) tally: Tally,
     /// The last step at which each record had bytes of another program.
     pub(super) foreign_until: Vec<Option<usize>>,
     /// When units of each record last came back in another way than with time.
     pub(super) relaxed: Vec<Option<u64>>,
+    /// When units of each record were last taken or came back.
+    pub(super) changed: Vec<Option<u64>>,
+    /// The table in memory, and the messages to it and from it.
+    pub(super) table: Table,
+    pub(super) letters: Network<Letter>,
+    pub(super) offered: Loads,
 }
 
-impl World {
-    pub(super) fn new(setup: &Setup) -> anyhow::Result<Self> {
-        let places = Places::new(setup)?;
-        let (records, partitions) = (places.records.len(), places.partitions.len());
-        let nodes =
-            (0..setup.nodes()).map(|number| Node::new(setup, number, partitions, 0)).collect();
-        let drift = setup.drifts_ppm.last().copied().unwrap_or(0);
-        Ok(Self {
-            setup: setup.clone(),
-            places,
-            now: 0,
-            step: 0,
-            nodes,
-            storage: Storage::new(records, Clock::new(drift, setup.skew)),
-            calls: Vec::new(),
-            operations: Vec::new(),
-            waiting: Vec::new(),
-            grants: Vec::new(),
-            kept: States::default(),
-            ledger: Ledger::default(),
-            lending: Lending::default(),
-            tally: Tally::default(),
-            foreign_until: vec![None; records],
-            relaxed: vec![None; records],
-        })
-    }
-
-    /// Makes an event happen.
-    pub(super) fn happen(&mut self, event: Event) -> Checked {
+impl Happens for World {
+    fn happen(&mut self, step: usize, event: Event) -> Checked {
+        self.step = step;
         match event {
             Event::Advance(span) => self.advance(span)?,
             Event::Ask { node, key, act } => self.ask(node, key, act)?,
             Event::Poll(node) if self.runs(node) && self.calls.len() < MOST_CALLS => {
-                self.poll(node)?;
+                self.poll(node)?; // a driver has a bound too
             }
-            Event::Poll(_) => {} // a driver has a bound too
+            Event::Deliver(index) => self.deliver_nth(index)?,
+            Event::Lose(index) => drop(self.letters.take(index, |_| true)),
+            Event::Repeat(index) if self.is_table() => self.repeat_letter(index),
             Event::Execute(index) => self.execute_nth(index)?,
             Event::Repeat(index) => self.repeat_nth(index)?,
             Event::Reply(index) => self.reply_nth(index)?,
@@ -88,24 +71,68 @@ impl World {
             Event::LoseReply(index) => self.lose_nth(Stage::Executed, index),
             Event::Deadline(index) => self.deadline_nth(index)?,
             Event::GiveUp(node) if self.runs(node) => self.give_up(node)?,
-            Event::GiveUp(_) => {}
-            Event::Refuse => self.storage.refuses = true,
-            Event::Accept => self.storage.refuses = false,
-            Event::Reload(node) => self.reload(node),
-            Event::Flush => self.flush(),
-            Event::Corrupt(record) => self.corrupt(record),
-            Event::Repair => self.repair(),
-            Event::Crash(node) => self.crash(node),
+            Event::Refuse(_) => self.storage.refuses = true,
+            Event::Accept(_) => self.storage.refuses = false,
+            Event::Reload(node) => self.restart(node, 1),
+            Event::Restart(node) => self.restart(node, 0),
+            Event::Flush() => self.flush(),
+            Event::Overwrite(record) => self.overwrite(record),
+            Event::Repair() => self.repair(),
+            Event::Crash(node, _) => self.crash(node),
             Event::Stop(node, span) => self.stop(node, span)?,
             Event::Leave(index) => self.leave(index),
             Event::Set(clock, by) => match self.nodes.get_mut(clock) {
                 Some(node) => node.clock.set(by),
                 None => self.storage.clock.set(by),
             },
-            Event::Calm => self.calm()?,
+            Event::Calm() if self.is_table() => self.calm_table()?,
+            Event::Calm() => self.calm()?,
+            _ => {}
         }
         self.waiting.retain(|number| self.operations[*number].state == Progress::Waiting);
         self.check_counts()
+    }
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
+impl World {
+    pub(in crate::world) fn new(setup: &Setup) -> anyhow::Result<Self> {
+        let places = Places::new(setup)?;
+        let (records, partitions) = (places.records.len(), places.partitions.len());
+        let nodes =
+            (0..setup.nodes).map(|number| Node::new(setup, number, partitions, 0)).collect();
+        Ok(Self {
+            setup: setup.clone(),
+            places,
+            now: 0,
+            step: 0,
+            nodes,
+            storage: Storage::new(records, setup.clock(setup.nodes)),
+            calls: Vec::new(),
+            operations: Vec::new(),
+            waiting: Vec::new(),
+            grants: Grants::default(),
+            kept: States::default(),
+            ledger: Ledger::default(),
+            tally: Tally::default(),
+            foreign_until: vec![None; records],
+            relaxed: vec![None; records],
+            changed: vec![None; records],
+            table: Table::new(1 << 20, KeyHasher::new(0)),
+            letters: Network::default(),
+            offered: Loads::new(setup.is_within),
+        })
+    }
+
+    pub(super) fn is_table(&self) -> bool {
+        self.setup.topology == Topology::Table
     }
 
     /// What a node's clock shows, if the node tells its authority.
@@ -119,12 +146,12 @@ impl World {
 
     /// The time by a clock that never goes back.
     pub(super) fn monotonic(&self, node: usize) -> Micros {
-        self.nodes[node].monotonic(self.now)
+        self.nodes[node].front.at(self.now)
     }
 
     /// Whether a node is not stopped.
     pub(super) fn runs(&self, node: usize) -> bool {
-        self.now >= self.nodes[node % self.nodes.len()].stopped_until
+        self.nodes[node % self.nodes.len()].front.runs(self.now)
     }
 
     pub(super) fn storage_now(&self) -> u64 {
@@ -137,9 +164,10 @@ impl World {
             // a driver sends at once the operations that are decided
             while self.setup.is_bounded && self.nodes[node].has_decided() && self.poll(node)? {}
         }
-        self.now = self.now.saturating_add(span);
+        self.advance_reporting(self.now.saturating_add(span))?;
         self.read_inboxes();
         let oldest = self.now.saturating_sub(self.setup.linger);
+        self.letters.lose_older(oldest);
         for call in self.calls.iter_mut().filter(|call| call.sent < oldest) {
             for part in call.parts.iter_mut().filter(|part| part.stage == Stage::Sent) {
                 part.stage = Stage::Lost;
@@ -157,11 +185,11 @@ impl World {
         self.relaxed.fill(Some(self.now));
     }
 
-    /// Gives a node the other revision of its policies. Its local part starts anew, as that of a host or a Worker does.
+    /// A node's local part starts anew, as that of a host or a Worker does, perhaps with the other revision of its policies.
     /// Its questions to the authority go on.
-    fn reload(&mut self, node: usize) {
+    fn restart(&mut self, node: usize, edit: usize) {
         let node = node % self.nodes.len();
-        self.nodes[node].revision ^= 1;
+        self.nodes[node].front.revision ^= edit;
         self.nodes[node].restart_local(&self.setup);
     }
 
@@ -170,12 +198,11 @@ impl World {
         let node = node % self.nodes.len();
         while self.nodes[node].has_decided() && self.poll(node)? {}
         self.tally.add("a node was stopped");
-        let until = self.now.saturating_add(span);
-        self.nodes[node].stopped_until = self.nodes[node].stopped_until.max(until);
+        self.nodes[node].front.stop(self.now.saturating_add(span));
         Ok(())
     }
 
-    fn corrupt(&mut self, record: usize) {
+    fn overwrite(&mut self, record: usize) {
         let Some(record) = record.checked_rem(self.places.records.len()) else { return };
         self.storage.put_for_ever(record, b"foreign");
         self.foreign_until[record] = Some(usize::MAX);

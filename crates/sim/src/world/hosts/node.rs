@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use tidegate_gate::{Id, Micros, Timestamp, Verdict};
+use tidegate_gate::{Micros, Timestamp, Verdict};
+use tidegate_tier::Authority;
 use tidegate_tier::authority::{Options, Swap};
-use tidegate_tier::{Authority, NodeCache, cache};
 
-use super::clock::Clock;
-use super::known::Known;
-use super::setup::Setup;
+use crate::world::clock::Clock;
+use crate::world::compared::Compared;
+use crate::world::front::Front;
+use crate::world::setup::Setup;
 
 /// Why the storage failed an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +24,10 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) authority: Authority<usize, Fault>,
-    pub(super) local: NodeCache,
-    /// What the local part may know.
-    pub(super) known: Known,
+    pub(super) front: Front,
     /// The answers that came while the node was stopped.
     pub(super) inbox: Vec<(usize, Verdict)>,
-    /// The node goes on at this time.
-    pub(super) stopped_until: u64,
-    /// The number of the node, and how often its local part has started anew.
-    pub(super) run: (usize, u64),
     pub(super) clock: Clock,
-    ticks_ppm: i64,
-    /// The revision of the policies that the node has: 0 or 1.
-    pub(super) revision: usize,
-    /// When the node started.
-    pub(super) born: u64,
     pub(super) partitions: Vec<Partition>,
     /// The partitions that the authority decides next, in this order.
     pub(super) ready: VecDeque<usize>,
@@ -71,19 +61,11 @@ pub(super) struct Decided {
 
 impl Node {
     pub(super) fn new(setup: &Setup, number: usize, partitions: usize, born: u64) -> Self {
-        let drift = setup.drifts_ppm.get(number).copied().unwrap_or(0);
-        let run = (number, 0);
         Self {
             authority: authority(setup),
-            local: local_part(setup, run),
-            known: Known::default(),
+            front: Front::new(setup, (number, 0), 0, born),
             inbox: Vec::new(),
-            stopped_until: 0,
-            run,
-            clock: Clock::new(drift, setup.skew),
-            ticks_ppm: setup.ticks_ppm.get(number).copied().unwrap_or(0),
-            revision: 0,
-            born,
+            clock: setup.clock(number),
             partitions: vec![Partition::default(); partitions],
             ready: VecDeque::new(),
             waiting: 0,
@@ -98,30 +80,19 @@ impl Node {
 
     /// Forgets everything but the time and the revision of its policies.
     pub(super) fn crash(&mut self, setup: &Setup, now: u64) {
-        let Self { clock, revision, run: (number, run), .. } = *self;
-        let new = Self::new(setup, number, self.partitions.len(), now);
-        *self = Self { clock, revision, run: (number, run), ..new };
+        let Self { clock, front: Front { revision, run: (number, run), .. }, .. } = *self;
+        let mut new = Self::new(setup, number, self.partitions.len(), now);
+        (new.clock, new.front.revision, new.front.run.1) = (clock, revision, run);
+        *self = new;
         self.restart_local(setup);
     }
 
     /// The local part forgets everything, and takes units under another id.
     pub(super) fn restart_local(&mut self, setup: &Setup) {
-        self.run.1 += 1;
-        self.local = local_part(setup, self.run);
-        self.known = Known::default();
+        let Front { run: (number, run), revision, ticks, stopped_until, .. } = self.front;
+        let new = Front::new(setup, (number, run + 1), revision, ticks.from);
+        self.front = Front { stopped_until, ..new };
         self.inbox.clear();
-    }
-
-    /// The id under which the node takes units.
-    pub(super) fn holder(&self) -> Id {
-        holder(self.run)
-    }
-
-    /// The time by a clock that never goes back.
-    pub(super) fn monotonic(&self, now: u64) -> Micros {
-        let passed = i128::from(now.saturating_sub(self.born));
-        let shown = passed * (1_000_000 + i128::from(self.ticks_ppm)) / 1_000_000;
-        Micros(u64::try_from(shown).unwrap_or(0))
     }
 }
 
@@ -143,15 +114,6 @@ impl Partition {
     }
 }
 
-fn holder((number, run): (usize, u64)) -> Id {
-    Id([u64::try_from(number).unwrap_or(u64::MAX), run])
-}
-
-fn local_part(setup: &Setup, run: (usize, u64)) -> NodeCache {
-    let (node, most_keys) = (holder(run), setup.most_keys);
-    NodeCache::new(cache::Options { node, most_keys, seed: setup.start })
-}
-
 fn authority(setup: &Setup) -> Authority<usize, Fault> {
     Authority::new(Options {
         remembered: setup.remembered,
@@ -163,6 +125,13 @@ fn authority(setup: &Setup) -> Authority<usize, Fault> {
         most_wait: Micros(setup.most_wait),
         seed: setup.start,
     })
+}
+
+/// A message to the table, or from it. It concerns the operation of this number.
+#[derive(Clone, Debug)]
+pub(super) enum Letter {
+    Question(usize),
+    Reply(usize, Verdict),
 }
 
 /// A swap on its way to the storage and back.
@@ -185,15 +154,6 @@ pub(super) struct Part {
     pub(super) outcome: Option<Outcome>,
 }
 
-/// A record that the storage compares and writes.
-#[derive(Clone, Debug)]
-pub(super) struct Compared {
-    pub(super) record: usize,
-    pub(super) found: Option<Vec<u8>>,
-    pub(super) becomes: Option<Vec<u8>>,
-    pub(super) ttl: Option<Micros>,
-}
-
 /// Where a part of a swap is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -211,8 +171,8 @@ pub(super) enum Stage {
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     /// It wrote, and these are the answers of the batch.
-    Swapped(Vec<Result<tidegate_gate::Verdict, super::replay::Undone>>),
+    Swapped(Vec<Result<tidegate_gate::Verdict, crate::world::replay::Undone>>),
     /// It found other bytes, or refused to write: the bytes of the part's records, and the states of the partition
     /// at that moment.
-    Read { found: Vec<Option<Vec<u8>>>, states: super::replay::States, is_refused: bool },
+    Read { found: Vec<Option<Vec<u8>>>, states: crate::world::replay::States, is_refused: bool },
 }

@@ -1,15 +1,16 @@
 //! Swaps on their way: what the storage does, what the authority makes of it, and whether that is true.
 
-use tidegate_gate::{Operation, TransactionError, Verdict};
+use tidegate_gate::{Operation, Timestamp, TransactionError, Verdict};
 use tidegate_tier::authority::{Failure, Outcome as Told};
 
 use super::asking::{Answer, Asking};
-use super::known::gives_back;
-use super::ledger::Done;
 use super::machine::World;
 use super::node::{Decided, Fault, Outcome, Part, Stage};
-use super::replay::{States, Undone};
-use super::violation::{Checked, Invariant, Seen, check};
+use crate::world::known::gives_back;
+use crate::world::ledger::Done;
+use crate::world::network::nth;
+use crate::world::replay::{States, Undone, takes_nothing};
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 impl World {
     /// The parts at this stage: the number of their call, and their place in it.
@@ -68,8 +69,8 @@ impl World {
         let open =
             calls.filter(|(_, call)| call.swap.is_some() && self.runs(call.node)).map(|(at, _)| at);
         let open: Vec<usize> = open.collect();
-        match index.checked_rem(open.len()) {
-            Some(index) => self.handle(open[index]),
+        match nth(&open, index) {
+            Some(call) => self.handle(call),
             None => Ok(()),
         }
     }
@@ -109,7 +110,9 @@ impl World {
                 }
             }
             self.check_written(call, place, (&states, &after))?;
-            self.note_relaxed(call, place);
+            let batch = self.calls[call].parts[place].batch.iter();
+            let done: Vec<usize> = batch.map(|decided| decided.operation).collect();
+            self.note_relaxed(self.calls[call].parts[place].partition, &done);
             Outcome::Swapped(said)
         } else {
             let found = part.records.iter().map(|each| bytes_of(each.record).map(<[u8]>::to_vec));
@@ -130,11 +133,9 @@ impl World {
     }
 
     /// Notes the records to which units may have come back.
-    fn note_relaxed(&mut self, call: usize, place: usize) {
-        let part = &self.calls[call].parts[place];
-        let batch = part.batch.iter().map(|decided| &self.operations[decided.operation].operation);
-        if batch.into_iter().any(gives_back) {
-            for record in &self.places.partitions[part.partition] {
+    pub(super) fn note_relaxed(&mut self, partition: usize, done: &[usize]) {
+        if done.iter().any(|number| gives_back(&self.operations[*number].operation)) {
+            for record in &self.places.partitions[partition] {
                 self.relaxed[*record] = Some(self.now);
             }
         }
@@ -196,32 +197,43 @@ impl World {
         }
         for (decided, said) in self.calls[call].parts[place].batch.clone().iter().zip(said) {
             let Ok(verdict) = said else { continue };
-            self.lend(decided.operation, verdict)?;
-            let Asking { key, operation, .. } = self.operations[decided.operation];
-            self.note_done(key, &operation, verdict);
-            let asking = &self.operations[decided.operation];
-            let key = &self.places.keys[asking.key];
-            if !key.is_unedited {
-                continue;
-            }
-            let kept = self.kept.operate(key, decided.time, &asking.operation);
-            check(kept.as_ref() == Ok(verdict), Invariant::Expiry, || {
-                format!(
-                    "number {}, {:?}: {verdict:?}; had nothing expired: {kept:?}",
-                    decided.operation, asking.operation
-                )
-            })?;
-            // a swap has no number, so one that finds the same bytes again returns the same units again
             let is_again = self.calls[call].parts[place].outcome.is_some();
-            let settles = asking.settles.map(|of| if is_again { usize::MAX } else { of });
-            let done =
-                Done { number: decided.operation, settles, operation: &asking.operation, verdict };
-            self.ledger.count(key, &done).map_err(|seen| {
-                let policy = key.resolved.policy().name();
-                Seen(Invariant::Bound, format!("{policy} {}: {seen}", key.resolved.key()))
-            })?;
+            self.make_true((decided.operation, decided.time), verdict, is_again)?;
         }
         Ok(())
+    }
+
+    /// An operation has become true. A swap has no number, so one that finds the same bytes again returns the same units
+    /// again.
+    pub(super) fn make_true(
+        &mut self,
+        (number, time): (usize, Timestamp),
+        verdict: &Verdict,
+        is_again: bool,
+    ) -> Checked {
+        let Asking { key, operation, sent, settles, .. } = self.operations[number];
+        let lending = &mut self.grants.lending;
+        if lending.lend((number, key), &operation, verdict, (sent, self.now))? {
+            self.tally.add("a holder got units");
+        }
+        self.note_done(key, &operation, verdict);
+        let key = &self.places.keys[key];
+        if !takes_nothing(&operation, verdict) {
+            key.records.iter().for_each(|record| self.changed[*record] = Some(self.now));
+        }
+        if !key.is_unedited {
+            return Ok(());
+        }
+        let kept = self.kept.operate(key, time, &operation);
+        check(kept.as_ref() == Ok(verdict), Invariant::Expiry, || {
+            format!("number {number}, {operation:?}: {verdict:?}; had nothing expired: {kept:?}")
+        })?;
+        let settles = settles.map(|of| if is_again { usize::MAX } else { of });
+        let done = Done { number, settles, operation: &operation, verdict };
+        self.ledger.count(key, &done).map_err(|seen| {
+            let policy = key.resolved.policy().name();
+            Seen(Invariant::Bound, format!("{policy} {}: {seen}", key.resolved.key()))
+        })
     }
 
     /// A reply arrives. Once all replies of a swap are there, the node takes them.
@@ -339,8 +351,4 @@ impl Part {
             _ => None,
         }
     }
-}
-
-fn nth<T: Copy>(of: &[T], index: usize) -> Option<T> {
-    index.checked_rem(of.len()).and_then(|index| of.get(index).copied())
 }

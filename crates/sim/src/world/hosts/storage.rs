@@ -2,7 +2,7 @@
 
 use tidegate_gate::Micros;
 
-use super::clock::Clock;
+use crate::world::clock::Clock;
 
 /// The bytes of each record.
 #[derive(Debug)]

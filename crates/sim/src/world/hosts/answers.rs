@@ -5,9 +5,10 @@ use tidegate_tier::authority::Failure;
 
 use super::asking::{Answer, same};
 use super::machine::World;
-use super::node::{Compared, Decided, Fault, Outcome, Part, Partition, Stage};
-use super::replay::{States, Undone, takes_nothing};
-use super::violation::{Checked, Invariant, check};
+use super::node::{Decided, Fault, Outcome, Part, Partition, Stage};
+use crate::world::compared::Compared;
+use crate::world::replay::{States, Undone, takes_nothing};
+use crate::world::violation::{Checked, Invariant, check};
 
 impl World {
     /// The answers after the outcome of a partition are those that it allows.

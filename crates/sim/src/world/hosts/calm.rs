@@ -3,7 +3,7 @@
 use super::asking::Progress;
 use super::machine::World;
 use super::node::Stage;
-use super::violation::{Checked, Invariant, check};
+use crate::world::violation::{Checked, Invariant, check};
 
 /// How long a reply takes while nothing fails.
 const ROUND_TRIP: u64 = 1_000;
@@ -17,7 +17,7 @@ impl World {
     pub(super) fn calm(&mut self) -> Checked {
         self.storage.refuses = false;
         self.repair();
-        self.nodes.iter_mut().for_each(|node| node.stopped_until = self.now);
+        self.nodes.iter_mut().for_each(|node| node.front.stopped_until = self.now);
         self.read_inboxes();
         for _ in 0..MOST_ROUNDS * self.nodes.len() {
             for node in 0..self.nodes.len() {

@@ -5,7 +5,7 @@ use std::ptr;
 use tidegate_gate::{Limit, Limits, Micros, Operation, Verdict};
 
 use super::machine::World;
-use super::places::Key;
+use crate::world::places::Key;
 
 impl World {
     /// Notes what the storage has made true on a key.

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 
 use tidegate_gate::{Limits, Micros, Operation, Timestamp, TransactionError, Verdict};
-use tidegate_tier::authority::{Failure, Swap};
+use tidegate_tier::authority::Failure;
 
 use super::asking::{Progress, same};
 use super::machine::World;
-use super::node::{Call, Compared, Decided, Fault, Node, Part, Stage};
-use super::replay::{States, Undone};
-use super::violation::{Checked, Invariant, Seen, check};
+use super::node::{Call, Decided, Fault, Node, Part, Stage};
+use crate::world::compared::{Compared, compared};
+use crate::world::replay::{States, Undone};
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 impl World {
     /// Lets a node decide and send a swap. Returns whether it sent one.
@@ -35,7 +36,9 @@ impl World {
         let mut parts = Vec::new();
         for place in 0..swap.as_ref().map_or(0, |swap| swap.len()) {
             let records = match &swap {
-                Some(swap) => self.compared(node, swap, place)?,
+                Some(swap) => {
+                    compared(&mut self.nodes[node].authority, (swap, place), &self.places)?
+                }
                 None => Vec::new(),
             };
             let partition = self.next_ready(node, &records)?;
@@ -99,23 +102,6 @@ impl World {
             return check(asks, Invariant::Order, || format!("left out: {:?}", asking.operation));
         }
         Ok(())
-    }
-
-    /// The records of a partition of a swap.
-    fn compared(&mut self, node: usize, swap: &Swap, place: usize) -> Result<Vec<Compared>, Seen> {
-        let mut records = Vec::new();
-        for used in self.nodes[node].authority.records(swap, place) {
-            let Some(record) = self.places.record_named(used.name) else {
-                return Err(Seen(Invariant::Stored, format!("an unknown record: {}", used.name)));
-            };
-            let [found, becomes] =
-                [used.found, used.becomes].map(|bytes| bytes.map(<[u8]>::to_vec));
-            records.push(Compared { record, found, becomes, ttl: used.ttl });
-        }
-        check(!records.is_empty(), Invariant::Order, || {
-            "a partition of a swap has no records".into()
-        })?;
-        Ok(records)
     }
 
     /// The partitions of a swap are in the order in which they became ready, first those whose operations are done

@@ -1,0 +1,78 @@
+//! What callers remember: the grants that they have not settled, and the units that they hold.
+
+use tidegate_gate::{Id, Operation, Settlement, Timestamp, Verdict};
+
+use super::act::Act;
+use super::callers::operation_of;
+use super::lent::Lending;
+use super::places::Places;
+
+/// The most grants that callers remember, to settle them.
+const MOST_GRANTS: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    grants: Vec<Grant>,
+    pub(super) lending: Lending,
+}
+
+#[derive(Debug)]
+struct Grant {
+    /// The operation that took the units.
+    taken_by: usize,
+    key: usize,
+    at: Timestamp,
+    units: u64,
+}
+
+impl Grants {
+    /// A caller hears the answer to an operation on a key. This operation took the units if there are any.
+    pub(super) fn note(
+        &mut self,
+        (taken_by, key): (usize, usize),
+        operation: &Operation,
+        said: &Verdict,
+    ) {
+        if let Operation::Decide(request) = operation
+            && said.decision.is_allowed()
+            && request.cost > 0
+            && !said.limits.is_empty()
+        {
+            self.grants.push(Grant { taken_by, key, at: said.at, units: request.cost });
+            if self.grants.len() > MOST_GRANTS {
+                self.grants.remove(0);
+            }
+        }
+    }
+
+    /// The key of an act under an revision of its policy, the operation, and the operation that it settles. `None` if there
+    /// is nothing to settle.
+    pub(super) fn operation(
+        &mut self,
+        (places, revision): (&Places, usize),
+        mut key: usize,
+        act: Act,
+        now: Timestamp,
+    ) -> Option<(usize, Operation, Option<usize>)> {
+        let settled = match act {
+            Act::Settle(index, _) => {
+                Some(self.grants.remove(index.checked_rem(self.grants.len())?))
+            }
+            _ => None,
+        };
+        key = settled.as_ref().map_or(key, |grant| grant.key) % places.of_revision;
+        key += revision * places.of_revision;
+        let operation = match (act, &settled) {
+            (Act::Settle(_, actual), Some(grant)) => Operation::Settle(Settlement {
+                granted_at: grant.at,
+                reserved: grant.units,
+                actual,
+            }),
+            (Act::Borrow { holder, wants, left }, _) => {
+                self.lending.borrow(key, Id([u64::MAX, holder]), wants, left)
+            }
+            _ => operation_of(act, &places.keys[key].resolved, now),
+        };
+        Some((key, operation, settled.map(|grant| grant.taken_by)))
+    }
+}

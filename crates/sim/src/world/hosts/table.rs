@@ -1,0 +1,122 @@
+//! One table in memory, which all nodes ask over the network.
+
+use tidegate_gate::{Micros, Operation, Timestamp};
+
+use super::asking::{Asking, Progress};
+use super::machine::World;
+use super::node::Letter;
+use crate::world::violation::{Checked, Invariant, Seen, check};
+
+/// After this span a node without a timer reports whatever it was offered before, in µs.
+const LONG: u64 = 26_000_000;
+
+impl World {
+    /// A node asks the table.
+    pub(super) fn send(&mut self, number: usize) {
+        self.letters.post(self.now, Letter::Question(number));
+    }
+
+    pub(super) fn deliver_nth(&mut self, index: usize) -> Checked {
+        match self.letters.take(index, |_| true) {
+            None => Ok(()),
+            Some(Letter::Question(number)) => self.decide_in_memory(number),
+            Some(Letter::Reply(number, verdict)) => {
+                let asking = &mut self.operations[number];
+                if asking.state == Progress::Waiting {
+                    asking.state = Progress::Answered;
+                    self.grants.note((number, asking.key), &asking.operation, &verdict);
+                } else {
+                    self.tally.add("a reply came again");
+                }
+                self.arrive(number, verdict);
+                Ok(())
+            }
+        }
+    }
+
+    /// The network repeats a reply. A question that comes twice is two questions.
+    pub(super) fn repeat_letter(&mut self, index: usize) {
+        if let Some(Letter::Reply(..)) = self.letters.get_mut(index) {
+            self.letters.repeat(index);
+        }
+    }
+
+    fn decide_in_memory(&mut self, number: usize) -> Checked {
+        let now = Timestamp(self.storage_now());
+        let Asking { key, operation, .. } = self.operations[number];
+        let of = &self.places.keys[key];
+        let Ok(verdict) = self.table.ask(&of.resolved, now, &operation) else {
+            let alone = self.kept.clone().operate(of, now, &operation);
+            return check(alone.is_err(), Invariant::Reason, || {
+                format!("number {number}, {operation:?} failed; by plain words: {alone:?}")
+            });
+        };
+        self.make_true((number, now), &verdict, false)?;
+        self.note_relaxed(self.places.keys[key].partition, &[number]);
+        self.offered.check_within(&verdict)?;
+        self.letters.post(self.now, Letter::Reply(number, verdict));
+        Ok(())
+    }
+
+    /// A node sends the reports that are due.
+    pub(super) fn transmit(&mut self, node: usize) -> Checked {
+        let (time, at) = (self.time_of(node), self.monotonic(node));
+        while let Some(due) = self.nodes[node].front.poll_due(time, at) {
+            let keys = &self.places.keys;
+            let key = keys.iter().position(|key| key.resolved == due.resolved);
+            let (Some(key), Operation::Report(load)) = (key, &due.operation) else {
+                return Err(Seen(Invariant::Reason, format!("a node asks for {due:?}")));
+            };
+            self.offered.report((self.nodes[node].front.run, key), load)?;
+            self.tally.add("a node reported a load");
+            let number = self.begin(node, key, due.operation, None)?;
+            self.send(number);
+        }
+        Ok(())
+    }
+
+    /// Time passes, in which nodes with a timer report.
+    pub(super) fn advance_reporting(&mut self, until: u64) -> Checked {
+        while let Some((due, node)) = self.next_report().filter(|(due, _)| *due <= until) {
+            self.now = due;
+            self.transmit(node)?;
+        }
+        self.now = until;
+        Ok(())
+    }
+
+    /// When the next report is due, and its node.
+    fn next_report(&self) -> Option<(u64, usize)> {
+        let due = |node: usize| {
+            let front = &self.nodes[node].front;
+            let Micros(due) = front.local.poll_timeout()?;
+            Some(((front.ticks.from + due).max(self.now), node))
+        };
+        (0..self.nodes.len()).filter_map(due).min().filter(|_| self.setup.has_timers)
+    }
+
+    /// All messages arrive, and whatever nodes were offered is reported: at once by those with a timer, and after a long
+    /// time by the others.
+    pub(super) fn calm_table(&mut self) -> Checked {
+        loop {
+            while !self.letters.is_empty() {
+                self.deliver_nth(0)?;
+            }
+            match self.next_report() {
+                Some((due, _)) => self.advance_reporting(due)?,
+                None => break,
+            }
+        }
+        if !self.setup.has_timers {
+            self.now += LONG;
+            for node in 0..self.nodes.len() {
+                self.transmit(node)?;
+            }
+        }
+        let runs = |(node, run): (usize, u64)| self.nodes[node].front.run.1 == run;
+        let now = (!self.setup.has_timers).then(|| self.storage_now());
+        let seen = self.offered.check_reported(runs, now)?;
+        seen.into_iter().for_each(|situation| self.tally.add(situation));
+        Ok(())
+    }
+}
