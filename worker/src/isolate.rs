@@ -153,7 +153,7 @@ impl Isolate {
     #[must_use]
     pub fn transmit(now_ms: f64) -> Option<String> {
         with(now_ms, |node, _, at| {
-            let question = node.outbox.poll_transmit(at);
+            let question = node.asks.outbox().poll_transmit(at);
             node.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
             let Question { number, to, bytes } = question?;
             let revision = policies::hash_of(to.policy()).unwrap_or_default();
@@ -182,9 +182,9 @@ impl Isolate {
         };
         with(now_ms, |node, _, at| {
             if let Some(bytes) = reply.and_then(|reply| packed::unpack(&reply)) {
-                let _ = node.outbox.handle_reply(&bytes, at); // the question then gets its answer by the next line
+                let _ = node.asks.outbox().handle_reply(&bytes, at); // the question then gets its answer by the next line
             }
-            node.outbox.handle_lost(whole(number), &failure, at); // does nothing if the reply came
+            node.asks.outbox().handle_lost(whole(number), &failure, at); // does nothing if the reply came
             node.settle(cause);
         });
     }

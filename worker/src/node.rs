@@ -8,9 +8,8 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
     Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
-use tidegate_tier::NodeCache;
-use tidegate_tier::cache::{self, Next, Transmit};
-use tidegate_tier::wire::{NodeOptions, Outbox, Outgoing};
+use tidegate_tier::cache;
+use tidegate_tier::wire::{NodeOptions, Outgoing};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
@@ -42,15 +41,15 @@ thread_local! {
 }
 
 /// The exchange and the place of a check in it; `None` for an operation of the node itself.
-type Token = Option<(u32, usize)>;
+type Token = (u32, usize);
 
 pub(crate) struct Node {
     pub(crate) in_force: Rc<InForce>,
     pub(crate) watch: Watch,
     /// Whether checks are decided at the times that callers give. Only a test environment may do that.
     trusts_caller_time: bool,
-    cache: NodeCache,
-    pub(crate) outbox: Outbox<Token>,
+    /// What the isolate answers by itself, and its questions to the objects.
+    pub(crate) asks: tidegate_tier::Node<Token>,
     pub(crate) exchanges: BTreeMap<u32, Running>,
     next: u32,
     /// Exchanges that share a call and must go on: to their end, or to make the next call.
@@ -115,8 +114,7 @@ impl Node {
                 log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
             trusts_caller_time,
-            cache: NodeCache::new(cache),
-            outbox: Outbox::new(outbox),
+            asks: tidegate_tier::Node::new(cache, outbox),
             exchanges: BTreeMap::new(),
             next: 0,
             woken: Vec::new(),
@@ -144,8 +142,8 @@ impl Node {
 
     /// Gives up exchanges whose clients have gone, and their questions.
     pub(crate) fn forget(&mut self, at: Micros) {
-        if self.outbox.poll_timeout().is_some_and(|due| due <= at) {
-            self.outbox.handle_timeout(at);
+        if self.asks.outbox().poll_timeout().is_some_and(|due| due <= at) {
+            self.asks.outbox().handle_timeout(at);
             self.settle(&JsValue::UNDEFINED);
         }
         while let Some(oldest) = self.exchanges.first_entry()
@@ -171,45 +169,31 @@ impl Node {
             }
             Step::Decide(_) => {
                 self.decide(id, now, at);
-                self.report(now, at);
                 self.settle(&JsValue::UNDEFINED);
             }
         }
         match self.exchanges.get(&id).is_some_and(|running| running.end.is_none()) {
             true => NextStep::Wait,
-            false if self.outbox.is_ready() => NextStep::Send,
+            false if self.asks.outbox().is_ready() => NextStep::Send,
             false => NextStep::Finish,
         }
     }
 
     /// Decides the checks of an exchange, or asks the objects about them.
     fn decide(&mut self, id: u32, now: Timestamp, at: Micros) {
-        let Self { exchanges, cache, outbox, in_force, trusts_caller_time, .. } = self;
+        let Self { exchanges, asks, in_force, trusts_caller_time, .. } = self;
         let Some(running) = exchanges.get_mut(&id) else { return };
         let Step::Decide(checks) = running.exchange.step() else { return };
         let mut ask = |(place, check): (usize, &Check)| {
-            let resolved = check.resolved();
             let (operation, now_given) = match trusts_caller_time {
                 true => (check.operation_with_draw(), check.caller_time()),
                 false => (check.operation(), None),
             };
-            let budget = match now_given {
-                Some(_) => None,
-                None => match cache.ask(resolved, &operation, now, at) {
-                    Next::Answer(answer) => {
-                        answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
-                        return Some(Outcome::Decided(answer.verdict()));
-                    }
-                    Next::Forward { budget } => budget,
-                },
-            };
-            let (resolved, token) = (resolved.clone(), Some((id, place)));
+            let (resolved, token) = (check.resolved().clone(), Some((id, place)));
             let asked = Outgoing { resolved, operation, now: now_given, at, token };
-            let budget =
-                budget.map(|operation| Outgoing { operation, token: None, ..asked.clone() });
-            outbox.ask(asked);
-            budget.into_iter().for_each(|budget| outbox.ask(budget));
-            None
+            let answer = asks.ask(asked, now)?;
+            answer.kind().into_iter().for_each(|kind| in_force.answers.count(kind));
+            Some(Outcome::Decided(answer.verdict()))
         };
         running.outcomes = checks.iter().enumerate().map(&mut ask).collect();
         running.missing = running.outcomes.iter().filter(|outcome| outcome.is_none()).count();
@@ -227,24 +211,12 @@ impl Node {
         let Ok(resolved) = Resolved::new(policy, key) else { return };
         let id = resolved.lease_id(name);
         let operation = if renews { Operation::Heartbeat(id) } else { Operation::Release(id) };
-        if let Next::Forward { .. } = self.cache.ask(&resolved, &operation, now, at) {
-            self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
-        }
-    }
-
-    /// Adds the reports that are due.
-    fn report(&mut self, now: Timestamp, at: Micros) {
-        while let Some(Transmit { resolved, operation }) = self.cache.poll_transmit(now, at) {
-            self.outbox.ask(Outgoing { resolved, operation, now: None, at, token: None });
-        }
+        self.asks.ask(Outgoing { resolved, operation, now: None, at, token: None }, now);
     }
 
     /// Takes the answers that have come. `cause` is the error of a call that failed, for the log.
     pub(crate) fn settle(&mut self, cause: &JsValue) {
-        while let Some(answer) = self.outbox.poll_answer() {
-            if let Some(heard) = answer.verdict_of() {
-                self.cache.handle_verdict(&heard);
-            }
+        while let Some(answer) = self.asks.poll_answer() {
             let outcome = match answer.result {
                 Ok(verdict) => Outcome::Decided(verdict),
                 Err(failure) => {
@@ -261,7 +233,7 @@ impl Node {
     /// The exchanges that share a call and must go on.
     pub(crate) fn woken(&mut self) -> Vec<u32> {
         if self.in_force.shares_calls
-            && let Some(Some((next, _))) = self.outbox.first_ready()
+            && let Some(Some((next, _))) = self.asks.outbox().first_ready()
         {
             self.woken.push(*next);
         }

@@ -9,7 +9,7 @@ use crate::wire::{Delivered, NodeOptions, Outbox, Outgoing};
 
 /// A node whose authorities are one remote call away. [`wire`](crate::wire) says how to drive it.
 ///
-/// The token of an operation is `None` if the node itself asks for it: no caller waits for the answer.
+/// The token of an operation is `None` if no caller waits for its answer, as of what the node itself asks.
 #[derive(Debug)]
 pub struct Node<T> {
     cache: NodeCache,
@@ -26,7 +26,7 @@ impl<T> Node<T> {
     /// Takes an operation. `now` is the time of the node's wall clock. Without an answer, the outbox asks the authority, and
     /// [`poll_answer`](Self::poll_answer) has what comes of it. An operation with a time of its own is always asked.
     #[inline]
-    pub fn ask(&mut self, asked: Outgoing<T>, now: Timestamp) -> Option<LocalVerdict> {
+    pub fn ask(&mut self, asked: Outgoing<Option<T>>, now: Timestamp) -> Option<LocalVerdict> {
         let Outgoing { resolved, operation, at, .. } = &asked;
         let step = match asked.now {
             None => self.cache.ask(resolved, operation, now, *at),
@@ -34,8 +34,7 @@ impl<T> Node<T> {
         };
         let at = *at;
         if step.answer.is_none() {
-            let Outgoing { resolved, operation, now, at, token } = asked;
-            self.outbox.ask(Outgoing { resolved, operation, now, at, token: Some(token) });
+            self.outbox.ask(asked);
         }
         step.own.into_iter().for_each(|own| self.ask_for(own, at));
         step.answer

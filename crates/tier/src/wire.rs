@@ -118,7 +118,7 @@
 //! let mut node = Node::new(cache, NodeOptions { node: id, ..NodeOptions::default() });
 //! let ask = |node: &mut Node<u32>, token, at| {
 //!     let (resolved, operation) = (user.clone(), Operation::from(1));
-//!     let asked = Outgoing { resolved, operation, now: None, at, token };
+//!     let asked = Outgoing { resolved, operation, now: None, at, token: Some(token) };
 //!     node.ask(asked, Timestamp(1_700_000_000_000_000 + at.0))
 //! };
 //!
