@@ -150,8 +150,8 @@ fn drop_in(package: &Path, dist: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Empties the lines of a script that are only a comment `/** … */`, which esbuild keeps inside of classes and expressions. The source
-/// map still fits, because each line keeps its number.
+/// Empties the lines of a script that are only comments, which esbuild keeps inside of classes and functions. The source map still
+/// fits, because each line keeps its number.
 fn forget_comments(script: &Path) -> Result<()> {
     let text = fs::read_to_string(script)?;
     let mut is_comment = false;
@@ -160,7 +160,8 @@ fn forget_comments(script: &Path) -> Result<()> {
         let trimmed = line.trim();
         let ends = trimmed.ends_with("*/");
         is_comment |= trimmed.starts_with("/**") && (ends || !trimmed.contains("*/"));
-        if !is_comment {
+        let is_remark = trimmed.starts_with("//") && !trimmed.starts_with("//# ");
+        if !is_comment && !is_remark {
             kept.push_str(line);
         }
         kept.push('\n');
