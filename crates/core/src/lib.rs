@@ -57,6 +57,7 @@ mod divisor;
 #[cfg(test)]
 mod exhaustive;
 mod limiter;
+mod never;
 #[cfg(test)]
 mod properties;
 mod quantity;
@@ -69,5 +70,7 @@ pub mod window;
 
 pub use decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 pub use limiter::{Ahead, Limiter, RateLimiter, State, Words, WordsMut};
+#[doc(hidden)] // for the crates of this repository
+pub use never::never;
 pub use quantity::{ConfigError, MAX_QUANTITY, Rate};
 pub use time::{Micros, Timestamp};

@@ -6,6 +6,7 @@ mod tests;
 use core::marker::PhantomData;
 
 use crate::decision::{Answer, InvalidState};
+use crate::never::never;
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
@@ -161,7 +162,7 @@ impl<L: Limiter, W: AsRef<[u64]>> State<L, W> {
     #[must_use]
     #[inline]
     pub fn newest(&self) -> Timestamp {
-        Timestamp(self.words().get(L::NEWEST).copied().unwrap_or(0))
+        Timestamp(self.words().get(L::NEWEST).copied().unwrap_or_else(|| never(u64::MAX)))
     }
 
     /// The words, for a store.
@@ -174,7 +175,7 @@ impl<L: Limiter, W: AsRef<[u64]>> State<L, W> {
     /// The first `N` words. The limiter must have at least `N`.
     #[inline]
     pub(crate) fn read<const N: usize>(&self) -> [u64; N] {
-        self.words().first_chunk().copied().unwrap_or([0; N])
+        self.words().first_chunk().copied().unwrap_or_else(|| never([u64::MAX; N]))
     }
 }
 

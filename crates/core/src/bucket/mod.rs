@@ -45,6 +45,7 @@ mod tests;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, gcd, in_range, saturating_product};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -152,7 +153,7 @@ impl Config {
         let common = gcd(full, inflow);
         match (full.checked_div(common), inflow.checked_div(common)) {
             (Some(span), Some(parts)) => (span, parts),
-            _ => (full, inflow), // never: the rate is above 0
+            _ => never((full, inflow)), // the rate is above 0
         }
     }
 

@@ -65,6 +65,7 @@ use super::Id;
 use super::table::{FIELDS, Layout, Table, Tabled, limiter_with_table};
 use crate::bucket;
 use crate::limiter::{self, Limiter, WordsMut};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -162,7 +163,7 @@ impl Refundable {
         let inflow = u128::from(units).saturating_mul(self.after.0.into());
         // up: a started unit may have been lost
         let inflow = inflow.saturating_add(u128::from(period.0).saturating_sub(1));
-        let inflow = inflow.checked_div(period.0.into()).unwrap_or(0);
+        let inflow = inflow.checked_div(period.0.into()).unwrap_or_else(|| never(u128::MAX));
         let inflow = u64::try_from(inflow).unwrap_or(u64::MAX);
         let cost = self.units.min(self.granted.saturating_sub(inflow));
         Refund { granted_at: self.granted_at, cost }
@@ -325,7 +326,7 @@ impl Config {
         let needed = |level: u64| sum(&|place| wants(place).min(level));
         let taken = |place| self.taken(table, place);
         let pool = sum(&taken).saturating_add(available);
-        let count = u64::try_from(table.count()).unwrap_or(1);
+        let count = u64::try_from(table.count()).unwrap_or_else(|_| never(u64::MAX));
         let (mut fits, mut exceeds) = (pool.checked_div(count).unwrap_or(0), wants(asker));
         if needed(exceeds) <= pool {
             return exceeds;

@@ -220,6 +220,9 @@ impl Config {
         owner: Id,
         count: u64,
     ) -> Result<u64, Unrecorded> {
+        if self.most_of(state, 1) == 0 {
+            return Err(Unrecorded::OwnersFull { most: 0 }); // the state of another limiter
+        }
         let mut table = Table::new(self.layout, state.words_mut());
         table.advance(now);
         let found = table.search(owner);

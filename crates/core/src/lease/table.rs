@@ -24,6 +24,7 @@ mod tests;
 
 use super::Id;
 use crate::decision::InvalidState;
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds};
 use crate::time::{Micros, Timestamp};
 
@@ -52,7 +53,7 @@ impl<const WIDTH: usize> Layout<WIDTH> {
         period: Micros,
     ) -> Result<Self, ConfigError> {
         in_bounds(field, entries, 1, MAX_ENTRIES)?;
-        let count = usize::try_from(entries).unwrap_or(0); // at most MAX_ENTRIES
+        let count = usize::try_from(entries).unwrap_or_else(|_| never(0)); // at most MAX_ENTRIES
         let slots = count.saturating_mul(2).max(SLOTS_PER_WORD).next_power_of_two();
         Ok(Self {
             entries: count,
@@ -384,7 +385,8 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
         let Id([first, second]) = id;
         let mixed = first ^ second.wrapping_mul(MIX).rotate_left(32);
         let hash = (mixed ^ (mixed >> 32)).wrapping_mul(MIX);
-        usize::try_from(hash >> self.layout.shift).unwrap_or(0) & self.layout.mask
+        let first = usize::try_from(hash >> self.layout.shift); // at most 13 bits are left
+        first.unwrap_or_else(|_| never(0)) & self.layout.mask
     }
 
     #[inline]
@@ -396,15 +398,15 @@ impl<W: AsRef<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
 /// The k-th 16 bits of a word.
 #[inline]
 fn lane(word: u64, k: usize) -> usize {
-    let shift = u32::try_from(k << 4).unwrap_or(0);
-    usize::try_from(word.wrapping_shr(shift) & LANE).unwrap_or(0)
+    let shift = u32::try_from(k << 4).unwrap_or_else(|_| never(0));
+    usize::try_from(word.wrapping_shr(shift) & LANE).unwrap_or_else(|_| never(usize::MAX))
 }
 
 /// Packs three numbers of at most 16 bits into one word.
 #[inline]
 fn pack([first, second, third]: [usize; 3]) -> u64 {
-    u64::try_from(first | second << 16).unwrap_or(0)
-        | u64::try_from(third).unwrap_or(0).wrapping_shl(32)
+    let wide = |lanes: usize| u64::try_from(lanes).unwrap_or_else(|_| never(u64::MAX));
+    wide(first | second << 16) | wide(third).wrapping_shl(32)
 }
 
 const HEAD: usize = 3;

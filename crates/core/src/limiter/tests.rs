@@ -339,3 +339,53 @@ fn the_two_states_of_a_fixed_window_are_not_one_another() {
     };
     assert_eq!((0..200).map(granted).filter(|granted| *granted).count(), 0);
 }
+
+#[test]
+fn a_state_of_another_limiter_is_not_accepted() {
+    fn check(limiter: impl Limiter) {
+        assert_eq!(limiter.accepts(&fresh(limiter)), Ok(()));
+        for state in of_others(limiter) {
+            assert_eq!(limiter.accepts(&state), Err(InvalidState), "{} words", state.words().len());
+        }
+    }
+    let minute = Micros(60_000_000);
+    let fixed = fixed::Config::new(5, minute).unwrap();
+    check(fixed);
+    check(fixed.starting_at_first());
+    check(sliding::Config::new(5, minute, 4).unwrap());
+    let windows = [log::Window { limit: 5, period: minute }];
+    check(log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap());
+    check(
+        penalty::Config::new(penalty::Terms {
+            refusals: 3,
+            within: minute,
+            duration: minute,
+            max: minute,
+            forgive_after: minute,
+        })
+        .unwrap(),
+    );
+    check(concurrency::Config::new(5, minute, 4).unwrap());
+    check(budget::Config::new(5, minute, 4).unwrap());
+}
+
+#[test]
+fn a_fixed_window_forgets_no_count_of_a_state_of_another_window() {
+    const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+    let aligned = fixed::Config::new(5, Micros(60_000_000)).unwrap();
+    let first = aligned.starting_at_first();
+    let mut state = fixed::State::default(); // two words, as aligned windows have them
+    assert!(aligned.decide(&mut state, NOW, 5).unwrap().is_allowed());
+    assert!(first.expires_at(&state) > NOW);
+    first.advance(&mut state, NOW);
+    assert_eq!((first.used(&state), aligned.used(&state)), (5, 5));
+}
+
+#[test]
+fn connections_in_a_state_of_another_limiter_are_not_reported_as_recorded() {
+    let connections = connections::Config::new(5, Micros(60_000_000), 4).unwrap();
+    for mut state in of_others(connections) {
+        let recorded = connections.report(&mut state, Timestamp(1), Id([7, 42]), 2);
+        assert!(recorded.is_err(), "{} words", state.words().len());
+    }
+}

@@ -38,6 +38,7 @@ use crate::decision::{Answer, Decision};
 use crate::lease::table::{FIELDS, Layout, Tabled, limiter_with_table};
 use crate::lease::{Held, Id, Leases, concurrency};
 use crate::limiter::{self, Words, WordsMut};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds};
 use crate::time::{Micros, Timestamp};
 
@@ -114,7 +115,7 @@ impl Config {
         let rest = WHOLE.saturating_sub(reserve_ppm);
         let scaled = u128::from(capacity).saturating_mul(rest.into());
         let low = scaled.checked_div(WHOLE.into()).and_then(|low| u64::try_from(low).ok());
-        let reserve = capacity.saturating_sub(low.unwrap_or(0)); // `low` is below the capacity, so it fits
+        let reserve = capacity.saturating_sub(low.unwrap_or_else(|| never(0))); // it is below the capacity, so it fits
         Self::new(capacity, reserve, time_to_live, max_leases)
     }
 

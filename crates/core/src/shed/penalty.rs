@@ -54,6 +54,7 @@ mod tests;
 
 use crate::decision::{Decision, InvalidState};
 use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::log;
@@ -112,7 +113,7 @@ impl<'a> Parts<'a> {
     fn of(state: &'a State<impl Words>) -> Self {
         let (unforgiven, in_a_row, refusals): (u64, u64, &[u64]) = match state.words() {
             [unforgiven, in_a_row, refusals @ ..] => (*unforgiven, *in_a_row, refusals),
-            _ => (0, 0, &[]),
+            _ => never((u64::MAX, u64::MAX, &[])),
         };
         Self { unforgiven, in_a_row, refusals: log::State::over(refusals) }
     }
@@ -143,7 +144,7 @@ impl Config {
         let refusals = log::Config::short_of(refusals, span);
         let config = Self { terms, refusals, most_in_a_row: 1 };
         let most_in_a_row = (1..=54).find(|&k| config.lasts(k) >= max); // 2^53 exceeds any `max`
-        Ok(Self { most_in_a_row: most_in_a_row.unwrap_or(1), ..config })
+        Ok(Self { most_in_a_row: most_in_a_row.unwrap_or_else(|| never(54)), ..config })
     }
 
     /// The terms.
@@ -248,6 +249,7 @@ impl Limiter for Config {
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        self.state(state.words())?;
         let Parts { unforgiven, in_a_row, refusals } = Parts::of(state);
         self.refusals.accepts(&refusals)?;
         let longest = self.lasts(in_a_row).0.saturating_add(self.terms.forgive_after.0);

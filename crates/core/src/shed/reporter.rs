@@ -58,6 +58,7 @@ use super::suppression::{PART, PERIOD, REPORT_EVERY, Report, part_of, since_star
 use super::{Draw, Probability};
 use crate::decision::{CostExceedsCapacity, InvalidState};
 use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
+use crate::never::never;
 use crate::quantity::{MAX_QUANTITY, Rate};
 use crate::time::{Micros, Timestamp};
 
@@ -236,7 +237,7 @@ impl Config {
     #[must_use]
     pub fn new(limit: Rate, cap: LocalCap) -> Self {
         let in_a_part = u128::from(limit.units()).saturating_mul(u128::from(PART.0));
-        let floor = in_a_part.checked_div(u128::from(limit.period().0)).unwrap_or(0);
+        let floor = in_a_part.checked_div(u128::from(limit.period().0)).unwrap_or_else(|| never(0));
         let floor = u64::try_from(floor).unwrap_or(MAX_QUANTITY).clamp(1, MAX_QUANTITY);
         Self { limit, most: if cap == LocalCap::On { floor } else { MAX_QUANTITY } }
     }
@@ -270,7 +271,7 @@ impl Config {
         }
         CostExceedsCapacity::check(units, self.most)?;
         let Some(words) = state.words_mut().first_chunk_mut() else {
-            return Err(CostExceedsCapacity { cost: units, capacity: 0 }); // a state always has its words
+            return Err(never(CostExceedsCapacity { cost: units, capacity: 0 })); // a state always has its words
         };
         settle(words, now);
         let verdict = self.answer(&Account::of(*words), units, draw);
@@ -346,7 +347,7 @@ impl Config {
             let left = PART.0.saturating_sub(since_start(settled.newest).0);
             return Verdict::Capped { retry_after: Micros(left) };
         }
-        let factor = Probability::from_units(settled.factor).unwrap_or_default();
+        let factor = Probability::from_units(settled.factor).unwrap_or(Probability::CERTAIN);
         if factor.happens(draw) {
             return Verdict::Suppressed { factor };
         }

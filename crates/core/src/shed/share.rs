@@ -1,5 +1,7 @@
 //! Shares that were measured, and probabilities with which to refuse.
 
+use crate::never::never;
+
 /// A probability in units of 2^-32, from 0 (never) to 2^32 (certain).
 ///
 /// ```
@@ -64,8 +66,8 @@ impl Fraction {
             return Probability::CERTAIN;
         }
         if let Some(shifted) = part.checked_mul(1 << 32) {
-            let units = shifted.checked_div(whole).unwrap_or(0);
-            return Probability(u64::try_from(units).unwrap_or(0)); // below 2^32
+            let units = shifted.checked_div(whole).and_then(|units| u64::try_from(units).ok());
+            return units.map_or_else(|| never(Probability::CERTAIN), Probability); // below 2^32
         }
         self.floor_by_bits()
     }
@@ -125,7 +127,7 @@ impl Share {
         // ⌊(2·10^6·part + whole) / (2·whole)⌋
         let doubled = part.saturating_mul(2_000_000).saturating_add(whole);
         let ppm = doubled.checked_div(whole.saturating_mul(2)).unwrap_or(0);
-        Self(u32::try_from(ppm).unwrap_or(0)) // at most 10^6
+        u32::try_from(ppm).map_or_else(|_| never(Self::WHOLE), Self) // at most 10^6
     }
 
     /// The share in parts per million.

@@ -60,6 +60,7 @@ use super::share::Fraction;
 use super::{Draw, Probability};
 use crate::decision::InvalidState;
 use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, Rate, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -138,8 +139,8 @@ type Counts = [[u64; 2]; PARTS];
 
 #[inline]
 fn counts(state: &State<impl Words>) -> &Counts {
-    let counts = state.words().get(1..).unwrap_or(&[]);
-    counts.as_chunks().0.first_chunk().unwrap_or(&[[0; 2]; PARTS])
+    let counts = state.words().get(1..).and_then(|counts| counts.as_chunks().0.first_chunk());
+    counts.unwrap_or_else(|| never(&[[u64::MAX; 2]; PARTS]))
 }
 
 #[inline]
@@ -186,7 +187,7 @@ impl Config {
         }
         let in_a_span = |span: Micros| u128::from(limit.units()).saturating_mul(span.0.into());
         let period = u128::from(limit.period().0);
-        let in_a_part = in_a_span(PART).checked_div(period).unwrap_or(0);
+        let in_a_part = in_a_span(PART).checked_div(period).unwrap_or_else(|| never(0));
         let in_a_part = u64::try_from(in_a_part).unwrap_or(u64::MAX);
         let common = in_a_span(COMMON).saturating_mul(1 << 32).div_ceil(period);
         Ok(Self { limit, estimator, in_a_part, common })
@@ -365,7 +366,8 @@ impl Limiter for Config {
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
         let newest_used = counts(state).iter().position(|&part| part != [0; 2]);
         newest_used.map_or(Micros::ZERO, |age| {
-            let parts = u64::try_from(PARTS.saturating_sub(age)).unwrap_or(0);
+            let parts = u64::try_from(PARTS.saturating_sub(age))
+                .unwrap_or_else(|_| never(PERIOD.0 / PART.0));
             Micros(PART.0.saturating_mul(parts).saturating_sub(since_start(state.newest()).0))
         })
     }

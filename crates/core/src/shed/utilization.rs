@@ -74,6 +74,7 @@ use super::{Draw, Probability, Share};
 use crate::decision::InvalidState;
 use crate::divisor::Divisor;
 use crate::limiter::{self, Limiter, Words, WordsMut, small_state};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, gcd, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -220,10 +221,10 @@ impl Config {
 
         let (good, headroom) = (u64::from(good_ppm), u64::from(headroom));
         let common = gcd(good, headroom);
-        let step_up = good.checked_div(common).unwrap_or(good); // M / (10⁶ − b)
-        let step_down = headroom.checked_div(common).unwrap_or(headroom); // M / g
+        let step_up = good.checked_div(common).unwrap_or_else(|| never(good)); // M / (10⁶ − b)
+        let step_down = headroom.checked_div(common).unwrap_or_else(|| never(headroom)); // M / g
         let steepest = good.saturating_mul(step_down); // below 10^12
-        let longest = u64::MAX.checked_div(steepest).unwrap_or(u64::MAX).min(MAX_QUANTITY);
+        let longest = u64::MAX.checked_div(steepest).unwrap_or_else(|| never(0)).min(MAX_QUANTITY);
         if delay.0.saturating_add(full.0) > longest {
             let (field, found, other) = if delay.0 < longest {
                 ("full", full.0, delay.0)
@@ -320,7 +321,7 @@ impl Config {
         let million = i128::from(Share::WHOLE.ppm());
         let amount = i128::from(Load::of(state).level).saturating_sub(i128::from(self.shedding));
         let ppm = amount.saturating_mul(million).checked_div_euclid(i128::from(self.span));
-        i64::try_from(ppm.unwrap_or(0)).unwrap_or(i64::MIN) // only a delay of many years gives less
+        i64::try_from(ppm.unwrap_or_else(|| never(million))).unwrap_or(i64::MIN) // only a delay of many years gives less
     }
 
     #[inline]
@@ -377,9 +378,12 @@ impl Config {
     fn until_spared(&self, shed: Fraction) -> Micros {
         let us = match u64::try_from(shed.part) {
             Ok(part) => self.per_us.ceil(part),
-            Err(_) => u64::try_from(shed.part.div_ceil(self.per_us.value().into())).unwrap_or(0),
+            Err(_) => {
+                let us = u64::try_from(shed.part.div_ceil(self.per_us.value().into()));
+                us.unwrap_or_else(|_| never(self.timing.full.0)) // at most F
+            }
         };
-        Micros(us) // at most F
+        Micros(us)
     }
 }
 

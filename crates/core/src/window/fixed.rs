@@ -163,7 +163,8 @@ impl Config {
     fn read(&self, state: &State<impl Words>) -> Counter {
         let [count, newest] = state.read();
         let left = if self.starts_at_first {
-            state.words().get(LEFT).copied().unwrap_or(0)
+            // a state of aligned windows has no such word; its units count as just granted
+            state.words().get(LEFT).copied().unwrap_or(self.period.value())
         } else {
             self.until_aligned(newest)
         };
@@ -262,6 +263,7 @@ impl Limiter for Config {
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        self.state(state.words())?;
         let Counter { count, left, .. } = self.read(state);
         let possible = count <= self.limit.saturating_mul(2)
             && left <= self.period.value()

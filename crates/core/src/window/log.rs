@@ -47,6 +47,7 @@ use self::view::View;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
+use crate::never::never;
 use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 
@@ -158,7 +159,7 @@ impl Config {
     #[must_use]
     #[inline]
     pub fn windows(&self) -> &[Window] {
-        self.windows.get(..self.count).unwrap_or(&self.windows)
+        self.windows.get(..self.count).unwrap_or_else(|| never(&self.windows))
     }
 
     /// The least gap between two requests. Zero if no gap is required.
@@ -207,7 +208,7 @@ impl Config {
         let wanted = index(wanted).min(units.len());
         for (place, unit) in units.iter_mut().take(wanted).enumerate() {
             let of = count(place).saturating_mul(from).checked_div(to).unwrap_or(0);
-            *unit = old.get(index(of)).copied().unwrap_or(0); // the unit exists
+            *unit = old.get(index(of)).copied().unwrap_or_else(|| never(held.newest().0));
         }
         (*newest, *len) = (held.newest().0, count(wanted));
         self.advance(state, held.newest()); // units too old for this configuration leave
@@ -252,7 +253,8 @@ impl Config {
         let taken = now.taken_after(newest, self.period);
         let shift = newest.saturating_since(taken).0;
         let all = View { taken, shift, units: units(state) };
-        View { units: all.units.get(..all.younger(self.period)).unwrap_or(all.units), ..all }
+        let young = all.units.get(..all.younger(self.period));
+        View { units: young.unwrap_or_else(|| never(all.units)), ..all }
     }
 
     #[inline]
@@ -344,6 +346,7 @@ impl Limiter for Config {
     /// Accepts a state only if its units are not too many, in order, not later than the newest
     /// time, and young enough to be remembered.
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        self.state(state.words())?;
         let [newest, len, units @ ..] = state.words() else { return Err(InvalidState) };
         let len = usize::try_from(*len).map_err(|_| InvalidState)?;
         let (units, unused) = units.split_at_checked(len).ok_or(InvalidState)?;

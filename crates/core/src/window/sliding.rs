@@ -42,6 +42,7 @@ use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, sealed};
+use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range, saturating_product};
 use crate::time::{Micros, Timestamp};
 
@@ -107,7 +108,7 @@ impl Config {
         in_range("limit", limit)?;
         in_range("period", period.0)?;
         in_bounds("segments", segments, 1, MAX_SEGMENTS)?;
-        let count = usize::try_from(segments).unwrap_or(0); // at most MAX_SEGMENTS
+        let count = usize::try_from(segments).unwrap_or_else(|_| never(usize::MAX)); // at most MAX_SEGMENTS
         let segment = Divisor::new(segments).floor(period.0);
         if segment.saturating_mul(segments) != period.0 {
             let below = segment.saturating_mul(segments);
@@ -240,7 +241,7 @@ impl Config {
     #[inline]
     fn until_aged_out(&self, k: usize, offset: u64) -> Micros {
         let segments = self.segments.saturating_add(1).saturating_sub(k);
-        let segments = u64::try_from(segments).unwrap_or(MAX_SEGMENTS); // at most n + 1
+        let segments = u64::try_from(segments).unwrap_or_else(|_| never(MAX_SEGMENTS)); // at most n + 1
         Micros(segments.saturating_mul(self.segment.value()).saturating_sub(offset))
     }
 }
@@ -271,12 +272,13 @@ impl Limiter for Config {
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        self.state(state.words())?;
         let (head, counts) = split(state);
         let mut sum = 0_u64;
         for &count in counts.iter().take(self.segments) {
             sum = sum.checked_add(count).ok_or(InvalidState)?;
         }
-        let trailing = counts.last().copied().unwrap_or(0);
+        let trailing = counts.last().copied().unwrap_or_else(|| never(u64::MAX));
         let start = head.newest.0.saturating_sub(self.segment.rem(head.newest.0));
         let bounded = sum <= self.most() && trailing <= self.most();
         if start == head.start && sum == head.sum && bounded { Ok(()) } else { Err(InvalidState) }
@@ -296,7 +298,7 @@ impl RateLimiter for Config {
         }
         CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
         let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else {
-            return Err(CostExceedsCapacity { cost, capacity: 0 }); // a state has its words
+            return Err(never(CostExceedsCapacity { cost, capacity: 0 })); // a state has its words
         };
         let view = self.view(Head::of(head), counts, now);
         age(head, counts, view);
@@ -389,7 +391,8 @@ const HEAD: usize = 3;
 /// The head of a state, and a₀ … aₙ.
 #[inline]
 fn split(state: &State<impl Words>) -> (Head, &[u64]) {
-    let (head, counts) = state.words().split_first_chunk().unwrap_or((&[0; HEAD], &[]));
+    let split = state.words().split_first_chunk();
+    let (head, counts) = split.unwrap_or_else(|| never((&[u64::MAX; HEAD], &[])));
     (Head::of(head), counts)
 }
 

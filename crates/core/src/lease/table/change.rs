@@ -5,6 +5,7 @@ use super::{
     SLOTS_PER_WORD, SUM, TOUCHED, Table, VALUE, pack,
 };
 use crate::lease::Id;
+use crate::never::never;
 use crate::time::{Micros, Timestamp};
 
 impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
@@ -215,9 +216,9 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>, const WIDTH: usize> Table<W, WIDTH> {
     pub(super) fn set_slot(&mut self, slot: usize, place: usize) {
         let at = HEAD.saturating_add(slot >> LOG2_SLOTS_PER_WORD);
         let lane = slot & (SLOTS_PER_WORD - 1);
-        let shift = u32::try_from(lane << 4).unwrap_or(0);
+        let shift = u32::try_from(lane << 4).unwrap_or_else(|_| never(0));
         let cleared = self.word(at) & !LANE.wrapping_shl(shift);
-        let place = u64::try_from(place).unwrap_or(0);
+        let place = u64::try_from(place).unwrap_or_else(|_| never(LANE));
         self.set_word(at, cleared | place.wrapping_shl(shift));
     }
 }

@@ -39,6 +39,19 @@ fn tuples(reports: [Option<Report>; 2]) -> [Option<(u64, u64, u64)>; 2] {
 }
 
 #[test]
+fn a_factor_above_certain_suppresses_everything() {
+    let config = config(1, SECOND, LocalCap::On);
+    let mut words = [0; 10];
+    [words[0], words[8], words[9]] = [START, Probability::CERTAIN.units() + 1, FACTOR_LIFE.0];
+    let mut state = State::from(words);
+    assert!(config.accepts(&state).is_err());
+    for draw in [0, u32::MAX].map(Draw) {
+        let verdict = config.decide(&mut state, Timestamp(START), 1, draw).unwrap();
+        assert_eq!(verdict, Verdict::Suppressed { factor: Probability::CERTAIN });
+    }
+}
+
+#[test]
 fn decides_as_worked_out_by_hand() {
     let config = config(1, SECOND, LocalCap::On); // 6 a part
     let mut state = State::default();
