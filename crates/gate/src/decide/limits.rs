@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::iter;
 
-use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp};
+use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp, never};
 
 use crate::decide::{OnChange, PersistAhead};
 use crate::key::Depth;
@@ -69,7 +69,8 @@ impl Limits {
         }
         let each: Vec<LimitFacts> =
             limits.iter().map(|named| LimitFacts::new(named.limit)).collect();
-        let period = each.iter().map(|each| each.limit.period()).max().unwrap_or_default();
+        let period = each.iter().map(|each| each.limit.period()).max();
+        let period = period.unwrap_or_else(|| never(Micros::MAX));
         let mut words = 0_usize;
         let newest_at = |each: &LimitFacts| {
             let at = words.saturating_add(each.limit.newest_at());
@@ -125,7 +126,8 @@ impl Limits {
     /// The newest time of each limit.
     #[inline]
     pub(crate) fn newest(&self, words: &[u64]) -> impl Iterator<Item = Timestamp> {
-        self.newest.iter().map(move |&at| Timestamp(words.get(at).copied().unwrap_or(0)))
+        let word = move |&at: &usize| words.get(at).copied().unwrap_or_else(|| never(u64::MAX));
+        self.newest.iter().map(word).map(Timestamp)
     }
 
     /// The limit, if the rule has only one.
@@ -157,7 +159,7 @@ impl Limits {
     #[must_use]
     pub fn capacity(&self) -> u64 {
         let least = self.iter().map(|limit| limit.limit.capacity()).min();
-        least.unwrap_or(0).min(MAX_QUANTITY)
+        least.unwrap_or_else(|| never(0)).min(MAX_QUANTITY)
     }
 
     /// Each record with its words, out of the words of all records.

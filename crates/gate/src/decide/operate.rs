@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use tidegate_core::lease::Held;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{Decision, Micros, Timestamp};
+use tidegate_core::{Decision, Micros, Timestamp, never};
 
 use super::limits::{LimitFacts, Limits, MAX_LIMITS};
 use super::together::Together;
@@ -397,7 +397,8 @@ fn split<'a>(
     mut words: &'a [u64],
 ) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
     limits.each().iter().map(move |each| {
-        let (own, rest) = words.split_at_checked(each.words).unwrap_or((words, &[]));
+        let split = words.split_at_checked(each.words);
+        let (own, rest) = split.unwrap_or_else(|| never((words, &[])));
         words = rest;
         (&each.limit, own)
     })

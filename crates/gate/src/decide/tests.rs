@@ -444,3 +444,18 @@ fn words_of_other_limits_are_no_state() {
         assert!(words.iter().all(|word| *word == 0), "nothing has changed");
     }
 }
+
+#[test]
+fn words_of_other_limits_do_not_expire() {
+    let policy = "limits = [
+      { algorithm = 'fixed_window', name = 'a', limit = 5, period = '1m' },
+      { algorithm = 'token_bucket', name = 'b', capacity = 5, rate = '1/s' },
+    ]";
+    let policy = Policy::parse("api", policy).unwrap();
+    let [record] = policy.limits().records() else { panic!("both count by the whole key") };
+    for length in 0..record.words() {
+        for now in [0, 7, 1_700_000_000_000_000, u64::MAX].map(Timestamp) {
+            assert!(record.time_to_live(&vec![0; length], now) > Micros::ZERO, "{length} words");
+        }
+    }
+}

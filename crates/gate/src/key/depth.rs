@@ -1,5 +1,6 @@
 //! The part of a key that a limit counts by.
 
+use tidegate_core::never;
 use tidegate_form::{Error, Form, Node};
 
 /// How much of a key a limit counts by.
@@ -28,7 +29,7 @@ impl Depth {
         let Self::Parts(parts) = self else { return key };
         let Some(slash) = usize::from(parts).checked_sub(1) else { return "" };
         let end = key.match_indices('/').nth(slash).map_or(key.len(), |(at, _)| at);
-        key.get(..end).unwrap_or(key)
+        key.get(..end).unwrap_or_else(|| never(""))
     }
 
     /// The smallest depth at which the part of a key is the whole key.
@@ -52,6 +53,6 @@ impl Depth {
 impl Form for Depth {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let parts = node.whole(0, 255)?;
-        Ok(Self::Parts(u8::try_from(parts).unwrap_or(u8::MAX))) // never: it is at most 255
+        Ok(Self::Parts(u8::try_from(parts).unwrap_or_else(|_| never(0)))) // at most 255
     }
 }

@@ -6,7 +6,7 @@ use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
-use tidegate_core::{Ahead, Decision, InvalidState, Limiter, Micros, Timestamp};
+use tidegate_core::{Ahead, Decision, InvalidState, Limiter, Micros, Timestamp, never};
 
 use super::algorithm::{Algorithm, Answer};
 use super::request::{Operation, OperationError, Request, Unspent};
@@ -288,14 +288,16 @@ impl Limit {
 
     /// The newest time of the state.
     pub(crate) fn newest(&self, words: &[u64]) -> Timestamp {
-        ask_about!(self, words, |_limiter, state| state.newest()).unwrap_or_default()
+        let newest = ask_about!(self, words, |_limiter, state| state.newest());
+        newest.unwrap_or_else(|| never(Timestamp(u64::MAX)))
     }
 
-    /// The newest time of the state, and the span after which the state equals a fresh one.
+    /// The newest time of the state, and the span after which the state equals a fresh one. Words of another limiter never
+    /// equal a fresh state.
     #[must_use]
     pub fn newest_and_reset(&self, words: &[u64]) -> (Timestamp, Micros) {
         ask_about!(self, words, |limiter, state| (state.newest(), limiter.reset_after(&state)))
-            .unwrap_or_default()
+            .unwrap_or((Timestamp(u64::MAX), Micros::MAX))
     }
 
     /// Checks that decisions of this limiter can have written these words.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tidegate_core::ConfigError;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::log::{Bound, Config, Denied, State, Window};
-use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp};
+use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, never};
 
 use super::algorithm::{Algorithm, Answer};
 use super::build::{required, text};
@@ -75,11 +75,11 @@ impl Algorithm for Config {
 
     /// A log remembers no debt.
     fn most_counted(&self) -> u64 {
-        self.windows().iter().map(|window| window.limit).max().unwrap_or(0)
+        self.windows().iter().map(|window| window.limit).max().unwrap_or_else(|| never(0))
     }
 
     fn countable(&self, state: &State<&[u64]>) -> u64 {
-        let remembered = state.words().get(1).copied().unwrap_or(0); // see `State`
+        let remembered = state.words().get(1).copied().unwrap_or_else(|| never(u64::MAX)); // see `State`
         self.most_counted().saturating_sub(remembered)
     }
 
@@ -106,7 +106,7 @@ impl Algorithm for Config {
                 let periods = window.period.0.div_ceil(old.period.0.max(1));
                 old.limit.saturating_mul(periods)
             });
-            let found = (window.limit, before.min().unwrap_or(1));
+            let found = (window.limit, before.min().unwrap_or_else(|| never(1)));
             if is_less(largest, found) { found } else { largest }
         })
     }

@@ -12,7 +12,7 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::suppression::{Config, PART, REPORT_EVERY, Report, State};
 use tidegate_core::{ConfigError, Rate};
-use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words, WordsMut};
+use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words, WordsMut, never};
 
 use super::Kind;
 use super::algorithm::{Algorithm, Answer};
@@ -134,7 +134,7 @@ pub fn said(config: &Config, state: &State<impl Words>, passes: bool) -> Decisio
     if passes {
         return Decision::Allow { limit, remaining, reset_after };
     }
-    let into = state.newest().0.checked_rem(PART.0).unwrap_or(0);
+    let into = state.newest().0.checked_rem(PART.0).unwrap_or_else(|| never(0));
     let retry_after = Micros(PART.0.saturating_sub(into));
     Decision::Deny { limit, remaining, retry_after, reset_after }
 }

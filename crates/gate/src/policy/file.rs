@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 
+use tidegate_core::never;
 use tidegate_form::{Error, Form, Node, Quoted, Value, form, json, repeated, toml};
 
 use super::error::PolicyError;
@@ -211,7 +212,7 @@ impl Default for Ipv6Prefix {
 impl Form for Ipv6Prefix {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let bits = node.whole(1, 128)?;
-        Ok(Self(u8::try_from(bits).unwrap_or(128))) // never: it is at most 128
+        Ok(Self(u8::try_from(bits).unwrap_or_else(|_| never(1)))) // at most 128
     }
 }
 

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tidegate_core::never;
 use tidegate_core::shed::utilization::Class;
 
 use super::error::PolicyError;
@@ -235,7 +236,8 @@ impl Policy {
         match self.placement {
             Placement::Key => alloc::format!("{name}:{partition}"),
             Placement::Shard(shards) => {
-                let shard = fnv1a(partition.bytes()).checked_rem(shards.into()).unwrap_or(0);
+                let shard =
+                    fnv1a(partition.bytes()).checked_rem(shards.into()).unwrap_or_else(|| never(0));
                 alloc::format!("{name}#{shard}")
             }
         }

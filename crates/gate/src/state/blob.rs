@@ -35,6 +35,7 @@ use core::fmt;
 use crate::decide::Record;
 use crate::policy::Policy;
 use crate::state::{Stored, carry};
+use tidegate_core::never;
 use tidegate_core::shed::block::Block;
 
 /// The version of a state without its limits.
@@ -112,7 +113,7 @@ impl core::error::Error for BlobError {}
 pub fn name(policy: &Policy, record: &Record, key: &str) -> String {
     let (policy_name, partition, own) =
         (policy.name(), policy.partition(key), record.depth().of(key));
-    let rest = own.strip_prefix(partition).unwrap_or(own); // never: every part begins with the partition
+    let rest = own.strip_prefix(partition).unwrap_or_else(|| never(own)); // every part begins with the partition
     let partition = partition.replace('%', "%25").replace('}', "%7D");
     alloc::format!("tidegate:{{{policy_name}:{partition}}}{rest}:{:016x}", record.identity())
 }
@@ -133,7 +134,7 @@ pub(crate) fn encode_into(bytes: &mut Vec<u8>, policy: &Policy, record: &Record,
     if version(policy) == SELF_DESCRIBING {
         let limits = record.described();
         bytes.extend(record.checksum(&limits).to_le_bytes());
-        bytes.extend(u16::try_from(limits.len()).unwrap_or(u16::MAX).to_le_bytes());
+        bytes.extend(u16::try_from(limits.len()).unwrap_or_else(|_| never(u16::MAX)).to_le_bytes());
         bytes.extend(limits.into_iter().flat_map(u64::to_le_bytes));
     } else {
         bytes.extend(record.fingerprint().to_le_bytes());
@@ -156,11 +157,12 @@ fn write_runs(mut words: &[u64], bytes: &mut Vec<u8>) {
     let mut runs = 0_u16;
     while let Some(zeros) = words.iter().position(|word| *word != 0) {
         let zeros = zeros.min(u16::MAX.into());
-        let rest = words.get(zeros..).unwrap_or_default();
+        let rest = words.get(zeros..).unwrap_or_else(|| never(&[]));
         let run = rest.iter().position(|word| *word == 0).unwrap_or(rest.len());
-        let (run, rest) = rest.split_at_checked(run.min(u16::MAX.into())).unwrap_or((rest, &[]));
+        let split = rest.split_at_checked(run.min(u16::MAX.into()));
+        let (run, rest) = split.unwrap_or_else(|| never((rest, &[])));
         for length in [zeros, run.len()] {
-            bytes.extend(u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes());
+            bytes.extend(u16::try_from(length).unwrap_or_else(|_| never(u16::MAX)).to_le_bytes());
         }
         bytes.extend(run.iter().flat_map(|word| word.to_le_bytes()));
         words = rest;

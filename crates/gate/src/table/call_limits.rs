@@ -17,7 +17,7 @@ use core::mem;
 use tidegate_core::Timestamp;
 
 use super::Table;
-use super::entry::Entry;
+use super::entry::{Entry, without};
 use crate::decide::{Record, RecordWords};
 use crate::key::Depth;
 use crate::policy::{Policy, PolicyError};
@@ -316,7 +316,7 @@ impl Table {
             let key = depth.of(key);
             let is = |entry: &Entry| entry.identity == identity && entry.key == key;
             if let Some(entry) = self.entries.remove(self.hasher.hash(key), is) {
-                self.heap = self.heap.saturating_sub(entry.heap());
+                self.heap = without(self.heap, entry.heap());
                 self.call_limits.note_gone(identity);
             }
         }

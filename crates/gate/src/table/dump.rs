@@ -17,6 +17,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use tidegate_core::never;
+
 use super::Table;
 use super::call_limits::CallLimitsError;
 use super::entry::Entry;
@@ -99,7 +101,9 @@ impl Table {
         bytes.extend(length(self.call_limits.texts().count()));
         for text in self.call_limits.texts() {
             bytes.try_reserve(text.len().saturating_add(2)).ok()?;
-            bytes.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
+            bytes.extend(
+                u16::try_from(text.len()).unwrap_or_else(|_| never(u16::MAX)).to_le_bytes(),
+            );
             bytes.extend(text.as_bytes());
         }
         let count_at = bytes.len();

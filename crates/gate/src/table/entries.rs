@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use hashbrown::HashTable;
+use tidegate_core::never;
 
 use super::entry::{Entry, KeyHasher, allocated};
 
@@ -77,8 +78,9 @@ impl Entries {
 
     /// Inserts an entry after [`reserve`](Self::reserve).
     pub(super) fn insert(&mut self, hash: u64, entry: Entry, hasher: &KeyHasher) {
-        if let Some(part) = self.part_mut(hash) {
-            part.insert(hash, entry, hasher);
+        match self.part_mut(hash) {
+            Some(part) => part.insert(hash, entry, hasher),
+            None => never(()), // each hash has its part
         }
     }
 
@@ -139,7 +141,7 @@ impl Entries {
             }
             let part = self.part_mut(*hash)?;
             if part.is_full(new.len()) {
-                return None; // never: half of its entries have left
+                return never(None); // half of its entries have left
             }
             part.reserve(new.len(), hasher)?;
         }
@@ -157,7 +159,7 @@ impl Entries {
 
     #[inline]
     fn place(&self, hash: u64) -> Option<usize> {
-        let bits = usize::try_from(hash >> FIRST_BIT).unwrap_or_default(); // 32 bits
+        let bits = usize::try_from(hash >> FIRST_BIT).unwrap_or_else(|_| never(0)); // 32 bits
         self.directory.get(bits & self.directory.len().saturating_sub(1)).copied()
     }
 
@@ -261,7 +263,7 @@ impl Part {
     #[inline]
     fn find_mut(&mut self, hash: u64, mut is: impl FnMut(&Entry) -> bool) -> Option<&mut Entry> {
         let last = self.entries.num_buckets().saturating_sub(1); // a power of two less one
-        let first = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or_default() & last;
+        let first = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or_else(|_| never(0)) & last;
         match self.entries.get_bucket(first) {
             Some(entry) if is(entry) => self.entries.get_bucket_mut(first),
             _ => self.entries.find_mut(hash, is),

@@ -5,6 +5,7 @@ use core::hash::BuildHasher;
 use compact_str::CompactString;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
+use tidegate_core::never;
 
 use crate::decide::Record;
 use crate::state::Stored;
@@ -93,4 +94,9 @@ impl Clone for Entry {
 pub(super) fn allocated(bytes: usize) -> usize {
     let (notes, granule) = if bytes < 128 << 10 { (8, 16) } else { (32, 4_096) };
     bytes.saturating_add(notes).div_ceil(granule).saturating_mul(granule)
+}
+
+/// The bytes without those of an entry. Nothing is freed that was not counted: then all bytes stay counted.
+pub(super) fn without(bytes: usize, entry: usize) -> usize {
+    bytes.checked_sub(entry).unwrap_or_else(|| never(bytes))
 }

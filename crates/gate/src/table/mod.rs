@@ -30,8 +30,8 @@ pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
 pub use dump::DumpError;
 use entries::Entries;
-use entry::Entry;
 pub use entry::KeyHasher;
+use entry::{Entry, without};
 pub use error::TableError;
 pub use explain::Explanation;
 pub use grant::Grant;
@@ -362,7 +362,7 @@ impl Table {
             call_limits.note_entry(record.identity());
             entry.identity = record.identity();
         }
-        *heap = heap.saturating_sub(entry.heap());
+        *heap = without(*heap, entry.heap());
         entry.set(stored);
         *heap = heap.saturating_add(entry.heap());
         true

@@ -7,6 +7,7 @@ use super::{Limits, Record, RecordWords};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::limit::NamedLimit;
+use tidegate_core::never;
 
 impl Limits {
     /// The same limits with a record for each of them, and one for blocks. The state of such a record is a count: it belongs to
@@ -64,7 +65,7 @@ impl Record {
     }
 
     fn capacity(&self) -> u64 {
-        self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or(0)
+        self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or_else(|| never(0))
     }
 
     /// The record that keeps the blocks of keys if each limit counts apart.

@@ -15,6 +15,7 @@ use crate::limit::{Kind, Limit, NamedLimit};
 use crate::policy::nodes::Nodes;
 use crate::policy::source::once_each;
 use crate::policy::{Cost, OnError, Placement, Policy};
+use tidegate_core::never;
 use tidegate_form::repeated;
 
 impl Policy {
@@ -45,8 +46,8 @@ impl Policy {
         let limits = checked(all)?.of_rule("", form.on_change);
         let sets = || iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
         let shares_calls = nodes.shares_calls(sets());
-        let partition =
-            sets().flat_map(Limits::records).map(Record::depth).min().unwrap_or(Depth::Whole);
+        let partition = sets().flat_map(Limits::records).map(Record::depth).min();
+        let partition = partition.unwrap_or_else(|| never(Depth::Parts(0)));
         Ok(Self {
             name: String::new(), // `named` sets it
             description: form.description,
@@ -115,7 +116,7 @@ fn limits(
     cost: &Cost,
     classes: &Classes,
 ) -> Result<Limits, String> {
-    let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or(u16::MAX); // never: at most 16
+    let shed = classes.0.len().saturating_sub(1).try_into().unwrap_or_else(|_| never(u16::MAX)); // at most 16
     for limit in &mut limits {
         limit.limit.set_classes(shed).map_err(|error| error.to_string())?;
     }

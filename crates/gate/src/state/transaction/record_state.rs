@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use smallvec::SmallVec;
-use tidegate_core::{Micros, Timestamp};
+use tidegate_core::{Micros, Timestamp, never};
 
 use super::ahead::Prepaid;
 use super::{Due, Used, Write};
@@ -136,7 +136,7 @@ impl RecordState {
 
     fn encode(&mut self) {
         let (Some(record), Ok(words)) = (record(&self.policy, self.place), &self.words) else {
-            return;
+            return never(());
         };
         let charged = self.prepaid.as_mut().and_then(|prepaid| prepaid.charge(record, words));
         let words = charged.as_ref().unwrap_or(words);
