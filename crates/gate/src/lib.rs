@@ -56,6 +56,8 @@ pub use table::{
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};
+#[doc(hidden)] // for `tier`
+pub use tidegate_core::never;
 pub use tidegate_core::shed::reporter;
 pub use tidegate_core::shed::suppression::Estimator;
 pub use tidegate_core::shed::utilization::Class;

@@ -79,6 +79,7 @@ use core::mem;
 
 use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
+use crate::count::less;
 use ask::Answer;
 pub use ask::{Failure, Options, Outcome, Queued};
 use partitions::{Left, Partitions};
@@ -152,7 +153,7 @@ impl<T, E: Clone> Authority<T, E> {
         {
             let Some(partition) = self.partitions.get_mut(id) else { continue };
             let gone = partition.decide((now, too_late), &is_gone, &mut self.answers);
-            self.waiting = self.waiting.saturating_sub(gone);
+            self.waiting = less(self.waiting, gone);
             if partition.needs_swap() {
                 records = records.saturating_add(partition.records().count());
                 partitions.push(id);
@@ -222,7 +223,7 @@ impl<T, E: Clone> Authority<T, E> {
     /// The next answer.
     pub fn poll_answer(&mut self) -> Option<Answer<T, E>> {
         let answer = self.answers.pop_front()?;
-        self.waiting = self.waiting.saturating_sub(1);
+        self.waiting = less(self.waiting, 1);
         Some(answer)
     }
 

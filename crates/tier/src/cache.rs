@@ -91,7 +91,7 @@ mod tests;
 use core::iter;
 
 use hashbrown::HashTable;
-use tidegate_gate::{KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp};
+use tidegate_gate::{KeyHasher, Limits, Micros, Operation, Resolved, Rule, Timestamp, never};
 
 pub use answer::{Counts, Kind, LocalVerdict};
 use ask::Next;
@@ -264,7 +264,10 @@ fn make_room(
     let mut unreported = 0_u32;
     while entries.len() >= most {
         steps = steps.checked_sub(1)?;
-        *clock_hand = clock_hand.saturating_add(1).checked_rem(entries.num_buckets()).unwrap_or(0);
+        *clock_hand = clock_hand
+            .saturating_add(1)
+            .checked_rem(entries.num_buckets())
+            .unwrap_or_else(|| never(0));
         if let Ok(mut entry) = entries.get_bucket_entry(*clock_hand) {
             if entry.get().has_unreported() {
                 unreported = unreported.saturating_add(1);

@@ -21,6 +21,7 @@ extern crate std;
 
 pub mod authority;
 pub mod cache;
+mod count;
 mod node;
 pub mod wire;
 

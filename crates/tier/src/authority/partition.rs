@@ -10,10 +10,11 @@ use core::mem;
 use compact_str::CompactString;
 use tidegate_gate::{
     Answered, Due, KeySlots, Micros, Operation, Policy, Resolved, Timestamp, Transaction, Used,
-    Verdict, Write,
+    Verdict, Write, never,
 };
 
 use super::ask::{Answer, Failure, Queued};
+use crate::count::less;
 
 /// How many operations may wait for one partition.
 const MOST_WAITING: usize = 16_384;
@@ -93,7 +94,7 @@ impl OfEachKey {
     /// An operation gets its answer: returns its token.
     fn remove<T>(&mut self, asked: Queued<T>) -> T {
         if let Some(count) = self.0.get_mut(asked.resolved.key()) {
-            *count = count.saturating_sub(1);
+            *count = less(*count, 1);
             if *count == 0 {
                 self.0.remove(asked.resolved.key());
             }
@@ -256,7 +257,8 @@ impl<T> Partition<T> {
             busy.lost_since = None;
             let Queue { decided, of_each_key, .. } = &mut **busy;
             for (asked, verdict) in decided.drain(..) {
-                let answer = verdict.ok_or(Failure::Contended); // never: nothing was decided, or all was
+                // nothing was decided, or all was
+                let answer = verdict.ok_or_else(|| never(Failure::Contended));
                 answers.push_back((of_each_key.remove(asked), answer));
             }
         }

@@ -10,6 +10,7 @@ use tidegate_gate::{KeyHasher, Policy};
 
 use super::ask::{Options, Queued};
 use super::partition::{Partition, Queue};
+use crate::count::less;
 
 /// How many allocations for busy partitions are kept for the next ones.
 const MOST_SPARE: usize = 256;
@@ -77,7 +78,7 @@ impl<T> Partitions<T> {
         let Some(partition) = self.partitions.get_mut(id) else { return Err((asked.token, 0)) };
         let wakes = partition.is_idle();
         if wakes {
-            self.remembered = self.remembered.saturating_sub(partition.bytes());
+            self.remembered = less(self.remembered, partition.bytes());
             partition.wake(self.spare.pop().unwrap_or_default());
         }
         partition.push(asked).map(|()| wakes.then_some(id))
@@ -145,7 +146,7 @@ impl<T> Partitions<T> {
 
     fn remove(&mut self, id: usize) {
         let Some(partition) = self.partitions.try_remove(id) else { return };
-        self.remembered = self.remembered.saturating_sub(partition.bytes());
+        self.remembered = less(self.remembered, partition.bytes());
         let hash = hash(&self.hasher, &partition.policy, &partition.name);
         if let Ok(entry) = self.by_name.find_entry(hash, |other| *other == id) {
             entry.remove();

@@ -18,6 +18,7 @@ use super::Failure;
 use super::bytes::WireError;
 use super::message::{Content, Name, Question, Reply};
 use crate::authority::{self, Authority};
+use crate::count::less;
 use memory::{Found, Known, Memory, State};
 
 /// The place of an operation: its question, and which operation of the question it is. An [`Authority`] carries it as
@@ -230,7 +231,7 @@ impl<T> Inbox<T> {
             let State::UnderWay { answers, left, to } = &mut known.state else { return };
             let Some(place @ None) = answers.get_mut(operation) else { return };
             *place = Some(answer);
-            *left = left.saturating_sub(1);
+            *left = less(*left, 1);
             if *left > 0 {
                 return;
             }

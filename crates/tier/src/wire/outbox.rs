@@ -12,6 +12,7 @@ use super::Failure;
 use super::bytes::WireError;
 use super::message::{Name, Reply};
 use crate::cache::VerdictOf;
+use crate::count::less;
 use group::{Group, Queue};
 
 /// Who a node is, how long it waits, and how much may wait.
@@ -368,9 +369,4 @@ impl<T> Outbox<T> {
 /// Whether this much time has passed.
 const fn is_over(since: Micros, at: Micros, span: Micros) -> bool {
     at.0.saturating_sub(since.0) >= span.0
-}
-
-/// A count without some that it contains.
-const fn less(count: usize, some: usize) -> usize {
-    count.saturating_sub(some)
 }

@@ -8,6 +8,7 @@ use tidegate_gate::{Id, Micros, Verdict};
 
 use super::Failure;
 use super::Name;
+use crate::count::less;
 
 /// The memory that a node or a question takes beside its own size: its place in a tree and in a queue.
 const PLACE_BYTES: usize = 96;
@@ -142,7 +143,7 @@ impl<T> Memory<T> {
         let known = self.nodes.get_mut(&name.node)?.questions.get_mut(&name.number)?;
         let (bytes, was_replied) = (known.bytes(), matches!(known.state, State::Replied(_)));
         let result = change(known);
-        self.bytes = self.bytes.saturating_sub(bytes).saturating_add(known.bytes());
+        self.bytes = less(self.bytes, bytes).saturating_add(known.bytes());
         if !was_replied && matches!(known.state, State::Replied(_)) {
             self.replied.push_back((at, name));
         }
@@ -161,7 +162,7 @@ impl<T> Memory<T> {
             let Some(node) = self.nodes.get_mut(&name.node) else { continue };
             node.low = node.low.max(name.number.saturating_add(1));
             let gone = node.questions.remove(&name.number).map_or(0, |known| known.bytes());
-            self.bytes = self.bytes.saturating_sub(gone);
+            self.bytes = less(self.bytes, gone);
         }
         let old = self.in_use.iter().take_while(|(since, _)| is_old(*since)).count();
         for _ in 0..old {
@@ -169,7 +170,7 @@ impl<T> Memory<T> {
             let is_silent = |node: &Node<T>| node.questions.is_empty() && is_old(node.newest);
             if self.nodes.get(&id).is_some_and(is_silent) {
                 self.nodes.remove(&id);
-                self.bytes = self.bytes.saturating_sub(Node::<T>::BYTES);
+                self.bytes = less(self.bytes, Node::<T>::BYTES);
             } else {
                 self.in_use.push_back((at, id));
             }
