@@ -1,4 +1,4 @@
-// What WebAssembly calls while it may be ending: the log of errors, and the notice of a panic.
+// The log of errors. WebAssembly writes into it too, and may end, but the bound on its lines holds.
 
 let loggedAt = -Infinity;
 let errors = 0;
@@ -18,10 +18,3 @@ export function logError(what, cause) {
   console.error(line.replaceAll(/\s+/g, " ") + rest);
   [loggedAt, errors] = [now, 0];
 }
-
-let notice = () => {};
-
-/** Lets a function know of each panic of WebAssembly. */
-export const onPanic = (call) => (notice = call);
-
-export const panicked = () => notice();

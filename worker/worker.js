@@ -1,10 +1,11 @@
 // The Worker. It awaits and moves bytes; WebAssembly reads the requests, decides, and words the answers.
 import { DurableObject } from "cloudflare:workers";
 import { Fields } from "./build/fields.js";
-import { Isolate, Keeper, NextStep, Owner, Refresh, __wbg_reset_state, initSync } from "./build/index.js";
+import { Isolate, Keeper, NextStep, Owner, Refresh, initSync } from "./build/index.js";
 import module from "./build/index_bg.wasm";
+import { instance, onEnd, outlive, recover } from "./recovery.js";
 import { Rows } from "./rows.js";
-import { logError, onPanic } from "./tell.js";
+import { logError } from "./tell.js";
 
 initSync({ module });
 
@@ -41,47 +42,11 @@ export const handler = { fetch: answer };
 /** What the log tells of an error in the Worker's own code. */
 const stackOf = (error) => error?.stack ?? error;
 
-/** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
-let instance = 0;
-
-/**
- * After a panic WebAssembly begins anew: what it remembered is gone, and what was stored is not. The first error after a
- * panic may be another one than the panic's own.
- */
-function recover(error) {
-  const ended =
-    error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.message === "Module terminated";
-  if (!ended) return;
-  __wbg_reset_state();
-  instance += 1;
+onEnd(() => {
   failure = undefined;
-  for (const goOn of [...sharing.values(), ...waiting]) goOn();
+  for (const goOn of sharing.values()) goOn();
   sharing.clear();
-  waiting.clear();
-}
-
-/** A panic in a future of WebAssembly reaches no caller. */
-onPanic(() => {
-  const ended = instance;
-  queueMicrotask(() => ended === instance && recover(new WebAssembly.RuntimeError("a panic")));
 });
-
-/** What lets those go on who wait for a promise of WebAssembly, which is never settled if WebAssembly ends. */
-const waiting = new Set();
-
-/** The result of a promise of WebAssembly; `undefined` if WebAssembly ends before it. */
-async function outlive(begin) {
-  const { promise, resolve } = Promise.withResolvers();
-  waiting.add(resolve);
-  try {
-    return await Promise.race([begin(), promise]);
-  } catch (error) {
-    recover(error);
-    throw error;
-  } finally {
-    waiting.delete(resolve);
-  }
-}
 
 /** Begins, unless it has begun. */
 function start(env) {

@@ -3,9 +3,10 @@
 // - `/test/count` counts the timers that have fired, and the renewals and the releases of leases.
 // - `/test/logged` tells the calls of `console.error`, each of which is one entry of the log.
 // - `/test/sign?ALGORITHM&HEAD&PAYLOAD` signs a token.
+// - `/test/trap` ends WebAssembly in the middle of a request.
 // - `/test/bind?NAME&JSON` gives the Worker a binding of this value from now on; `null` takes the binding away.
 import worker, { Keys, Policies } from "./worker/index.js";
-import { Isolate } from "./worker/build/index.js";
+import { Isolate, Owner } from "./worker/build/index.js";
 
 export { Keys, Policies };
 
@@ -41,6 +42,14 @@ const { hold } = Isolate;
 Isolate.hold = (renews, ...lease) => {
   counts[renews ? "renewed" : "released"] += 1;
   return hold(renews, ...lease);
+};
+
+// memory that does not exist, so that WebAssembly traps as it does after a panic
+const NOWHERE = { __wbg_ptr: 0x7ffffff0 };
+const { begin } = Isolate;
+const trap = () => {
+  Isolate.begin = begin;
+  return Owner.prototype.ring.call(NOWHERE, 0);
 };
 
 const RS256 = { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" };
@@ -83,6 +92,9 @@ export default {
         return new Response("later");
       case "/test/count":
         return Response.json(counts);
+      case "/test/trap":
+        Isolate.begin = trap;
+        return worker.fetch(request, env, context);
       case "/test/logged":
         return Response.json(logged);
       case "/test/bind": {

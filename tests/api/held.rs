@@ -201,6 +201,21 @@ fn a_websocket_is_counted_until_either_side_closes() {
     assert!(open(&served, "carol").is_ok());
 }
 
+/// WebAssembly carries the messages. A connection that nobody carries on must not look as if it were open.
+#[test]
+fn a_panic_closes_the_websockets_of_its_isolate() {
+    let (served, _upstream) = start();
+    let mut socket = open(&served, "alice").unwrap();
+    let mut free = open_at(&served, "base", "alice").unwrap();
+    echoes(&mut socket, Message::text("before"));
+    assert_eq!(served.api.get("/test/trap", &[]).status, 500);
+    let Ok(Message::Close(Some(frame))) = socket.read() else { panic!("expected a close") };
+    assert_eq!(u16::from(frame.code), 1011);
+    echoes(&mut free, Message::text("the runtime alone carries it"));
+    let mut later = open(&served, "bob").unwrap();
+    echoes(&mut later, Message::text("after"));
+}
+
 #[test]
 fn a_websocket_is_kept_alive_by_heartbeats() {
     let (served, _upstream) = start();

@@ -3,14 +3,15 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use futures_util::future::select;
 use js_sys::futures::JsFuture;
-use js_sys::{ArrayBuffer, Promise};
+use js_sys::{Array, ArrayBuffer, Promise};
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::convert::FromWasmAbi;
 use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{BinaryType, CloseEvent, MessageEvent};
 use worker::{Context, WebSocket, WebSocketPair};
+
+use crate::tell::guard;
 
 /// The codes that only say how a connection has ended (RFC 6455 §7.4.1), and the one that stands for a fault.
 const NO_CODE: u16 = 1005;
@@ -24,9 +25,10 @@ pub(crate) fn coupled(
     then: impl Future<Output = ()> + 'static,
 ) -> worker::Result<WebSocket> {
     let WebSocketPair { client, server } = WebSocketPair::new()?;
-    let (there, back) = (relay(&server, &upstream), relay(&upstream, &server));
+    let closed = Promise::race(&Array::of2(&relay(&server, &upstream), &relay(&upstream, &server)));
+    guard(&closed, server.as_ref(), upstream.as_ref());
     context.wait_until(async move {
-        select(JsFuture::from(there), JsFuture::from(back)).await;
+        let _ = JsFuture::from(closed).await; // it is never rejected
         then.await;
     });
     upstream.accept()?;
@@ -34,7 +36,7 @@ pub(crate) fn coupled(
     Ok(client)
 }
 
-/// Sends the messages of one end to the other. The promise ends when the first end has closed.
+/// Sends the messages of one end to the other. The promise is `true` when the first end has closed.
 fn relay(from: &WebSocket, to: &WebSocket) -> Promise {
     from.as_ref().set_binary_type(BinaryType::Arraybuffer);
     Promise::new(&mut |closed, _| {
@@ -42,7 +44,7 @@ fn relay(from: &WebSocket, to: &WebSocket) -> Promise {
         listen(from, "message", move |event: MessageEvent| send(&target, &event.data()));
         let target = to.clone();
         let close = Rc::new(move |code: u16, reason: &str| {
-            let _ = closed.call0(&JsValue::UNDEFINED);
+            let _ = closed.call1(&JsValue::UNDEFINED, &JsValue::TRUE);
             // the other end may have closed before
             let _ = match code {
                 NO_CODE => target.close::<&str>(None, None),

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use js_sys::Promise;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use web_sys::WebSocket;
 use worker::worker_sys::Context as JsContext;
 use worker::{AnalyticsEngineDataPointBuilder, Context, Delay, Env};
 
@@ -18,9 +20,15 @@ extern "C" {
     /// Writes a line about an error, or counts it if the last line is less than a second old. `undefined` is no cause.
     #[wasm_bindgen(js_name = logError)]
     pub(crate) fn log_error(what: &str, cause: &JsValue);
+}
 
+#[wasm_bindgen(raw_module = "../recovery.js")]
+extern "C" {
     /// Says that WebAssembly is about to end. In a future no caller would learn of it.
     pub(crate) fn panicked();
+
+    /// Closes both ends if WebAssembly ends before the promise, which is `true` once they have closed.
+    pub(crate) fn guard(closed: &Promise, one: &WebSocket, other: &WebSocket);
 }
 
 /// Analytics Engine takes at most this many events of a request.
