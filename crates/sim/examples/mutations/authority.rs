@@ -82,7 +82,7 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("one operation fewer may wait", AUTHORITY,
         "match self.waiting <= most {", "match self.waiting < most {"),
     ("operations that are left out count as waiting", AUTHORITY,
-        "            self.waiting = self.waiting.saturating_sub(gone);", "            let _ = gone;"),
+        "            self.waiting = less(self.waiting, gone);", "            let _ = gone;"),
     ("the search for partitions to forget ends early", PARTITIONS,
         "self.partitions.capacity().saturating_add(1).saturating_mul(2)", "self.partitions.capacity().saturating_mul(2)"),
     ("a partition is forgotten while operations wait", PARTITIONS,

@@ -6,7 +6,6 @@ const LOCAL: &str = "crates/tier/src/cache.rs";
 const ENTRY: &str = "crates/tier/src/cache/entry.rs";
 const HELD: &str = "crates/tier/src/cache/held.rs";
 const REFUSALS: &str = "crates/tier/src/cache/refusals.rs";
-const REPORTER: &str = "crates/tier/src/cache/reporter.rs";
 const REPORTS: &str = "crates/tier/src/cache/reports.rs";
 const FLIGHTS: &str = "crates/tier/src/wire/outbox.rs";
 const BLOCK: &str = "crates/gate/src/state/block.rs";
@@ -14,7 +13,7 @@ const DECIDE: &str = "crates/gate/src/decide/operate.rs";
 const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 27] = [
+pub(super) const MUTATIONS: [Mutation; 25] = [
     ("a unit is spent twice", HELD,
         "        self.allowance.left = left;\n", ""),
     ("a budget does not expire at the node", HELD,
@@ -61,10 +60,6 @@ pub(super) const MUTATIONS: [Mutation; 27] = [
         "self.close(state, now, owner, 1)", "self.close(state, now, owner, 0)"),
     ("a reset leaves what is to be reported", REPORTS,
         "                    reporter.forget_units();\n", ""),
-    ("loads are not saved before the clock of their key jumps", REPORTER,
-        "        self.save_before(verdict.at);\n", ""),
-    ("a factor from before a block is used", REPORTER,
-        "age.is_some_and(|age| age < FACTOR_LIFE.0) && self.forgot < Some(said.sent)", "age.is_some_and(|age| age < FACTOR_LIFE.0)"),
     ("an operation waits for its question for ever", FLIGHTS,
         "take_while(|asked| too_late(asked)).count();", "take_while(|asked| false && too_late(asked)).count();"),
     ("a node waits for a reply for ever", FLIGHTS,

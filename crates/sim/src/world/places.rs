@@ -27,6 +27,8 @@ pub(super) struct Places {
 pub(super) struct Key {
     pub(super) resolved: Resolved,
     pub(super) partition: usize,
+    /// The number of the first key whose questions go the same way, one after another.
+    pub(super) group: usize,
     /// The records of the key's limits, in their order.
     pub(super) records: Vec<usize>,
     pub(super) kinds: Kinds,
@@ -82,6 +84,11 @@ impl Places {
         if partition == self.partitions.len() {
             self.partitions.push(Vec::new());
         }
+        let is_group = |key: &Key| {
+            Arc::ptr_eq(key.resolved.policy(), resolved.policy())
+                && key.resolved.group() == resolved.group()
+        };
+        let group = self.keys.iter().position(is_group).unwrap_or(self.keys.len());
         let mut records = Vec::new();
         // a listed key has no records
         for record in resolved.limits().map_or(&[][..], Limits::records) {
@@ -97,7 +104,7 @@ impl Places {
             records.push(record);
         }
         let kinds = Kinds::of(&resolved);
-        self.keys.push(Key { resolved, partition, records, kinds, is_unedited });
+        self.keys.push(Key { resolved, partition, group, records, kinds, is_unedited });
     }
 
     /// The longest period of the limits on any key, in µs.

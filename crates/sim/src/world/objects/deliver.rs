@@ -105,7 +105,8 @@ impl World {
         for op in operations.iter().copied() {
             let key = self.key_at(object, op);
             let partition = self.places.keys[key].partition;
-            let last = self.objects[object].last.insert((run, partition), (op, name.1));
+            let group = self.places.keys[key].group;
+            let last = self.objects[object].last.insert((run, group), (op, name.1));
             check(last.is_none_or(|last| last < (op, name.1)), Invariant::Order, || {
                 format!("number {op} was begun after {last:?}")
             })?;
@@ -211,8 +212,8 @@ impl World {
         operations: &[usize],
         failure: &Failure,
     ) -> Checked {
-        let partition = self.places.keys[self.key_at(object, operations[0])].partition;
-        let last = self.objects[object].last.get(&(run, partition));
+        let group = self.places.keys[self.key_at(object, operations[0])].group;
+        let last = self.objects[object].last.get(&(run, group));
         let is_small = self.setup.bytes < 10_000;
         let is_right = match failure {
             Failure::TooLate => {

@@ -33,7 +33,7 @@ pub(in crate::world) struct Object {
     pub(super) known: BTreeSet<usize>,
     /// The questions that this life has begun.
     pub(super) begun: BTreeSet<Name>,
-    /// The last operation of each node on each partition, and the number of its question.
+    /// The last operation of each node on each group, and the number of its question.
     pub(super) last: BTreeMap<(Run, usize), (usize, u64)>,
 }
 
