@@ -11,6 +11,8 @@ mod bindings;
 #[cfg(target_arch = "wasm32")]
 mod clock;
 #[cfg(target_arch = "wasm32")]
+mod events;
+#[cfg(target_arch = "wasm32")]
 mod exchange;
 #[cfg(any(target_arch = "wasm32", test))]
 mod fields;
@@ -40,3 +42,5 @@ mod sockets;
 mod tell;
 #[cfg(target_arch = "wasm32")]
 mod token;
+#[cfg(target_arch = "wasm32")]
+mod watch;

@@ -18,8 +18,8 @@ use crate::clock::{Clock, timestamp};
 use crate::exchange::{InForce, OwnRequest};
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
-use crate::revisions::Watch;
 use crate::tell::log_error;
+use crate::watch::Watch;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
 /// called again.

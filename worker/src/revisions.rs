@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use js_sys::Date;
-use tidegate_gate::Micros;
 use tidegate_http::RevisionTag;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
@@ -18,6 +17,7 @@ use crate::isolate::Isolate;
 use crate::node::{End, Node, with};
 use crate::policies::{self, Revision};
 use crate::tell::log_error;
+use crate::watch::Refresh;
 
 /// The name of the one object that keeps the revisions.
 const KEEPER: &str = "policies";
@@ -42,52 +42,6 @@ extern "C" {
 
 fn keeper(env: &Env) -> worker::Result<Keeper> {
     env.durable_object("POLICIES")?.get_by_name(KEEPER).map(Stub::into_rpc)
-}
-
-/// When an isolate has asked for the revision in force.
-pub(crate) struct Watch {
-    /// The revision of which it has heard last. Its file may be wrong, and is then not in force.
-    heard: RevisionTag,
-    /// How long it goes by that revision.
-    delay: Micros,
-    /// When it asked and got an answer, or none.
-    asked: Option<Micros>,
-    /// When it last asked beside a request.
-    begun: Option<Micros>,
-}
-
-/// Whether the revision in force is asked for.
-#[wasm_bindgen]
-#[derive(Clone, Copy, Debug)]
-pub enum Refresh {
-    /// It was asked for a moment ago.
-    No = 0,
-    /// The request goes on meanwhile.
-    Meanwhile = 1,
-    /// The request waits for it.
-    First = 2,
-}
-
-impl Watch {
-    pub(crate) const fn new(heard: RevisionTag, delay: Micros) -> Self {
-        Self { heard, delay, asked: None, begun: None }
-    }
-
-    /// Under load no request waits, because the isolate asks half the delay earlier.
-    fn due(&mut self, at: Micros) -> Refresh {
-        let has_passed = |since: Option<Micros>, span: u64| {
-            since.is_none_or(|since| at.0.saturating_sub(since.0) >= span)
-        };
-        let Micros(delay) = self.delay;
-        if has_passed(self.asked, delay) {
-            return Refresh::First;
-        }
-        if has_passed(self.asked, delay / 2) && has_passed(self.begun, delay / 2) {
-            self.begun = Some(at);
-            return Refresh::Meanwhile;
-        }
-        Refresh::No
-    }
 }
 
 #[wasm_bindgen]

@@ -404,6 +404,22 @@ const POOL: [&str; 11] = [
     r#"{"algorithm":"sliding_log","rates":["5/7s"]}"#,
 ];
 
+/// The one whose windows begin with a grant. Beside other limits it grants later, so that its windows end elsewhere, and in all
+/// it may grant more than alone; in none of its windows it may grant more than its 3 units.
+const FROM_FIRST: usize = 3;
+
+/// The most grants in one of the windows of 15 s that begin with the first grant after the one before.
+fn most_in_a_window(times: &[Timestamp]) -> usize {
+    let mut windows: Vec<(Timestamp, usize)> = Vec::new();
+    for &time in times {
+        match windows.last_mut().filter(|(began, _)| time.saturating_since(*began).0 < 15_000_000) {
+            Some((_, granted)) => *granted += 1,
+            None => windows.push((time, 1)),
+        }
+    }
+    windows.into_iter().map(|(_, granted)| granted).max().unwrap_or(0)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
@@ -418,6 +434,7 @@ proptest! {
         let mut called = Called::new(&limits([POOL[own]]));
         let mut alone = POOL.map(|limit| Called::new(&limits([limit])));
         let mut granted = [[0; POOL.len()]; 2];
+        let mut from_first = Vec::new();
         let mut now = NOW;
         for (later, chosen) in steps {
             now = now.saturating_add(Micros(later));
@@ -426,10 +443,12 @@ proptest! {
             let passes = called.table.decide(&policy, "k", now, 1).unwrap().is_allowed();
             for place in if chosen.is_empty() { [own].into() } else { chosen } {
                 let Called { table, policy } = &mut alone[place];
+                from_first.extend((passes && place == FROM_FIRST).then_some(now));
                 granted[0][place] += u64::from(passes);
                 granted[1][place] += u64::from(table.decide(policy, "k", now, 1).unwrap().is_allowed());
             }
-            for place in 0..POOL.len() {
+            prop_assert!(most_in_a_window(&from_first) <= 3, "{from_first:?}");
+            for place in (0..POOL.len()).filter(|place| *place != FROM_FIRST) {
                 prop_assert!(granted[0][place] <= granted[1][place], "{}: {granted:?}", POOL[place]);
             }
         }
