@@ -2,7 +2,8 @@
 //!
 //! A count belongs to a key and to a limit's name, algorithm and period, or for a bucket the time in which it fills. A call
 //! may change the other numbers, and the count goes on. Other limits are other counts, and none leads to another. So in any
-//! order of calls each limit grants at most what it grants alone.
+//! order of calls each limit grants at most what it grants alone. A window that starts at its first grant keeps its
+//! limit in each window: beside other limits its windows end elsewhere.
 //!
 //! From the first such call on, each limit of the table's policy has an entry of its own, and so have blocks. An entry has
 //! the identity of the limit that wrote it last; the table finds it by its count.
