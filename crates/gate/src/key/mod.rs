@@ -1,4 +1,4 @@
-//! Keys: what they may be, patterns of them, and the parts that limits count by.
+//! What a key may be, which patterns match it, and which part of it a limit counts by.
 
 mod address;
 mod depth;

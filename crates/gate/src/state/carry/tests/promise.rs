@@ -109,7 +109,7 @@ struct World {
     is_proportional: bool,
     policy: Policy,
     stored: Stored,
-    /// Under which limits each record was last, in their order, with what they have granted.
+    /// For each record, in order: the limits that wrote it last, and what they have granted.
     accounts: BTreeMap<Record, Vec<(&'static str, Account)>>,
     /// When, and how much.
     granted: BTreeMap<&'static str, (u64, u64)>,
