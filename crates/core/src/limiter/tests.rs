@@ -378,7 +378,7 @@ fn a_fixed_window_forgets_no_count_of_a_state_of_another_window() {
     assert!(aligned.decide(&mut state, NOW, 5).unwrap().is_allowed());
     assert!(first.expires_at(&state) > NOW);
     first.advance(&mut state, NOW);
-    assert_eq!((first.used(&state), aligned.used(&state)), (5, 5));
+    assert_eq!((first.used(&state), aligned.used(&state)), (u64::MAX, 5)); // not known, so more than any limit
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Config {
         if !(self.starts_at_first && old.starts_at_first) {
             return false;
         }
-        let mut counter = old.read(held);
+        let Some(mut counter) = old.read(held) else { return false };
         if counter.left > 0 {
             counter.left = self.period.value().saturating_sub(old.elapsed(&counter));
         }
@@ -159,16 +159,18 @@ impl Config {
         true
     }
 
+    /// `None` if the state has another number of words, because it is that of windows that start otherwise.
     #[inline]
-    fn read(&self, state: &State<impl Words>) -> Counter {
-        let [count, newest] = state.read();
-        let left = if self.starts_at_first {
-            // a state of aligned windows has no such word; its units count as just granted
-            state.words().get(LEFT).copied().unwrap_or(self.period.value())
-        } else {
-            self.until_aligned(newest)
-        };
-        Counter { count, newest: Timestamp(newest), left }
+    fn read(&self, state: &State<impl Words>) -> Option<Counter> {
+        match *state.words() {
+            [count, newest] if !self.starts_at_first => {
+                Some(Counter { count, newest: Timestamp(newest), left: self.until_aligned(newest) })
+            }
+            [count, newest, left] if self.starts_at_first => {
+                Some(Counter { count, newest: Timestamp(newest), left })
+            }
+            _ => None,
+        }
     }
 
     /// The state's counter at `now`.
@@ -179,18 +181,18 @@ impl Config {
     // in the Worker one copy of the code is enough
     #[cfg_attr(target_arch = "wasm32", inline(never))]
     #[cfg_attr(not(target_arch = "wasm32"), inline)]
-    fn settled(&self, state: &State<impl Words>, now: Timestamp) -> Counter {
-        let Counter { mut count, newest, left } = self.read(state);
+    fn settled(&self, state: &State<impl Words>, now: Timestamp) -> Option<Counter> {
+        let Counter { mut count, newest, left } = self.read(state)?;
         let taken = now.taken_after(newest, Micros(self.period.value()));
         if self.starts_at_first {
-            return Counter { count, newest, left }.after(taken);
+            return Some(Counter { count, newest, left }.after(taken));
         }
         let left = self.until_aligned(taken.0);
         let begin = taken.0.saturating_sub(self.period.value().saturating_sub(left));
         if newest.0 < begin {
             count = 0;
         }
-        Counter { count, newest: taken, left }
+        Some(Counter { count, newest: taken, left })
     }
 
     /// Takes `cost` if it fits. Returns the units that are then left.
@@ -255,16 +257,17 @@ impl Limiter for Config {
     /// Ends a window that is over at the new time.
     #[inline]
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
-        self.settled(state, now).write_to(state);
+        if let Some(counter) = self.settled(state, now) {
+            counter.write_to(state);
+        }
     }
 
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
-        self.until_fresh(self.read(state))
+        self.read(state).map_or(self.period(), |counter| self.until_fresh(counter))
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
-        self.state(state.words())?;
-        let Counter { count, left, .. } = self.read(state);
+        let Counter { count, left, .. } = self.read(state).ok_or(InvalidState)?;
         let possible = count <= self.limit.saturating_mul(2)
             && left <= self.period.value()
             && (count == 0 || left > 0);
@@ -283,8 +286,10 @@ impl RateLimiter for Config {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
-        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
-        let mut counter = self.settled(state, now);
+        CostExceedsCapacity::check(cost, self.limit)?;
+        let Some(mut counter) = self.settled(state, now) else {
+            return Err(CostExceedsCapacity { cost, capacity: 0 });
+        };
         let left = self.take(&mut counter, cost);
         counter.write_to(state);
         Ok(self.answer(counter, left))
@@ -292,15 +297,17 @@ impl RateLimiter for Config {
 
     #[inline]
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
-        let mut counter = self.settled(state, now);
+        CostExceedsCapacity::check(cost, self.limit)?;
+        let Some(mut counter) = self.settled(state, now) else {
+            return Err(CostExceedsCapacity { cost, capacity: 0 });
+        };
         let left = self.take(&mut counter, cost);
         Ok(self.answer(counter, left))
     }
 
     /// The counter never exceeds twice the limit.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
-        let mut counter = self.settled(state, now);
+        let Some(mut counter) = self.settled(state, now) else { return };
         let room = self.limit.saturating_mul(2).saturating_sub(counter.count);
         counter.add(cost.min(room), self.period.value());
         counter.write_to(state);
@@ -314,7 +321,7 @@ impl RateLimiter for Config {
         units: u64,
         _: Micros,
     ) -> Option<Ahead> {
-        let mut counter = self.read(state);
+        let mut counter = self.read(state)?;
         if counter.newest == Timestamp::EPOCH || counter.left == 0 {
             return None;
         }
@@ -325,12 +332,12 @@ impl RateLimiter for Config {
     }
 
     fn used(&self, state: &State<impl Words>) -> u64 {
-        self.read(state).count
+        self.read(state).map_or(u64::MAX, |counter| counter.count)
     }
 
     /// The units come back only if their window is still the current one.
     fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
-        let mut counter = self.read(state);
+        let Some(mut counter) = self.read(state) else { return };
         let from_ahead = refund.granted_at > counter.newest; // a clock that has since come back
         let age = counter.newest.saturating_since(refund.granted_at).0;
         if !from_ahead && age <= self.elapsed(&counter) {

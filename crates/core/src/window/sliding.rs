@@ -55,6 +55,8 @@ pub struct Config {
     limit: u64,
     /// n
     segments: usize,
+    /// n + 4, the number of words in a state. As a small number it tells the compiler that a state has a head.
+    words: u8,
     /// s
     segment: Divisor,
     period: Micros,
@@ -109,6 +111,8 @@ impl Config {
         in_range("period", period.0)?;
         in_bounds("segments", segments, 1, MAX_SEGMENTS)?;
         let count = usize::try_from(segments).unwrap_or_else(|_| never(usize::MAX)); // at most MAX_SEGMENTS
+        let words = count.saturating_add(HEAD).saturating_add(1);
+        let words = u8::try_from(words).unwrap_or_else(|_| never(u8::MAX));
         let segment = Divisor::new(segments).floor(period.0);
         if segment.saturating_mul(segments) != period.0 {
             let below = segment.saturating_mul(segments);
@@ -128,7 +132,7 @@ impl Config {
         if limit > nearest {
             return Err(ConfigError::ScaleTooFine { field: "limit", found: limit, nearest });
         }
-        Ok(Self { limit, segments: count, segment, period })
+        Ok(Self { limit, segments: count, words, segment, period })
     }
 
     /// The most units in a window.
@@ -146,6 +150,31 @@ impl Config {
     /// The most units that n segments may count. Their weighted sum must fit 64 bits.
     fn most(&self) -> u64 {
         self.limit.saturating_mul(2).min(self.segment.floor(u64::MAX))
+    }
+
+    /// The head of a state, and a₀ … aₙ. `None` if the state has another number of words, because it is that of another
+    /// window.
+    #[inline]
+    fn split<'a>(&self, state: &'a State<impl Words>) -> Option<(Head, &'a [u64])> {
+        let words = state.words();
+        if words.len() != self.words() {
+            return None;
+        }
+        let (head, counts) = words.split_first_chunk()?;
+        Some((Head::of(head), counts))
+    }
+
+    /// The mutable form of [`split`](Self::split).
+    #[inline]
+    fn split_mut<'a>(
+        &self,
+        state: &'a mut State<impl WordsMut>,
+    ) -> Option<(&'a mut [u64; HEAD], &'a mut [u64])> {
+        let words = state.words_mut();
+        if words.len() != self.words() {
+            return None;
+        }
+        words.split_first_chunk_mut()
     }
 
     /// After a clock has returned from a jump ahead, the counters keep their ages.
@@ -249,7 +278,7 @@ impl Config {
 impl Limiter for Config {
     #[inline]
     fn words(&self) -> usize {
-        self.segments.saturating_add(HEAD).saturating_add(1)
+        usize::from(self.words)
     }
 
     /// The length of the window.
@@ -260,20 +289,23 @@ impl Limiter for Config {
 
     /// Lets segments age.
     fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
-        let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else { return };
+        let Some((head, counts)) = self.split_mut(state) else { return };
         let view = self.view(Head::of(head), counts, now);
         age(head, counts, view);
         count(head, counts, view, 0);
     }
 
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
-        let (Head { newest, start, .. }, counts) = split(state);
-        self.until_empty(counts, 0, newest.0.saturating_sub(start))
+        match self.split(state) {
+            Some((Head { newest, start, .. }, counts)) => {
+                self.until_empty(counts, 0, newest.0.saturating_sub(start))
+            }
+            None => self.until_aged_out(0, 0), // as if it had just been granted
+        }
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
-        self.state(state.words())?;
-        let (head, counts) = split(state);
+        let (head, counts) = self.split(state).ok_or(InvalidState)?;
         let mut sum = 0_u64;
         for &count in counts.iter().take(self.segments) {
             sum = sum.checked_add(count).ok_or(InvalidState)?;
@@ -296,9 +328,9 @@ impl RateLimiter for Config {
         if cost == 0 {
             return self.peek(state, now, 0);
         }
-        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
-        let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else {
-            return Err(never(CostExceedsCapacity { cost, capacity: 0 })); // a state has its words
+        CostExceedsCapacity::check(cost, self.limit)?;
+        let Some((head, counts)) = self.split_mut(state) else {
+            return Err(CostExceedsCapacity { cost, capacity: 0 });
         };
         let view = self.view(Head::of(head), counts, now);
         age(head, counts, view);
@@ -315,8 +347,10 @@ impl RateLimiter for Config {
     }
 
     fn peek(&self, state: &State<impl Words>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.most_of(state, self.limit))?;
-        let (head, counts) = split(state);
+        CostExceedsCapacity::check(cost, self.limit)?;
+        let Some((head, counts)) = self.split(state) else {
+            return Err(CostExceedsCapacity { cost, capacity: 0 });
+        };
         let view = self.view(head, counts, now);
         let remaining = self.limit.saturating_sub(self.estimate(counts, view));
         let Some(left) = remaining.checked_sub(cost) else {
@@ -331,7 +365,7 @@ impl RateLimiter for Config {
 
     /// The counters of n segments never exceed twice the limit.
     fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
-        let Some((head, counts)) = state.words_mut().split_first_chunk_mut() else { return };
+        let Some((head, counts)) = self.split_mut(state) else { return };
         let view = self.view(Head::of(head), counts, now);
         age(head, counts, view);
         let room = self.most().saturating_sub(view.sum);
@@ -345,7 +379,7 @@ impl RateLimiter for Config {
         units: u64,
         _: Micros,
     ) -> Option<Ahead> {
-        let (head, counts) = state.words_mut().split_first_chunk_mut()?;
+        let (head, counts) = self.split_mut(state)?;
         let Head { newest, start, sum } = Head::of(head);
         if newest == Timestamp::EPOCH {
             return None;
@@ -359,7 +393,7 @@ impl RateLimiter for Config {
 
     /// E, rounded up.
     fn used(&self, state: &State<impl Words>) -> u64 {
-        let (head, counts) = split(state);
+        let Some((head, counts)) = self.split(state) else { return u64::MAX };
         self.estimate(counts, self.view(head, counts, head.newest))
     }
 
@@ -387,14 +421,6 @@ impl RateLimiter for Config {
 
 /// The words before the counters.
 const HEAD: usize = 3;
-
-/// The head of a state, and a₀ … aₙ.
-#[inline]
-fn split(state: &State<impl Words>) -> (Head, &[u64]) {
-    let split = state.words().split_first_chunk();
-    let (head, counts) = split.unwrap_or_else(|| never((&[u64::MAX; HEAD], &[])));
-    (Head::of(head), counts)
-}
 
 /// Ages the counters by the view's number of segments.
 #[inline]
