@@ -14,6 +14,7 @@
 //! | [`window::fixed`] | grants at most limit in a window, 2·limit in any span of a period | 16 bytes; 24 for windows that start at the first grant |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
 //! | [`window::log`] | grants at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
+//! | [`hold`], around a bucket or a window | used and held units together never exceed what the limiter grants; a commit leaves what a replay with the true costs would have left | the limiter's, 32 bytes, and 64 for each hold of a bucket, 40 of a window |
 //! | [`shed::penalty`] | a penalty begins at the n-th refusal within its span and lasts at most its maximum | 32 + 8·(n − 1) bytes |
 //! | [`shed::suppression`] | an account within its limit in every part of 6 s is never suppressed | 72 bytes |
 //! | [`shed::reporter`] | with the local cap on, admits at most the account's limit in a part | 80 bytes |
@@ -64,6 +65,7 @@ mod quantity;
 mod time;
 
 pub mod bucket;
+pub mod hold;
 pub mod lease;
 pub mod shed;
 pub mod window;

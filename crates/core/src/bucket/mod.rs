@@ -37,6 +37,7 @@
 //! assert!(two_then_three_per_second.decide(&mut state, now, 3).is_err());
 //! ```
 
+mod holds;
 #[cfg(test)]
 mod published;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
+use crate::hold::{self, OnExpiry, Terms};
 use crate::lease::{Held, Id, Leases, budget, concurrency, connections};
 use crate::properties::fresh;
 use crate::shed::reporter::LocalCap;
@@ -99,6 +100,27 @@ proptest! {
         for denied in [log::Denied::Forgotten, log::Denied::Counted] {
             counts(log::Config::new(&windows, Micros(100), denied).unwrap(), &steps)?;
         }
+    }
+
+    #[test]
+    fn limiters_that_hold(steps in steps()) {
+        let span = Micros(7_000_000);
+        let terms =
+            Terms { most: 3, longest: span, remember: Micros::SECOND, on_expiry: OnExpiry::Charge };
+        let rate = Rate::new(3, Micros(10_000_000)).unwrap();
+        let bucket = hold::Config::new(bucket::Config::new(5, rate).unwrap(), terms).unwrap();
+        keeps_the_contract(bucket, &steps, |state, now, number| match number % 4 {
+            0 => bucket.charge(state, now, number % 5),
+            1 => {
+                let _ = bucket.commit(state, now, id(number), number % 9);
+            }
+            2 => {
+                let _ = bucket.reserve(state, now, id(number), 1 + number % 3, span);
+            }
+            _ => {
+                let _ = bucket.decide(state, now, 1 + number % 5);
+            }
+        })?;
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod view;
 use self::view::View;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
+use crate::hold::{Hold, Holds, Reservable};
 use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::never::never;
 use crate::quantity::{ConfigError, in_bounds, in_range};
@@ -410,6 +411,27 @@ impl RateLimiter for Config {
     }
 }
 
+/// Units leave that were remembered at the time of the grant, or more are remembered at that time.
+impl Reservable for Config {
+    const SINCE: usize = 0;
+
+    fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut State<impl WordsMut>,
+        holds: &mut Holds<H>,
+        place: usize,
+        actual: u64,
+    ) {
+        let Hold { units, granted_at, .. } = holds.remove(place);
+        self.refund(state, Refund { granted_at, cost: units.saturating_sub(actual) });
+        if granted_at <= state.newest() {
+            let newer = self::units(state).partition_point(|&unit| unit > granted_at.0);
+            insert(state, (newer, granted_at), index(actual.saturating_sub(units)));
+            self.advance(state, state.newest()); // units that no longer count leave
+        }
+    }
+}
+
 /// x₁, x₂, …
 #[inline]
 pub(crate) fn units(state: &State<impl Words>) -> &[u64] {
@@ -426,15 +448,22 @@ fn settled(state: &State<impl Words>) -> View<'_> {
 /// Remembers `added` units at the newest time. If they do not all fit, the oldest units leave.
 #[inline]
 fn remember(state: &mut State<impl WordsMut>, added: usize) {
+    insert(state, (0, state.newest()), added);
+}
+
+/// Remembers `added` units at a time, behind the `first` newest ones. If they do not all fit, the oldest units leave.
+#[inline]
+fn insert(state: &mut State<impl WordsMut>, (first, at): (usize, Timestamp), added: usize) {
     let kept = units(state).len();
-    let [newest, len, units @ ..] = state.words_mut() else { return };
-    let added = added.min(units.len());
-    let kept = kept.min(units.len().saturating_sub(added));
-    units.copy_within(..kept, added);
-    if let Some(opened) = units.get_mut(..added) {
-        opened.fill(*newest);
+    let [_, len, units @ ..] = state.words_mut() else { return };
+    let Some(older) = units.get_mut(first..) else { return };
+    let added = added.min(older.len());
+    let kept = kept.saturating_sub(first).min(older.len().saturating_sub(added));
+    older.copy_within(..kept, added);
+    if let Some(opened) = older.get_mut(..added) {
+        opened.fill(at.0);
     }
-    *len = count(kept.saturating_add(added));
+    *len = count(first.saturating_add(kept).saturating_add(added));
 }
 
 /// Forgets all but the newest `kept` units.

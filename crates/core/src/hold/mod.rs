@@ -1,0 +1,434 @@
+//! Holds: grants whose true cost is known only afterwards.
+//!
+//! A limiter that [holds](Config) takes the estimate of such a request like any other cost, and remembers it: the grant is a *hold*
+//! until its true cost is [committed](Config::commit), or until it ends. Used and held units together never exceed what the limiter
+//! grants.
+//!
+//! | symbol | meaning | unit |
+//! |---|---|---|
+//! | e, t | estimate of a hold, and the time of its grant | units, µs |
+//! | c | true cost; 0 if the hold is released | units |
+//! | n | the most holds of a key: live ones, and those that ended less than a stated span ago | – |
+//!
+//! A commit puts c in the place of e *at t*: the state is then, to the unit, the one to which the whole history would have led with
+//! the true costs. That holds however many calls run side by side and in whatever order they commit. Each [limiter](Reservable) says
+//! how. c may exceed e, and what the limiter has room for: that is debt, as after a [charge](RateLimiter::charge).
+//!
+//! A commit is taken once. For a stated span the key remembers how each hold ended, and a repeated commit gets the same answer and
+//! changes nothing.
+//!
+//! A hold that nobody commits ends by itself: its units come back as if c were 0, or they [stay charged](OnExpiry). A commit that
+//! comes later still charges, but at its own time, and says that it was [late](Committed::late).
+//!
+//! **Guarantee:** what was reserved is what was committed, came back, stayed charged, or is live.
+//!
+//! ```
+//! use tidegate_core::hold::{self, OnExpiry, Reserved, Terms};
+//! use tidegate_core::{Limiter, Micros, Rate, Timestamp, bucket, lease::Id};
+//!
+//! let minute = Micros(60_000_000);
+//! let bucket = bucket::Config::new(60_000, Rate::new(60_000, minute).unwrap()).unwrap();
+//! let terms = Terms { most: 8, longest: minute, remember: minute, on_expiry: OnExpiry::Release };
+//! let tokens = hold::Config::new(bucket, terms).unwrap();
+//! let mut words = vec![0; tokens.words()];
+//! let mut state = tokens.state(&mut words[..]).unwrap();
+//! let at = |seconds: u64| Timestamp(1_700_000_000_000_000 + seconds * 1_000_000);
+//!
+//! // three calls side by side reserve 20,000 tokens each, and use 500
+//! let call = |number| Id([0, number]);
+//! for number in 0..3 {
+//!     let reserved = tokens.reserve(&mut state, at(0), call(number), 20_000, minute).unwrap();
+//!     assert!(matches!(reserved, Reserved::Decided(decision) if decision.is_allowed()));
+//! }
+//! assert_eq!(tokens.decide(&mut state, at(0), 0).unwrap().remaining(), 0);
+//! for number in 0..3 {
+//!     assert_eq!(tokens.commit(&mut state, at(20), call(number), 500).charged, 500);
+//! }
+//! // 1,500 were used, and 20 s are enough for them to come back
+//! assert_eq!(tokens.decide(&mut state, at(20), 0).unwrap().remaining(), 60_000);
+//! ```
+
+mod list;
+#[cfg(test)]
+mod tests;
+
+use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
+use crate::lease::Id;
+use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
+use crate::quantity::{ConfigError, in_bounds, in_range};
+use crate::time::{Micros, Timestamp};
+use crate::window::Refund;
+
+use self::list::{HEAD, Outcome};
+pub(crate) use self::list::{Hold, Holds};
+
+/// The most holds that a key may have.
+pub const MAX_HOLDS: u64 = 1_000;
+
+/// A rate limiter that can put the true cost of an earlier grant in the place of its estimate.
+///
+/// The trait is sealed: only limiters of this crate implement it.
+pub trait Reservable: RateLimiter {
+    /// The number of words with which a hold remembers what came after its grant.
+    #[doc(hidden)]
+    const SINCE: usize;
+
+    /// Moves the state to `now`, and what came after the last hold too.
+    #[doc(hidden)]
+    fn pass(
+        &self,
+        state: &mut limiter::State<Self, impl WordsMut>,
+        _since: &mut [u64],
+        now: Timestamp,
+    ) {
+        self.advance(state, now);
+    }
+
+    /// Adds units that were taken to what came after the last hold.
+    #[doc(hidden)]
+    fn took(&self, _since: &mut [u64], _units: u64) {}
+
+    /// Takes units that came back out of what came after the last hold.
+    #[doc(hidden)]
+    fn gave_back(&self, _since: &mut [u64], _units: u64) {}
+
+    /// What the first hold has to know of the state before its grant.
+    #[doc(hidden)]
+    fn before(&self, _state: &limiter::State<Self, impl Words>) -> u64 {
+        0
+    }
+
+    /// Puts `actual` units in the place of the estimate of a hold, and takes the hold off the list.
+    #[doc(hidden)]
+    fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
+        &self,
+        state: &mut limiter::State<Self, impl WordsMut>,
+        holds: &mut Holds<H>,
+        place: usize,
+        actual: u64,
+    );
+}
+
+/// What becomes of a hold that nobody commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnExpiry {
+    /// Its units come back.
+    Release,
+    /// Its units stay charged.
+    Charge,
+}
+
+/// The terms on which a limiter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// n, from 1 to [`MAX_HOLDS`].
+    pub most: u64,
+    /// The longest span for which a hold may be live.
+    pub longest: Micros,
+    /// For how long the key remembers how a hold ended.
+    pub remember: Micros,
+    /// What becomes of a hold that nobody commits.
+    pub on_expiry: OnExpiry,
+}
+
+/// A limiter that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config<L> {
+    limiter: L,
+    terms: Terms,
+}
+
+/// The state of a key: the words of the limiter, the number of live holds, the number of holds that have ended, the earliest time at
+/// which something ends, what the limiter knew before the first hold, and the holds. [`Limiter::state`] makes it.
+pub type State<L, W> = limiter::State<Config<L>, W>;
+
+/// The state of the limiter, and the holds.
+type Parts<'a, L> = (limiter::State<L, &'a mut [u64]>, Holds<&'a mut [u64]>);
+
+impl<L: sealed::Sealed> sealed::Sealed for Config<L> {
+    const NEWEST: usize = L::NEWEST;
+}
+
+/// The answer to a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// The limiter has decided. If it allows, the units are held.
+    Decided(Decision),
+    /// A live hold of this id has `units` already, until this time. Nothing has changed.
+    Again {
+        /// The units of the hold.
+        units: u64,
+        /// The time at which it ends.
+        until: Timestamp,
+    },
+    /// The hold of this id has ended. Nothing has changed.
+    Ended,
+    /// The key has as many holds as it may have. One is forgotten at this time. Nothing has changed.
+    Full {
+        /// The earliest time at which there may be room.
+        until: Timestamp,
+    },
+}
+
+/// The answer to a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The units that count for the hold: those of the first commit, or the estimate if it stayed charged.
+    pub charged: u64,
+    /// Whether no live hold had this id at the first commit, so that its units were charged at the time of the commit.
+    pub late: bool,
+}
+
+impl<L: Reservable> Config<L> {
+    /// Makes a limiter that holds on these terms.
+    ///
+    /// # Errors
+    /// Returns [`ConfigError::OutOfRange`] if `most` is 0 or above [`MAX_HOLDS`], or if a span is 0 or above 2^53 − 1 µs.
+    pub fn new(limiter: L, terms: Terms) -> Result<Self, ConfigError> {
+        in_bounds("most", terms.most, 1, MAX_HOLDS)?;
+        in_range("longest", terms.longest.0)?;
+        in_range("remember", terms.remember.0)?;
+        Ok(Self { limiter, terms })
+    }
+
+    /// The limiter that counts the units.
+    pub const fn limiter(&self) -> &L {
+        &self.limiter
+    }
+
+    /// The terms of the holds.
+    #[must_use]
+    pub const fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Reserves `cost` units for at most `span`, cut to the longest span of the [terms](Terms). A cost of 0 is a peek.
+    ///
+    /// # Errors
+    /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](RateLimiter::capacity). The state does not change
+    /// then.
+    pub fn reserve(
+        &self,
+        state: &mut State<L, impl WordsMut>,
+        now: Timestamp,
+        id: Id,
+        cost: u64,
+        span: Micros,
+    ) -> Result<Reserved, CostExceedsCapacity> {
+        CostExceedsCapacity::check(cost, self.limiter.capacity())?;
+        self.advance(state, now);
+        let Some((mut state, mut holds)) = self.split(state) else {
+            return Err(CostExceedsCapacity { cost, capacity: 0 });
+        };
+        if let Some(place) = holds.find(id) {
+            let Hold { units, until, .. } = holds.get(place);
+            return Ok(Reserved::Again { units, until });
+        }
+        if holds.ended(id).is_some() {
+            return Ok(Reserved::Ended);
+        }
+        let taken = state.newest();
+        if cost > 0 && !holds.has_room() {
+            return Ok(Reserved::Full { until: holds.next_end() });
+        }
+        let before = self.limiter.before(&state.borrowed());
+        let decision = self.limiter.decide(&mut state, taken, cost)?;
+        if cost > 0 && decision.is_allowed() {
+            let until = taken.saturating_add(Micros(span.0.min(self.terms.longest.0)));
+            holds.push(Hold { id, units: cost, granted_at: taken, until }, before);
+        }
+        Ok(Reserved::Decided(decision))
+    }
+
+    /// Charges what a hold has really cost, once. A cost of 0 releases the hold.
+    pub fn commit(
+        &self,
+        state: &mut State<L, impl WordsMut>,
+        now: Timestamp,
+        id: Id,
+        actual: u64,
+    ) -> Committed {
+        self.advance(state, now);
+        let Some((mut state, mut holds)) = self.split(state) else {
+            return Committed { charged: 0, late: true };
+        };
+        let taken = state.newest();
+        let remembered = match (holds.find(id), holds.ended(id)) {
+            (Some(place), _) => {
+                self.limiter.settle(&mut state, &mut holds, place, actual);
+                Outcome { charged: actual, late: false, is_final: true }
+            }
+            (None, Some(outcome)) if outcome.is_final => {
+                return Committed { charged: outcome.charged, late: outcome.late };
+            }
+            (None, ended) => {
+                // what an expired hold was charged counts already
+                let charged = ended.map_or(0, |ended| ended.charged);
+                let due = actual.saturating_sub(charged);
+                self.limiter.charge(&mut state, taken, due);
+                holds.with_since(|since| self.limiter.took(since, due));
+                Outcome { charged: actual.max(charged), late: true, is_final: true }
+            }
+        };
+        holds.end(id, remembered, taken.saturating_add(self.terms.remember));
+        Committed { charged: remembered.charged, late: remembered.late }
+    }
+
+    /// Decides on a request of `cost` units that is known now. A cost of 0 is a peek, but moves the state to `now`.
+    ///
+    /// # Errors
+    /// Returns [`CostExceedsCapacity`] as [`RateLimiter::decide`] does.
+    #[inline]
+    pub fn decide(&self, state: &mut State<L, impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        CostExceedsCapacity::check(cost, self.limiter.capacity())?;
+        self.change(state, now, |limiter, state, taken| {
+            let decision = limiter.decide(state, taken, cost);
+            let took =
+                if matches!(decision, Ok(decision) if decision.is_allowed()) { cost } else { 0 };
+            (decision, took)
+        })
+        .unwrap_or(Err(CostExceedsCapacity { cost, capacity: 0 }))
+    }
+
+    /// Charges units that were already spent, as [`RateLimiter::charge`] does.
+    pub fn charge(&self, state: &mut State<L, impl WordsMut>, now: Timestamp, cost: u64) {
+        let _ = self
+            .change(state, now, |limiter, state, taken| (limiter.charge(state, taken, cost), cost));
+    }
+
+    /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`] does.
+    pub fn refund(&self, state: &mut State<L, impl WordsMut>, refund: Refund) {
+        if let Some((mut state, mut holds)) = self.split(state) {
+            self.limiter.refund(&mut state, refund);
+            holds.with_since(|since| self.limiter.gave_back(since, refund.cost));
+        }
+    }
+
+    /// Whether [advancing](Limiter::advance) a state to `now` ends holds. If not, the words of the limiter alone say what it grants.
+    #[must_use]
+    pub fn is_due(&self, state: &State<L, impl Words>, now: Timestamp) -> bool {
+        let newest = state.newest();
+        let taken = now.taken_after(newest, self.period());
+        self.holds(state).is_some_and(|holds| taken < newest || holds.is_due(taken))
+    }
+
+    /// The state of the limiter that counts the units.
+    pub fn counted<'a>(&self, state: &'a State<L, impl Words>) -> limiter::State<L, &'a [u64]> {
+        let words = state.words();
+        limiter::State::over(words.get(..self.limiter.words()).unwrap_or(words))
+    }
+
+    /// The units that are held.
+    #[must_use]
+    pub fn held(&self, state: &State<L, impl Words>) -> u64 {
+        self.holds(state).map_or(u64::MAX, |holds| {
+            holds.each().fold(0, |sum, hold| sum.saturating_add(hold.units))
+        })
+    }
+
+    /// Does something with the limiter's state at the time at which an operation is taken, and adds the units that it took to what
+    /// came after the last hold. `None` if the state is that of another limiter.
+    #[inline]
+    fn change<R>(
+        &self,
+        state: &mut State<L, impl WordsMut>,
+        now: Timestamp,
+        operate: impl FnOnce(&L, &mut limiter::State<L, &mut [u64]>, Timestamp) -> (R, u64),
+    ) -> Option<R> {
+        let period = self.period();
+        let (mut counted, holds) = self.split(state)?;
+        if holds.are_none() {
+            let taken = now.taken_after(counted.newest(), period);
+            return Some(operate(&self.limiter, &mut counted, taken).0);
+        }
+        self.advance(state, now);
+        let (mut counted, mut holds) = self.split(state)?;
+        let taken = counted.newest();
+        let (result, took) = operate(&self.limiter, &mut counted, taken);
+        holds.with_since(|since| self.limiter.took(since, took));
+        Some(result)
+    }
+
+    /// The limiter's part of the state, and the holds. `None` if the state is that of another limiter.
+    #[inline]
+    fn split<'a>(&self, state: &'a mut State<L, impl WordsMut>) -> Option<Parts<'a, L>> {
+        let has_its_words = state.words().len() == self.words();
+        let (counted, holds) = state.words_mut().split_at_mut_checked(self.limiter.words())?;
+        has_its_words.then(|| (limiter::State::over(counted), Holds::new(holds, L::SINCE)))
+    }
+
+    fn holds<'a>(&self, state: &'a State<L, impl Words>) -> Option<Holds<&'a [u64]>> {
+        let has_its_words = state.words().len() == self.words();
+        let (_, holds) = state.words().split_at_checked(self.limiter.words())?;
+        has_its_words.then(|| Holds::new(holds, L::SINCE))
+    }
+
+    /// Ends the holds that have expired at `taken`.
+    #[cold]
+    fn expire(
+        &self,
+        state: &mut limiter::State<L, &mut [u64]>,
+        holds: &mut Holds<&mut [u64]>,
+        taken: Timestamp,
+    ) {
+        while let Some(place) = holds.expired(taken) {
+            let Hold { id, units, until, .. } = holds.get(place);
+            let charged = match self.terms.on_expiry {
+                OnExpiry::Release => 0,
+                OnExpiry::Charge => units,
+            };
+            self.limiter.settle(state, holds, place, charged);
+            let outcome = Outcome { charged, late: true, is_final: false };
+            holds.end(id, outcome, until.saturating_add(self.terms.remember));
+        }
+        holds.forget(taken);
+    }
+}
+
+impl<L: Reservable> Limiter for Config<L> {
+    fn words(&self) -> usize {
+        let most = usize::try_from(self.terms.most).unwrap_or(usize::MAX);
+        let holds = most.saturating_mul(Holds::<&[u64]>::width(L::SINCE));
+        self.limiter.words().saturating_add(HEAD).saturating_add(holds)
+    }
+
+    /// The longest of the limiter's period and the spans of the holds.
+    fn period(&self) -> Micros {
+        Micros(self.limiter.period().0.max(self.terms.longest.0).max(self.terms.remember.0))
+    }
+
+    /// Ends the holds that have expired at the new time.
+    fn advance(&self, state: &mut State<L, impl WordsMut>, now: Timestamp) {
+        let period = self.period();
+        let Some((mut state, mut holds)) = self.split(state) else { return };
+        let newest = state.newest();
+        let taken = now.taken_after(newest, period);
+        if holds.are_none() {
+            return self.limiter.advance(&mut state, taken);
+        }
+        // a clock that has come back from a jump ahead: holds live as long as they would have
+        holds.shift(newest.saturating_since(taken));
+        if !holds.with_since(|since| self.limiter.pass(&mut state, since, taken)) {
+            self.limiter.advance(&mut state, taken);
+        }
+        if holds.is_due(taken) {
+            self.expire(&mut state, &mut holds, taken);
+        }
+    }
+
+    /// Also the span until all holds have ended and are forgotten.
+    fn reset_after(&self, state: &State<L, impl Words>) -> Micros {
+        let Some(holds) = self.holds(state) else { return self.period() };
+        let counted = self.limiter.reset_after(&self.counted(state));
+        let newest = state.newest();
+        let live = holds.each().map(|hold| hold.until.saturating_add(self.terms.remember));
+        let last = live.chain(holds.forgotten_at()).max().unwrap_or(newest);
+        counted.max(last.saturating_since(newest))
+    }
+
+    fn accepts(&self, state: &State<L, impl Words>) -> Result<(), InvalidState> {
+        self.limiter.accepts(&self.counted(state))?;
+        let holds = self.holds(state).ok_or(InvalidState)?;
+        holds.accepts(state.newest(), &self.terms)
+    }
+}

@@ -1,0 +1,448 @@
+//! A limiter that holds, beside a replay of the whole history with the true costs.
+
+use std::vec;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::{Committed, Config, MAX_HOLDS, OnExpiry, Reservable, Reserved, Terms};
+use crate::lease::Id;
+use crate::window::{Refund, fixed, log, sliding};
+use crate::{Limiter, Micros, Rate, RateLimiter, State, Timestamp, bucket};
+
+const START: u64 = 1_700_000_000_000_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Decide { cost: u64 },
+    Charge { cost: u64 },
+    Reserve { id: u64, cost: u64, span: u64 },
+    Commit { id: u64, actual: u64 },
+}
+
+/// What has counted, at the time at which it counts.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    at: Timestamp,
+    units: u64,
+    /// The estimate, if that is more.
+    most: u64,
+}
+
+impl Event {
+    const fn new(at: Timestamp, units: u64) -> Self {
+        Self { at, units, most: units }
+    }
+}
+
+/// A hold as the replay sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Live { event: usize, until: Timestamp },
+    Ended { charged: u64, late: bool, is_final: bool, until: Timestamp },
+}
+
+/// The whole history, with the costs that are known by now.
+struct Replay<L> {
+    limiter: L,
+    terms: Terms,
+    events: Vec<Event>,
+    holds: Vec<(u64, Fate)>,
+}
+
+impl<L: Reservable> Replay<L> {
+    fn words(&self, now: Timestamp) -> Vec<u64> {
+        let mut state = self.limiter.state(vec![0; self.limiter.words()]).unwrap();
+        for event in &self.events {
+            self.limiter.charge(&mut state, event.at, event.units);
+        }
+        self.limiter.advance(&mut state, now);
+        state.words().to_vec()
+    }
+
+    /// Whether windows may have forgotten units because they count only so many.
+    fn is_in_debt(&self, now: Timestamp) -> bool {
+        let counts = |event: &&Event| now.saturating_since(event.at) <= self.limiter.period();
+        let most = self.events.iter().filter(counts).map(|event| event.most).sum::<u64>();
+        most > self.limiter.capacity()
+    }
+
+    fn grants(&self, now: Timestamp, cost: u64) -> bool {
+        let words = self.words(now);
+        let state: State<L, _> = self.limiter.state(words).unwrap();
+        self.limiter.peek(&state, now, cost).unwrap().is_allowed()
+    }
+
+    fn advance(&mut self, now: Timestamp) {
+        let (terms, events) = (self.terms, &mut self.events);
+        for (_, fate) in &mut self.holds {
+            if let Fate::Live { event, until } = *fate
+                && until <= now
+            {
+                if terms.on_expiry == OnExpiry::Release {
+                    events[event].units = 0;
+                }
+                let (charged, until) = (events[event].units, until.saturating_add(terms.remember));
+                *fate = Fate::Ended { charged, late: true, is_final: false, until };
+            }
+        }
+        self.holds.retain(|(_, fate)| match *fate {
+            Fate::Live { .. } => true,
+            Fate::Ended { until, .. } => until > now,
+        });
+    }
+
+    fn find(&mut self, id: u64) -> Option<usize> {
+        self.holds.iter().position(|(held, _)| *held == id)
+    }
+
+    fn commit(&mut self, now: Timestamp, id: u64, actual: u64) -> Committed {
+        let place = self.find(id);
+        let (charged, late) = match place.map(|place| self.holds[place].1) {
+            Some(Fate::Live { event, .. }) => {
+                let event = &mut self.events[event];
+                (event.units, event.most) = (actual, actual.max(event.most));
+                (actual, false)
+            }
+            Some(Fate::Ended { charged, late, is_final: true, .. }) => {
+                return Committed { charged, late };
+            }
+            Some(Fate::Ended { charged, .. }) => {
+                self.events.push(Event::new(now, actual.saturating_sub(charged)));
+                (actual.max(charged), true)
+            }
+            None => {
+                self.events.push(Event::new(now, actual));
+                (actual, true)
+            }
+        };
+        let until = now.saturating_add(self.terms.remember);
+        let ended = Fate::Ended { charged, late, is_final: true, until };
+        match place {
+            Some(place) => self.holds[place].1 = ended,
+            None if self.holds.len() < usize::try_from(self.terms.most).unwrap() => {
+                self.holds.push((id, ended))
+            }
+            None => {
+                // the one that is forgotten next makes place, if there is any
+                let next =
+                    self.holds.iter().enumerate().filter_map(|(place, (id, fate))| match *fate {
+                        Fate::Ended { until, .. } => Some((until, *id, place)),
+                        Fate::Live { .. } => None,
+                    });
+                if let Some((_, _, place)) = next.min() {
+                    self.holds[place] = (id, ended);
+                }
+            }
+        }
+        Committed { charged, late }
+    }
+}
+
+fn equals_the_replay<L: Reservable + core::fmt::Debug>(
+    limiter: L,
+    terms: Terms,
+    steps: &[(u64, Step)],
+    forgets_debt: bool,
+) -> Result<(), TestCaseError> {
+    let config = Config::new(limiter, terms).unwrap();
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let mut replay = Replay { limiter, terms, events: Vec::new(), holds: Vec::new() };
+    let mut now = Timestamp(START);
+    for &(passed, step) in steps {
+        now = now.saturating_add(Micros(passed));
+        replay.advance(now);
+        replay.events.push(Event::new(now, 0)); // a refusal's time counts as seen
+        match step {
+            Step::Decide { cost } => {
+                let expected = replay.grants(now, cost);
+                let decided = config.decide(&mut state, now, cost).unwrap();
+                prop_assert_eq!(decided.is_allowed(), expected);
+                if expected {
+                    replay.events.push(Event::new(now, cost));
+                }
+            }
+            Step::Charge { cost } => {
+                config.charge(&mut state, now, cost);
+                replay.events.push(Event::new(now, cost));
+            }
+            Step::Reserve { id, cost, span } => {
+                let said =
+                    config.reserve(&mut state, now, Id([0, id]), cost, Micros(span)).unwrap();
+                match replay.find(id).map(|place| replay.holds[place].1) {
+                    Some(Fate::Live { event, until }) => {
+                        let units = replay.events[event].units;
+                        prop_assert_eq!(said, Reserved::Again { units, until });
+                    }
+                    Some(Fate::Ended { .. }) => prop_assert_eq!(said, Reserved::Ended),
+                    None if replay.holds.len() == usize::try_from(terms.most).unwrap() => {
+                        let is_full = matches!(said, Reserved::Full { until } if until > now);
+                        prop_assert!(is_full, "{:?}", said);
+                    }
+                    None => {
+                        let expected = replay.grants(now, cost);
+                        let Reserved::Decided(decision) = said else {
+                            return Err(TestCaseError::fail(std::format!("{said:?}")));
+                        };
+                        prop_assert_eq!(decision.is_allowed(), expected);
+                        if expected {
+                            let event = replay.events.len();
+                            replay.events.push(Event::new(now, cost));
+                            let until = now.saturating_add(Micros(span.min(terms.longest.0)));
+                            replay.holds.push((id, Fate::Live { event, until }));
+                        }
+                    }
+                }
+            }
+            Step::Commit { id, actual } => {
+                let expected = replay.commit(now, id, actual);
+                prop_assert_eq!(config.commit(&mut state, now, Id([0, id]), actual), expected);
+                if replay.find(id).is_none() {
+                    continue; // all holds are live, so this one cannot be remembered
+                }
+                let once = state.clone();
+                prop_assert_eq!(config.commit(&mut state, now, Id([0, id]), actual + 1), expected);
+                prop_assert_eq!(state.words(), once.words(), "a repeated commit changes nothing");
+            }
+        }
+        config.advance(&mut state, now);
+        prop_assert_eq!(config.accepts(&state), Ok(()), "{:?}", state);
+        if forgets_debt && replay.is_in_debt(now) {
+            return Ok(());
+        }
+        let counted = config.counted(&state);
+        prop_assert_eq!(counted.words(), &replay.words(now)[..], "at {:?} after {:?}", now, step);
+        let live = replay.holds.iter().filter_map(|(_, fate)| match *fate {
+            Fate::Live { event, .. } => Some(replay.events[event].units),
+            Fate::Ended { .. } => None,
+        });
+        prop_assert_eq!(config.held(&state), live.sum::<u64>());
+    }
+    // nothing is left behind
+    let end = config.expires_at(&state);
+    config.advance(&mut state, end);
+    prop_assert!(state.words()[limiter.words()..].iter().all(|&word| word == 0), "{:?}", state);
+    Ok(())
+}
+
+const TERMS: Terms = Terms {
+    most: 5,
+    longest: Micros(6_000_000),
+    remember: Micros(3_000_000),
+    on_expiry: OnExpiry::Release,
+};
+
+fn steps(most: u64, overrun: u64) -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let step = prop_oneof![
+        4 => (1..=most).prop_map(|cost| Step::Decide { cost }),
+        1 => (1..=most).prop_map(move |cost| Step::Charge { cost: cost.div_ceil(overrun.max(1) * 4) * overrun.min(1) }),
+        6 => (0..8_u64, 1..=most, 1..9_000_000_u64).prop_map(|(id, cost, span)| Step::Reserve { id, cost, span }),
+        5 => (0..8_u64, 0..=most + overrun).prop_map(|(id, actual)| Step::Commit { id, actual }),
+    ];
+    proptest::collection::vec((prop_oneof![Just(0), 0..2_000_000_u64], step), 1..60)
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let on_expiry = prop_oneof![Just(OnExpiry::Release), Just(OnExpiry::Charge)];
+    (1..8_u64, on_expiry).prop_map(|(most, on_expiry)| Terms { most, on_expiry, ..TERMS })
+}
+
+/// Every sequence of five steps, for each of two small limits.
+#[test]
+fn equals_the_replay_in_every_short_history() {
+    let (first, second) = (0, 1);
+    let steps = [
+        (0, Step::Decide { cost: 1 }),
+        (700_000, Step::Decide { cost: 2 }),
+        (0, Step::Reserve { id: first, cost: 2, span: 1_500_000 }),
+        (700_000, Step::Reserve { id: second, cost: 1, span: 9_000_000 }),
+        (700_000, Step::Commit { id: first, actual: 0 }),
+        (0, Step::Commit { id: first, actual: 3 }),
+        (700_000, Step::Commit { id: second, actual: 4 }),
+    ];
+    let bucket = bucket::Config::new(3, Rate::new(1, Micros::SECOND).unwrap()).unwrap();
+    let window = sliding::Config::new(8, Micros(2_000_000), 2).unwrap();
+    for number in 0..7_usize.pow(5) {
+        let history = [0, 1, 2, 3, 4].map(|place| steps[number / 7_usize.pow(place) % 7]);
+        let terms = Terms { most: 2, remember: Micros::SECOND, ..TERMS };
+        equals_the_replay(bucket, terms, &history, false).unwrap();
+        equals_the_replay(window, terms, &history, true).unwrap();
+    }
+}
+
+fn tokens(capacity: u64) -> Config<bucket::Config> {
+    let rate = Rate::new(capacity, Micros(60_000_000)).unwrap();
+    Config::new(bucket::Config::new(capacity, rate).unwrap(), TERMS).unwrap()
+}
+
+fn remaining<W: AsRef<[u64]> + AsMut<[u64]>>(
+    config: &Config<bucket::Config>,
+    state: &mut super::State<bucket::Config, W>,
+    now: u64,
+) -> u64 {
+    config.decide(state, Timestamp(START + now), 0).unwrap().remaining()
+}
+
+#[test]
+fn two_grants_of_which_one_comes_back_leave_what_the_other_used() {
+    // 50 and 50 of 100; one is released after 24 s, in which 40 flow in
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    for id in [1, 2] {
+        let said =
+            config.reserve(&mut state, Timestamp(START), Id([0, id]), 50, Micros(60_000_000));
+        assert!(matches!(said, Ok(Reserved::Decided(decision)) if decision.is_allowed()));
+    }
+    let released = config.commit(&mut state, Timestamp(START + 5_000_000), Id([0, 1]), 0);
+    assert_eq!(released, Committed { charged: 0, late: false });
+    assert_eq!(remaining(&config, &mut state, 5_000_000), 58); // 50 were used, 8 ⅓ have come back
+}
+
+#[test]
+fn a_hold_ends_by_itself_and_a_late_commit_says_so() {
+    for (on_expiry, after, charged, left) in
+        [(OnExpiry::Release, 60, 20, 40), (OnExpiry::Charge, 16, 50, 16)]
+    {
+        let plain = bucket::Config::new(60, Rate::new(1, Micros(1_000_000)).unwrap()).unwrap();
+        let config = Config::new(plain, Terms { on_expiry, ..TERMS }).unwrap();
+        let mut state = config.state(vec![0; config.words()]).unwrap();
+        let id = Id([7, 7]);
+        let said = config.reserve(&mut state, Timestamp(START), id, 50, Micros(6_000_000)).unwrap();
+        assert!(matches!(said, Reserved::Decided(decision) if decision.remaining() == 10));
+        assert!(!config.is_due(&state, Timestamp(START + 5_999_999)));
+        assert!(config.is_due(&state, Timestamp(START + 6_000_000)));
+        assert_eq!(remaining(&config, &mut state, 6_000_000), after, "{on_expiry:?}");
+        let late = config.commit(&mut state, Timestamp(START + 6_000_000), id, 20);
+        assert_eq!(late, Committed { charged, late: true }, "{on_expiry:?}");
+        assert_eq!(remaining(&config, &mut state, 6_000_000), left, "{on_expiry:?}");
+    }
+}
+
+#[test]
+fn a_key_has_room_for_so_many_holds_and_says_when_there_is_room_again() {
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    for id in 0..TERMS.most {
+        let said =
+            config.reserve(&mut state, Timestamp(START + id), Id([0, id]), 1, Micros::SECOND);
+        assert!(matches!(said, Ok(Reserved::Decided(_))));
+    }
+    let reserve = |state: &mut _, now, id| {
+        config.reserve(state, Timestamp(START + now), Id([0, id]), 1, Micros::SECOND).unwrap()
+    };
+    let until = Timestamp(START + 1_000_000);
+    assert_eq!(reserve(&mut state, 10, 9), Reserved::Full { until });
+    assert_eq!(reserve(&mut state, 10, 0), Reserved::Again { units: 1, until });
+    // the first has ended then, but the key still remembers it
+    let until = Timestamp(START + 1_000_001);
+    assert_eq!(reserve(&mut state, 1_000_000, 9), Reserved::Full { until });
+    assert_eq!(reserve(&mut state, 1_000_000, 0), Reserved::Ended);
+    assert!(matches!(reserve(&mut state, 4_000_000, 9), Reserved::Decided(_)));
+}
+
+#[test]
+fn a_clock_that_comes_back_from_a_jump_ends_holds_as_long_after() {
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let (id, ahead) = (Id([0, 1]), START + 900_000_000);
+    let said = config.reserve(&mut state, Timestamp(ahead), id, 50, Micros(5_000_000)).unwrap();
+    assert!(matches!(said, Reserved::Decided(_)));
+    assert_eq!(remaining(&config, &mut state, 0), 50);
+    assert_eq!(remaining(&config, &mut state, 4_999_999), 58, "50 are held, 8 ⅓ came back");
+    assert_eq!(remaining(&config, &mut state, 5_000_000), 100);
+}
+
+#[test]
+fn terms_out_of_bounds_are_an_error_that_names_the_field() {
+    let bucket = bucket::Config::new(1, Rate::new(1, Micros::SECOND).unwrap()).unwrap();
+    for terms in [
+        Terms { most: 0, ..TERMS },
+        Terms { most: MAX_HOLDS + 1, ..TERMS },
+        Terms { longest: Micros::ZERO, ..TERMS },
+        Terms { remember: Micros(crate::MAX_QUANTITY + 1), ..TERMS },
+    ] {
+        assert!(Config::new(bucket, terms).is_err(), "{terms:?}");
+    }
+    assert!(Config::new(bucket, Terms { most: MAX_HOLDS, ..TERMS }).is_ok());
+}
+
+/// The words of a key with holds, some of them changed, are refused, or lead to no state that is refused.
+fn accepted_words_stay_accepted<L: Reservable + core::fmt::Debug>(
+    limiter: L,
+    changes: &[(usize, u64)],
+) -> Result<(), TestCaseError> {
+    let config = Config::new(limiter, TERMS).unwrap();
+    let mut words = vec![0; config.words()];
+    let mut state = config.state(&mut words[..]).unwrap();
+    for id in 0..4 {
+        let _ = config.reserve(&mut state, Timestamp(START + id), Id([0, id]), 2, Micros::SECOND);
+        config.charge(&mut state, Timestamp(START + id), 1);
+    }
+    let _ = config.commit(&mut state, Timestamp(START + 9), Id([0, 1]), 5);
+    for &(place, change) in changes {
+        let place = place % words.len();
+        words[place] ^= change;
+    }
+    let mut state = config.state(&mut words[..]).unwrap();
+    if config.accepts(&state).is_err() {
+        return Ok(());
+    }
+    for later in 0..40 {
+        let now = Timestamp(START + later * 100_000);
+        let _ = config.commit(&mut state, now, Id([0, later % 5]), later);
+        let _ = config.reserve(&mut state, now, Id([1, later]), 1, Micros::SECOND);
+        let _ = config.decide(&mut state, now, 1);
+        prop_assert_eq!(config.accepts(&state), Ok(()), "{:?}", state.words());
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn stored_words_are_refused_or_lead_to_states_that_are_accepted(
+        changes in proptest::collection::vec((0..200_usize, prop_oneof![0..4_u64, any::<u64>()]), 0..3)
+    ) {
+        let bucket = bucket::Config::new(20, Rate::new(3, Micros::SECOND).unwrap()).unwrap();
+        accepted_words_stay_accepted(bucket, &changes)?;
+        let window = sliding::Config::new(20, Micros(5_000_000), 5).unwrap();
+        accepted_words_stay_accepted(window, &changes)?;
+    }
+
+    #[test]
+    fn a_bucket_that_holds_equals_the_replay(terms in terms(), steps in steps(10, 25)) {
+        let rate = Rate::new(3, Micros(1_000_001)).unwrap();
+        let bucket = bucket::Config::new(10, rate).unwrap();
+        equals_the_replay(bucket, terms, &steps, false)?;
+        equals_the_replay(bucket.starting_empty(), terms, &steps, false)?;
+    }
+
+    #[test]
+    fn windows_that_hold_equal_the_replay(terms in terms(), steps in steps(10, 0)) {
+        equals_the_replay(fixed::Config::new(40, Micros(5_000_000)).unwrap(), terms, &steps, true)?;
+        equals_the_replay(sliding::Config::new(40, Micros(5_000_000), 5).unwrap(), terms, &steps, true)?;
+        let windows = [(60, 5_000_000), (40, 1_000_000)];
+        let windows = windows.map(|(limit, period)| log::Window { limit, period: Micros(period) });
+        let log = log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap();
+        equals_the_replay(log, terms, &steps, true)?;
+    }
+
+    #[test]
+    fn without_holds_the_state_is_that_of_the_limiter(
+        costs in proptest::collection::vec((0..3_000_000_u64, 1..10_u64), 1..40)
+    ) {
+        let bucket = bucket::Config::new(10, Rate::new(3, Micros::SECOND).unwrap()).unwrap();
+        let config = Config::new(bucket, TERMS).unwrap();
+        let mut holding = config.state(vec![0; config.words()]).unwrap();
+        let (mut plain, mut now) = (bucket::State::default(), Timestamp(START));
+        for (passed, cost) in costs {
+            now = now.saturating_add(Micros(passed));
+            let said = config.decide(&mut holding, now, cost);
+            prop_assert_eq!(said, bucket.decide(&mut plain, now, cost));
+            config.refund(&mut holding, Refund { granted_at: now, cost: cost / 2 });
+            bucket.refund(&mut plain, Refund { granted_at: now, cost: cost / 2 });
+            prop_assert_eq!(&holding.words()[..2], plain.words());
+            prop_assert!(holding.words()[2..].iter().all(|&word| word == 0));
+        }
+    }
+}
