@@ -1,9 +1,10 @@
 // Answers, read from the numbers that WebAssembly has written. Literals and class fields define properties, so they
 // call no setter of a prototype. `answer.rs` has the order of the numbers.
 import { settledCost } from "#native";
+import { ONLY_NOW, ReadLimits, callOptions } from "./call.js";
 import { caught, coded, define } from "./errors.js";
 import { Fields } from "./fields.js";
-import { ONLY_NOW, ReadLimits, callOptions, requireNumber } from "./input.js";
+import { requireNumber } from "./input.js";
 
 /** @import * as declared from "./index.js" */
 /** @typedef {ArrayLike<number>} Numbers */

@@ -1,10 +1,12 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
 import { Grant, hasLease, isDenied, readAdmission, readAnswer, ruleOf } from "./answer.js";
+import {
+  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT, callOptions,
+} from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
-  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT,
-  admissionOptions, callOptions, clock, dumpBytes, headerValue, held, limiterOptions, middlewareOptions, policyText, requestFacts,
+  admissionOptions, clock, dumpBytes, headerValue, held, limiterOptions, middlewareOptions, policyText, requestFacts,
   requireCostAndTime, requireTime, requireUnits, requireWellFormed, spanUs, updateOptions, wrongType,
 } from "./input.js";
 import { requireReady } from "./module.js";
@@ -12,7 +14,7 @@ import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */
 /** @import { Account, Settle, Source } from "./answer.js" */
-/** @import { Call } from "./input.js" */
+/** @import { Call } from "./call.js" */
 
 const utf8 = new TextEncoder();
 
