@@ -97,7 +97,39 @@ h1{margin:.5rem 0;font-size:1.6rem}
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    use super::{of, words};
+    use crate::response::Response;
+
+    #[test]
+    fn a_page_says_what_happened_and_what_to_do() {
+        let (check, later) = ("Please check the address", "Please try again later.");
+        for (status, title, advice) in [
+            (400, "This request cannot be read", check),
+            (403, "Access denied", check),
+            (404, "Not found", check),
+            (414, "This address is too long", check),
+            (418, "Something went wrong", check),
+            (429, "Too many requests", check),
+            (500, "Something went wrong", later),
+            (502, "The site does not answer", later),
+            (503, "The site is busy", later),
+        ] {
+            let headers = vec![("content-type", "application/problem+json".to_string())];
+            let page = of(Response { status, headers, body: "{}".to_string() });
+            assert_eq!(
+                (page.status, page.headers[0].1.as_str()),
+                (status, "text/html; charset=utf-8")
+            );
+            let words = std::format!("<p>{status}</p><h1>{title}</h1><p>{advice}");
+            assert!(page.body.contains(&words), "{words}: {}", page.body);
+            let headers = vec![("retry-after", "90".to_string())];
+            let page = of(Response { status, headers, body: "{}".to_string() });
+            assert!(page.body.contains("try again in 90 seconds."), "{}", page.body);
+        }
+    }
 
     #[test]
     fn a_wait_is_told_in_words_and_never_too_short() {

@@ -155,3 +155,85 @@ fn a_server_without_its_configuration_tells_no_client_why() {
         assert!(response.body.contains(body), "{path}: {response:?}");
     }
 }
+
+#[test]
+fn who_may_change_the_policies_and_whether_anybody_may_do_anything() {
+    for (decisions, administration, changes, is_shut) in [
+        (None, None, false, true),
+        (Some("t"), None, false, false),
+        (None, Some("a"), true, false),
+        (Some("t"), Some("a"), true, false),
+    ] {
+        let access = access("", decisions, administration);
+        let found = (access.lets_policies_change(), access.is_shut());
+        assert_eq!(found, (changes, is_shut), "{access:?}");
+    }
+    let open = access("auth = 'none'\n", None, None);
+    assert_eq!((open.lets_policies_change(), open.is_shut()), (false, false));
+}
+
+#[test]
+fn a_refusal_says_which_token_is_missing() {
+    let bearer = |token: &str| std::format!("Bearer {token}");
+    let detail = |access: &Access, call: (&str, &str), token: Option<&str>| {
+        let authorization = token.map(bearer);
+        let headers: Vec<_> =
+            authorization.iter().map(|it| ("authorization", it.as_str())).collect();
+        super::json(&answer(sent(&policies(), access, call, &headers)))["detail"].to_string()
+    };
+    let (check, reset) = (("POST", "/v1/check"), ADMINISTRATION[0]);
+    let (nobody, callers) = (access("", None, None), access("", Some("t"), None));
+    let administrators = access("", None, Some("a"));
+    for (access, call, token, expected) in [
+        (&nobody, check, None, "set TIDEGATE_TOKEN, or auth"),
+        (&nobody, check, Some("x"), "set TIDEGATE_TOKEN, or auth"),
+        (&nobody, reset, None, "set TIDEGATE_ADMIN_TOKEN"),
+        (&callers, check, None, "found no bearer token"),
+        (&callers, check, Some("x"), "expected the configured bearer token, found another"),
+        (&callers, reset, Some("t"), "set TIDEGATE_ADMIN_TOKEN"),
+        (&administrators, reset, None, "found no bearer token"),
+        (&administrators, reset, Some("x"), "expected the bearer token for administration"),
+    ] {
+        let found = detail(access, call, token);
+        assert!(found.contains(expected), "{call:?} {token:?}: {found}");
+    }
+}
+
+#[test]
+fn what_is_written_of_access_in_a_log_has_no_token() {
+    let tokens = Tokens { decisions: Some("secret".into()), administration: None };
+    let written = std::format!("{tokens:?}");
+    assert_eq!(written, "Tokens { decisions: Some(\"…\"), administration: None }");
+    let access = std::format!("{:?}", access("", Some("secret"), Some("admin")));
+    assert!(access.starts_with("Access { tokens: Tokens {"), "{access}");
+    assert!(access.ends_with("open_to_all: None }"), "{access}");
+    assert!(!access.contains("secret") && !access.contains("admin\""), "{access}");
+}
+
+#[test]
+fn the_version_of_a_file_is_read_from_the_query() {
+    let wanted = |method: &str, target: &str| {
+        let mut exchange = send(method, target, &[("authorization", "Bearer admin")]);
+        match exchange.step() {
+            Step::Body => {
+                exchange.body(Ok(Vec::new()), &mut || None);
+                std::format!("{:?}", exchange.step())
+            }
+            step => std::format!("{step:?}"),
+        }
+    };
+    for (query, version) in [("", "None"), ("?version=3", "Some(3)")] {
+        let file = wanted("GET", &std::format!("/v1/policies/file{query}"));
+        assert_eq!(file, std::format!("Change(File({version}))"));
+        let restored = wanted("POST", &std::format!("/v1/policies/restore{query}"));
+        assert!(restored.contains(&std::format!("Version({version})")), "{restored}");
+    }
+    for query in ["?version=0", "?version=x", "?version=", "?other=1"] {
+        let refused = answer(send(
+            "GET",
+            &std::format!("/v1/policies/file{query}"),
+            &[("authorization", "Bearer admin")],
+        ));
+        assert_eq!(refused.status, 400, "{query}: {}", refused.body);
+    }
+}

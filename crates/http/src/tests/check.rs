@@ -411,3 +411,18 @@ fn the_draw_of_a_caller_counts_only_where_the_server_asks_for_it() {
     assert_eq!(drawn(",\"draw\":7"), [Draw(5), Draw(7)]);
     assert_eq!(drawn(""), [Draw(5), Draw(5)]);
 }
+
+#[test]
+fn each_error_of_what_is_asked_has_its_problem_type() {
+    use tidegate_gate::AskError;
+    for (error, expected) in [
+        (AskError::NoWholeKey, "urn:tidegate:invalid-request"),
+        (AskError::Listed, "urn:tidegate:invalid-request"),
+        (
+            AskError::Cost(tidegate_gate::CostExceedsCapacity { cost: 2, capacity: 1 }),
+            "urn:tidegate:cost-exceeds-capacity",
+        ),
+    ] {
+        assert_eq!(crate::problem_type(&error), expected, "{error}");
+    }
+}

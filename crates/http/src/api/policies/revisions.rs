@@ -19,7 +19,7 @@ const MOST_REVISIONS: usize = 20;
 
 /// The most bytes of all files that are kept, so that a value of a Durable Object (2 MB) has room for them. The revision
 /// in force and the one before are always kept.
-const MOST_BYTES: usize = 768 << 10;
+pub(super) const MOST_BYTES: usize = 768 << 10;
 
 /// The first line of the stored form.
 const FORMAT: &str = "tidegate-revisions 1";

@@ -147,6 +147,20 @@ fn files_are_kept_within_bounds() {
 }
 
 #[test]
+fn the_bound_on_all_files_together_is_exact() {
+    for (beyond, kept) in [(0, 3), (1, 2)] {
+        let revisions = &mut Revisions::default();
+        let spare = super::revisions::MOST_BYTES - file(1).len() + beyond;
+        for (limit, bytes) in [(2, spare / 2), (3, spare - spare / 2)] {
+            let text = file(limit);
+            let text = format!("{text}#{}", "x".repeat(bytes - text.len() - 1));
+            call(revisions, ChangeTo::File(text), Some("*"));
+        }
+        assert_eq!(history(revisions, &file(1)).len(), kept, "{beyond} bytes beyond the bound");
+    }
+}
+
+#[test]
 fn a_file_is_shown_as_it_was_written() {
     let revisions = &mut Revisions::default();
     put(revisions, 2);
