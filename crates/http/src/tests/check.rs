@@ -426,3 +426,17 @@ fn each_error_of_what_is_asked_has_its_problem_type() {
         assert_eq!(crate::problem_type(&error), expected, "{error}");
     }
 }
+
+#[test]
+fn a_verdict_is_worded_as_the_api_words_it() {
+    let policies = super::policies();
+    let policy = policies.get("open").unwrap();
+    let asked = tidegate_gate::Ask::parse(r#"{"check":{"cost":2}}"#).unwrap();
+    let asked = asked.resolve(policy, "k", &mut || None).unwrap();
+    let mut table = super::Table::new(1 << 20, super::KeyHasher::new(0));
+    let now = super::Timestamp(super::START);
+    let verdict = table.ask(asked.resolved(), now, &asked.operation()).unwrap();
+    let worded: serde_json::Value =
+        serde_json::from_str(&crate::operation_json(&asked, verdict)).unwrap();
+    assert_eq!((&worded["allowed"], &worded["remaining"]), (&true.into(), &3.into()));
+}

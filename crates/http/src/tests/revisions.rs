@@ -1,0 +1,54 @@
+//! The calls about the policies in force, up to the step in which the caller changes them.
+
+use std::string::ToString;
+use std::vec::Vec;
+
+use super::{POLICIES, answer, json, send};
+use crate::{Exchange, Response, Served, Step};
+
+const ADMIN: (&str, &str) = ("authorization", "Bearer admin");
+
+fn wanted(exchange: &mut Exchange) -> std::string::String {
+    let Step::Change(call) = exchange.step() else { panic!("a change") };
+    call.write()
+}
+
+fn body(exchange: &mut Exchange, text: &str) {
+    assert!(matches!(exchange.step(), Step::Body));
+    exchange.body(Ok(text.as_bytes().to_vec()), &mut || None);
+}
+
+#[test]
+fn the_policies_in_force_are_shown_and_put_under_one_path() {
+    let shown = answer(send("GET", "/v1/policies", &[ADMIN]));
+    assert_eq!(shown.status, 200);
+    assert_eq!(json(&shown)["policies"].as_array().unwrap().len(), 2);
+
+    let mut put =
+        send("PUT", "/v1/policies", &[ADMIN, ("if-match", "*"), ("x-tidegate-actor", "al")]);
+    body(&mut put, POLICIES);
+    assert_eq!(wanted(&mut put), std::format!("put\n\nal\n*\n{POLICIES}"));
+}
+
+#[test]
+fn who_changes_the_policies_gets_the_answer_of_the_place_that_keeps_them() {
+    let said = || {
+        let headers = Vec::from([("etag", "\"2-x\"".to_string())]);
+        Response { status: 200, headers, body: "changed".to_string() }
+    };
+    for (method, target, is_sent, expected) in [
+        ("PUT", "/v1/policies", true, "put\n\nadministration\n\ntext"),
+        ("POST", "/v1/policies/restore?version=3", false, "restore\n3\nadministration\n\n"),
+        ("GET", "/v1/policies/history", false, "history\n\n\n\n"),
+        ("GET", "/v1/policies/file?version=2", false, "file\n2\n\n\n"),
+    ] {
+        let mut exchange = send(method, target, &[ADMIN]);
+        if method != "GET" {
+            body(&mut exchange, if is_sent { "text" } else { "" });
+        }
+        assert_eq!(wanted(&mut exchange), expected, "{target}");
+        exchange.changed(said());
+        let Step::Done(Served::Response(response)) = exchange.step() else { panic!("{target}") };
+        assert_eq!((response.status, response.body.as_str()), (200, "changed"), "{target}");
+    }
+}
