@@ -48,8 +48,7 @@ impl Table {
                 return Ok(Explanation { verdict, limit: None, bound: String::new(), text });
             }
         };
-        let full = TableError::Full { max_bytes: self.max_bytes };
-        let mut state = self.gather(limits, &key).ok_or(full)?;
+        let mut state = self.gather(limits, &key)?;
         let verdict = operate(&mut state, limits, now, &Operation::Peek(*request))?;
         if let Some(left) = state.block.and_then(|block| block.retry_after(now)) {
             let text = format!("The key is blocked for another {}.", span(left));

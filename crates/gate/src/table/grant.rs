@@ -193,7 +193,7 @@ impl Table {
     /// How many more units the limits on a key can count at `now`. A listed key counts none, so any number fits.
     fn countable(&self, resolved: &Resolved, now: Timestamp) -> u64 {
         let units = resolved.limits().and_then(|limits| {
-            limits.countable(&mut self.gather(limits, resolved.key())?.words, now)
+            limits.countable(&mut self.gather(limits, resolved.key()).ok()?.words, now)
         });
         units.unwrap_or(MAX_QUANTITY)
     }

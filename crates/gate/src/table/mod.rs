@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use crate::decide::{Limits, Record, Verdict};
+use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
 use crate::state::{KeyState, Stored};
@@ -213,13 +214,17 @@ impl Table {
     /// The words of a canonical key; `None` if the key is not in use.
     #[must_use]
     pub fn words(&self, limits: &Limits, key: &str) -> Option<Vec<u64>> {
-        let words = self.gather(limits, key)?.words.into_vec();
+        let words = self.gather(limits, key).ok()?.words.into_vec();
         words.iter().any(|word| *word != 0).then_some(words)
     }
 
-    /// The state of a canonical key. `None` if the allocator has no room for the copy.
-    fn gather(&self, limits: &Limits, key: &str) -> Option<KeyState> {
-        let mut state = KeyState::with_room_for(limits)?;
+    /// The state of a canonical key, unless no state could be kept for it, or the allocator has no room for the copy.
+    fn gather(&self, limits: &Limits, key: &str) -> Result<KeyState, TableError> {
+        let full = TableError::Full { max_bytes: self.max_bytes };
+        if key.len() > MAX_KEY_BYTES {
+            return Err(TableError::KeyLength { bytes: key.len() });
+        }
+        let mut state = KeyState::with_room_for(limits).ok_or(full)?;
         for record in limits.records() {
             let key = record.depth().of(key);
             match self.entry(record, key) {
@@ -229,7 +234,7 @@ impl Table {
                 found => state.add(record, found.map(|entry| entry.words.as_slice())),
             }
         }
-        Some(state)
+        Ok(state)
     }
 
     /// Forgets the states that equal a fresh one at `now`, and the states of limits that the policy does not
@@ -293,7 +298,7 @@ impl Table {
         decide: impl FnOnce(&mut KeyState) -> Result<T, OperationError>,
     ) -> Result<T, TableError> {
         let full = TableError::Full { max_bytes: self.max_bytes };
-        let mut state = self.gather(limits, key).ok_or(full)?;
+        let mut state = self.gather(limits, key)?;
         let decided = decide(&mut state)?;
         if retain == Retain::Nothing {
             return Ok(decided);

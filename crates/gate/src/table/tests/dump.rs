@@ -9,9 +9,10 @@ use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
-use super::super::{DumpError, KeyHasher, Table};
+use super::super::{DumpError, KeyHasher, Table, TableError};
 use super::table;
 use crate::fnv::fnv1a;
+use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, Request};
 use crate::policy::Policy;
 
@@ -123,6 +124,27 @@ fn a_dump_of_other_limits_is_refused_unless_the_policy_keeps_states() {
             restored.map(|(mut table, nine)| table.decide(&nine, "k", NOW, 0).unwrap().remaining());
         assert_eq!(left.map_err(|_| ()), expected, "{rule}");
     }
+}
+
+#[test]
+fn a_table_takes_no_key_that_is_too_long_for_a_dump() {
+    let five = policy("limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]");
+    let (longest, longer) = ("k".repeat(MAX_KEY_BYTES), "k".repeat(MAX_KEY_BYTES + 1));
+    let mut table = table();
+    let too_long = TableError::KeyLength { bytes: MAX_KEY_BYTES + 1 };
+    assert_eq!(too_long.to_string(), "`key`: expected 1 to 512 bytes, found 513");
+    for cost in [3, 0] {
+        assert_eq!(table.decide(&five, &longer, NOW, cost), Err(too_long));
+        assert_eq!(table.operate(&five, &longer, NOW, cost), Err(too_long));
+    }
+    let block = Operation::Block(Micros::SECOND);
+    assert_eq!(table.operate(&five, &longer, NOW, block), Err(too_long));
+    assert_eq!(table.set_used(&five, &longer, NOW, 3), Err(too_long));
+    assert_eq!(table.explain(&five, &longer, NOW, &Request::of(1)), Err(too_long));
+    assert!(table.is_empty());
+    assert!(table.decide(&five, &longest, NOW, 3).unwrap().is_allowed());
+    let (mut restored, _) = table.restored(&five, &table.dump(&five).unwrap()).unwrap();
+    assert_eq!(restored.decide(&five, &longest, NOW, 0).unwrap().remaining(), 2);
 }
 
 #[test]
