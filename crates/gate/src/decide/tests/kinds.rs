@@ -1,0 +1,246 @@
+//! Limits of several kinds beside each other: what each counts of a request that another limit decides.
+
+use super::*;
+use crate::limit::{Budget, Offered, Settlement, Unspent};
+use tidegate_core::shed::utilization::Class;
+
+#[test]
+fn a_penalty_begins_when_the_other_limits_refused_often_enough() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 1, period = '1s' },
+        { algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut decide = |seconds: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let decision = limits.decide(&mut words, now, &Request::of(1)).unwrap();
+        (decision.is_allowed(), decision.limit(), decision.retry_after().0)
+    };
+    assert_eq!(decide(0), (true, 1, 0));
+    for _ in 0..2 {
+        assert_eq!(decide(0), (false, 1, 1_000_000), "by the window");
+    }
+    assert_eq!(decide(1), (true, 1, 0), "what passes is not counted");
+    assert_eq!(decide(1), (false, 1, 300_000_000), "the third begins it");
+    assert_eq!(decide(2), (false, 1, 299_000_000), "by the penalty");
+    assert_eq!(decide(300), (false, 1, 1_000_000));
+    assert_eq!(decide(301), (true, 1, 0));
+    assert!(
+        Policy::parse(
+            "p",
+            "limits = [{ algorithm = 'penalty', refusals = 3, within = '1m', duration = '5m' }]"
+        )
+        .is_err()
+    );
+}
+
+#[test]
+fn a_log_counts_a_refused_request_whoever_refused_it() {
+    let policy = "limits = [
+        { algorithm = 'token_bucket', capacity = 2, rate = '1/s' },
+        { algorithm = 'sliding_log', rates = ['3/10s'], count_denied = true },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut ask = |seconds: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let verdict = limits.operate(&mut words, now, &1_u64.into()).unwrap();
+        assert!(accepts(&limits, &words), "{words:?}");
+        let decision = verdict.decision;
+        let remaining: Vec<_> = verdict.limits.iter().map(Decision::remaining).collect();
+        (decision.is_allowed(), remaining, decision.retry_after().0, decision.reset_after().0)
+    };
+    assert_eq!(ask(0), (true, vec![1, 2], 0, 10_000_000));
+    assert_eq!(ask(0), (true, vec![0, 1], 0, 10_000_000));
+    // the bucket alone refuses and has a token again 1 s later, but the log is full by then
+    assert_eq!(ask(0), (false, vec![0, 0], 10_000_000, 10_000_000));
+    assert_eq!(ask(9), (false, vec![2, 0], 1_000_000, 10_000_000), "by the log alone");
+    assert_eq!(ask(18), (true, vec![1, 1], 0, 10_000_000));
+}
+
+#[test]
+fn a_log_that_counts_refusals_decides_alike_whoever_refuses_first() {
+    let log = "{ algorithm = 'sliding_log', rates = ['5/2ms', '3/1ms'], count_denied = true }";
+    let window = "{ algorithm = 'fixed_window', limit = 2, period = '500us' }";
+    let of = |policy: &str| Policy::parse("p", policy).unwrap().limits().clone();
+    let (one, other) =
+        (format!("limits = [{log}, {window}]"), format!("limits = [{window}, {log}]"));
+    let (one, other) = (of(&one), of(&other));
+    let (mut words, mut others) = (vec![0; one.words()], vec![0; other.words()]);
+    // as the log alone would have it, if it were told of each request that came
+    let mut actions: Vec<u64> = Vec::new();
+    let mut now = 0;
+    for k in 0..400_u64 {
+        let cost = 1 + k % 2;
+        now += k * k % 331;
+        let asked = Request::of(cost);
+        let decided = one.decide(&mut words, Timestamp(now), &asked).unwrap();
+        assert_eq!(decided, other.decide(&mut others, Timestamp(now), &asked).unwrap());
+        let full = |limit, period| {
+            let inside = actions.iter().filter(|&&at| at + period > now).count();
+            u64::try_from(inside).unwrap() + cost > limit
+        };
+        let by_log = !full(5, 2_000) && !full(3, 1_000);
+        assert!(by_log || !decided.is_allowed(), "{k}");
+        actions.extend((0..cost).map(|_| now));
+        if !decided.is_allowed() {
+            let before = Timestamp(now + decided.retry_after().0 - 1);
+            let at = Timestamp(now + decided.retry_after().0);
+            for (now, allowed) in [(before, false), (at, true)] {
+                let later = one.decide(&mut words.clone(), now, &asked).unwrap();
+                assert_eq!(later.is_allowed(), allowed, "{k}: retry_after is exact");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_report_from_ahead_counts_now_and_moves_no_clock() {
+    let policy = "limits = [
+        { algorithm = 'suppression', rate = '1/s' },
+        { algorithm = 'fixed_window', limit = 1, period = '1h' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let now = Timestamp(60_000_000);
+    let mut report = |at: Option<u64>| {
+        let at = at.map(Timestamp);
+        let report = Operation::Report(Offered { at, admitted: 1, suppressed: 0 });
+        let verdict = limits.operate(&mut words, now, &report).unwrap();
+        assert!(accepts(&limits, &words), "{words:?}");
+        // of the part in progress, and of the one before
+        (verdict.at.0, [words[1], words[3]])
+    };
+    assert_eq!(report(None), (60_000_000, [1, 0]));
+    assert_eq!(report(Some(59_000_000)), (60_000_000, [1, 1]));
+    assert_eq!(report(Some(61_000_000)), (60_000_000, [2, 1]));
+    assert_eq!(report(Some(u64::MAX)), (60_000_000, [3, 1]));
+}
+
+#[test]
+fn suppression_counts_what_a_request_came_to_and_nothing_of_budgets() {
+    let policy = "limits = [
+        { algorithm = 'suppression', rate = '10/s' },
+        { algorithm = 'fixed_window', limit = 50, period = '1h' },
+        { algorithm = 'budget', most = 20, time = '1m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    // what passed in the part in progress, and in the one before
+    let mut passed = |seconds: u64, asked: Operation| {
+        limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap();
+        assert!(accepts(&limits, &words), "{words:?}");
+        [words[1], words[3]]
+    };
+    let settle = |reserved, actual| {
+        let granted_at = Timestamp(60_000_000);
+        Operation::Settle(Settlement { granted_at, reserved, actual })
+    };
+    assert_eq!(passed(60, 20_u64.into()), [20, 0]);
+    assert_eq!(passed(61, settle(20, 5)), [5, 0]);
+    assert_eq!(passed(66, settle(5, 3)), [0, 3]);
+    assert_eq!(passed(67, settle(3, 7)), [4, 3], "what was needed beyond counts now");
+    let budget = |unspent| Operation::Budget(Budget { holder: Id([1, 0]), wants: 9, unspent });
+    assert_eq!(passed(68, budget(None)), [4, 3]);
+    let unspent = Some(Unspent { granted_at: Timestamp(68_000_000), left: 9 });
+    assert_eq!(passed(69, budget(unspent)), [4, 3]);
+}
+
+#[test]
+fn a_budget_counts_its_reset_from_the_time_that_is_asked_at() {
+    let policy = "limits = [
+        { algorithm = 'token_bucket', capacity = 10, rate = '10/s' },
+        { algorithm = 'budget', most = 5, time = '2s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let budget = Budget { holder: Id([1, 0]), wants: 5, unspent: None };
+    let lent = limits.operate(&mut words, Timestamp(0), &Operation::Budget(budget)).unwrap();
+    assert_eq!(lent.effect.allowance().unwrap().left, 5);
+    for (at, reset_after) in [(0, 2_000_000), (1_500_000, 500_000), (2_000_000, 0), (9_000_000, 0)]
+    {
+        let now = Timestamp(at);
+        let peeked = limits.operate(&mut words, now, &0_u64.into()).unwrap();
+        assert_eq!(peeked.limits[1].reset_after(), Micros(reset_after));
+        let decided = limits.operate(&mut words.clone(), now, &1_u64.into()).unwrap();
+        assert_eq!(decided.decision.reset_after().0, reset_after.max(100_000), "of the bucket");
+    }
+}
+
+#[test]
+fn who_is_never_refused_moves_the_clock_of_a_fleet_too() {
+    let policy = "limits = [
+        { algorithm = 'fleet_usage', capacity = 10, reserve = '20%', time_to_live = '1s' },
+        { algorithm = 'fixed_window', limit = 5, period = '1h' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let low = Request { lease: Some(Id([1, 0])), ..Request::of(1) };
+    assert!(limits.decide(&mut words, Timestamp(7), &low).unwrap().is_allowed());
+    let high = Request { class: Class::CRITICAL, ..Request::of(1) };
+    assert!(limits.decide(&mut words, Timestamp(2_000_000), &high).unwrap().is_allowed());
+    assert!(accepts(&limits, &words), "{words:?}");
+}
+
+#[test]
+fn while_a_penalty_lasts_nothing_remains() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 2, period = '1s' },
+        { algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut remains = |seconds: u64, cost: u64| {
+        let now = Timestamp(seconds * 1_000_000);
+        let verdict = limits.operate(&mut words, now, &cost.into()).unwrap();
+        let (decision, window) = (verdict.decision, verdict.limits[0]);
+        (decision.is_allowed(), decision.limit(), decision.remaining(), window.remaining())
+    };
+    assert_eq!(remains(0, 1), (true, 2, 1, 1));
+    assert_eq!(remains(0, 2), (false, 2, 0, 1), "this one begins it");
+    assert_eq!(remains(9, 1), (false, 2, 0, 2));
+    assert_eq!(remains(9, 0), (true, 2, 0, 2), "to look is free");
+    assert_eq!(remains(300, 0), (true, 2, 2, 2));
+}
+
+#[test]
+fn who_is_under_a_penalty_is_granted_no_budget() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 9, period = '1s' },
+        { algorithm = 'budget', most = 9, time = '1s' },
+        { algorithm = 'penalty', refusals = 1, within = '1m', duration = '5m' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut granted = |at: u64, asked: Operation| {
+        let verdict = limits.operate(&mut words, Timestamp(at), &asked).unwrap();
+        verdict.effect.allowance().map(|allowance| allowance.left)
+    };
+    let holder = Id([1, 1]);
+    let asked = Operation::Budget(Budget { holder, wants: 4, unspent: None });
+    assert_eq!(granted(0, asked), Some(4));
+    assert_eq!(granted(1, Request::of(6).into()), None, "refused, and penalised for it");
+    let elsewhere = Operation::Budget(Budget { holder: Id([2, 2]), wants: 4, unspent: None });
+    assert_eq!(granted(2_000_000, elsewhere), Some(0));
+    assert_eq!(granted(301_000_000, elsewhere), Some(4));
+}
+
+#[test]
+fn a_lease_lives_only_if_all_limits_that_hold_it_still_do() {
+    let policy = "limits = [
+        { algorithm = 'concurrency', capacity = 2, time_to_live = '2s' },
+        { algorithm = 'concurrency', capacity = 3, time_to_live = '60s' },
+    ]";
+    let limits = Policy::parse("p", policy).unwrap().limits().clone();
+    let mut words = vec![0; limits.words()];
+    let mut live = |seconds: u64, asked: Operation| {
+        limits.operate(&mut words, Timestamp(seconds * 1_000_000), &asked).unwrap().effect.live()
+    };
+    let id = Id([1, 0]);
+    assert_eq!(live(0, Request { lease: Some(id), ..Request::of(1) }.into()), None);
+    assert_eq!(live(1, Operation::Heartbeat(id)), Some(true));
+    assert_eq!(live(4, Operation::Heartbeat(id)), Some(false), "the first has let it go");
+    assert_eq!(live(4, Operation::Release(id)), Some(true), "the second had it still");
+    assert_eq!(live(4, Operation::Release(id)), Some(false));
+}
