@@ -6,26 +6,22 @@ use alloc::string::{String, ToString};
 use tidegate_core::shed::Share;
 use tidegate_core::{ConfigError, Micros, lease};
 
-use super::Limit;
 use super::algorithm::Algorithm;
 use super::form::{AlgorithmName, LimitForm};
+use super::{Limit, algorithms};
 use crate::units::{Percent, Span};
+
+macro_rules! limit_of {
+    ([$($(#[$about:meta])* $name:ident($config:ty),)*] $form:ident) => {
+        match required("algorithm", $form.algorithm)? {
+            $(AlgorithmName::$name => $form.made(Limit::$name),)*
+        }
+    };
+}
 
 impl LimitForm {
     pub(super) fn limit(&self) -> Result<Limit, String> {
-        match required("algorithm", self.algorithm)? {
-            AlgorithmName::TokenBucket => self.made(Limit::TokenBucket),
-            AlgorithmName::FixedWindow => self.made(Limit::FixedWindow),
-            AlgorithmName::SlidingWindow => self.made(Limit::SlidingWindow),
-            AlgorithmName::SlidingLog => self.made(Limit::SlidingLog),
-            AlgorithmName::Concurrency => self.made(Limit::Concurrency),
-            AlgorithmName::Connections => self.made(Limit::Connections),
-            AlgorithmName::Budget => self.made(Limit::Budget),
-            AlgorithmName::FleetUsage => self.made(Limit::Fleet),
-            AlgorithmName::Utilization => self.made(Limit::Utilization),
-            AlgorithmName::Suppression => self.made(Limit::Suppression),
-            AlgorithmName::Penalty => self.made(Limit::Penalty),
-        }
+        algorithms!(limit_of self)
     }
 
     fn made<A: Algorithm>(&self, limit: fn(A) -> Limit) -> Result<Limit, String> {

@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::NamedLimit;
+use super::algorithm::Algorithm;
+use super::{NamedLimit, algorithms};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::name::Name;
@@ -12,38 +13,22 @@ use crate::units::{Percent, RateForm, Span, WindowForm};
 use tidegate_form::Bounded;
 use tidegate_form::{Error, Form, Node, form};
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum AlgorithmName {
-    TokenBucket,
-    FixedWindow,
-    SlidingWindow,
-    SlidingLog,
-    Concurrency,
-    Connections,
-    Budget,
-    FleetUsage,
-    Utilization,
-    Suppression,
-    Penalty,
+macro_rules! algorithm_name {
+    ([$($(#[$about:meta])* $name:ident($config:ty),)*]) => {
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum AlgorithmName {
+            $($name,)*
+        }
+
+        impl Form for AlgorithmName {
+            fn read(node: &Node<'_>) -> Result<Self, Error> {
+                node.one_of(&[$((<$config as Algorithm>::NAME, Self::$name),)*])
+            }
+        }
+    };
 }
 
-impl Form for AlgorithmName {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        node.one_of(&[
-            ("token_bucket", Self::TokenBucket),
-            ("fixed_window", Self::FixedWindow),
-            ("sliding_window", Self::SlidingWindow),
-            ("sliding_log", Self::SlidingLog),
-            ("concurrency", Self::Concurrency),
-            ("connections", Self::Connections),
-            ("budget", Self::Budget),
-            ("fleet_usage", Self::FleetUsage),
-            ("utilization", Self::Utilization),
-            ("suppression", Self::Suppression),
-            ("penalty", Self::Penalty),
-        ])
-    }
-}
+algorithms!(algorithm_name);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EstimatorForm {

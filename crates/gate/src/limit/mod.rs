@@ -27,9 +27,6 @@ mod tests;
 mod token_bucket;
 mod utilization;
 
-use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{bucket, lease, shed};
-
 pub(crate) use algorithm::Algorithm;
 pub use algorithm::Cause;
 pub(crate) use budget::DEFAULT_MAX_HOLDERS;
@@ -39,36 +36,68 @@ pub(crate) use parameters::{read, write};
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub(crate) use shared::scaled;
 
-/// A configured limiter.
-///
-/// The state has [`words`](Self::words) words, which are all zero for a new key. A limiter refuses a state
-/// of another length with [`OperationError::InvalidState`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Limit {
-    /// [`tidegate_core::bucket`]
-    TokenBucket(bucket::Config),
-    /// [`tidegate_core::window::fixed`]
-    FixedWindow(fixed::Config),
-    /// [`tidegate_core::window::sliding`]
-    SlidingWindow(sliding::Config),
-    /// [`tidegate_core::window::log`]
-    SlidingLog(log::Config),
-    /// [`tidegate_core::lease::concurrency`]
-    Concurrency(lease::concurrency::Config),
-    /// [`tidegate_core::lease::connections`]
-    Connections(lease::connections::Config),
-    /// [`tidegate_core::lease::budget`], whose units come out of the policy's limits on units over time
-    Budget(lease::budget::Config),
-    /// [`tidegate_core::shed::fleet`]
-    Fleet(shed::fleet::Config),
-    /// [`tidegate_core::shed::utilization`]
-    Utilization(shed::utilization::Config),
-    /// [`tidegate_core::shed::suppression`]
-    Suppression(shed::suppression::Config),
-    /// [`tidegate_core::shed::penalty`]
-    Penalty(shed::penalty::Config),
+/// Calls a macro with all algorithms, and with what else it is given. Here alone an algorithm is added to the others.
+macro_rules! algorithms {
+    ($macro:ident $($rest:tt)*) => {
+        $macro! {
+            [
+                /// [`tidegate_core::bucket`]
+                TokenBucket(tidegate_core::bucket::Config),
+                /// [`tidegate_core::window::fixed`]
+                FixedWindow(tidegate_core::window::fixed::Config),
+                /// [`tidegate_core::window::sliding`]
+                SlidingWindow(tidegate_core::window::sliding::Config),
+                /// [`tidegate_core::window::log`]
+                SlidingLog(tidegate_core::window::log::Config),
+                /// [`tidegate_core::lease::concurrency`]
+                Concurrency(tidegate_core::lease::concurrency::Config),
+                /// [`tidegate_core::lease::connections`]
+                Connections(tidegate_core::lease::connections::Config),
+                /// [`tidegate_core::lease::budget`], whose units come out of the policy's limits on units over time
+                Budget(tidegate_core::lease::budget::Config),
+                /// [`tidegate_core::shed::fleet`]
+                Fleet(tidegate_core::shed::fleet::Config),
+                /// [`tidegate_core::shed::utilization`]
+                Utilization(tidegate_core::shed::utilization::Config),
+                /// [`tidegate_core::shed::suppression`]
+                Suppression(tidegate_core::shed::suppression::Config),
+                /// [`tidegate_core::shed::penalty`]
+                Penalty(tidegate_core::shed::penalty::Config),
+            ]
+            $($rest)*
+        }
+    };
 }
+
+/// Declares [`Limit`].
+macro_rules! limit {
+    ([$($(#[$about:meta])* $name:ident($config:ty),)*]) => {
+        /// A configured limiter.
+        ///
+        /// The state has [`words`](Self::words) words, which are all zero for a new key. A limiter refuses a state
+        /// of another length with [`OperationError::InvalidState`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Limit {
+            $($(#[$about])* $name($config),)*
+        }
+    };
+}
+
+/// Evaluates an expression about the limiter, for every algorithm.
+macro_rules! ask {
+    ($limit:expr, |$limiter:ident| $question:expr) => {
+        $crate::limit::algorithms!(ask $limit, |$limiter| $question)
+    };
+    ([$($(#[$about:meta])* $name:ident($config:ty),)*] $limit:expr, |$limiter:ident| $question:expr) => {
+        match $limit {
+            $(Limit::$name($limiter) => $question,)*
+        }
+    };
+}
+
+algorithms!(limit);
+use {algorithms, ask};
 
 /// The kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,24 +111,3 @@ pub enum Kind {
     /// It grants units that holders spend without asking.
     Budget,
 }
-
-/// Evaluates an expression about the limiter, for every algorithm.
-macro_rules! ask {
-    ($limit:expr, |$limiter:ident| $question:expr) => {
-        match $limit {
-            Limit::TokenBucket($limiter) => $question,
-            Limit::FixedWindow($limiter) => $question,
-            Limit::SlidingWindow($limiter) => $question,
-            Limit::SlidingLog($limiter) => $question,
-            Limit::Concurrency($limiter) => $question,
-            Limit::Connections($limiter) => $question,
-            Limit::Budget($limiter) => $question,
-            Limit::Fleet($limiter) => $question,
-            Limit::Utilization($limiter) => $question,
-            Limit::Suppression($limiter) => $question,
-            Limit::Penalty($limiter) => $question,
-        }
-    };
-}
-
-use ask;

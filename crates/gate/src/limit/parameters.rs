@@ -3,13 +3,10 @@
 
 use alloc::vec::Vec;
 
-use tidegate_core::lease::{budget, concurrency, connections};
-use tidegate_core::shed::{fleet, penalty, suppression, utilization};
-use tidegate_core::window::{fixed, log, sliding};
-use tidegate_core::{ConfigError, MAX_QUANTITY, bucket};
+use tidegate_core::{ConfigError, MAX_QUANTITY};
 
 use super::algorithm::Algorithm;
-use super::{Limit, ask};
+use super::{Limit, algorithms, ask};
 
 /// Writes for each limit the count of its numbers and then its [`parameters`](Limit::parameters).
 pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64> {
@@ -38,6 +35,15 @@ pub(crate) fn read(mut words: &[u64]) -> Result<Vec<Limit>, ConfigError> {
     Ok(limits)
 }
 
+macro_rules! of_number {
+    ([$($(#[$about:meta])* $name:ident($config:ty),)*] $number:expr, $numbers:expr) => {
+        match $number {
+            $(<$config as Algorithm>::NUMBER => of($numbers, Limit::$name),)*
+            found => Err(invalid("algorithm", found)),
+        }
+    };
+}
+
 impl Limit {
     /// The configuration in numbers, which no other configuration has. The first number is the algorithm's.
     #[must_use]
@@ -56,20 +62,7 @@ impl Limit {
     /// Fails with [`ConfigError`] for numbers that no configuration has.
     pub fn from_parameters(parameters: &[u64]) -> Result<Self, ConfigError> {
         let [number, numbers @ ..] = parameters else { return Err(invalid("parameters", 0)) };
-        match *number {
-            bucket::Config::NUMBER => of(numbers, Self::TokenBucket),
-            fixed::Config::NUMBER => of(numbers, Self::FixedWindow),
-            sliding::Config::NUMBER => of(numbers, Self::SlidingWindow),
-            log::Config::NUMBER => of(numbers, Self::SlidingLog),
-            penalty::Config::NUMBER => of(numbers, Self::Penalty),
-            concurrency::Config::NUMBER => of(numbers, Self::Concurrency),
-            connections::Config::NUMBER => of(numbers, Self::Connections),
-            fleet::Config::NUMBER => of(numbers, Self::Fleet),
-            utilization::Config::NUMBER => of(numbers, Self::Utilization),
-            suppression::Config::NUMBER => of(numbers, Self::Suppression),
-            budget::Config::NUMBER => of(numbers, Self::Budget),
-            found => Err(invalid("algorithm", found)),
-        }
+        algorithms!(of_number * number, numbers)
     }
 }
 
