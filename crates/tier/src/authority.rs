@@ -80,7 +80,7 @@ use core::mem;
 use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
 use crate::count::less;
-use ask::Answer;
+use ask::Completion;
 pub use ask::{Failure, Options, Outcome, Queued};
 use partitions::{Left, Partitions};
 use swap::expires_at;
@@ -93,7 +93,7 @@ pub struct Authority<T, E> {
     partitions: Partitions<T>,
     /// The partitions on which operations wait and no swap is under way.
     ready: VecDeque<usize>,
-    answers: VecDeque<Answer<T, E>>,
+    answers: VecDeque<Completion<T, E>>,
     /// The number of operations without an answer.
     waiting: usize,
     overloaded: u64,
@@ -221,7 +221,7 @@ impl<T, E: Clone> Authority<T, E> {
     }
 
     /// The next answer.
-    pub fn poll_answer(&mut self) -> Option<Answer<T, E>> {
+    pub fn poll_answer(&mut self) -> Option<Completion<T, E>> {
         let answer = self.answers.pop_front()?;
         self.waiting = less(self.waiting, 1);
         Some(answer)

@@ -13,7 +13,7 @@ use super::form::LimitForm;
 use super::request::{Operation, OperationError, Request, Unspent};
 use super::{Kind, Limit, ask};
 
-pub(crate) type Answer = Result<Decision, OperationError>;
+pub(crate) type Decided = Result<Decision, OperationError>;
 
 /// Why a limit refuses, in the order of precedence. The problem types of the HTTP API have
 /// these names.
@@ -112,10 +112,10 @@ pub(crate) trait Algorithm: Limiter {
         state: &mut State<Self, &mut [u64]>,
         now: Timestamp,
         request: &Request,
-    ) -> Answer;
+    ) -> Decided;
 
     /// Answers as [`decide`](Self::decide) would, and changes nothing.
-    fn peek(&self, state: &State<Self, &[u64]>, now: Timestamp, request: &Request) -> Answer;
+    fn peek(&self, state: &State<Self, &[u64]>, now: Timestamp, request: &Request) -> Decided;
 
     /// The most units that can be granted at once; unlimited for an algorithm that counts no units.
     fn capacity(&self) -> u64 {

@@ -11,7 +11,7 @@ use tidegate_core::lease::budget::{Allowance, Config, Refundable, State};
 use tidegate_core::{Ahead, Decision, Limiter, Micros, Timestamp, Words};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
@@ -55,14 +55,14 @@ impl Algorithm for Config {
         Some(Ahead { units: u64::MAX, until: Timestamp(u64::MAX) })
     }
 
-    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
         if request.cost > 0 {
             self.advance(state, now);
         }
         Ok(untouched(self, state, now))
     }
 
-    fn peek(&self, state: &State<&[u64]>, now: Timestamp, _: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, _: &Request) -> Decided {
         Ok(untouched(self, state, now))
     }
 

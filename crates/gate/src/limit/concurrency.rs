@@ -9,7 +9,7 @@ use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::{room, span};
 use super::form::LimitForm;
@@ -46,11 +46,11 @@ impl Algorithm for Config {
 
     const KIND: Kind = Kind::Lease;
 
-    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
         Ok(self.acquire(state, now, held(request)?, request.places())?)
     }
 
-    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
         if request.cost > 0 && request.lease.is_some_and(|id| self.holds(state, now, id)) {
             return Ok(renewed(self.peek(state, now, 0)?, self.period()));
         }

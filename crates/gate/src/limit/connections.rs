@@ -11,7 +11,7 @@ use tidegate_core::lease::connections::{Config, State};
 use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Limiter, Micros};
 
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
@@ -51,11 +51,11 @@ impl Algorithm for Config {
 
     const KIND: Kind = Kind::Lease;
 
-    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
         Ok(self.open(state, now, held(request)?, request.places())?)
     }
 
-    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
         let owner = request.lease.unwrap_or_default(); // by default an owner that the state does not have yet
         Ok(self.peek(state, now, owner, request.places())?)
     }

@@ -11,7 +11,7 @@ use tidegate_core::shed::utilization::Class;
 use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
-use super::algorithm::{Algorithm, Answer, Cause};
+use super::algorithm::{Algorithm, Cause, Decided};
 use super::build::{required, text};
 use super::describe::{room, span};
 use super::form::LimitForm;
@@ -56,7 +56,7 @@ impl Algorithm for Config {
     const KIND: Kind = Kind::Lease;
     const CAUSE: Cause = Cause::ReducedCapacity;
 
-    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
         let id = counted(request)?;
         if request.cost > 0 {
             self.advance(state, now); // `acquire` does not at high priority
@@ -64,7 +64,7 @@ impl Algorithm for Config {
         Ok(self.acquire(state, now, priority(request), id, request.places())?)
     }
 
-    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
         let priority = priority(request);
         let known = request.lease.is_some_and(|id| self.holds(state, now, id));
         if request.cost > 0 && priority == Priority::Low && known {

@@ -8,7 +8,7 @@ use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{Ahead, Decision, InvalidState, Limiter, Micros, Timestamp, never};
 
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::request::{Operation, OperationError, Request, Unspent};
 use super::{Kind, Limit, ask};
 
@@ -68,7 +68,7 @@ impl Limit {
     }
 
     #[inline(never)]
-    fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Answer {
+    fn decide_by_whichever(&self, words: &mut [u64], now: Timestamp, request: &Request) -> Decided {
         ask_about!(self, words, |limiter, mut state| Algorithm::decide(
             limiter, &mut state, now, request
         ))

@@ -11,7 +11,7 @@ use tidegate_core::shed::penalty::{Config, State};
 use tidegate_core::{Decision, Micros, Timestamp};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer, Cause};
+use super::algorithm::{Algorithm, Cause, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
@@ -63,14 +63,14 @@ impl Algorithm for Config {
     const CAUSE: Cause = Cause::AbnormalUsage;
     const PUNISHES_REFUSALS: bool = true;
 
-    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
         if request.cost == 0 {
             return Ok(peeked(self.peek(state, now)));
         }
         Ok(self.decide(state, now))
     }
 
-    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
         let decision = self.peek(state, now);
         Ok(if request.cost == 0 { peeked(decision) } else { decision })
     }

@@ -19,12 +19,12 @@ macro_rules! asks_a_rate_limiter {
             state: &mut State<&mut [u64]>,
             now: Timestamp,
             request: &Request,
-        ) -> Answer {
+        ) -> Decided {
             Ok(RateLimiter::decide(self, state, now, request.cost)?)
         }
 
         #[inline]
-        fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+        fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
             Ok(RateLimiter::peek(self, state, now, request.cost)?)
         }
 
@@ -76,14 +76,14 @@ macro_rules! asks_a_shedder {
             state: &mut State<&mut [u64]>,
             now: Timestamp,
             request: &Request,
-        ) -> Answer {
+        ) -> Decided {
             if request.cost == 0 {
                 return Algorithm::peek(self, &state.borrowed(), now, request);
             }
             Ok($decide(self, state, now, request))
         }
 
-        fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Answer {
+        fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
             let Some((words, [])) = state.words().split_first_chunk() else {
                 return Err(OperationError::InvalidState);
             };

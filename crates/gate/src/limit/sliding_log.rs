@@ -10,7 +10,7 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::log::{Bound, Config, Denied, State, Window};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, never};
 
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;

@@ -15,7 +15,7 @@ use tidegate_core::{ConfigError, Rate};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, Words, WordsMut, never};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{EstimatorForm, LimitForm};

@@ -9,7 +9,7 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros, Rate};
 
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{LimitForm, Start};

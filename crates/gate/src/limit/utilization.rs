@@ -12,7 +12,7 @@ use tidegate_core::shed::utilization::{Thresholds, Timing};
 use tidegate_core::{Decision, Limiter, Micros, Timestamp, WordsMut};
 
 use super::Kind;
-use super::algorithm::{Algorithm, Answer};
+use super::algorithm::{Algorithm, Decided};
 use super::build::text;
 use super::describe::{percent, span};
 use super::form::LimitForm;

@@ -106,4 +106,4 @@ pub enum Outcome<E> {
 }
 
 /// An answer and the token of its operation.
-pub(super) type Answer<T, E> = (T, Result<Verdict, Failure<E>>);
+pub(super) type Completion<T, E> = (T, Result<Verdict, Failure<E>>);

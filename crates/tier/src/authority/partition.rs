@@ -13,7 +13,7 @@ use tidegate_gate::{
     Verdict, Write, never,
 };
 
-use super::ask::{Answer, Failure, Queued};
+use super::ask::{Completion, Failure, Queued};
 use crate::count::less;
 
 /// How many operations may wait for one partition.
@@ -175,7 +175,7 @@ impl<T> Partition<T> {
         &mut self,
         (now, too_late): (Option<Timestamp>, Micros),
         is_gone: impl Fn(&T) -> bool,
-        answers: &mut VecDeque<Answer<T, E>>,
+        answers: &mut VecDeque<Completion<T, E>>,
     ) -> usize {
         let Self { transaction, joined, busy, is_only_writer, .. } = self;
         let Some(busy) = busy else { return 0 };
@@ -247,7 +247,7 @@ impl<T> Partition<T> {
         &mut self,
         expires_at: impl Fn(&Used<'_>) -> Micros,
         now: Option<Timestamp>,
-        answers: &mut VecDeque<Answer<T, E>>,
+        answers: &mut VecDeque<Completion<T, E>>,
     ) {
         self.transaction.stored(expires_at);
         if self.reads() {
@@ -284,7 +284,7 @@ impl<T> Partition<T> {
         &mut self,
         found: Vec<Option<Vec<u8>>>,
         now: Option<Timestamp>,
-        answers: &mut VecDeque<Answer<T, E>>,
+        answers: &mut VecDeque<Completion<T, E>>,
     ) {
         self.transaction.found(found);
         self.decide_on_found(now, answers);
@@ -292,7 +292,11 @@ impl<T> Partition<T> {
 
     /// Decides the operations of the swap on the bytes that were found. These were read after the operations
     /// came, so an answer that depends on no write is sent at once.
-    fn decide_on_found<E>(&mut self, now: Option<Timestamp>, answers: &mut VecDeque<Answer<T, E>>) {
+    fn decide_on_found<E>(
+        &mut self,
+        now: Option<Timestamp>,
+        answers: &mut VecDeque<Completion<T, E>>,
+    ) {
         let Self { transaction, joined, busy, .. } = self;
         let Some(busy) = busy else { return };
         let Queue { decided, of_each_key, .. } = &mut **busy;
@@ -317,7 +321,7 @@ impl<T> Partition<T> {
         &mut self,
         found: &[Option<Vec<u8>>],
         (now, failure): (Option<Timestamp>, &Failure<E>),
-        answers: &mut VecDeque<Answer<T, E>>,
+        answers: &mut VecDeque<Completion<T, E>>,
     ) {
         let names: Vec<String> = self.transaction.used().map(|used| used.name.into()).collect();
         let found: BTreeMap<String, &Option<Vec<u8>>> = names.into_iter().zip(found).collect();
@@ -344,7 +348,7 @@ impl<T> Partition<T> {
     pub(super) fn failed<E: Clone>(
         &mut self,
         failure: &Failure<E>,
-        answers: &mut VecDeque<Answer<T, E>>,
+        answers: &mut VecDeque<Completion<T, E>>,
     ) {
         if let Some(busy) = &mut self.busy {
             let Queue { decided, of_each_key, .. } = &mut **busy;
@@ -359,7 +363,7 @@ impl<T> Partition<T> {
     pub(super) fn fail_waiting<E: Clone>(
         &mut self,
         failure: &Failure<E>,
-        answers: &mut VecDeque<Answer<T, E>>,
+        answers: &mut VecDeque<Completion<T, E>>,
     ) {
         self.failed(failure, answers);
         if let Some(busy) = &mut self.busy {
