@@ -76,7 +76,8 @@ impl Error {
     }
 
     /// This error in the field of this name.
-    pub(crate) fn in_field(mut self, name: &str) -> Self {
+    #[must_use]
+    pub fn in_field(mut self, name: &str) -> Self {
         self.0.path.push(PathStep::Field(name.to_string()));
         self
     }

@@ -280,6 +280,21 @@ impl Fields<'_, '_> {
         }
     }
 
+    /// Reads a field; `None` if it is absent, or null.
+    ///
+    /// # Errors
+    /// Fails if the field cannot be read.
+    pub fn optional<T: Form>(&self, name: &str) -> Result<Option<T>, Error> {
+        let mut value = None;
+        self.fill(name, &mut value)?;
+        Ok(value)
+    }
+
+    /// Whether the field has a value. Null is none.
+    pub fn has(&self, name: &str) -> bool {
+        self.entry(name).is_some_and(|entry| !matches!(entry.node.value, Value::Null))
+    }
+
     /// Replaces a default value, unless the field is absent.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ mod state;
 mod table;
 mod units;
 
-pub use ask::{Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, parse_json};
+pub use ask::{Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, read_json};
 pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Verdict};
 pub use fnv::fnv1a;
 pub use key::{

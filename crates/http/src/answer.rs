@@ -10,16 +10,23 @@ use alloc::string::String;
 
 use tidegate_gate::{Asked, Limits, OnError, Policy, Verdict};
 
-use crate::check::Outcome;
+/// The outcome of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The store decided the check.
+    Decided(Verdict),
+    /// The store did not answer, for this reason. The policy's `on_error` decides.
+    Unavailable(String),
+}
 
 /// An operation that a caller asked for, and its outcome.
 #[derive(Clone, Copy)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct CheckResult<'a> {
     pub(crate) asked: &'a Asked,
     pub(crate) outcome: &'a Outcome,
 }
 
-impl Answer<'_> {
+impl CheckResult<'_> {
     pub(crate) fn policy(&self) -> &Policy {
         self.asked.resolved().policy()
     }
@@ -44,5 +51,5 @@ impl Answer<'_> {
 #[must_use]
 pub fn operation_json(asked: &Asked, verdict: Verdict) -> String {
     let outcome = &Outcome::Decided(asked.said(verdict));
-    forms::single(&Answer { asked, outcome })
+    forms::single(&CheckResult { asked, outcome })
 }

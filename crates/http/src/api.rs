@@ -3,7 +3,6 @@
 pub(crate) mod call;
 pub(crate) mod policies;
 mod query;
-mod target;
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -19,9 +18,8 @@ use crate::plan::Keyless;
 use crate::response::Response;
 use crate::served::Served;
 use crate::state::{Server, State, Unread};
-use call::Call;
+use call::{Call, find};
 use policies::{PolicyCall, UnreadChange};
-use target::find;
 
 /// The media type of the text format of Prometheus.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

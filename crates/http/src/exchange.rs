@@ -7,16 +7,16 @@ use core::convert::identity;
 
 use tidegate_gate::{Chance, Policy};
 
+use crate::answer::Outcome;
 use crate::answer::headers::OlderForm;
 use crate::answer::page;
 use crate::answer::problem::internal_error;
 use crate::api;
 use crate::api::policies::PolicyCall;
-use crate::check::{Check, Outcome};
 use crate::gateway;
-use crate::head::{BodyError, Head, NoKeys, text_of};
+use crate::head::{BodyError, Head, NoKeys};
 use crate::key::token::Verify;
-use crate::plan::Keyless;
+use crate::plan::{Check, Keyless};
 use crate::response::Response;
 use crate::served::Served;
 use crate::state::{Server, State};
@@ -106,9 +106,7 @@ impl Exchange {
     /// Goes on with the body, or with the reason why it could not be read.
     pub fn body(&mut self, body: Result<Vec<u8>, BodyError>, random: Chance<'_>) {
         self.go_on(|state| match state {
-            State::Body(unread, policies) => {
-                text_of(body).and_then(|text| unread.read(&policies, text, random)).into()
-            }
+            State::Body(unread, policies) => unread.read(&policies, body, random).into(),
             other => other,
         });
     }

@@ -1,7 +1,6 @@
 //! A request, as adapters hand it in.
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -15,9 +14,6 @@ pub const MAX_BODY_BYTES: usize = 262_144;
 /// The most bytes of a body that is too long which a server reads and discards before it answers. A
 /// client that is still sending when its connection ends may never see the answer.
 pub const MAX_DRAINED_BYTES: usize = 16_777_216;
-
-const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often stands for bytes that are not UTF-8; \
-     JSON can write it as `\\ufffd`";
 
 /// A request without its body.
 #[derive(Clone, Copy)]
@@ -96,22 +92,6 @@ impl BodyError {
             Self::Incomplete => Problem::InvalidRequest
                 .response("expected the whole body, found a part of it".to_string()),
         }
-    }
-}
-
-/// The body as text. A server may read U+FFFD in place of bytes that are not UTF-8, and may leave out a byte order mark, as
-/// the runtimes of JavaScript do; so the first is refused in every server, and the second is left out.
-pub(crate) fn text_of(body: Result<Vec<u8>, BodyError>) -> Result<String, Response> {
-    let body = match body {
-        Ok(body) if body.len() <= MAX_BODY_BYTES => body,
-        Ok(body) => return Err(BodyError::TooLarge(body.len()).response()),
-        Err(error) => return Err(error.response()),
-    };
-    match String::from_utf8(body) {
-        Ok(text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
-            Ok(text.trim_start_matches('\u{feff}').into())
-        }
-        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.into())),
     }
 }
 

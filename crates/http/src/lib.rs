@@ -74,7 +74,6 @@ extern crate std;
 mod access;
 mod answer;
 mod api;
-mod check;
 mod exchange;
 mod gateway;
 mod head;
@@ -90,14 +89,13 @@ mod tests;
 
 pub use access::{Access, InvalidToken, Tokens};
 pub use answer::headers::OlderForm;
-pub use answer::operation_json;
 pub use answer::problem::{
     internal_error, invalid_policies, invalid_request, misconfigured, problem_type,
     unknown_transfer_coding, without_revisions,
 };
+pub use answer::{Outcome, operation_json};
 pub use api::call::MAX_CHECKS;
 pub use api::policies::{Change, Changed, InvalidRevisions, PolicyCall, RevisionTag, Revisions};
-pub use check::{Check, Outcome};
 pub use exchange::{Exchange, Step};
 pub use gateway::upstream_failed;
 pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
@@ -105,6 +103,7 @@ pub use key::token::Verify;
 pub use key::{key_headers, key_of};
 pub use log::{Log, LogSecret};
 pub use metrics::{Counted, Metrics};
+pub use plan::Check;
 pub use response::Response;
 pub use served::{Lease, Pass, Served};
 pub use state::Server;

@@ -8,7 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_gate::{Operation, Policies};
 
-use crate::check::{Check, Outcome};
+use crate::answer::Outcome;
+use crate::plan::Check;
 
 /// The outcomes of a check, in the order of their counters.
 const OUTCOMES: [&str; 4] = ["allowed", "refused", "shadow_refused", "error"];

@@ -5,12 +5,13 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_gate::{Ask, Bounded, Chance, CheckForm, Kind, Operation, Policy};
+use tidegate_gate::{
+    Ask, Asked, Bounded, Chance, CheckForm, Draw, Kind, Operation, Policy, Resolved, Timestamp,
+};
 
 use crate::answer::headers::OlderForm;
 use crate::answer::problem::{self, Problem, answer_json, internal_error, invalid_request};
-use crate::answer::{Answer, forms, headers};
-use crate::check::{Check, Outcome};
+use crate::answer::{CheckResult, Outcome, forms, headers};
 use crate::response::Response;
 use crate::served::{Lease, Pass, Served};
 
@@ -19,6 +20,14 @@ use crate::served::{Lease, Pass, Served};
 pub(crate) struct Plan {
     pub(crate) checks: Vec<Check>,
     pub(crate) form: Form,
+}
+
+/// One operation on one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    pub(crate) asked: Asked,
+    pub(crate) now: Option<Timestamp>,
+    pub(crate) draw: Option<Draw>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,11 +103,44 @@ fn without_key(policy: &Policy, form: &Form) -> Response {
     crate::key::without_key(policy)
 }
 
-impl Plan {
-    pub(crate) fn of_one(check: Check) -> Self {
-        Self { checks: [check].into(), form: Form::Single }
+impl Check {
+    /// The policy, limits and canonical key of the check.
+    #[must_use]
+    pub const fn resolved(&self) -> &Resolved {
+        self.asked.resolved()
     }
 
+    /// The operation to do.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.asked.operation()
+    }
+
+    /// The operation with the caller's own draw, if it gave one. Only a test environment may use it.
+    #[must_use]
+    pub fn operation_with_draw(&self) -> Operation {
+        match self.draw {
+            Some(draw) => self.asked.clone().with_draw(draw).operation(),
+            None => self.operation(),
+        }
+    }
+
+    /// The caller's own time, if it gave one. Only a test environment may use it.
+    #[must_use]
+    pub const fn caller_time(&self) -> Option<Timestamp> {
+        self.now
+    }
+
+    /// What the caller is told of an outcome.
+    fn said(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Decided(verdict) => Outcome::Decided(self.asked.said(verdict)),
+            unavailable => unavailable,
+        }
+    }
+}
+
+impl Plan {
     /// What becomes of the request, given the outcome of each check.
     pub(crate) fn serve(self, outcomes: Vec<Outcome>) -> Served {
         let Self { checks, form } = self;
@@ -107,55 +149,55 @@ impl Plan {
         }
         let outcomes = checks.iter().zip(outcomes).map(|(check, outcome)| check.said(outcome));
         let outcomes: Vec<Outcome> = outcomes.collect();
-        let answers = checks.iter().zip(&outcomes);
-        let answers: Vec<_> =
-            answers.map(|(Check { asked, .. }, outcome)| Answer { asked, outcome }).collect();
-        match (form, answers.as_slice()) {
-            (Form::Pass(pass, older), [answer]) => pass_on(*pass, answer, older),
-            (Form::Gate, [answer]) => Served::Response(gate(answer, None)),
-            (Form::Single, [answer]) => Served::Response(single(answer)),
-            (_, answers) => Served::Response(answer_json(200, forms::batch(answers))),
+        let results = checks.iter().zip(&outcomes);
+        let results: Vec<_> =
+            results.map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome }).collect();
+        match (form, results.as_slice()) {
+            (Form::Pass(pass, older), [result]) => pass_on(*pass, result, older),
+            (Form::Gate, [result]) => Served::Response(gate(result, None)),
+            (Form::Single, [result]) => Served::Response(single(result)),
+            (_, results) => Served::Response(answer_json(200, forms::batch(results))),
         }
     }
 }
 
-fn single(answer: &Answer<'_>) -> Response {
-    match answer.outcome {
+fn single(result: &CheckResult<'_>) -> Response {
+    match result.outcome {
         // `on_error` is for requests: a key that is not blocked or reset must not look as if it were
         Outcome::Unavailable(reason)
-            if matches!(answer.asked.operation(), Operation::Block(_) | Operation::Reset(_)) =>
+            if matches!(result.asked.operation(), Operation::Block(_) | Operation::Reset(_)) =>
         {
             Problem::ReducedCapacity.response(reason.clone())
         }
         outcome => {
-            let mut response = answer_json(200, forms::single(answer));
+            let mut response = answer_json(200, forms::single(result));
             if let Outcome::Decided(verdict) = outcome {
-                headers::add(&mut response.headers, answer, verdict, None);
+                headers::add(&mut response.headers, result, verdict, None);
             }
             response
         }
     }
 }
 
-fn gate(answer: &Answer<'_>, form: Option<OlderForm>) -> Response {
-    let mut response = match answer.outcome {
-        _ if answer.passes() => problem::no_content(),
-        Outcome::Decided(verdict) => problem::refused(answer.limits(), verdict),
+fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
+    let mut response = match result.outcome {
+        _ if result.passes() => problem::no_content(),
+        Outcome::Decided(verdict) => problem::refused(result.limits(), verdict),
         Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
     };
-    if let Outcome::Decided(verdict) = answer.outcome {
-        headers::add(&mut response.headers, answer, verdict, form);
+    if let Outcome::Decided(verdict) = result.outcome {
+        headers::add(&mut response.headers, result, verdict, form);
     }
     response
 }
 
-fn pass_on(mut pass: Pass, answer: &Answer<'_>, form: Option<OlderForm>) -> Served {
-    if !answer.passes() {
-        return Served::Response(gate(answer, form));
+fn pass_on(mut pass: Pass, result: &CheckResult<'_>, form: Option<OlderForm>) -> Served {
+    if !result.passes() {
+        return Served::Response(gate(result, form));
     }
-    if let Outcome::Decided(verdict) = answer.outcome {
-        headers::add(&mut pass.headers, answer, verdict, form);
-        pass.lease = Lease::of(answer.asked, verdict);
+    if let Outcome::Decided(verdict) = result.outcome {
+        headers::add(&mut pass.headers, result, verdict, form);
+        pass.lease = Lease::of(result.asked, verdict);
     }
     Served::Pass(pass)
 }

@@ -2,12 +2,15 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use tidegate_gate::{Chance, Policies};
 
 use crate::access::Access;
+use crate::answer::problem::Problem;
 use crate::api::call::Call;
 use crate::api::policies::{PolicyCall, RevisionTag, UnreadChange};
+use crate::head::{BodyError, MAX_BODY_BYTES};
 use crate::key::FoundKey;
 use crate::key::token::Verify;
 use crate::plan::{Keyless, Plan};
@@ -57,9 +60,10 @@ impl Unread {
     pub(crate) fn read(
         self,
         policies: &Policies,
-        body: String,
+        body: Result<Vec<u8>, BodyError>,
         random: Chance<'_>,
     ) -> Result<State, Response> {
+        let body = text_of(body)?;
         match self {
             Self::Call(call) => call.read(policies, &body, random).map(State::Decide),
             Self::Change(change) => change.read(body).map(State::Change),
@@ -82,3 +86,22 @@ impl State {
         }
     }
 }
+
+/// The body as text. A server may read U+FFFD in place of bytes that are not UTF-8, and may leave out a byte order mark, as
+/// the runtimes of JavaScript do; so the first is refused in every server, and the second is left out.
+fn text_of(body: Result<Vec<u8>, BodyError>) -> Result<String, Response> {
+    let body = match body {
+        Ok(body) if body.len() <= MAX_BODY_BYTES => body,
+        Ok(body) => return Err(BodyError::TooLarge(body.len()).response()),
+        Err(error) => return Err(error.response()),
+    };
+    match String::from_utf8(body) {
+        Ok(text) if !text.contains(char::REPLACEMENT_CHARACTER) => {
+            Ok(text.trim_start_matches('\u{feff}').into())
+        }
+        _ => Err(Problem::InvalidRequest.response(NOT_UTF_8.into())),
+    }
+}
+
+const NOT_UTF_8: &str = "expected a body in UTF-8 without U+FFFD, which often stands for bytes that are not UTF-8; \
+     JSON can write it as `\\ufffd`";

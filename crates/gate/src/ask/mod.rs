@@ -136,7 +136,7 @@ impl Ask {
     /// # Errors
     /// Fails with [`AskError::Json`] if the JSON is not an operation.
     pub fn parse(json: &str) -> Result<Self, AskError> {
-        parse_json(json)
+        read_json(json, |node| node.read())
     }
 
     /// Finds the limits on the key, and checks the operation against them. `chance` names leases and
@@ -368,16 +368,19 @@ fn has_algorithm(resolved: &Resolved, algorithm: &'static str) -> Result<(), Ask
     }
 }
 
-/// Reads a JSON object. Anything after the object is an error.
+/// Lets `read` read a JSON object. Anything after the object is an error.
 ///
 /// # Errors
 /// Fails with [`AskError::Json`], which names the place.
-pub fn parse_json<T: Form>(json: &str) -> Result<T, AskError> {
+pub fn read_json<T>(
+    json: &str,
+    read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
+) -> Result<T, AskError> {
     const MAP: &str = "an object";
     let tree = tidegate_form::json(json).map_err(|error| {
         let (line, column) = error.line_and_column(json);
         let message = format!("{} at line {line}, column {column}", error.message(MAP));
         AskError::Json { path: error.path(), message }
     })?;
-    tree.read().map_err(|error| AskError::Json { path: error.path(), message: error.message(MAP) })
+    read(&tree).map_err(|error| AskError::Json { path: error.path(), message: error.message(MAP) })
 }

@@ -5,24 +5,23 @@ use alloc::string::String;
 use tidegate_gate::Decision;
 use tidegate_gate::Probability;
 
-use super::Answer;
 use super::json::{Object, object};
-use crate::check::Outcome;
+use super::{CheckResult, Outcome};
 use tidegate_gate::Limits;
 
-pub(crate) fn single(answer: &Answer<'_>) -> String {
-    object(|it| write(answer, it))
+pub(crate) fn single(result: &CheckResult<'_>) -> String {
+    object(|it| write(result, it))
 }
 
-pub(crate) fn batch(answers: &[Answer<'_>]) -> String {
-    object(|it| it.objects("decisions", answers, write))
+pub(crate) fn batch(results: &[CheckResult<'_>]) -> String {
+    object(|it| it.objects("decisions", results, write))
 }
 
-fn write(answer: &Answer<'_>, it: &mut Object<'_>) {
-    let (resolved, allowed) = (answer.asked.resolved(), answer.passes());
+fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
+    let (resolved, allowed) = (result.asked.resolved(), result.passes());
     let policy = resolved.policy();
     it.field("policy", policy.name());
-    let verdict = match answer.outcome {
+    let verdict = match result.outcome {
         Outcome::Decided(verdict) => verdict,
         Outcome::Unavailable(reason) => {
             it.field("allowed", allowed);
@@ -36,7 +35,7 @@ fn write(answer: &Answer<'_>, it: &mut Object<'_>) {
     decided(it, allowed, &verdict.decision);
     it.some("denied", resolved.is_denied().then_some(true)); // no wait helps
     it.field("at_us", verdict.at.0);
-    it.some("lease", answer.asked.lease()); // the lease that the operation concerns
+    it.some("lease", result.asked.lease()); // the lease that the operation concerns
     it.some("live", verdict.effect.live()); // whether it was live when it was renewed or released
     it.some("factor", factor.map(|units| if shadow { 0 } else { units }));
     it.some("would_factor", factor.filter(|_| shadow)); // `factor` without shadow mode

@@ -9,7 +9,7 @@ use core::fmt::Write;
 
 use tidegate_gate::{Decision, Micros};
 
-use super::Answer;
+use super::CheckResult;
 pub use older::OlderForm;
 use tidegate_gate::Limits;
 use tidegate_gate::Verdict;
@@ -20,17 +20,17 @@ type Headers = Vec<(&'static str, String)>;
 /// Adds the fields about the limits, in an older form if the caller asks for one, and `Retry-After`.
 pub(crate) fn add(
     headers: &mut Headers,
-    answer: &Answer<'_>,
+    result: &CheckResult<'_>,
     verdict: &Verdict,
     form: Option<OlderForm>,
 ) {
-    let Some(limits) = answer.limits() else { return }; // a listed key has no quota
+    let Some(limits) = result.limits() else { return }; // a listed key has no quota
     match form {
         None => add_states(headers, limits, verdict),
         Some(form) => form.add_state(headers, limits, verdict),
     }
     if let Some(seconds) = verdict.decision.retry_after_secs()
-        && !answer.passes()
+        && !result.passes()
     {
         headers.push(("retry-after", seconds.to_string()));
     }

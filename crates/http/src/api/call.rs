@@ -1,21 +1,26 @@
-//! The calls with a JSON body.
+//! The calls of the API: the policy and the key that each is about, and what those with a JSON body ask.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_form::{Form as Readable, form};
+use tidegate_form::{Error, Fields, Form as Readable, Node};
 use tidegate_gate::{
-    Ask, AskError, Bounded, Chance, CheckForm, Count, Draw, DrawBits, Policies, Ppm, parse_json,
+    Ask, Bounded, Chance, CheckForm, Draw, DrawBits, Policies, Policy, Quoted, Timestamp, read_json,
 };
 
-use super::target::Target;
 use crate::answer::problem::{self, Problem};
-use crate::check::Check;
-use crate::plan::{Form, Plan};
+use crate::plan::{Check, Form, Plan};
 use crate::response::Response;
 
 /// The most checks in one batch.
 pub const MAX_CHECKS: usize = 1_000;
+
+/// The fields of a batch, after those of a check.
+const CHECK_OR_BATCH: &[&str] =
+    &["policy", "key", "cost", "class", "lease", "signal_ppm", "now_us", "draw", "checks"];
+
+const CHECK: &[&str] = CHECK_OR_BATCH.split_at(8).0;
 
 /// A call with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,201 +43,185 @@ impl Call {
         body: &str,
         random: Chance<'_>,
     ) -> Result<Plan, Response> {
-        let (target, ask) = match self {
-            Self::Check => return batch(policies, body, random),
-            Self::Acquire => return acquire(policies, body, random),
+        let acquires = self == Self::Acquire;
+        let read = read_json(body, |node| self.items(node));
+        let (items, form) = read.map_err(|error| problem::of(&error, ""))?;
+        let checks = items.into_iter().enumerate().map(|(place, item)| match form {
+            Form::Batch => item.check(policies, random, &alloc::format!("`checks[{place}]`: ")),
+            _ => item.check(policies, random, ""),
+        });
+        let checks = checks.collect::<Result<Vec<_>, _>>()?;
+        for check in checks.iter().filter(|_| acquires) {
+            check.asked.require_lease().map_err(|error| problem::of(&error, ""))?;
+        }
+        Ok(Plan { checks, form })
+    }
+
+    fn items(self, node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
+        let one = |target, ask| Ok(([Item { target, ask, draw: None }].into(), Form::Single));
+        match self {
+            Self::Check => check_or_batch(node),
+            Self::Acquire => Ok(([node.read()?].into(), Form::Single)),
             Self::Renew(lease) => {
-                let RenewBody { policy, key, now_us, count } = read(body)?;
-                (Target { policy, key, now_us }, Ask::Renew { lease, count })
+                let fields = node.fields(&["policy", "key", "now_us", "count"])?;
+                one(Target::of(&fields)?, Ask::Renew { lease, count: fields.optional("count")? })
             }
-            Self::Settle => {
-                let body: SettleBody = read(body)?;
-                let ask = body.ask().map_err(|error| problem::of(&error, ""))?;
-                let SettleBody { policy, key, now_us, .. } = body;
-                (Target { policy, key, now_us }, ask)
-            }
+            Self::Settle => settle(node).and_then(|(target, ask)| one(target, ask)),
             Self::Budget => {
-                let body: BudgetBody = read(body)?;
-                let BudgetBody { policy, key, now_us, lease, wants, granted_at_us, left } = body;
-                let ask = Ask::Budget { lease, wants, granted_at_us, left };
-                (Target { policy, key, now_us }, ask)
+                let names = &["policy", "key", "now_us", "lease", "wants", "granted_at_us", "left"];
+                let fields = node.fields(names)?;
+                let target = Target::of(&fields)?;
+                let (lease, wants) = (fields.get("lease")?, fields.get("wants")?);
+                let granted_at_us = fields.optional("granted_at_us")?;
+                let left = fields.optional("left")?;
+                one(target, Ask::Budget { lease, wants, granted_at_us, left })
             }
             Self::Report => {
-                let body: ReportBody = read(body)?;
-                let ReportBody { policy, key, now_us, offered_at_us, admitted, suppressed } = body;
-                let ask = Ask::Report { offered_at_us, admitted, suppressed };
-                (Target { policy, key, now_us }, ask)
+                let names = &["policy", "key", "now_us", "offered_at_us", "admitted", "suppressed"];
+                let fields = node.fields(names)?;
+                let target = Target::of(&fields)?;
+                let offered_at_us = fields.optional("offered_at_us")?;
+                let (admitted, suppressed) = (fields.get("admitted")?, fields.get("suppressed")?);
+                one(target, Ask::Report { offered_at_us, admitted, suppressed })
             }
             Self::Block(policy, key) => {
-                let BlockBody { for_us, now_us } = read(body)?;
-                (Target { policy, key, now_us }, Ask::Block { for_us })
+                let fields = node.fields(&["for_us", "now_us"])?;
+                let ask = Ask::Block { for_us: fields.get("for_us")? };
+                one(Target { policy, key, now_us: fields.optional("now_us")? }, ask)
             }
+        }
+    }
+}
+
+/// A single check or a batch.
+fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
+    let fields = node.fields(CHECK_OR_BATCH)?;
+    let plain = |message: String| Err(Error::plain(message));
+    let Some(checks) = fields.optional::<Vec<Item>>("checks")? else {
+        // null is no value of a required field either
+        return match ["policy", "key"].into_iter().find(|name| !fields.has(name)) {
+            Some(missing) => plain(alloc::format!("missing field `{missing}`")),
+            None => Ok(([Item::of_check(&fields)?].into(), Form::Single)),
         };
-        // only a check needs random numbers
-        target.plan(policies, ask, &mut || None)
+    };
+    if CHECK.iter().any(|name| fields.has(name)) {
+        return plain("`checks`: expected no other field beside it, found one".into());
+    }
+    if !(1..=MAX_CHECKS).contains(&checks.len()) {
+        let found = checks.len();
+        return plain(alloc::format!("`checks`: expected 1 to {MAX_CHECKS} checks, found {found}"));
+    }
+    Ok((checks, Form::Batch))
+}
+
+/// `POST /v1/settle`: the real cost of a request granted on an estimate, or a refund.
+fn settle(node: &Node<'_>) -> Result<(Target, Ask), Error> {
+    let fields =
+        node.fields(&["policy", "key", "now_us", "granted_at_us", "reserved", "actual", "refund"])?;
+    let target = Target::of(&fields)?;
+    let of_settlement = ["granted_at_us", "reserved", "actual"];
+    let ask = match fields.optional("refund")? {
+        None => match of_settlement.into_iter().find(|name| !fields.has(name)) {
+            Some(missing) => return Err(Error::plain(alloc::format!("missing field `{missing}`"))),
+            None => Ask::Settle {
+                granted_at_us: fields.get("granted_at_us")?,
+                reserved: fields.get("reserved")?,
+                actual: fields.get("actual")?,
+            },
+        },
+        Some(units) if !of_settlement.iter().any(|name| fields.has(name)) => Ask::Refund { units },
+        Some(_) => {
+            let message = "expected no field of a settlement beside it, found one";
+            return Err(Error::plain(message.into()).in_field("refund"));
+        }
+    };
+    Ok((target, ask))
+}
+
+/// What a body asks about one key.
+struct Item {
+    target: Target,
+    ask: Ask,
+    /// The caller's own draw. Only a test environment may use it.
+    draw: Option<DrawBits>,
+}
+
+/// One check.
+impl Readable for Item {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        Self::of_check(&node.fields(CHECK)?)
     }
 }
 
-fn read<T: Readable>(body: &str) -> Result<T, Response> {
-    parse_json(body).map_err(|error| problem::of(&error, ""))
-}
-
-form! {
-    /// One check in a body.
-    struct CheckBody {
-        policy: String,
-        key: String,
-        cost: Option<Bounded<0>> = None,
-        class: Option<String> = None,
-        lease: Option<String> = None,
-        signal_ppm: Option<Ppm> = None,
-        now_us: Option<Bounded<0>> = None,
-        draw: Option<DrawBits> = None,
+impl Item {
+    fn of_check(fields: &Fields<'_, '_>) -> Result<Self, Error> {
+        let target = Target::of(fields)?;
+        let form = CheckForm {
+            cost: fields.optional("cost")?,
+            class: fields.optional("class")?,
+            lease: fields.optional("lease")?,
+            signal_ppm: fields.optional("signal_ppm")?,
+            draw: None,
+        };
+        Ok(Self { target, ask: Ask::Check(form), draw: fields.optional("draw")? })
     }
-}
 
-impl CheckBody {
     fn check(self, policies: &Policies, random: Chance<'_>, at: &str) -> Result<Check, Response> {
-        let Self { policy, key, cost, class, lease, signal_ppm, now_us, draw } = self;
-        // only a test environment may use the caller's own draw
-        let ask = Ask::Check(CheckForm { cost, class, lease, signal_ppm, draw: None });
-        let check = Target { policy, key, now_us }.check(policies, ask, random, at)?;
+        let Self { target, ask, draw } = self;
+        let check = target.check(policies, ask, random, at)?;
         Ok(Check { draw: draw.map(|bits| Draw(bits.into())), ..check })
     }
 }
 
-fn acquire(policies: &Policies, body: &str, random: Chance<'_>) -> Result<Plan, Response> {
-    let check = read::<CheckBody>(body)?.check(policies, random, "")?;
-    check.asked.require_lease().map_err(|error| problem::of(&error, ""))?;
-    Ok(Plan::of_one(check))
+/// The policy, key and time of an operation.
+pub(super) struct Target {
+    pub(super) policy: String,
+    pub(super) key: String,
+    pub(super) now_us: Option<Bounded<0>>,
 }
 
-form! {
-    /// A single check or a batch. An untagged enum would only say that neither fits.
-    struct BatchBody {
-        policy: Option<String> = None,
-        key: Option<String> = None,
-        cost: Option<Bounded<0>> = None,
-        class: Option<String> = None,
-        lease: Option<String> = None,
-        signal_ppm: Option<Ppm> = None,
-        now_us: Option<Bounded<0>> = None,
-        draw: Option<DrawBits> = None,
-        checks: Option<Vec<CheckBody>> = None,
+impl Target {
+    fn of(fields: &Fields<'_, '_>) -> Result<Self, Error> {
+        let (policy, key) = (fields.get("policy")?, fields.get("key")?);
+        Ok(Self { policy, key, now_us: fields.optional("now_us")? })
+    }
+
+    pub(super) fn plan(
+        self,
+        policies: &Policies,
+        ask: Ask,
+        random: Chance<'_>,
+    ) -> Result<Plan, Response> {
+        let check = self.check(policies, ask, random, "")?;
+        Ok(Plan { checks: [check].into(), form: Form::Single })
+    }
+
+    /// `at` is the place in the body that an error names.
+    fn check(
+        self,
+        policies: &Policies,
+        ask: Ask,
+        random: Chance<'_>,
+        at: &str,
+    ) -> Result<Check, Response> {
+        let policy = find(policies, &self.policy, at)?;
+        let asked =
+            ask.resolve(policy, &self.key, random).map_err(|error| problem::of(&error, at))?;
+        Ok(Check { asked, now: self.now_us.map(|now| Timestamp(now.get())), draw: None })
     }
 }
 
-fn batch(policies: &Policies, body: &str, random: Chance<'_>) -> Result<Plan, Response> {
-    let invalid = |detail: &str| Err(Problem::InvalidRequest.response(detail.to_string()));
-    let body: BatchBody = read(body)?;
-    let BatchBody { cost, class, lease, signal_ppm, now_us, draw, .. } = body;
-    let nothing_else = cost.is_none()
-        && class.is_none()
-        && lease.is_none()
-        && signal_ppm.is_none()
-        && now_us.is_none()
-        && draw.is_none();
-    match (body.policy, body.key, body.checks) {
-        (None, None, Some(checks)) if nothing_else => {
-            if !(1..=MAX_CHECKS).contains(&checks.len()) {
-                let found = checks.len();
-                return invalid(&alloc::format!(
-                    "`checks`: expected 1 to {MAX_CHECKS} checks, found {found}"
-                ));
-            }
-            let checks = checks.into_iter().enumerate().map(|(place, body)| {
-                body.check(policies, random, &alloc::format!("`checks[{place}]`: "))
-            });
-            Ok(Plan { checks: checks.collect::<Result<_, _>>()?, form: Form::Batch })
-        }
-        (Some(policy), Some(key), None) => {
-            let body = CheckBody { policy, key, cost, class, lease, signal_ppm, now_us, draw };
-            let check = body.check(policies, random, "")?;
-            Ok(Plan::of_one(check))
-        }
-        (Some(_), None, None) => invalid("missing field `key`"),
-        (None, Some(_), None) => invalid("missing field `policy`"),
-        (None, None, None) => invalid("missing field `policy`"),
-        (_, _, Some(_)) => invalid("`checks`: expected no other field beside it, found one"),
-    }
-}
-
-form! {
-    /// `PUT /v1/leases/{id}`
-    struct RenewBody {
-        policy: String,
-        key: String,
-        now_us: Option<Bounded<0>> = None,
-        count: Option<Count> = None,
-    }
-}
-
-form! {
-    /// `POST /v1/settle`: the real cost of a request granted on an estimate, or a refund.
-    struct SettleBody {
-        policy: String,
-        key: String,
-        now_us: Option<Bounded<0>> = None,
-        granted_at_us: Option<Bounded<0>> = None,
-        reserved: Option<Bounded<0>> = None,
-        actual: Option<Bounded<0>> = None,
-        refund: Option<Bounded<1>> = None,
-    }
-}
-
-impl SettleBody {
-    fn ask(&self) -> Result<Ask, AskError> {
-        let missing = |field: &str| AskError::Json {
-            path: String::new(),
-            message: alloc::format!("missing field `{field}`"),
-        };
-        let Self { granted_at_us, reserved, actual, refund, .. } = *self;
-        match refund {
-            None => Ok(Ask::Settle {
-                granted_at_us: granted_at_us.ok_or_else(|| missing("granted_at_us"))?,
-                reserved: reserved.ok_or_else(|| missing("reserved"))?,
-                actual: actual.ok_or_else(|| missing("actual"))?,
-            }),
-            Some(units) if granted_at_us.is_none() && reserved.is_none() && actual.is_none() => {
-                Ok(Ask::Refund { units })
-            }
-            Some(_) => Err(AskError::Json {
-                path: "refund".to_string(),
-                message: "expected no field of a settlement beside it, found one".to_string(),
-            }),
-        }
-    }
-}
-
-form! {
-    /// `POST /v1/budget`
-    struct BudgetBody {
-        policy: String,
-        key: String,
-        now_us: Option<Bounded<0>> = None,
-        lease: String,
-        wants: Bounded<0>,
-        granted_at_us: Option<Bounded<0>> = None,
-        left: Option<Bounded<0>> = None,
-    }
-}
-
-form! {
-    /// `POST /v1/keys/{policy}/{key}/block`
-    struct BlockBody {
-        for_us: Bounded<0>,
-        now_us: Option<Bounded<0>> = None,
-    }
-}
-
-form! {
-    /// `POST /v1/report`
-    struct ReportBody {
-        policy: String,
-        key: String,
-        now_us: Option<Bounded<0>> = None,
-        offered_at_us: Option<Bounded<0>> = None,
-        admitted: Bounded<0>,
-        suppressed: Bounded<0>,
-    }
+/// The policy of this name.
+pub(super) fn find<'a>(
+    policies: &'a Policies,
+    name: &str,
+    at: &str,
+) -> Result<&'a Arc<Policy>, Response> {
+    policies.get(name).ok_or_else(|| {
+        let names = policies.all().iter().map(|policy| policy.name()).take(20);
+        let names = names.collect::<Vec<_>>().join(", ");
+        let found = Quoted(name);
+        let detail = alloc::format!("{at}`policy`: expected one of {names}; found {found}");
+        Problem::UnknownPolicy.response(detail)
+    })
 }

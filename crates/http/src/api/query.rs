@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use tidegate_gate::{Ask, Bounded, Chance, CheckForm, MAX_QUANTITY, Policies, Quoted};
 
-use super::target::Target;
+use super::call::Target;
 use crate::answer::problem::invalid_request as invalid;
 use crate::head::{Head, decoded};
 use crate::plan::Plan;
