@@ -1,7 +1,7 @@
 //! The task that drives the authority: it takes the operations, keeps some swaps under way, and answers.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -24,16 +24,49 @@ const MOST_CALLS: usize = 4;
 const MOST_TAKEN: usize = 1_024;
 
 /// Where an answer goes.
-pub(super) type Token = oneshot::Sender<Answer>;
+pub(super) type Token = oneshot::Sender<VerdictOrFailure>;
 
-pub(super) type Answer = Result<Verdict, Failure<StoreError>>;
+pub(super) type VerdictOrFailure = Result<Verdict, Failure<StoreError>>;
 
-/// An operation and where its answer goes.
-pub(super) struct Question {
-    pub(super) resolved: Resolved,
-    pub(super) now: Timestamp,
-    pub(super) operation: Operation,
-    pub(super) token: Token,
+/// Gives operations to the driver.
+pub(super) struct Queue {
+    pub(super) shared: Arc<Shared>,
+    /// Where the driver takes operations from; `None` until the first one.
+    driver: Mutex<Option<mpsc::UnboundedSender<Queued<Token>>>>,
+}
+
+impl Queue {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, driver: Mutex::new(None) }
+    }
+
+    pub(super) fn begin(
+        &self,
+        resolved: &Resolved,
+        now: Timestamp,
+        operation: Operation,
+    ) -> oneshot::Receiver<VerdictOrFailure> {
+        let (token, answer) = oneshot::channel();
+        let (resolved, at) = (resolved.clone(), Micros::ZERO); // the driver has the clock
+        self.send(Queued { resolved, now, at, operation, token });
+        answer
+    }
+
+    /// Gives an operation to the driver. Starts the driver if it does not run, or if its runtime has ended.
+    fn send(&self, queued: Queued<Token>) {
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsent = match &*driver {
+            Some(sender) => match sender.send(queued) {
+                Ok(()) => return,
+                Err(unsent) => unsent.0,
+            },
+            None => queued,
+        };
+        let (sender, taken) = mpsc::unbounded_channel();
+        let _ = sender.send(unsent); // the receiver is here
+        *driver = Some(sender);
+        tokio::spawn(Driver::new(Arc::clone(&self.shared)).run(taken));
+    }
 }
 
 /// A call that has ended: the outcome of each partition, or the error of the whole call.
@@ -60,7 +93,7 @@ impl Driver {
     }
 
     /// Runs until the store is dropped and all operations are answered.
-    pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
+    pub(super) async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Queued<Token>>) {
         let mut taken = Vec::with_capacity(MOST_TAKEN);
         let before = self.shared.overloaded.load(Ordering::Relaxed); // of a driver whose runtime has ended
         let mut is_open = true;
@@ -71,9 +104,8 @@ impl Driver {
                 count = asked.recv_many(&mut taken, MOST_TAKEN), if is_open => {
                     is_open = count > 0;
                     let (_, at) = self.times();
-                    for question in taken.drain(..) {
-                        let Question { resolved, now, operation, token } = question;
-                        self.authority.ask(Queued { resolved, now, at, operation, token });
+                    for queued in taken.drain(..) {
+                        self.authority.ask(Queued { at, ..queued });
                     }
                 }
             }

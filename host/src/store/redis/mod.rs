@@ -13,7 +13,6 @@ mod address;
 mod connection;
 mod driver;
 mod node;
-mod queue;
 mod shared;
 mod swap;
 
@@ -30,9 +29,8 @@ use tidegate_tier::cache::Counts;
 use tokio::sync::oneshot;
 
 use self::connection::Connection;
-use self::driver::Answer;
+use self::driver::{Queue, VerdictOrFailure};
 use self::node::{Node, Step};
-use self::queue::Queue;
 pub use self::shared::RedisOptions;
 use self::shared::{MOST_DEADLINES, Shared};
 use super::error::StoreError;
@@ -159,7 +157,7 @@ impl Redis {
 
     async fn answer(
         &self,
-        answer: oneshot::Receiver<Answer>,
+        answer: oneshot::Receiver<VerdictOrFailure>,
         resolved: &Resolved,
     ) -> Result<Verdict, StoreError> {
         // the driver answers every question in time; it goes away only with its runtime

@@ -9,8 +9,7 @@ use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::NodeCache;
 use tidegate_tier::cache::{Counts, LocalVerdict, NodeStep, Options, Transmit, VerdictOf};
 
-use super::driver::micros;
-use super::queue::Queue;
+use super::driver::{Queue, micros};
 
 /// The refusals, units and factors of this host.
 pub(super) struct Node {
