@@ -51,8 +51,8 @@ pub use policy::{
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
-    CallLimitsError, Carried, DumpError, Explanation, Grant, HasDecision, KeyHasher, Limited,
-    MAX_CALL_LIMITS, Table, TableError,
+    CallLimits, CallLimitsError, Carried, DumpError, Explanation, Grant, HasDecision, KeyHasher,
+    Limited, MAX_CALL_LIMITS, Table, TableError,
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};

@@ -10,8 +10,8 @@ use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Gateway, Grant, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy, Table, Timestamp,
-    parse_span,
+    CallLimits, Gateway, Grant, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy,
+    Table, Timestamp, parse_span,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -42,6 +42,7 @@ pub struct Limiter {
     /// Whether all limits of `policy` decide by the cost of a request alone.
     cost_is_all: bool,
     table: Table,
+    call_limits: CallLimits,
     max_bytes: Option<f64>,
     chance: Chance,
     /// Boxed like `numbers` and `grant`, because JavaScript keeps their addresses.
@@ -85,6 +86,7 @@ impl Limiter {
             last_call: None,
             before_call: None,
             table: Table::new(bound, KeyHasher::new(0)),
+            call_limits: CallLimits::default(),
             max_bytes,
             chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
@@ -163,7 +165,7 @@ impl Limiter {
     /// # Errors
     /// Throws if `now` is not a time.
     pub fn limited(&self, now: f64, place: usize) -> Result<Vec<JsValue>, JsValue> {
-        let (found, next) = self.table.limited(&self.policy, timestamp(now)?, place);
+        let (found, next) = self.table.limited(timestamp(now)?, place);
         let each = found.into_iter().flat_map(|limited| {
             let limit = limited.limit.map_or(JsValue::UNDEFINED, JsValue::from);
             [limited.key.into(), limit, from_quantity(limited.retry_after.0).into()]
@@ -176,7 +178,7 @@ impl Limiter {
     /// # Errors
     /// Throws if no memory is left.
     pub fn dump(&self) -> Result<Vec<u8>, JsValue> {
-        Ok(self.table.dump(&self.policy).ok_or(Failure::NoMemory)?)
+        Ok(self.table.dump(&self.policy, &self.call_limits).ok_or(Failure::NoMemory)?)
     }
 
     /// Takes the states of a dump in place of all states.
@@ -184,7 +186,7 @@ impl Limiter {
     /// # Errors
     /// Throws if the bytes are no dump of this policy; nothing has changed.
     pub fn restore(&mut self, dump: &[u8]) -> Result<(), JsValue> {
-        (self.table, self.policy) =
+        (self.table, self.call_limits, self.policy) =
             self.table.restored(&self.written, dump).map_err(Failure::Dump)?;
         self.before_call = None;
         Ok(())
@@ -205,7 +207,7 @@ impl Limiter {
         require_memory(self.table.bytes().saturating_mul(2).div_ceil(BYTES_PER_CHARACTER))?;
         let mut table = self.table.emptied(bound);
         let written = Arc::clone(&policy);
-        let policy = table.know_limits_of(&self.table, policy);
+        let (call_limits, policy) = self.call_limits.edited(policy);
         for carried in self.table.close().into_carried(&self.policy, &policy) {
             if !table.adopt(carried) {
                 return Err(Failure::NoMemory.into()); // never: the memory is there
@@ -213,13 +215,15 @@ impl Limiter {
         }
         self.cost_is_all = cost_is_all(&policy);
         (self.policy, self.written, self.gateway) = (policy, written, gateway);
-        (self.table, self.last_call, self.before_call) = (table, None, None);
+        (self.table, self.call_limits) = (table, call_limits);
+        (self.last_call, self.before_call) = (None, None);
         Ok(())
     }
 
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.table.clear();
+        self.call_limits = CallLimits::default();
         (self.policy, self.before_call) = (Arc::clone(&self.written), None);
     }
 

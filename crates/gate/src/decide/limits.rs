@@ -3,6 +3,7 @@
 mod apart;
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::iter;
 
@@ -41,9 +42,12 @@ pub(crate) struct LimitFacts {
 }
 
 /// A record: the limits of one rule that count by the same part of the key. Their states are stored
-/// together.
+/// together. All clones are one record, of which a state in memory holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct Record(Arc<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
     depth: Depth,
     limits: Vec<NamedLimit>,
     words: usize,
@@ -89,11 +93,12 @@ impl Limits {
         for record in &mut self.records {
             // no pattern contains this byte, because it is not UTF-8
             let rule = pattern.bytes().chain([0xff]);
-            let depth = record.depth.parameter().into_iter().flat_map(u64::to_le_bytes);
-            record.place = fnv1a(rule.chain(depth));
-            record.fingerprint = record.checksum(&record.parameters());
-            record.identity =
-                if on_change.keeps_states() { record.place } else { record.fingerprint };
+            let depth = record.depth().parameter().into_iter().flat_map(u64::to_le_bytes);
+            record.inner().place = fnv1a(rule.chain(depth));
+            let fingerprint = record.checksum(&record.parameters());
+            let inner = record.inner();
+            inner.fingerprint = fingerprint;
+            inner.identity = if on_change.keeps_states() { inner.place } else { fingerprint };
         }
         self
     }
@@ -101,14 +106,14 @@ impl Limits {
     /// Names a single limit without a name after its policy.
     pub(crate) fn name_the_only_one(&mut self, name: &str) {
         // several limits were named already
-        let all = self.records.iter_mut().flat_map(|record| &mut record.limits);
+        let all = self.records.iter_mut().flat_map(|record| &mut record.inner().limits);
         all.filter(|limit| limit.name.is_empty()).for_each(|limit| limit.name = name.into());
     }
 
     /// The limits, at least one, sorted by depth with the shortest part of the key first. Limits of the same
     /// depth are in the order of the policy file.
     pub fn iter(&self) -> impl Iterator<Item = &NamedLimit> {
-        self.records.iter().flat_map(|record| &record.limits)
+        self.records.iter().flat_map(Record::limits)
     }
 
     /// The records, sorted by depth with the shortest part of the key first.
@@ -168,7 +173,7 @@ impl Limits {
         mut words: &'a [u64],
     ) -> impl Iterator<Item = (&'a Record, &'a [u64])> {
         self.records.iter().map(move |record| {
-            let (own, rest) = words.split_at_checked(record.words).unwrap_or((words, &[]));
+            let (own, rest) = words.split_at_checked(record.words()).unwrap_or((words, &[]));
             words = rest;
             (record, own)
         })
@@ -184,7 +189,7 @@ impl LimitFacts {
 
 impl Record {
     fn new(limits: &[NamedLimit]) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             depth: limits.first().map_or(Depth::Whole, |limit| limit.depth),
             limits: limits.into(),
             words: limits.iter().fold(0, |sum, limit| sum.saturating_add(limit.limit.words())),
@@ -192,22 +197,38 @@ impl Record {
             count: 0,
             fingerprint: 0,
             identity: 0,
-        }
+        }))
+    }
+
+    /// To change the record before it has clones.
+    fn inner(&mut self) -> &mut Inner {
+        Arc::make_mut(&mut self.0)
+    }
+
+    /// Whether a state in memory holds a clone of the record, or anything else does.
+    pub(crate) fn has_clones(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Whether states of the one are states of the other.
+    #[inline]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.identity == other.0.identity
     }
 
     /// A checksum of limits in numbers. It differs for other numbers, another rule or another depth.
     pub(crate) fn checksum(&self, limits: &[u64]) -> u64 {
-        fnv1a(iter::once(&self.place).chain(limits).flat_map(|word| word.to_le_bytes()))
+        fnv1a(iter::once(&self.0.place).chain(limits).flat_map(|word| word.to_le_bytes()))
     }
 
     /// The limits of the record in numbers.
     fn parameters(&self) -> Vec<u64> {
-        limit::write(self.limits.iter().map(|each| &each.limit))
+        limit::write(self.0.limits.iter().map(|each| &each.limit))
     }
 
     /// The limits in numbers, each followed by its tag: [`before`](Self::before) reads this.
     pub(crate) fn described(&self) -> Vec<u64> {
-        let each = self.limits.iter();
+        let each = self.0.limits.iter();
         each.flat_map(|each| limit::write([&each.limit]).into_iter().chain([each.tag])).collect()
     }
 
@@ -218,7 +239,7 @@ impl Record {
             let (parameters, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
             let (&tag, rest) = rest.split_first()?;
             let (name, limit) = (String::new(), Limit::from_parameters(parameters).ok()?);
-            limits.push(NamedLimit { name, depth: self.depth, limit, tag });
+            limits.push(NamedLimit { name, depth: self.0.depth, limit, tag });
             if limits.len() > MAX_LIMITS {
                 return None;
             }
@@ -230,51 +251,51 @@ impl Record {
     /// The part of the key that these limits count by.
     #[must_use]
     #[inline]
-    pub const fn depth(&self) -> Depth {
-        self.depth
+    pub fn depth(&self) -> Depth {
+        self.0.depth
     }
 
     /// The limits of the record, at least one.
     #[must_use]
     pub fn limits(&self) -> &[NamedLimit] {
-        &self.limits
+        &self.0.limits
     }
 
     /// A state for a key never seen: this many zeros.
     #[must_use]
     #[inline]
-    pub const fn words(&self) -> usize {
-        self.words
+    pub fn words(&self) -> usize {
+        self.0.words
     }
 
     /// The number that tells the states of this record from those of the policy's other records. It changes
     /// with the limits only if an edit starts states afresh.
     #[must_use]
     #[inline]
-    pub const fn identity(&self) -> u64 {
-        self.identity
+    pub fn identity(&self) -> u64 {
+        self.0.identity
     }
 
     /// Whether both records belong to the same rule and depth, so that one may be an edit of the other.
-    pub(crate) const fn is_edit_of(&self, other: &Self) -> bool {
-        self.place == other.place
+    pub(crate) fn is_edit_of(&self, other: &Self) -> bool {
+        self.0.place == other.0.place
     }
 
     /// A number that changes with the rule, the depth and the limits.
     #[must_use]
-    pub(crate) const fn fingerprint(&self) -> u64 {
-        self.fingerprint
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.0.fingerprint
     }
 
     /// Whether a refusal changes more of this state than its newest time.
     #[must_use]
     pub fn remembers_refusals(&self) -> bool {
-        self.limits.iter().any(|each| each.limit.remembers_refusals())
+        self.0.limits.iter().any(|each| each.limit.remembers_refusals())
     }
 
     /// The first limit whose state cannot be [charged ahead](Limit::charge_ahead).
     pub(crate) fn cannot_charge_ahead(&self) -> Option<&Limit> {
-        self.limits.iter().map(|each| &each.limit).find(|limit| !limit.charges_ahead())
+        self.0.limits.iter().map(|each| &each.limit).find(|limit| !limit.charges_ahead())
     }
 
     /// The newest time of the limits, which they all share.
@@ -291,7 +312,7 @@ impl Record {
         PersistAhead { most, time }: PersistAhead,
     ) -> Option<Ahead> {
         let mut all = Ahead { units: most, until: Timestamp(u64::MAX) };
-        for NamedLimit { limit, .. } in &self.limits {
+        for NamedLimit { limit, .. } in &self.0.limits {
             let (own, rest) = words.split_at_mut_checked(limit.words())?;
             let Ahead { units, until } = limit.charge_ahead(own, most, time)?;
             all = Ahead { units: all.units.min(units), until: all.until.min(until) };
@@ -326,7 +347,7 @@ impl Record {
         let given = words.len();
         let (words, block) = self.unblocked(words);
         let blocked = if block.is_some() && self.keeps_block() { 2 } else { 0 };
-        if words.len() != self.words || given != words.len().saturating_add(blocked) {
+        if words.len() != self.0.words || given != words.len().saturating_add(blocked) {
             return Err(InvalidState);
         }
         self.split(words).try_for_each(|(limit, words)| limit.accepts(words))?;
@@ -344,7 +365,7 @@ impl Record {
         &'a self,
         mut words: &'a [u64],
     ) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
-        self.limits.iter().map(move |each| {
+        self.0.limits.iter().map(move |each| {
             let (own, rest) = words.split_at_checked(each.limit.words()).unwrap_or((words, &[]));
             words = rest;
             (&each.limit, own)

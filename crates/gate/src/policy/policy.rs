@@ -91,9 +91,15 @@ impl Policy {
     /// # Errors
     /// Fails with [`PolicyError`], which names the place in the text.
     pub(crate) fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
-        let Self { limits, partition, .. } = Self::parse(&self.name, text)?;
-        let limits = limits.counting_apart(&self.name, false);
-        Ok(Self { limits, partition, overrides: Vec::new(), ..self.clone() })
+        let own = Self::parse(&self.name, text)?;
+        let limits = own.limits.counting_apart(&self.name, false);
+        Ok(self.with_limits_of(&Self { limits, ..own }))
+    }
+
+    /// This policy with the limits of another one on every key.
+    pub(crate) fn with_limits_of(&self, other: &Self) -> Self {
+        let (limits, partition) = (other.limits.clone(), other.partition);
+        Self { limits, partition, overrides: Vec::new(), ..self.clone() }
     }
 
     /// The same policy, of which each limit counts apart: [`Limits::counting_apart`].

@@ -62,6 +62,11 @@ impl Policy {
         self.records().find(|record| record.identity() == identity)
     }
 
+    /// Whether the policy has this record.
+    pub(crate) fn has(&self, record: &Record) -> bool {
+        self.records().any(|own| own.is(record))
+    }
+
     /// The records of the policy's own limits and of all overrides.
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
         let all = iter::once(&self.limits).chain(self.overrides.iter().map(|(_, own)| own));

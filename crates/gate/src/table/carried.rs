@@ -36,25 +36,24 @@ impl Table {
         from: &'a Policy,
         to: &'a Policy,
     ) -> impl Iterator<Item = Carried> + 'a {
-        let Self { entries, call_limits, .. } = self;
         let goes_on = |new: &'a Record| Some((before_edit(new, from, to)?, new));
         let edited: Vec<_> = to.records().filter_map(goes_on).collect();
         let carried = move |entry: Entry| {
-            let is_of = |record: &&Record| call_limits.are_of_one_count(entry.identity, record);
-            let Some(own) = from.records().find(is_of) else {
+            let own = from.records().find(|own| entry.counts_for(own, &entry.key));
+            let Some(own) = own else {
                 // the edit does not change a caller's limits
-                return call_limits.record(entry.identity).is_some().then_some(entry);
+                return entry.record.counts_apart().then_some(entry);
             };
-            let (old, new) = edited.iter().find(|(old, _)| old.identity() == own.identity())?;
-            if entry.identity == new.identity() && old.fingerprint() == new.fingerprint() {
-                return Some(entry);
+            let (old, new) = edited.iter().find(|(old, _)| old.is(own))?;
+            if entry.record.is(new) && old.fingerprint() == new.fingerprint() {
+                return Some(Entry { record: (*new).clone(), ..entry });
             }
-            let words = call_limits.going_on(old, &entry);
+            let words = old.going_on_from(&entry.record, &entry.words);
             let (words, block) = old.unblocked(&words);
             let words = carry(new, old, words, to.on_change());
             Entry::new(new, &entry.key, Stored { words: &words, block })
         };
-        entries.into_iter().filter_map(carried).map(Carried)
+        self.entries.into_iter().filter_map(carried).map(Carried)
     }
 
     /// Takes a state over, even beyond the bound: a state that is forgotten would loosen its limits. `false` if the

@@ -20,7 +20,7 @@ use core::fmt;
 use tidegate_core::never;
 
 use super::Table;
-use super::call_limits::CallLimitsError;
+use super::call_limits::{CallLimits, CallLimitsError};
 use super::entry::Entry;
 use crate::decide::{Record, RecordWords};
 use crate::key::MAX_KEY_BYTES;
@@ -92,14 +92,14 @@ impl Table {
     /// All states, as bytes that [`restored`](Self::restored) reads. `None` if the allocator has no room.
     #[must_use]
     #[inline(never)]
-    pub fn dump(&self, policy: &Policy) -> Option<Vec<u8>> {
+    pub fn dump(&self, policy: &Policy, call_limits: &CallLimits) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.try_reserve(64).ok()?;
         bytes.push(VERSION);
         bytes.extend([0; 8]); // the hash comes last
         bytes.push(policy.limits().count_apart().into());
-        bytes.extend(length(self.call_limits.texts().count()));
-        for text in self.call_limits.texts() {
+        bytes.extend(length(call_limits.texts().count()));
+        for text in call_limits.texts() {
             bytes.try_reserve(text.len().saturating_add(2)).ok()?;
             bytes.extend(
                 u16::try_from(text.len()).unwrap_or_else(|_| never(u16::MAX)).to_le_bytes(),
@@ -110,15 +110,16 @@ impl Table {
         bytes.extend(length(0));
         let mut count = 0_usize;
         for entry in self.entries.iter() {
-            let of_call = self.call_limits.policy(entry.identity).map_or(policy, |own| own);
-            let known = policy.record(entry.identity).or_else(|| of_call.record(entry.identity));
-            let Some(written) = known else { continue }; // the limits are no longer there
+            let written = &entry.record;
+            if !written.counts_apart() && !policy.has(written) {
+                continue; // the limits are no longer there
+            }
             // under the policy's own limits, so that a policy that keeps states finds it after an edit
             let own = policy.records().find(|own| own.counts_with(written));
-            let own = own.map(|own| (policy, own, own.going_on_from(written, &entry.words)));
-            let own = own.filter(|(_, record, words)| record.accepts(words).is_ok());
-            let as_written = || (of_call, written, RecordWords::from_slice(&entry.words));
-            let (policy, record, words) = own.unwrap_or_else(as_written);
+            let own = own.map(|own| (own, own.going_on_from(written, &entry.words)));
+            let own = own.filter(|(record, words)| record.accepts(words).is_ok());
+            let as_written = || (written, RecordWords::from_slice(&entry.words));
+            let (record, words) = own.unwrap_or_else(as_written);
             let most = entry.words.len().saturating_mul(10).saturating_add(8_192);
             bytes.try_reserve(most.saturating_add(entry.key.len())).ok()?;
             let blob = blob::encode(policy, record, &words);
@@ -136,8 +137,8 @@ impl Table {
         Some(bytes)
     }
 
-    /// A table with the bound and the hasher of this one, and the states of a [`dump`](Self::dump). Also returns the policy that
-    /// decides on it: if callers gave limits, each limit of `policy` counts apart.
+    /// A table with the bound and the hasher of this one, and the states of a [`dump`](Self::dump). Also returns the limits that
+    /// callers gave, and the policy that decides on the table: if callers gave limits, each limit of `policy` counts apart.
     ///
     /// # Errors
     /// Fails with [`DumpError`] if the bytes are no dump of a table of this policy, or of one that the policy
@@ -147,7 +148,7 @@ impl Table {
         &self,
         policy: &Arc<Policy>,
         bytes: &[u8],
-    ) -> Result<(Self, Arc<Policy>), DumpError> {
+    ) -> Result<(Self, CallLimits, Arc<Policy>), DumpError> {
         let (&version, rest) = bytes.split_first().ok_or(DumpError::Version { found: None })?;
         if version != VERSION {
             return Err(DumpError::Version { found: Some(version) });
@@ -163,35 +164,48 @@ impl Table {
             [1] => Arc::new(policy.counting_apart()),
             _ => return Err(DumpError::Damaged),
         };
+        let mut call_limits = CallLimits::default();
         for _ in 0..reader.length()? {
             let text = reader.text()?;
-            table.call_limits.add(&policy, text).map_err(DumpError::Limits)?;
+            call_limits.add(&policy, text).map_err(DumpError::Limits)?;
+        }
+        let mut records: Vec<&Record> = Vec::new();
+        let place = |records: &[&Record], identity| {
+            records.binary_search_by_key(&identity, |record| record.identity())
+        };
+        for record in policy.records().chain(call_limits.records()) {
+            if let Err(at) = place(&records, record.identity()) {
+                records.insert(at, record);
+            }
         }
         for _ in 0..reader.length()? {
             let key = reader.text()?;
             let identity = u64::from_le_bytes(reader.chunk()?);
             let length = reader.length()?;
-            table.restore(&policy, (key, identity), reader.bytes(length)?)?;
+            let blob = reader.bytes(length)?;
+            let other = || DumpError::OtherLimits { key: key.into() };
+            let found = place(&records, identity).ok().and_then(|at| records.get(at));
+            let record = found.ok_or_else(other)?;
+            table.restore(&policy, record, key, blob)?;
         }
-        if reader.0.is_empty() { Ok((table, policy)) } else { Err(DumpError::Damaged) }
+        match reader.0.is_empty() {
+            true => Ok((table, call_limits, policy)),
+            false => Err(DumpError::Damaged),
+        }
     }
 
     fn restore(
         &mut self,
-        policy: &Arc<Policy>,
-        (key, identity): (&str, u64),
+        policy: &Policy,
+        record: &Record,
+        key: &str,
         blob: &[u8],
     ) -> Result<(), DumpError> {
-        let call_limits = self.call_limits.policy(identity).map(Arc::clone);
-        let own =
-            if policy.record(identity).is_some() { Some(Arc::clone(policy)) } else { call_limits };
-        let own = own.as_ref().and_then(|own| Some((own, own.record(identity)?)));
-        let (own, record) = own.ok_or_else(|| DumpError::OtherLimits { key: key.into() })?;
         let is_part = key.len() <= MAX_KEY_BYTES && record.depth().of(key) == key;
         if !is_part || self.entry(record, key).is_some() {
             return Err(DumpError::Damaged);
         }
-        let words = blob::decode(own, record, blob)
+        let words = blob::decode(policy, record, blob)
             .map_err(|error| DumpError::State { key: key.into(), error })?;
         let full = DumpError::Full { max_bytes: self.max_bytes };
         let heap = Entry::heap_of(key.len(), words.len());

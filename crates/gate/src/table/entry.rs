@@ -16,8 +16,8 @@ use crate::state::Stored;
 pub(super) struct Entry {
     /// The part of the key that the record counts by. Inline up to 24 bytes.
     pub(super) key: CompactString,
-    /// [`Record::identity`]
-    pub(super) identity: u64,
+    /// The record that wrote the words last.
+    pub(super) record: Record,
     /// The state of the record. Inline up to three words.
     pub(super) words: SmallVec<[u64; 3]>,
 }
@@ -47,7 +47,13 @@ impl KeyHasher {
 impl Entry {
     #[inline]
     pub(super) fn is(&self, record: &Record, key: &str) -> bool {
-        self.key.as_bytes() == key.as_bytes() && self.identity == record.identity()
+        self.key.as_bytes() == key.as_bytes() && self.record.is(record)
+    }
+
+    /// Whether this is the state of the record. Another record of the same count may have written it.
+    #[inline]
+    pub(super) fn counts_for(&self, record: &Record, key: &str) -> bool {
+        self.key == key && (self.record.is(record) || self.record.counts_with(record))
     }
 
     /// Makes an entry; `None` if the allocator has no room.
@@ -55,7 +61,7 @@ impl Entry {
         let mut words = SmallVec::new();
         words.try_reserve_exact(stored.len()).ok()?;
         let key = CompactString::try_new(key).ok()?;
-        let mut entry = Self { key, identity: record.identity(), words };
+        let mut entry = Self { key, record: record.clone(), words };
         entry.set(stored);
         Some(entry)
     }
@@ -85,7 +91,7 @@ impl Entry {
 impl Clone for Entry {
     fn clone(&self) -> Self {
         let words = SmallVec::from_slice(&self.words);
-        Self { key: self.key.clone(), identity: self.identity, words }
+        Self { key: self.key.clone(), record: self.record.clone(), words }
     }
 }
 

@@ -9,7 +9,7 @@ use tidegate_core::{Micros, Timestamp};
 
 use super::entry::Entry;
 use super::{Retain, Table, TableError, operate};
-use crate::decide::{Record, Verdict};
+use crate::decide::Verdict;
 use crate::limit::{Operation, Request};
 use crate::policy::{Policy, Rule};
 
@@ -69,33 +69,25 @@ impl Table {
     /// calls may be missed or found twice.
     #[must_use]
     #[inline(never)]
-    pub fn limited(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        place: usize,
-    ) -> (Vec<Limited>, Option<usize>) {
+    pub fn limited(&self, now: Timestamp, place: usize) -> (Vec<Limited>, Option<usize>) {
         let end = place.saturating_add(MOST_PLACES);
-        let found = (place..end.min(self.entries.places())).filter_map(|place| {
-            let entry = self.entries.at(place)?;
-            let record = policy.record(entry.identity);
-            record.or_else(|| self.call_limits.record(entry.identity))?.limited(entry, now)
-        });
+        let places = place..end.min(self.entries.places());
+        let found = places.filter_map(|place| self.entries.at(place)?.limited(now));
         (found.collect(), (end < self.entries.places()).then_some(end))
     }
 }
 
-impl Record {
-    fn limited(&self, entry: &Entry, now: Timestamp) -> Option<Limited> {
-        let (words, block) = self.unblocked(&entry.words);
-        let key = || String::from(entry.key.as_str());
+impl Entry {
+    fn limited(&self, now: Timestamp) -> Option<Limited> {
+        let (words, block) = self.record.unblocked(&self.words);
+        let key = || String::from(self.key.as_str());
         if let Some(retry_after) = block.and_then(|block| block.retry_after(now)) {
             return Some(Limited { key: key(), limit: None, retry_after });
         }
         // a name that holds no lease, and a draw that only certain refusal sheds
         let request =
             Request { lease: Some(Id::default()), draw: Draw(u32::MAX), ..Request::of(1) };
-        let each = self.limits().iter().zip(self.split(words));
+        let each = self.record.limits().iter().zip(self.record.split(words));
         let refused = each.filter_map(|(named, (limit, words))| {
             let said = limit.peek(words, now, &request).ok()?;
             (!said.is_allowed()).then(|| (said.retry_after(), named))

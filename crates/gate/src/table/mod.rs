@@ -3,6 +3,7 @@
 //! `#[inline(never)]` marks what is seldom called. A caller that is built for speed would build it for speed too, which
 //! takes more bytes.
 
+mod apart;
 mod call_limits;
 mod carried;
 mod dump;
@@ -26,8 +27,7 @@ use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
 use crate::state::{KeyState, Stored};
-use call_limits::CallLimits;
-pub use call_limits::{CallLimitsError, MAX_CALL_LIMITS};
+pub use call_limits::{CallLimits, CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
 pub use dump::DumpError;
 use entries::Entries;
@@ -57,8 +57,6 @@ pub struct Table {
     max_bytes: usize,
     hasher: KeyHasher,
     swept: Timestamp,
-    /// The limits that callers gave with their requests.
-    call_limits: CallLimits,
 }
 
 /// An answer of a table.
@@ -85,8 +83,7 @@ impl Table {
     #[must_use]
     pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
         let swept = Timestamp::EPOCH;
-        let call_limits = CallLimits::default();
-        Self { entries: Entries::default(), heap: 0, max_bytes, hasher, swept, call_limits }
+        Self { entries: Entries::default(), heap: 0, max_bytes, hasher, swept }
     }
 
     /// Hashes keys by this hasher from now on, unless the table has keys already. This is for runtimes that have no random
@@ -205,7 +202,9 @@ impl Table {
         let answer = self.with_key_state(policy, limits, (&key, retain), now, |state| {
             operate(state, limits, now, operation)
         })?;
-        if let Operation::Reset(depth) = operation {
+        if let Operation::Reset(depth) = operation
+            && limits.count_apart()
+        {
             self.forget_counts(&key, *depth);
         }
         Ok(answer)
@@ -228,8 +227,8 @@ impl Table {
         for record in limits.records() {
             let key = record.depth().of(key);
             match self.entry(record, key) {
-                Some(entry) if entry.identity != record.identity() => {
-                    state.add(record, Some(&self.call_limits.going_on(record, entry)));
+                Some(entry) if !entry.record.is(record) => {
+                    state.add(record, Some(&record.going_on_from(&entry.record, &entry.words)));
                 }
                 found => state.add(record, found.map(|entry| entry.words.as_slice())),
             }
@@ -242,15 +241,12 @@ impl Table {
     pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
         self.swept = now;
         let mut heap = 0_usize;
-        let Self { entries, call_limits, .. } = self;
-        entries.retain(|entry| {
-            let record =
-                policy.record(entry.identity).or_else(|| call_limits.record(entry.identity));
-            let lasts = record.is_some_and(|record| lasts(record, &entry.words, now));
+        self.entries.retain(|entry| {
+            let record = &entry.record;
+            let lasts =
+                lasts(record, &entry.words, now) && (record.counts_apart() || policy.has(record));
             if lasts {
                 heap = heap.saturating_add(entry.heap());
-            } else {
-                call_limits.note_gone(entry.identity);
             }
             lasts
         });
@@ -273,16 +269,14 @@ impl Table {
             .map(|entry| entry.words.as_mut_slice())
     }
 
-    /// The entry with the state of the record. Another limit of the same count may have written it.
+    /// The entry with the state of the record.
     fn entry(&self, record: &Record, key: &str) -> Option<&Entry> {
-        self.entries.find(self.hasher.hash(key), |entry| {
-            entry.key == key && self.call_limits.are_of_one_count(entry.identity, record)
-        })
+        self.entries.find(self.hasher.hash(key), |entry| entry.counts_for(record, key))
     }
 
     /// Whether another limit of the same count wrote the state of the record.
     fn has_of_another(&self, record: &Record, key: &str) -> bool {
-        self.entry(record, key).is_some_and(|entry| entry.identity != record.identity())
+        self.entry(record, key).is_some_and(|entry| !entry.record.is(record))
     }
 
     /// Lets `decide` change the state of a key, unless it peeks. The table keeps the state unless it equals a fresh one. When the
@@ -356,16 +350,12 @@ impl Table {
 
     /// Replaces the words of an entry; `false` if the table has no such entry.
     fn replace(&mut self, record: &Record, key: &str, stored: Stored<'_>) -> bool {
-        let Self { entries, hasher, heap, call_limits, .. } = self;
-        let is = |entry: &Entry| {
-            entry.key == key && call_limits.are_of_one_count(entry.identity, record)
-        };
+        let Self { entries, hasher, heap, .. } = self;
+        let is = |entry: &Entry| entry.counts_for(record, key);
         let Some(entry) = entries.find_mut(hasher.hash(key), is) else { return false };
         // a count that is too large for a smaller limit stays with the larger one
-        if entry.identity != record.identity() && record.accepts(&stored.all()).is_ok() {
-            call_limits.note_gone(entry.identity);
-            call_limits.note_entry(record.identity());
-            entry.identity = record.identity();
+        if !entry.record.is(record) && record.accepts(&stored.all()).is_ok() {
+            entry.record = record.clone();
         }
         *heap = without(*heap, entry.heap());
         entry.set(stored);
@@ -388,7 +378,6 @@ impl Table {
     /// Inserts an entry after [`reserve`](Self::reserve), so the hash table does not grow.
     fn insert(&mut self, entry: Entry) {
         self.heap = self.heap.saturating_add(entry.heap());
-        self.call_limits.note_entry(entry.identity);
         let Self { entries, hasher, .. } = self;
         entries.insert(hasher.hash(&entry.key), entry, hasher);
     }

@@ -7,7 +7,7 @@
 use std::mem;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, Bounded, CheckForm, Decision, InvalidKey, Kind, Operation,
+    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Decision, InvalidKey, Kind, Operation,
     OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
@@ -34,7 +34,7 @@ impl Limiter {
             let table = mem::replace(&mut self.table, table);
             self.before_call = Some((table, mem::replace(&mut self.policy, policy)));
         }
-        match self.table.with_limits(&self.policy, text, now) {
+        match self.call_limits.policy(&mut self.table, &self.policy, text, now) {
             Ok(own) => self.call = Some(own),
             Err(error) => {
                 self.restore_before_call();
@@ -228,6 +228,7 @@ impl Limiter {
     fn restore_before_call(&mut self) {
         if let Some(before) = self.before_call.take() {
             (self.table, self.policy) = before;
+            self.call_limits = CallLimits::default();
         }
     }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
-use super::super::Table;
+use super::super::{CallLimits, Table};
 use super::table;
 use crate::key::Depth;
 use crate::limit::{Operation, Request};
@@ -35,12 +35,13 @@ fn limits<'a>(each: impl IntoIterator<Item = &'a str>) -> String {
 /// A limiter whose callers give limits.
 struct Called {
     table: Table,
+    call_limits: CallLimits,
     policy: Arc<Policy>,
 }
 
 impl Called {
     fn new(text: &str) -> Self {
-        Self { table: table(), policy: policy(text) }
+        Self { table: table(), call_limits: CallLimits::default(), policy: policy(text) }
     }
 
     /// The policy with the limits of `text`, or its own without a text.
@@ -51,7 +52,7 @@ impl Called {
         if let Some(apart) = self.table.counting_apart(&self.policy).unwrap() {
             (self.table, self.policy) = apart;
         }
-        self.table.with_limits(&self.policy, text, NOW).unwrap()
+        self.call_limits.policy(&mut self.table, &self.policy, text, NOW).unwrap()
     }
 
     /// Whether a request on the key passes, and what is left after it.
@@ -144,9 +145,9 @@ fn a_dump_of_a_policy_that_keeps_states_is_read_after_an_edit() {
         let mut called = Called::new(&keeping(old));
         called.ask("", 3);
         called.ask(&of(100), 1);
-        let dump = called.table.dump(&called.policy).unwrap();
-        let (table, policy) = table().restored(&policy(&keeping(new)), &dump).unwrap();
-        assert_eq!(Called { table, policy }.ask("", 0), (true, left), "{new}");
+        let dump = called.table.dump(&called.policy, &called.call_limits).unwrap();
+        let (table, call_limits, policy) = table().restored(&policy(&keeping(new)), &dump).unwrap();
+        assert_eq!(Called { table, call_limits, policy }.ask("", 0), (true, left), "{new}");
     }
 }
 
@@ -213,11 +214,11 @@ fn a_peek_under_other_limits_changes_nothing() {
     let mut called = Called::new(FIVE);
     called.ask("", 5);
     called.under(&of(9)); // from now on each limit counts apart
-    let before = called.table.dump(&called.policy);
+    let before = called.table.dump(&called.policy, &called.call_limits);
     assert_eq!(called.ask(&of(1), 0), (true, 0));
     assert_eq!(called.ask(&of(9), 0), (true, 4));
     assert_eq!(called.ask(&named("x", 9), 0), (true, 9));
-    assert_eq!(called.table.dump(&called.policy), before);
+    assert_eq!(called.table.dump(&called.policy, &called.call_limits), before);
 }
 
 #[test]
@@ -320,7 +321,7 @@ fn an_edit_finds_a_limit_by_its_name_or_by_its_numbers() {
         called.ask("", 3);
         called.under(&of(9));
         let mut edited = table();
-        let new = edited.know_limits_of(&called.table, policy(&new)).counting_apart();
+        let new = called.call_limits.edited(policy(&new)).1.counting_apart();
         for carried in called.table.close().into_carried(&called.policy, &new) {
             assert!(edited.adopt(carried));
         }
@@ -341,13 +342,17 @@ fn an_edit_keeps_callers_counts_and_does_with_its_own_what_it_says() {
         let before = Arc::clone(&called.policy);
         called.table.operate(&before, "blocked", NOW, Operation::Block(Micros(9))).unwrap();
         let mut edited = table();
-        let new = edited.know_limits_of(&called.table, policy(&own(4)));
+        let (call_limits, new) = called.call_limits.edited(policy(&own(4)));
         for carried in called.table.close().into_carried(&called.policy, &new) {
             assert!(edited.adopt(carried));
         }
-        let mut called = Called { table: edited, policy: new };
+        let mut called = Called { table: edited, call_limits, policy: new };
         assert_eq!(called.ask(&named("x", 9), 0), (true, 3), "{rule}");
         assert_eq!(called.ask("", 0), (true, left_of_four), "{rule}");
+        let dump = called.table.dump(&called.policy, &called.call_limits).unwrap();
+        let (table, call_limits, policy) = table().restored(&policy(&own(4)), &dump).unwrap();
+        let mut restored = Called { table, call_limits, policy };
+        assert_eq!(restored.ask(&named("x", 9), 0), (true, 3), "{rule}, after a dump");
         assert_eq!(
             called.table.decide(&called.policy, "blocked", NOW, 1).unwrap().is_allowed(),
             rule == "reset"
@@ -442,7 +447,7 @@ proptest! {
             let policy = called.under(&text);
             let passes = called.table.decide(&policy, "k", now, 1).unwrap().is_allowed();
             for place in if chosen.is_empty() { [own].into() } else { chosen } {
-                let Called { table, policy } = &mut alone[place];
+                let Called { table, policy, .. } = &mut alone[place];
                 from_first.extend((passes && place == FROM_FIRST).then_some(now));
                 granted[0][place] += u64::from(passes);
                 granted[1][place] += u64::from(table.decide(policy, "k", now, 1).unwrap().is_allowed());
@@ -470,9 +475,9 @@ proptest! {
             used += if fits { cost } else { 0 };
             prop_assert_eq!(remaining, limit.saturating_sub(used));
         }
-        let dump = called.table.dump(&called.policy).unwrap();
-        let (table, policy) = called.table.restored(&policy(FIVE), &dump).unwrap();
-        let mut restored = Called { table, policy };
+        let dump = called.table.dump(&called.policy, &called.call_limits).unwrap();
+        let (table, call_limits, policy) = called.table.restored(&policy(FIVE), &dump).unwrap();
+        let mut restored = Called { table, call_limits, policy };
         for limit in 0..=9 {
             prop_assert_eq!(restored.ask(&text(limit), 0), called.ask(&text(limit), 0));
         }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use tidegate_core::{Micros, Timestamp};
 
-use super::super::{CallLimitsError, MAX_CALL_LIMITS, Table};
+use super::super::{CallLimits, CallLimitsError, MAX_CALL_LIMITS, Table};
 use crate::policy::Policy;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-fn large() -> (Table, Arc<Policy>) {
+fn large() -> (Table, CallLimits, Arc<Policy>) {
     let text = "limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]";
     let table = Table::new(1 << 22, super::KeyHasher::new(1));
-    table.counting_apart(&Policy::parse("p", text).unwrap()).unwrap().unwrap()
+    let (table, policy) =
+        table.counting_apart(&Policy::parse("p", text).unwrap()).unwrap().unwrap();
+    (table, CallLimits::default(), policy)
 }
 
 fn of(limit: u64) -> String {
@@ -25,11 +27,11 @@ fn of(limit: u64) -> String {
 
 #[test]
 fn the_number_of_different_limits_is_bounded() {
-    let (mut table, policy) = large();
+    let (mut table, mut call_limits, policy) = large();
     let mut last = NOW;
     let mut add = |limit: u64, later: u64| {
         last = NOW.saturating_add(Micros(later));
-        let own = table.with_limits(&policy, &of(limit), last)?;
+        let own = call_limits.policy(&mut table, &policy, &of(limit), last)?;
         assert!(table.decide(&own, &format!("key-{limit}"), last, 1).unwrap().is_allowed());
         Ok(table.len())
     };
@@ -45,9 +47,9 @@ fn the_number_of_different_limits_is_bounded() {
 /// A limit that changes with the load takes a new number each time.
 #[test]
 fn one_count_takes_the_room_of_one_limit_however_often_its_number_changes() {
-    let (mut table, policy) = large();
+    let (mut table, mut call_limits, policy) = large();
     for limit in 10_000..20_000 {
-        let own = table.with_limits(&policy, &of(limit), NOW).unwrap();
+        let own = call_limits.policy(&mut table, &policy, &of(limit), NOW).unwrap();
         assert!(table.decide(&own, "k", NOW, 1).unwrap().is_allowed());
     }
     assert_eq!(table.len(), 1);
@@ -57,12 +59,12 @@ fn one_count_takes_the_room_of_one_limit_however_often_its_number_changes() {
 /// Otherwise a caller whose requests all fail could keep others from being asked under their limits.
 #[test]
 fn limits_without_a_state_take_no_room_from_others() {
-    let (mut table, policy) = large();
+    let (mut table, mut call_limits, policy) = large();
     let written = Arc::clone(&policy);
     let mut left = |limit: u64, cost: u64| {
-        let own = table.with_limits(&policy, &of(limit), NOW).unwrap();
+        let own = call_limits.policy(&mut table, &policy, &of(limit), NOW).unwrap();
         let said = table.decide(&own, "k", NOW, cost).map(|said| said.remaining());
-        (said, table.dump(&policy).unwrap())
+        (said, table.dump(&policy, &call_limits).unwrap())
     };
     let (_, empty) = left(1, 0);
     for limit in 1..2_500 {
@@ -75,19 +77,19 @@ fn limits_without_a_state_take_no_room_from_others() {
     }
     let (said, dump) = left(7_777, 1);
     assert_eq!(said, Ok(7_775), "they have a state");
-    let (mut restored, policy) = large().0.restored(&written, &dump).unwrap();
+    let (mut restored, _, policy) = large().0.restored(&written, &dump).unwrap();
     assert_eq!(restored.decide(&policy, "k", NOW, 3).unwrap().remaining(), 0, "2 were used before");
 }
 
 #[test]
 fn limits_that_cannot_be_read_or_are_too_long_are_refused() {
-    let (mut table, policy) = large();
+    let (mut table, mut call_limits, policy) = large();
     for text in ["", "{", "{\"limits\":[]}", "{\"limits\":[],\"shadow\":true}", "[]", "\0"] {
-        let error = table.with_limits(&policy, text, NOW).unwrap_err();
+        let error = call_limits.policy(&mut table, &policy, text, NOW).unwrap_err();
         assert!(matches!(error, CallLimitsError::Policy(_)), "{text:?}: {error}");
     }
     let long = of(5) + &" ".repeat(4_096);
-    let error = table.with_limits(&policy, &long, NOW).unwrap_err();
+    let error = call_limits.policy(&mut table, &policy, &long, NOW).unwrap_err();
     assert_eq!(error, CallLimitsError::Length(long.len()));
     assert!(error.to_string().starts_with("`limits`: expected at most 4096 bytes, found 4"));
 }

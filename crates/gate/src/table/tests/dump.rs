@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
-use super::super::{DumpError, KeyHasher, Table, TableError};
+use super::super::{CallLimits, DumpError, KeyHasher, Table, TableError};
 use super::table;
 use crate::fnv::fnv1a;
 use crate::key::MAX_KEY_BYTES;
@@ -29,12 +29,13 @@ fn policy(text: &str) -> Arc<Policy> {
 }
 
 /// A table on which callers gave limits, and its policy.
-fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> (Table, Arc<Policy>) {
+fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> (Table, CallLimits, Arc<Policy>) {
     let (mut table, policy) = table().counting_apart(policy).unwrap().unwrap();
     let own =
         "{\"limits\":[{\"algorithm\":\"token_bucket\",\"capacity\":7,\"rate\":\"1/s\",\"depth\":1},
                 {\"algorithm\":\"concurrency\",\"capacity\":4,\"time_to_live\":\"1m\"}]}";
-    let own = table.with_limits(&policy, own, NOW).unwrap();
+    let mut call_limits = CallLimits::default();
+    let own = call_limits.policy(&mut table, &policy, own, NOW).unwrap();
     for (number, (key, later, cost)) in (1..).zip(steps) {
         let at = NOW.saturating_add(Micros(*later));
         let key = format!("{}{}/{key}", if key % 3 == 0 { "vip" } else { "team" }, key % 5);
@@ -46,7 +47,7 @@ fn filled(policy: &Arc<Policy>, steps: &[(u8, u64, u64)]) -> (Table, Arc<Policy>
         };
         table.operate(policy, &key, at, operation).unwrap();
     }
-    (table, policy)
+    (table, call_limits, policy)
 }
 
 /// All that a table says of its keys.
@@ -75,9 +76,9 @@ proptest! {
     fn a_dump_is_read_as_it_was_written(steps in steps(), later in 0..90_000_000_u64) {
         for rule in ["reset", "keep"] {
             let written = policy(&format!("on_change = '{rule}'{SEVERAL}"));
-            let (mut table, policy) = filled(&written, &steps);
-            let bytes = table.dump(&policy).unwrap();
-            let (mut restored, of_dump) = table.restored(&written, &bytes).unwrap();
+            let (mut table, call_limits, policy) = filled(&written, &steps);
+            let bytes = table.dump(&policy, &call_limits).unwrap();
+            let (mut restored, _, of_dump) = table.restored(&written, &bytes).unwrap();
             prop_assert_eq!(&of_dump, &policy);
             prop_assert_eq!((restored.len(), restored.bytes() <= 1 << 20), (table.len(), true));
             let at = NOW.saturating_add(Micros(later));
@@ -94,15 +95,15 @@ proptest! {
         any: Vec<u8>,
     ) {
         let policy = policy(SEVERAL);
-        let (table, apart) = filled(&policy, &steps);
-        let dump = table.dump(&apart).unwrap();
+        let (table, call_limits, apart) = filled(&policy, &steps);
+        let dump = table.dump(&apart, &call_limits).unwrap();
         let mut changed = dump.clone();
         changed[at.index(dump.len())] ^= bits;
         prop_assert!(table.restored(&policy, &changed).is_err());
         prop_assert!(table.restored(&policy, &dump[..cut.index(dump.len())]).is_err());
         prop_assert!(table.restored(&policy, &any).is_err());
         for forged in [changed, dump[..cut.index(dump.len())].to_vec(), [&[2; 9], &any[..]].concat()] {
-            if let Ok((mut table, policy)) = table.restored(&policy, &hashed(forged)) {
+            if let Ok((mut table, _, policy)) = table.restored(&policy, &hashed(forged)) {
                 said(&mut table, &policy, NOW);
             }
         }
@@ -119,9 +120,9 @@ fn a_dump_of_other_limits_is_refused_unless_the_policy_keeps_states() {
         let (five, nine) = (of(rule, 5), of(rule, 9));
         let mut table = table();
         let _ = table.decide(&five, "k", NOW, 3).unwrap();
-        let restored = table.restored(&nine, &table.dump(&five).unwrap());
-        let left =
-            restored.map(|(mut table, nine)| table.decide(&nine, "k", NOW, 0).unwrap().remaining());
+        let restored = table.restored(&nine, &table.dump(&five, &CallLimits::default()).unwrap());
+        let left = restored
+            .map(|(mut table, _, nine)| table.decide(&nine, "k", NOW, 0).unwrap().remaining());
         assert_eq!(left.map_err(|_| ()), expected, "{rule}");
     }
 }
@@ -143,7 +144,8 @@ fn a_table_takes_no_key_that_is_too_long_for_a_dump() {
     assert_eq!(table.explain(&five, &longer, NOW, &Request::of(1)), Err(too_long));
     assert!(table.is_empty());
     assert!(table.decide(&five, &longest, NOW, 3).unwrap().is_allowed());
-    let (mut restored, _) = table.restored(&five, &table.dump(&five).unwrap()).unwrap();
+    let (mut restored, ..) =
+        table.restored(&five, &table.dump(&five, &CallLimits::default()).unwrap()).unwrap();
     assert_eq!(restored.decide(&five, &longest, NOW, 0).unwrap().remaining(), 2);
 }
 
@@ -154,7 +156,7 @@ fn what_is_wrong_with_a_dump_is_said() {
     for key in ["a", "b"] {
         let _ = table.decide(&five, key, NOW, 3).unwrap();
     }
-    let dump = table.dump(&five).unwrap();
+    let dump = table.dump(&five, &CallLimits::default()).unwrap();
     let error = |policy: &Arc<Policy>, bytes: &[u8]| {
         table.restored(policy, bytes).map(|_| ()).unwrap_err().to_string()
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_core::Timestamp;
 
-use super::super::{KeyHasher, Table, TableError};
+use super::super::{CallLimits, KeyHasher, Table, TableError};
 use super::policy;
 use crate::limit::{Operation, Request};
 use crate::policy::Policy;
@@ -43,15 +43,16 @@ fn every_key_is_found_once_however_many_there_are() {
     }
     let (mut found, mut place) = (BTreeSet::new(), Some(0));
     while let Some(from) = place {
-        let (limited, next) = table.limited(&policy, Timestamp(0), from);
+        let (limited, next) = table.limited(Timestamp(0), from);
         for each in limited {
             assert!(found.insert(each.key), "no key twice");
         }
         place = next;
     }
     assert_eq!(found.len(), table.len());
-    let restored = table.restored(&Arc::new(policy.clone()), &table.dump(&policy).unwrap());
-    let (mut restored, _) = restored.unwrap();
+    let restored = table
+        .restored(&Arc::new(policy.clone()), &table.dump(&policy, &CallLimits::default()).unwrap());
+    let (mut restored, ..) = restored.unwrap();
     assert_eq!((restored.len(), restored.bytes()), (table.len(), table.bytes()));
     assert!((0..KEYS).all(|number| refuses(&mut restored, &policy, number, 0)));
 }
