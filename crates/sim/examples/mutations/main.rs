@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p tidegate-sim --example mutations            # all, about half an hour
-//! cargo run -p tidegate-sim --example mutations -- found   # those with this word in their name
+//! cargo run -p tidegate-sim --example mutations -- found   # those with this word, or one of several, in their name or file
 //! ```
 //!
 //! Each mutation is written into the source, `cargo test -p tidegate-sim --test world` runs, and the source is
@@ -31,11 +31,13 @@ const DEADLINE_SECONDS: &str = "240";
 const TIMED_OUT: i32 = 124;
 
 fn main() -> Result<ExitCode> {
-    let word = env::args().nth(1).unwrap_or_default();
+    let words: Vec<String> = env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut missed = 0;
     ensure!(noticed(&root)?.is_none(), "the tests fail without a mutation");
-    for (name, file, from, to) in mutations().filter(|(name, ..)| name.contains(&word)) {
+    let has = |text: &str| words.iter().any(|word| text.contains(word));
+    let is_meant = |(name, file, ..): &&Mutation| words.is_empty() || has(name) || has(file);
+    for (name, file, from, to) in mutations().filter(is_meant) {
         let path = root.join(file);
         let text = text_with(&path, from).context(*name)?;
         let source = Source { path, text };

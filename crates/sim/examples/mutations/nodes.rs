@@ -2,12 +2,12 @@
 
 use super::Mutation;
 
-const LOCAL: &str = "crates/tier/src/cache.rs";
+const CACHE: &str = "crates/tier/src/cache.rs";
 const ENTRY: &str = "crates/tier/src/cache/entry.rs";
 const HELD: &str = "crates/tier/src/cache/held.rs";
 const REFUSALS: &str = "crates/tier/src/cache/refusals.rs";
 const REPORTS: &str = "crates/tier/src/cache/reports.rs";
-const FLIGHTS: &str = "crates/tier/src/wire/outbox.rs";
+const OUTBOX: &str = "crates/tier/src/wire/outbox.rs";
 const BLOCK: &str = "crates/gate/src/state/block.rs";
 const DECIDE: &str = "crates/gate/src/decide/operate.rs";
 const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
@@ -32,7 +32,7 @@ pub(super) const MUTATIONS: [Mutation; 25] = [
         "            | Operation::Report(_)\n", "            | Operation::Report(_)\n            | Operation::Refund(_)\n"),
     ("a refusal that is older than a refund is remembered", ENTRY,
         "if self.relaxed.is_none_or(|relaxed| relaxed < refusal.sent()) {", "if true || self.relaxed.is_none_or(|relaxed| relaxed < refusal.sent()) {"),
-    ("a key that is forgotten leaves no time of its refunds", LOCAL,
+    ("a key that is forgotten leaves no time of its refunds", CACHE,
         "            *relaxed = (*relaxed).max(entry.relaxed());\n", "            let _ = (&relaxed, entry.relaxed());\n"),
     ("the time of a refusal counts from its arrival", REFUSALS,
         "Micros(sent.0.saturating_add(span.0))", "Micros(heard.at.0.saturating_add(span.0))"),
@@ -60,8 +60,8 @@ pub(super) const MUTATIONS: [Mutation; 25] = [
         "self.close(state, now, owner, 1)", "self.close(state, now, owner, 0)"),
     ("a reset leaves what is to be reported", REPORTS,
         "                    reporter.forget_units();\n", ""),
-    ("an operation waits for its question for ever", FLIGHTS,
+    ("an operation waits for its question for ever", OUTBOX,
         "take_while(|asked| too_late(asked)).count();", "take_while(|asked| false && too_late(asked)).count();"),
-    ("a node waits for a reply for ever", FLIGHTS,
+    ("a node waits for a reply for ever", OUTBOX,
         "            && is_over(flight.sent, at, self.options.deadline)\n", "            && false && is_over(flight.sent, at, self.options.deadline)\n"),
 ];
