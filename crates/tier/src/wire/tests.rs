@@ -1,5 +1,6 @@
 mod inbox;
 mod messages;
+mod node;
 mod outbox;
 
 use alloc::sync::Arc;
