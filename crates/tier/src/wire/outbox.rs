@@ -18,7 +18,7 @@ use group::{Group, Queue};
 /// Who a node is, how long it waits, and how much may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeOptions {
-    /// The id of the node: that of [`local::Options`](crate::cache::Options). It must differ from the ids of all other
+    /// The id of the node: that of [`cache::Options`](crate::cache::Options). It must differ from the ids of all other
     /// nodes, and from that of an earlier run of this node.
     pub node: Id,
     /// The most operations that wait altogether.
@@ -167,7 +167,7 @@ pub struct Outbox<T> {
     groups: BTreeMap<Group, Queue<T>>,
     /// The groups of which a question may be sent now.
     ready: VecDeque<Group>,
-    outbox: BTreeMap<u64, Flight<T>>,
+    flights: BTreeMap<u64, Flight<T>>,
     answers: VecDeque<Delivered<T>>,
     /// The number of operations without an answer.
     waiting: usize,
@@ -184,7 +184,7 @@ impl<T> Outbox<T> {
             number: 0,
             groups: BTreeMap::new(),
             ready: VecDeque::new(),
-            outbox: BTreeMap::new(),
+            flights: BTreeMap::new(),
             answers: VecDeque::new(),
             waiting: 0,
             overloaded: 0,
@@ -248,7 +248,7 @@ impl<T> Outbox<T> {
             self.number = self.number.saturating_add(1);
             busy.questions = busy.questions.saturating_add(1);
             let flight = Flight { group: group.clone(), operations, sent: at };
-            self.outbox.insert(question.number, flight);
+            self.flights.insert(question.number, flight);
             self.settle(group);
             return Some(question);
         }
@@ -265,7 +265,7 @@ impl<T> Outbox<T> {
         if node != self.options.node {
             return Err(Ignored::Foreign(node));
         }
-        let flight = self.outbox.get(&number).ok_or(Ignored::Late(number))?;
+        let flight = self.flights.get(&number).ok_or(Ignored::Late(number))?;
         let expected = flight.operations.len();
         match reply {
             Reply::Failure(failure) => self.fail(number, &failure, at),
@@ -289,7 +289,7 @@ impl<T> Outbox<T> {
     /// Gives up the questions whose deadline has come. Their operations get [`Failure::Unknown`].
     pub fn handle_timeout(&mut self, at: Micros) {
         let at = self.advance(at);
-        while let Some((number, flight)) = self.outbox.first_key_value()
+        while let Some((number, flight)) = self.flights.first_key_value()
             && is_over(flight.sent, at, self.options.deadline)
         {
             self.fail(*number, &Failure::Unknown, at);
@@ -299,7 +299,7 @@ impl<T> Outbox<T> {
     /// When [`handle_timeout`](Self::handle_timeout) should be called next; `None` if no question is under way.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Micros> {
-        let (_, oldest) = self.outbox.first_key_value()?;
+        let (_, oldest) = self.flights.first_key_value()?;
         Some(Micros(oldest.sent.0.saturating_add(self.options.deadline.0)))
     }
 
@@ -333,7 +333,7 @@ impl<T> Outbox<T> {
     }
 
     fn fail(&mut self, number: u64, failure: &Failure, at: Micros) {
-        let count = self.outbox.get(&number).map_or(0, |flight| flight.operations.len());
+        let count = self.flights.get(&number).map_or(0, |flight| flight.operations.len());
         self.land(number, (0..count).map(|_| Err(failure.clone())), at);
     }
 
@@ -344,7 +344,7 @@ impl<T> Outbox<T> {
         answers: impl IntoIterator<Item = Result<Verdict, Failure>>,
         at: Micros,
     ) {
-        let Some(Flight { group, operations, .. }) = self.outbox.remove(&number) else { return };
+        let Some(Flight { group, operations, .. }) = self.flights.remove(&number) else { return };
         self.waiting = less(self.waiting, operations.len());
         if let Some(busy) = self.groups.get_mut(&group) {
             busy.operations = less(busy.operations, operations.len());
