@@ -11,7 +11,7 @@ use tidegate_gate::{Decision, Limit, Limiter, Operation, Record};
 
 use super::places::Key;
 pub(super) use done::Done;
-use holds::Holds;
+use holds::{Holds, Room};
 use rates::Rates;
 use shed::Shed;
 
@@ -76,14 +76,18 @@ impl Account {
             | Limit::SlidingWindow(_)
             | Limit::SlidingLog(_) => self.rates.count(limit, done, said.remaining()),
             Limit::Concurrency(leases) => {
-                self.holds.count(leases.capacity(), leases.period().0, done)
+                let (places, holders) = (leases.capacity(), leases.max_leases());
+                self.holds.count(Room { places, holders, time: leases.period().0 }, done, said)
             }
             Limit::Connections(owners) => {
-                self.holds.count_owners(owners.limit(), owners.period().0, done)
+                let (places, holders) = (owners.limit(), owners.max_owners());
+                let room = Room { places, holders, time: owners.period().0 };
+                self.holds.count_owners(room, done, said)
             }
             Limit::Fleet(fleet) => {
-                let most = fleet.capacity() - fleet.reserve();
-                self.holds.count_low(most, fleet.period().0, done)
+                let places = fleet.capacity() - fleet.reserve();
+                let room = Room { places, holders: usize::MAX, time: fleet.period().0 };
+                self.holds.count_low(room, done)
             }
             Limit::Utilization(config) => self.shed.count_signal(config, done, said),
             Limit::Suppression(config) => self.shed.count_load(config, done, said),

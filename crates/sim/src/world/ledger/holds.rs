@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_gate::{Class, Id, Operation};
+use tidegate_gate::{Class, Decision, Id, Operation};
 
 use super::done::Done;
 
@@ -12,46 +12,55 @@ pub(super) struct Holds {
     held: BTreeMap<Id, (u64, u64)>,
 }
 
+/// How many places there are and for how many holders, and how long a place is held, in µs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) places: u64,
+    pub(super) holders: usize,
+    pub(super) time: u64,
+}
+
 impl Holds {
     /// Leases, of which a holder has one.
-    pub(super) fn count(&mut self, most: u64, time: u64, done: &Done<'_>) -> Result<(), String> {
-        self.count_each(most, time, done, |_| 1)
+    pub(super) fn count(
+        &mut self,
+        room: Room,
+        done: &Done<'_>,
+        said: &Decision,
+    ) -> Result<(), String> {
+        self.count_each(room, done, |_| 1)?;
+        self.check_remaining(room, said)
     }
 
     /// Leases of requests that are not of the most important class. The others are never refused.
-    pub(super) fn count_low(
-        &mut self,
-        most: u64,
-        time: u64,
-        done: &Done<'_>,
-    ) -> Result<(), String> {
+    pub(super) fn count_low(&mut self, room: Room, done: &Done<'_>) -> Result<(), String> {
         match done.operation {
             Operation::Decide(request) if request.class == Class::CRITICAL => Ok(()),
-            _ => self.count(most, time, done),
+            _ => self.count_each(room, done, |_| 1),
         }
     }
 
     /// Connections by owner.
     pub(super) fn count_owners(
         &mut self,
-        most: u64,
-        time: u64,
+        room: Room,
         done: &Done<'_>,
+        said: &Decision,
     ) -> Result<(), String> {
         if let (Operation::Count(owner, count), Some(true)) =
             (done.operation, done.verdict.effect.live())
         {
-            let expires_at = done.now().saturating_add(time);
+            let expires_at = done.now().saturating_add(room.time);
             self.held.insert(*owner, (expires_at, *count));
             self.held.retain(|_, (_, count)| *count > 0);
         }
-        self.count_each(most, time, done, |had| had + 1)
+        self.count_each(room, done, |had| had + 1)?;
+        self.check_remaining(room, said)
     }
 
     fn count_each(
         &mut self,
-        most: u64,
-        time: u64,
+        Room { places, time, .. }: Room,
         done: &Done<'_>,
         has_then: impl Fn(u64) -> u64,
     ) -> Result<(), String> {
@@ -63,7 +72,7 @@ impl Holds {
                 if let Some(id) = request.lease.filter(|_| request.cost > 0) {
                     let (_, had) = self.held.get(&id).copied().unwrap_or_default();
                     self.held.insert(id, (until, has_then(had)));
-                    return self.check(most);
+                    return self.check_granted(places);
                 }
                 None
             }
@@ -86,11 +95,24 @@ impl Holds {
         Ok(())
     }
 
-    fn check(&self, most: u64) -> Result<(), String> {
-        let held: u64 = self.held.values().map(|(_, count)| count).sum();
-        match held <= most {
+    fn places(&self) -> u64 {
+        self.held.values().map(|(_, count)| count).sum()
+    }
+
+    fn check_granted(&self, most: u64) -> Result<(), String> {
+        match self.places() <= most {
             true => Ok(()),
-            false => Err(format!("{held} places are held of {most}")),
+            false => Err(format!("{} places are held of {most}", self.places())),
+        }
+    }
+
+    /// What remains is what nobody holds. Nothing remains for a further holder if there are as many as there may be.
+    fn check_remaining(&self, room: Room, said: &Decision) -> Result<(), String> {
+        let (held, remaining) = (self.places(), said.remaining());
+        let is_full = remaining == 0 && self.held.len() >= room.holders;
+        match is_full || remaining == room.places.saturating_sub(held) {
+            true => Ok(()),
+            false => Err(format!("{held} places are held of {room:?}, and {remaining} remain")),
         }
     }
 }
