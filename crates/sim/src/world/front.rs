@@ -1,10 +1,7 @@
-//! The part of a node that callers ask: the real [`NodeCache`], and beside it what it may know.
-
-use std::collections::VecDeque;
+//! What a world knows of a node without its code: its clock, and what it may answer by itself.
 
 use tidegate_gate::{Id, Limiter, Micros, Operation, Rule, Timestamp, Verdict};
-use tidegate_tier::cache::{NodeStep, Transmit, VerdictOf};
-use tidegate_tier::{NodeCache, cache};
+use tidegate_tier::cache::{LocalVerdict, Options};
 
 use super::clock::Ticks;
 use super::known::Known;
@@ -21,12 +18,23 @@ pub(super) fn id((node, run): Run) -> Id {
     Id([u64::try_from(node).unwrap_or(u64::MAX), run])
 }
 
+/// The options of a node's cache.
+pub(super) fn cache_options(setup: &Setup, run: Run) -> Options {
+    Options { node: id(run), most_keys: setup.most_keys, seed: setup.start }
+}
+
+/// The verdict of an answer. Its decision must be the one that a caller gets who needs no more.
+pub(super) fn verdict_of(answer: &LocalVerdict) -> Result<Verdict, Seen> {
+    let (verdict, decision) = (answer.verdict(), answer.decision());
+    check(verdict.decision == decision, Invariant::Remembered, || {
+        format!("answered with {decision:?} and {verdict:?}")
+    })?;
+    Ok(verdict)
+}
+
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) run: Run,
-    pub(super) local: NodeCache,
-    /// What the node asks for beside its callers, and has not asked for yet.
-    pub(super) due: VecDeque<Transmit>,
     pub(super) known: Known,
     pub(super) ticks: Ticks,
     /// The revision of the policies that the node has: 0 or 1.
@@ -51,17 +59,8 @@ pub(super) enum ByNode {
 impl Front {
     /// A node that starts now.
     pub(super) fn new(setup: &Setup, run: Run, revision: usize, now: u64) -> Self {
-        let options =
-            cache::Options { node: id(run), most_keys: setup.most_keys, seed: setup.start };
-        Self {
-            run,
-            local: NodeCache::new(options),
-            due: VecDeque::new(),
-            known: Known::default(),
-            ticks: setup.ticks(run.0, now),
-            revision,
-            stopped_until: 0,
-        }
+        let (known, ticks) = (Known::default(), setup.ticks(run.0, now));
+        Self { run, known, ticks, revision, stopped_until: 0 }
     }
 
     /// The time by a clock that never goes back.
@@ -77,41 +76,6 @@ impl Front {
     /// Stops the node until this time at least.
     pub(super) fn stop(&mut self, until: u64) {
         self.stopped_until = self.stopped_until.max(until);
-    }
-
-    /// Asks for an operation on a key. Returns the node's own answer, or what the node asks for beside the operation.
-    pub(super) fn ask(
-        &mut self,
-        (number, key): (usize, &Key),
-        operation: &Operation,
-        (time, at): (Timestamp, Micros),
-    ) -> Result<Result<Verdict, Option<Operation>>, Seen> {
-        let NodeStep { answer, mut own } = self.local.ask(&key.resolved, operation, time, at);
-        let is_budget = |own: &mut Transmit| matches!(own.operation, Operation::Budget(_));
-        let budget = own.extract_if(.., is_budget).next().map(|own| own.operation);
-        self.due.extend(own);
-        if let Some(answer) = answer {
-            let (verdict, decision) = (answer.verdict(), answer.decision());
-            check(verdict.decision == decision, Invariant::Remembered, || {
-                format!("{operation:?} was answered with {decision:?} and {verdict:?}")
-            })?;
-            return Ok(Ok(verdict));
-        }
-        for passed in [Some(operation), budget.as_ref()].into_iter().flatten() {
-            self.known.passes(number, passed, at);
-        }
-        Ok(Err(budget))
-    }
-
-    /// The next operation of the node itself that is due.
-    pub(super) fn poll_due(&mut self, time: Timestamp, at: Micros) -> Option<Transmit> {
-        self.due.pop_front().or_else(|| self.local.poll_transmit(time, at))
-    }
-
-    /// Hears a verdict on a key, after a question that was sent at this time of the world.
-    pub(super) fn hear(&mut self, key: usize, heard: &VerdictOf<'_>, sent_at: u64) {
-        self.known.hears((key, sent_at), heard);
-        self.local.handle_verdict(heard);
     }
 
     /// Checks an answer that the node has given by itself now. Units can be checked if the world knows what is lent.

@@ -1,4 +1,4 @@
-//! What a node's local part may know of its keys.
+//! What a node's cache may know of its keys.
 
 use std::collections::BTreeMap;
 
@@ -47,11 +47,15 @@ pub(super) const fn gives_back(operation: &Operation) -> bool {
 impl Known {
     /// The node passes a question on, or hears the answer.
     pub(super) fn passes(&mut self, key: usize, operation: &Operation, at: Micros) {
+        let note = |times: &mut BTreeMap<usize, Micros>| {
+            let last = times.entry(key).or_default();
+            *last = at.max(*last); // the world sees late what a node itself asks for
+        };
         if gives_back(operation) {
-            self.relaxed.insert(key, at);
+            note(&mut self.relaxed);
         }
         if let Operation::Reset(_) | Operation::Block(_) = operation {
-            self.stopped.insert(key, at);
+            note(&mut self.stopped);
         }
     }
 

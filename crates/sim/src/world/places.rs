@@ -113,6 +113,12 @@ impl Places {
         limits.map(|limits| limits.period().0).max().unwrap_or(0)
     }
 
+    /// The number of a key under this revision of its policy.
+    pub(super) fn key_of(&self, resolved: &Resolved, revision: usize) -> Option<usize> {
+        let mut keys = self.keys.iter().enumerate().skip(revision * self.of_revision);
+        keys.find(|(_, key)| key.resolved == *resolved).map(|(number, _)| number)
+    }
+
     /// The record of this name.
     pub(super) fn record_named(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
+use tidegate_gate::Micros;
+use tidegate_tier::authority;
 
 use super::clock::{Clock, Ticks};
 use super::parameter::Parameter;
@@ -71,7 +73,7 @@ setup! {
     asks_first: bool = false,
     /// Whether each node asks its [`NodeCache`](tidegate_tier::NodeCache) first.
     has_locals: bool = true,
-    /// [`local::Options::most_keys`](tidegate_tier::cache::Options::most_keys)
+    /// [`cache::Options::most_keys`](tidegate_tier::cache::Options::most_keys)
     most_keys: usize = 64,
     /// How far a clock may be off.
     skew: u64 = 0,
@@ -120,6 +122,20 @@ impl Setup {
     /// Whether nodes may answer by themselves under every policy of this world.
     pub(super) fn lets_nodes_answer(&self) -> bool {
         self.has_locals && self.policies.iter().all(|name| lets_answer(name))
+    }
+
+    /// The options of an authority.
+    pub(super) fn authority(&self, is_only_writer: bool) -> authority::Options {
+        authority::Options {
+            remembered: self.remembered,
+            is_only_writer,
+            most_waiting: self.most_waiting,
+            most_records: self.most_records,
+            ttl_margin: Micros(self.ttl_margin),
+            patience: Micros(self.patience),
+            most_wait: Micros(self.most_wait),
+            seed: self.start,
+        }
     }
 
     /// A clock by its number.

@@ -2,12 +2,12 @@
 
 use tidegate_gate::{Micros, Operation, Rule, Timestamp, Verdict};
 use tidegate_tier::authority::{Failure, Queued};
-use tidegate_tier::cache::VerdictOf;
+use tidegate_tier::cache::{NodeStep, Transmit, VerdictOf};
 
 use super::machine::World;
-use super::node::Fault;
+use super::node::{Fault, Letter};
 use crate::world::act::Act;
-use crate::world::front::Run;
+use crate::world::front::{Front, Run, verdict_of};
 use crate::world::violation::{Checked, Invariant, Seen, check};
 
 /// An answer and the number of its operation.
@@ -17,7 +17,7 @@ pub(super) type Answer = (usize, Result<Verdict, Failure<Fault>>);
 #[derive(Debug)]
 pub(super) struct Asking {
     pub(super) node: usize,
-    /// The run of the node's local part.
+    /// The run of the node's cache.
     pub(super) run: Run,
     /// The node whose authority decides.
     pub(super) authority: usize,
@@ -68,23 +68,35 @@ impl World {
         if !self.setup.has_locals {
             return self.pass_on(number);
         }
-        let sent = self.operations[number].sent;
-        let of = (key, &self.places.keys[key]);
-        match self.nodes[node].front.ask(of, &operation, (time, sent))? {
-            Ok(verdict) => self.answered_by_node(number, &verdict),
-            Err(budget) => {
+        let (sent, resolved) = (self.operations[number].sent, &self.places.keys[key].resolved);
+        let NodeStep { answer, own } = self.nodes[node].cache.ask(resolved, &operation, time, sent);
+        match answer {
+            Some(answer) => self.answered_by_node(number, &verdict_of(&answer)?)?,
+            None => {
                 if let Operation::Reset(_) = operation {
                     self.offered.forget((self.nodes[node].front.run, key));
                 }
                 self.pass_on(number)?;
-                if let Some(budget) = budget {
-                    let number = self.begin(node, key, budget, None)?;
-                    self.pass_on(number)?;
-                }
-                Ok(())
             }
-        }?;
-        self.transmit(node)
+        }
+        own.into_iter().try_for_each(|own| self.ask_for_node(node, &own))
+    }
+
+    /// A node asks for something itself: for units, or for a report to be counted.
+    pub(super) fn ask_for_node(&mut self, node: usize, own: &Transmit) -> Checked {
+        let Front { run, revision, .. } = self.nodes[node].front;
+        let unknown = || Seen(Invariant::Reason, format!("a node asks for {own:?}"));
+        let key = self.places.key_of(&own.resolved, revision).ok_or_else(unknown)?;
+        match &own.operation {
+            Operation::Budget(_) => {}
+            Operation::Report(load) => {
+                self.offered.report((run, key), load)?;
+                self.tally.add("a node reported a load");
+            }
+            _ => return Err(unknown()),
+        }
+        let number = self.begin(node, key, own.operation, None)?;
+        self.pass_on(number)
     }
 
     /// A new operation on a key.
@@ -123,11 +135,13 @@ impl World {
 
     /// The authority takes an operation.
     fn pass_on(&mut self, number: usize) -> Checked {
+        let Asking { node, authority, key, time, sent, at, operation, .. } =
+            self.operations[number];
+        self.nodes[node].front.known.passes(key, &operation, sent);
         if self.is_table() {
-            self.send(number);
+            self.letters.post(self.now, Letter::Question(number));
             return Ok(());
         }
-        let Asking { authority, key, time, at, operation, .. } = self.operations[number];
         let (resolved, partition) =
             (self.places.keys[key].resolved.clone(), self.places.keys[key].partition);
         let listed = match resolved.rule() {
@@ -155,7 +169,7 @@ impl World {
             );
         }
         let waits = &mut self.nodes[authority];
-        if !waits.partitions[partition].has_work() && !waits.partitions[partition].is_flying {
+        if !waits.partitions[partition].has_work() && !waits.partitions[partition].is_swapping {
             waits.ready.push_back(partition);
         }
         waits.partitions[partition].waiting.push_back(number);
@@ -215,7 +229,8 @@ impl World {
         if self.setup.has_locals {
             let resolved = &self.places.keys[key].resolved;
             let heard = VerdictOf { resolved, operation, verdict, sent, at: self.monotonic(node) };
-            self.nodes[node].front.hear(key, &heard, asked_at);
+            self.nodes[node].front.known.hears((key, asked_at), &heard);
+            self.nodes[node].cache.handle_verdict(&heard);
         }
     }
 }

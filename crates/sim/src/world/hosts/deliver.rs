@@ -263,7 +263,7 @@ impl World {
             let is_of = |answer: &mut Answer| self.partition_of(answer.0) == partition;
             let own: Vec<Answer> = answers.extract_if(.., is_of).collect();
             let mut waits = std::mem::take(&mut self.nodes[node].partitions[partition]);
-            waits.is_flying = false;
+            waits.is_swapping = false;
             self.tally_read(call, place, &own);
             self.check_partition(&self.calls[call].parts[place], &mut waits, &own, at.0)?;
             if waits.is_decided() {

@@ -185,12 +185,12 @@ impl World {
         self.relaxed.fill(Some(self.now));
     }
 
-    /// A node's local part starts anew, as that of a host or a Worker does, perhaps with the other revision of its policies.
+    /// A node's cache starts anew, perhaps with the other revision of its policies.
     /// Its questions to the authority go on.
     fn restart(&mut self, node: usize, edit: usize) {
         let node = node % self.nodes.len();
         self.nodes[node].front.revision ^= edit;
-        self.nodes[node].restart_local(&self.setup);
+        self.nodes[node].restart_cache(&self.setup);
     }
 
     /// Stops a node for a while. Before that, the node sends its decided operations.

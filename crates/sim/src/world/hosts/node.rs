@@ -1,14 +1,14 @@
-//! A node: its real local part and authority, and beside them what the node's driver can know of them.
+//! A node: its real cache and authority, and beside them what the node's driver can know of them.
 
 use std::collections::VecDeque;
 
-use tidegate_gate::{Micros, Timestamp, Verdict};
-use tidegate_tier::Authority;
-use tidegate_tier::authority::{Options, Swap};
+use tidegate_gate::{Timestamp, Verdict};
+use tidegate_tier::authority::Swap;
+use tidegate_tier::{Authority, NodeCache};
 
 use crate::world::clock::Clock;
 use crate::world::compared::Compared;
-use crate::world::front::Front;
+use crate::world::front::{Front, cache_options};
 use crate::world::setup::Setup;
 
 /// Why the storage failed an operation.
@@ -24,6 +24,7 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) authority: Authority<usize, Fault>,
+    pub(super) cache: NodeCache,
     pub(super) front: Front,
     /// The answers that came while the node was stopped.
     pub(super) inbox: Vec<(usize, Verdict)>,
@@ -43,7 +44,7 @@ pub(super) struct Partition {
     pub(super) waiting: VecDeque<usize>,
     /// The operations that the next swap makes true.
     pub(super) batch: Vec<Decided>,
-    pub(super) is_flying: bool,
+    pub(super) is_swapping: bool,
     /// A refusal that was answered has moved the newest time, which is not stored yet.
     pub(super) needs_write: bool,
     /// When other writers first came before the present swap, by the node's monotonic clock.
@@ -62,7 +63,8 @@ pub(super) struct Decided {
 impl Node {
     pub(super) fn new(setup: &Setup, number: usize, partitions: usize, born: u64) -> Self {
         Self {
-            authority: authority(setup),
+            authority: Authority::new(setup.authority(false)),
+            cache: NodeCache::new(cache_options(setup, (number, 0))),
             front: Front::new(setup, (number, 0), 0, born),
             inbox: Vec::new(),
             clock: setup.clock(number),
@@ -84,13 +86,15 @@ impl Node {
         let mut new = Self::new(setup, number, self.partitions.len(), now);
         (new.clock, new.front.revision, new.front.run.1) = (clock, revision, run);
         *self = new;
-        self.restart_local(setup);
+        self.restart_cache(setup);
     }
 
-    /// The local part forgets everything, and takes units under another id.
-    pub(super) fn restart_local(&mut self, setup: &Setup) {
+    /// The cache forgets everything, and takes units under another id.
+    pub(super) fn restart_cache(&mut self, setup: &Setup) {
         let Front { run: (number, run), revision, ticks, stopped_until, .. } = self.front;
-        let new = Front::new(setup, (number, run + 1), revision, ticks.from);
+        let run = (number, run + 1);
+        self.cache = NodeCache::new(cache_options(setup, run));
+        let new = Front::new(setup, run, revision, ticks.from);
         self.front = Front { stopped_until, ..new };
         self.inbox.clear();
     }
@@ -112,19 +116,6 @@ impl Partition {
         self.batch.clear();
         (self.needs_write, self.lost_since) = (false, None);
     }
-}
-
-fn authority(setup: &Setup) -> Authority<usize, Fault> {
-    Authority::new(Options {
-        remembered: setup.remembered,
-        is_only_writer: false,
-        most_waiting: setup.most_waiting,
-        most_records: setup.most_records,
-        ttl_margin: Micros(setup.ttl_margin),
-        patience: Micros(setup.patience),
-        most_wait: Micros(setup.most_wait),
-        seed: setup.start,
-    })
 }
 
 /// A message to the table, or from it. It concerns the operation of this number.

@@ -45,7 +45,7 @@ impl World {
             self.nodes[node].ready.pop_front();
             self.decide(node, partition, now)?;
             let waits = &mut self.nodes[node].partitions[partition];
-            waits.is_flying = true;
+            waits.is_swapping = true;
             let batch = waits.batch.clone();
             parts.push(Part { partition, records, batch, stage: Stage::Sent, outcome: None });
         }

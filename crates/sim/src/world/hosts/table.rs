@@ -1,21 +1,16 @@
 //! One table in memory, which all nodes ask over the network.
 
-use tidegate_gate::{Micros, Operation, Timestamp};
+use tidegate_gate::{Micros, Timestamp};
 
 use super::asking::{Asking, Progress};
 use super::machine::World;
 use super::node::Letter;
-use crate::world::violation::{Checked, Invariant, Seen, check};
+use crate::world::violation::{Checked, Invariant, check};
 
 /// After this span a node without a timer reports whatever it was offered before, in µs.
 const LONG: u64 = 26_000_000;
 
 impl World {
-    /// A node asks the table.
-    pub(super) fn send(&mut self, number: usize) {
-        self.letters.post(self.now, Letter::Question(number));
-    }
-
     pub(super) fn deliver_nth(&mut self, index: usize) -> Checked {
         match self.letters.take(index, |_| true) {
             None => Ok(()),
@@ -59,18 +54,10 @@ impl World {
     }
 
     /// A node sends the reports that are due.
-    pub(super) fn transmit(&mut self, node: usize) -> Checked {
+    fn transmit(&mut self, node: usize) -> Checked {
         let (time, at) = (self.time_of(node), self.monotonic(node));
-        while let Some(due) = self.nodes[node].front.poll_due(time, at) {
-            let keys = &self.places.keys;
-            let key = keys.iter().position(|key| key.resolved == due.resolved);
-            let (Some(key), Operation::Report(load)) = (key, &due.operation) else {
-                return Err(Seen(Invariant::Reason, format!("a node asks for {due:?}")));
-            };
-            self.offered.report((self.nodes[node].front.run, key), load)?;
-            self.tally.add("a node reported a load");
-            let number = self.begin(node, key, due.operation, None)?;
-            self.send(number);
+        while let Some(due) = self.nodes[node].cache.poll_transmit(time, at) {
+            self.ask_for_node(node, &due)?;
         }
         Ok(())
     }
@@ -88,9 +75,8 @@ impl World {
     /// When the next report is due, and its node.
     fn next_report(&self) -> Option<(u64, usize)> {
         let due = |node: usize| {
-            let front = &self.nodes[node].front;
-            let Micros(due) = front.local.poll_timeout()?;
-            Some(((front.ticks.from + due).max(self.now), node))
+            let Micros(due) = self.nodes[node].cache.poll_timeout()?;
+            Some(((self.nodes[node].front.ticks.from + due).max(self.now), node))
         };
         (0..self.nodes.len()).filter_map(due).min().filter(|_| self.setup.has_timers)
     }

@@ -23,7 +23,7 @@ impl World {
             for object in 0..self.objects.len() {
                 self.poll(object)?;
                 // the object decides with what it read, and then writes
-                while !self.flights.is_empty() {
+                while !self.swaps.is_empty() {
                     self.execute_nth(0)?;
                     self.finish_nth(0, false)?;
                     self.poll(object)?;

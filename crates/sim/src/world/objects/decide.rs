@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tidegate_gate::{Limits, Micros, Timestamp};
 
 use super::machine::World;
-use super::object::{Batch, Flight, Part};
+use super::object::{Batch, Part, UnderWay};
 use crate::world::compared::{Compared, compared};
 use crate::world::replay::{States, Undone, takes_nothing};
 use crate::world::violation::{Checked, Invariant, Seen, check};
@@ -26,7 +26,7 @@ impl World {
     /// An object decides all that waits, and sends what it must write.
     pub(super) fn poll(&mut self, object: usize) -> Checked {
         let (now, at) = self.clock(object);
-        let before = self.flights.len();
+        let before = self.swaps.len();
         while let Some(swap) = self.objects[object].authority.poll_swap((Some(now), at), |_| false)
         {
             let mut parts = Vec::new();
@@ -36,13 +36,13 @@ impl World {
                 let partition = self.partition_with(object, &records)?;
                 parts.push(Part { partition, records, outcome: None });
             }
-            self.flights.push(Flight { object, swap, parts });
+            self.swaps.push(UnderWay { object, swap, parts });
         }
         let (mut swapped, mut settled) = (Vec::new(), Vec::new());
-        for flight in before..self.flights.len() {
-            for part in 0..self.flights[flight].parts.len() {
-                swapped.push(self.flights[flight].parts[part].partition);
-                settled.push(self.take_off(object, flight, part)?);
+        for swap in before..self.swaps.len() {
+            for part in 0..self.swaps[swap].parts.len() {
+                swapped.push(self.swaps[swap].parts[part].partition);
+                settled.push(self.swap_sent(object, swap, part)?);
             }
         }
         self.settle(object, &swapped, settled)
@@ -87,8 +87,8 @@ impl World {
 
     /// A swap was sent. Operations whose answers need no write may be answered now. Returns those before the first
     /// one that needs to read: they have their answers.
-    fn take_off(&mut self, object: usize, flight: usize, part: usize) -> Result<Batch, Seen> {
-        let part = &self.flights[flight].parts[part];
+    fn swap_sent(&mut self, object: usize, swap: usize, part: usize) -> Result<Batch, Seen> {
+        let part = &self.swaps[swap].parts[part];
         let (partition, reads) = (part.partition, part.reads());
         let listed: BTreeSet<usize> = part
             .records
@@ -113,12 +113,12 @@ impl World {
             self.objects[object].partitions.entry(partition).or_default().batch = batch;
         }
         let waits = self.objects[object].partitions.entry(partition).or_default();
-        check(!waits.batch.is_empty() && !waits.is_flying, Invariant::Reason, || {
+        check(!waits.batch.is_empty() && !waits.is_swapping, Invariant::Reason, || {
             format!(
                 "a swap of partition {partition}, on which nothing waits or another swap is under way"
             )
         })?;
-        waits.is_flying = true;
+        waits.is_swapping = true;
         let batch = waits.batch.clone();
         if batch.len() > 1 {
             self.tally.add("a swap decided several operations");
@@ -159,7 +159,8 @@ impl World {
     fn settle(&mut self, object: usize, swapped: &[usize], mut batches: Vec<Batch>) -> Checked {
         let partitions: Vec<usize> = self.objects[object].partitions.keys().copied().collect();
         for partition in partitions {
-            if swapped.contains(&partition) || self.objects[object].partitions[&partition].is_flying
+            if swapped.contains(&partition)
+                || self.objects[object].partitions[&partition].is_swapping
             {
                 continue;
             }

@@ -1,11 +1,11 @@
 //! Questions and replies on their way, and what objects and nodes make of them.
 
 use tidegate_gate::{Rule, Verdict};
-use tidegate_tier::wire::{Failure, Ignored};
+use tidegate_tier::wire::{Delivered, Failure, Ignored, Outgoing};
 
 use super::machine::{Asking, World};
 use super::wiretap::{self, Answer, Name};
-use crate::world::front::{Run, id};
+use crate::world::front::{Front, Run, id};
 use crate::world::message::{Message, To};
 use crate::world::replay::Undone;
 use crate::world::violation::{Checked, Invariant, Seen, check};
@@ -15,8 +15,8 @@ impl World {
     pub(super) fn send(&mut self, node: usize) -> Checked {
         let at = self.nodes[node].front.at(self.now);
         loop {
-            let question = self.nodes[node].flights.poll_transmit(at);
-            self.hear_answers(node)?;
+            let question = self.nodes[node].outbox().poll_transmit(at);
+            self.hear_answers(node, |question| question.is_none())?;
             let Some(question) = question else { return Ok(()) };
             let Some((name, (policy, asked))) = wiretap::question(&question.bytes) else {
                 return Err(Seen(Invariant::Reason, format!("{question:?} is no question")));
@@ -31,6 +31,10 @@ impl World {
                 let Some(op) = waiting.and_then(|queue| queue.pop_front()) else {
                     return Err(Seen(Invariant::Once, format!("nobody asked for {operation:?}")));
                 };
+                if self.ops[op].is_own {
+                    self.see(op, operation)?;
+                }
+                self.ops[op].question = Some(question.number);
                 let own = &self.places.keys[self.ops[op].key].resolved;
                 let is_same = own.written_key() == key && self.ops[op].operation == operation;
                 check(is_same, Invariant::Order, || {
@@ -241,7 +245,7 @@ impl World {
             return Ok(());
         }
         let at = self.nodes[node].front.at(self.now);
-        let handled = self.nodes[node].flights.handle_reply(bytes, at);
+        let handled = self.nodes[node].outbox().handle_reply(bytes, at);
         let waits = self.questions[&(id(run), number)].iter().any(|op| self.ops[*op].waits);
         let is_right = match handled {
             Ok(()) => waits && !is_corrupt,
@@ -255,13 +259,22 @@ impl World {
             Err(_) => "a corrupt reply arrived",
         });
         check(is_right, Invariant::Once, || format!("{message:?}: {handled:?}, waits: {waits}"))?;
-        self.hear_answers(node)
+        self.hear_answers(node, |question| question == Some(number))
     }
 
-    /// The answers at a node. Each must be the first to its operation, and one that an object has given.
-    pub(super) fn hear_answers(&mut self, node: usize) -> Checked {
-        while let Some(answer) = self.nodes[node].flights.poll_answer() {
-            let (op, run) = (answer.asked.token, self.nodes[node].front.run);
+    /// The answers at a node, to operations whose questions are such. Each must be the first to its operation, and one
+    /// that an object has given.
+    pub(super) fn hear_answers(
+        &mut self,
+        node: usize,
+        is_in: impl Fn(Option<u64>) -> bool,
+    ) -> Checked {
+        while let Some(answer) = self.nodes[node].asks.poll_answer() {
+            let (run, token) = (self.nodes[node].front.run, answer.asked.token);
+            let op = match token {
+                Some(op) => op,
+                None => self.own_of(node, &answer, &is_in)?,
+            };
             let asking = &mut self.ops[op];
             check(asking.waits && asking.run == run, Invariant::Once, || {
                 format!("number {op} is answered with {:?}: {asking:?}", answer.result)
@@ -284,7 +297,7 @@ impl World {
             queues.for_each(|queue| queue.retain(|other| *other != op));
             if let (Some(heard), Ok(said)) = (answer.verdict_of(), &answer.result) {
                 let Asking { key, sent_at, .. } = self.ops[op];
-                self.nodes[node].front.hear(key, &heard, sent_at);
+                self.nodes[node].front.known.hears((key, sent_at), &heard);
                 self.grants.note((op, key), heard.operation, said);
                 self.grants.lending.lend(
                     (op, key),
@@ -295,5 +308,33 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The operation of the node itself that has this answer. It waits in such a question, or was one too many.
+    fn own_of(
+        &mut self,
+        node: usize,
+        answer: &Delivered<Option<usize>>,
+        is_in: impl Fn(Option<u64>) -> bool,
+    ) -> Result<usize, Seen> {
+        let Outgoing { resolved, operation, at, .. } = &answer.asked;
+        let Front { run, revision, .. } = self.nodes[node].front;
+        let is_it = |own: &Asking| {
+            let waits = own.is_own && own.waits && own.run == run && own.sent == *at;
+            waits && is_in(own.question) && self.places.keys[own.key].resolved == *resolved
+        };
+        let found = match answer.result {
+            Err(Failure::Overloaded { .. }) if is_in(None) => {
+                let key = self.places.key_of(resolved, revision);
+                key.map(|key| self.queue((node, key), *at, true))
+            }
+            _ => self.ops.iter().position(is_it),
+        };
+        let unknown = || Seen(Invariant::Once, format!("nobody asked for {answer:?}"));
+        let op = found.ok_or_else(unknown)?;
+        if self.ops[op].question.is_none() {
+            self.see(op, *operation)?;
+        }
+        Ok(op)
     }
 }

@@ -6,11 +6,11 @@ use tidegate_gate::{Micros, Operation, Timestamp, Verdict};
 use tidegate_tier::wire::{Failure, Outgoing};
 
 use super::node::Node;
-use super::object::{Flight, Object};
+use super::object::{Object, UnderWay};
 use super::wiretap::{Answer, Name};
 use crate::world::act::Act;
 use crate::world::event::Event;
-use crate::world::front::{ByNode, Front, Run};
+use crate::world::front::{ByNode, Front, Run, id, verdict_of};
 use crate::world::grants::Grants;
 use crate::world::happens::Happens;
 use crate::world::message::Message;
@@ -33,7 +33,7 @@ pub(in crate::world) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) objects: Vec<Object>,
     pub(super) storage: BTreeMap<usize, Row>,
-    pub(super) flights: Vec<Flight>,
+    pub(super) swaps: Vec<UnderWay>,
     pub(super) messages: Network<Message>,
     pub(super) ops: Vec<Asking>,
     pub(super) questions: BTreeMap<Name, Vec<usize>>,
@@ -59,7 +59,12 @@ pub(super) struct Row {
 pub(super) struct Asking {
     pub(super) run: Run,
     pub(super) key: usize,
+    /// Of an operation of the node itself the world knows nothing before it is in a question.
     pub(super) operation: Operation,
+    /// The node itself asked for it.
+    pub(super) is_own: bool,
+    /// The number of its question.
+    pub(super) question: Option<u64>,
     /// When it was asked, by the node's clock that never goes back.
     pub(super) sent: Micros,
     /// The same, by the time of the world.
@@ -140,7 +145,7 @@ impl World {
             nodes: nodes.map(|node| Node::new(setup, (node, 0), 0)).collect(),
             objects: objects.collect::<anyhow::Result<_>>()?,
             storage: BTreeMap::new(),
-            flights: Vec::new(),
+            swaps: Vec::new(),
             messages: Network::default(),
             ops: Vec::new(),
             questions: BTreeMap::new(),
@@ -174,8 +179,8 @@ impl World {
             for node in 0..self.nodes.len() {
                 if self.runs(node) {
                     let at = self.nodes[node].front.at(self.now);
-                    self.nodes[node].flights.handle_timeout(at);
-                    self.hear_answers(node)?;
+                    self.nodes[node].outbox().handle_timeout(at);
+                    self.hear_answers(node, |question| question.is_some())?;
                     self.send(node)?;
                 }
             }
@@ -195,48 +200,71 @@ impl World {
             Act::Borrow { holder, wants, .. } => Act::Borrow { holder, wants, left: 0 },
             act => act,
         };
-        let front = &mut self.nodes[node].front;
+        let Node { front, asks, .. } = &mut self.nodes[node];
         let asked = self.grants.operation((&self.places, front.revision), key, act, now);
         let Some((key, operation, _)) = asked else { return Ok(()) };
-        let at = front.at(self.now);
-        let budget = match front.ask((key, &self.places.keys[key]), &operation, (now, at))? {
-            Ok(said) => return self.answered_by_node((node, key), &operation, (&said, now)),
-            Err(budget) => budget,
-        };
-        let resolved = self.places.keys[key].resolved.clone();
-        for operation in [Some(operation), budget].into_iter().flatten() {
-            self.grants.lending.give_back(key, &operation)?;
-            let op = self.ops.len();
-            self.ops.push(Asking {
-                run: self.nodes[node].front.run,
-                key,
-                operation,
-                sent: at,
-                sent_at: self.now,
-                waits: true,
-                was_stopped: false,
-                arrived: Timestamp(0),
-                at: Micros(0),
-                accepts: Vec::new(),
-                is_late: false,
-                is_overloaded: false,
-                may_fail: false,
-                answer: None,
-                emitted: Vec::new(),
-            });
-            let queue = (resolved.policy().name().to_owned(), resolved.group().into_owned());
-            self.nodes[node].queues.entry(queue).or_default().push_back(op);
-            let resolved = resolved.clone();
-            self.nodes[node].flights.ask(Outgoing {
-                resolved,
-                operation,
-                now: None,
-                at,
-                token: op,
-            });
-            self.hear_answers(node)?;
+        let (resolved, at) = (self.places.keys[key].resolved.clone(), front.at(self.now));
+        let (token, before) = (Some(self.ops.len()), asks.outbox().waiting());
+        let answer = asks.ask(Outgoing { resolved, operation, now: None, at, token }, now);
+        let waits = asks.outbox().waiting() - before;
+        if let Some(answer) = answer {
+            let said = verdict_of(&answer)?;
+            check(waits == 0, Invariant::Once, || {
+                format!("{waits} operations wait beside the answer {said:?}")
+            })?;
+            return self.answered_by_node((node, key), &operation, (&said, now));
         }
-        Ok(())
+        let op = self.queue((node, key), at, false);
+        self.see(op, operation)?;
+        for _ in 1..waits {
+            self.queue((node, key), at, true); // behind the question of the caller
+        }
+        self.hear_answers(node, |question| question.is_none())
+    }
+
+    /// A new operation, which waits for its question behind those of the same group. Returns its number.
+    pub(super) fn queue(
+        &mut self,
+        (node, key): (usize, usize),
+        sent: Micros,
+        is_own: bool,
+    ) -> usize {
+        let op = self.ops.len();
+        self.ops.push(Asking {
+            run: self.nodes[node].front.run,
+            key,
+            operation: Operation::from(0),
+            is_own,
+            question: None,
+            sent,
+            sent_at: self.now,
+            waits: true,
+            was_stopped: false,
+            arrived: Timestamp(0),
+            at: Micros(0),
+            accepts: Vec::new(),
+            is_late: false,
+            is_overloaded: false,
+            may_fail: false,
+            answer: None,
+            emitted: Vec::new(),
+        });
+        let resolved = &self.places.keys[key].resolved;
+        let queue = (resolved.policy().name().to_owned(), resolved.group().into_owned());
+        self.nodes[node].queues.entry(queue).or_default().push_back(op);
+        op
+    }
+
+    /// The world gets to know what is asked for. A node itself asks for units alone.
+    pub(super) fn see(&mut self, op: usize, operation: Operation) -> Checked {
+        let Asking { run, key, is_own, sent, .. } = self.ops[op];
+        let is_budget = matches!(operation, Operation::Budget(budget) if budget.holder == id(run));
+        check(is_budget || !is_own, Invariant::Order, || {
+            format!("a node itself asks for {operation:?}: {:?}", self.ops[op])
+        })?;
+        self.ops[op].operation = operation;
+        self.nodes[run.0].front.known.passes(key, &operation, sent);
+        self.grants.lending.give_back(key, &operation).map(drop)
     }
 
     /// A node has answered by itself: it repeats a refusal, or spends units.
@@ -265,8 +293,8 @@ impl World {
         };
         if self.nodes[run.0].front.run == run {
             let at = self.nodes[run.0].front.at(self.now);
-            self.nodes[run.0].flights.handle_lost(number, &Failure::Unknown, at);
-            self.hear_answers(run.0)?;
+            self.nodes[run.0].outbox().handle_lost(number, &Failure::Unknown, at);
+            self.hear_answers(run.0, |question| question == Some(number))?;
         }
         Ok(())
     }
@@ -281,11 +309,11 @@ impl World {
         self.nodes[node] = Node::new(&self.setup, (node, run.1 + 1), revision ^ edit);
     }
 
-    fn check_bounds(&self) -> Checked {
-        for node in &self.nodes {
-            let (waiting, keys) = (node.flights.waiting(), node.front.local.len());
+    fn check_bounds(&mut self) -> Checked {
+        for node in &mut self.nodes {
+            let (waiting, keys) = (node.outbox().waiting(), node.asks.cache().len());
             let is_within = waiting <= self.setup.most
-                && node.flights.groups() <= waiting
+                && node.outbox().groups() <= waiting
                 && keys <= self.setup.most_keys;
             check(is_within, Invariant::Counted, || {
                 format!("{waiting} operations wait at a node, which remembers {keys} keys")

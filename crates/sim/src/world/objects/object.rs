@@ -44,7 +44,7 @@ pub(super) struct Partition {
     pub(super) waiting: VecDeque<usize>,
     /// The operations whose swap is not over.
     pub(super) batch: Batch,
-    pub(super) is_flying: bool,
+    pub(super) is_swapping: bool,
 }
 
 /// Operations and the times at which they are decided.
@@ -52,7 +52,7 @@ pub(super) type Batch = Vec<(usize, Timestamp)>;
 
 /// A swap under way to storage and back.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct UnderWay {
     pub(super) object: usize,
     pub(super) swap: Swap,
     pub(super) parts: Vec<Part>,
@@ -77,7 +77,7 @@ impl Object {
         let policies: anyhow::Result<Vec<_>> =
             [0, 1].map(|revision| parse(setup, revision)).into_iter().collect();
         Ok(Self {
-            authority: authority(setup),
+            authority: Authority::new(setup.authority(setup.is_only_writer)),
             inbox: inbox(setup),
             policies: policies?,
             revision: 0,
@@ -93,7 +93,8 @@ impl Object {
 
     /// Its memory is gone.
     pub(in crate::world) fn restart(&mut self, setup: &Setup, now: u64) {
-        (self.authority, self.inbox, self.born) = (authority(setup), inbox(setup), now);
+        self.authority = Authority::new(setup.authority(setup.is_only_writer));
+        (self.inbox, self.born) = (inbox(setup), now);
         self.partitions.clear();
         self.known.clear();
         self.begun.clear();
@@ -126,17 +127,4 @@ fn inbox(setup: &Setup) -> Inbox<Run> {
     // a copy may come as long after the reply as a message is under way
     let time = Micros(2 * setup.linger + 1);
     Inbox::new(AuthorityOptions { bytes: setup.bytes, time, ..AuthorityOptions::default() })
-}
-
-fn authority(setup: &Setup) -> Authority<Place, Fault> {
-    Authority::new(authority::Options {
-        remembered: setup.remembered,
-        most_waiting: setup.most_waiting,
-        is_only_writer: setup.is_only_writer,
-        most_records: setup.most_records,
-        ttl_margin: Micros(setup.ttl_margin),
-        patience: Micros(setup.patience),
-        most_wait: Micros(setup.most_wait),
-        seed: setup.start,
-    })
 }

@@ -4,7 +4,7 @@ use tidegate_gate::Timestamp;
 use tidegate_tier::authority::Outcome;
 
 use super::machine::{Row, World};
-use super::object::{Batch, Flight, Part};
+use super::object::{Batch, Part, UnderWay};
 use crate::world::compared::Compared;
 use crate::world::places::Key;
 use crate::world::replay::{States, takes_nothing};
@@ -16,20 +16,20 @@ impl World {
     }
 
     pub(super) fn execute_nth(&mut self, index: usize) -> Checked {
-        let Some(index) = index.checked_rem(self.flights.len()) else { return Ok(()) };
-        for part in 0..self.flights[index].parts.len() {
+        let Some(index) = index.checked_rem(self.swaps.len()) else { return Ok(()) };
+        for part in 0..self.swaps[index].parts.len() {
             self.execute(index, part)?;
         }
         Ok(())
     }
 
     /// Storage gets to a part of a swap.
-    pub(super) fn execute(&mut self, flight: usize, part: usize) -> Checked {
-        let object = self.flights[flight].object;
-        if self.flights[flight].parts[part].outcome.is_some() {
+    pub(super) fn execute(&mut self, swap: usize, part: usize) -> Checked {
+        let object = self.swaps[swap].object;
+        if self.swaps[swap].parts[part].outcome.is_some() {
             return Ok(());
         }
-        let records = std::mem::take(&mut self.flights[flight].parts[part].records);
+        let records = std::mem::take(&mut self.swaps[swap].parts[part].records);
         let read = |record: &Compared| match record.is_known {
             true => record.found.clone(),
             false => self.row(record.record).map(<[u8]>::to_vec),
@@ -45,11 +45,11 @@ impl World {
         } else {
             self.write(object, &records);
             if records.iter().all(|record| record.is_known) {
-                self.written(object, self.flights[flight].parts[part].partition, &records)?;
+                self.written(object, self.swaps[swap].parts[part].partition, &records)?;
             }
             Outcome::Swapped
         };
-        let part = &mut self.flights[flight].parts[part];
+        let part = &mut self.swaps[swap].parts[part];
         (part.records, part.outcome) = (records, Some(outcome));
         Ok(())
     }
@@ -90,12 +90,12 @@ impl World {
 
     /// The object learns what came of a swap.
     pub(super) fn finish_nth(&mut self, index: usize, fails: bool) -> Checked {
-        let Some(index) = index.checked_rem(self.flights.len()) else { return Ok(()) };
-        let is_over = self.flights[index].parts.iter().all(|part| part.outcome.is_some());
+        let Some(index) = index.checked_rem(self.swaps.len()) else { return Ok(()) };
+        let is_over = self.swaps[index].parts.iter().all(|part| part.outcome.is_some());
         if !is_over && !fails {
             return Ok(());
         }
-        let Flight { object, swap, mut parts } = self.flights.remove(index);
+        let UnderWay { object, swap, mut parts } = self.swaps.remove(index);
         let mut told = Vec::new();
         let mut failed = Vec::new();
         for part in &mut parts {
@@ -142,7 +142,7 @@ impl World {
         let Some(waits) = self.objects[object].partitions.get_mut(&part.partition) else {
             return Ok(None);
         };
-        waits.is_flying = false;
+        waits.is_swapping = false;
         let mut batch = std::mem::take(&mut waits.batch);
         match outcome {
             Outcome::Swapped if !part.reads() => Ok(None),
@@ -238,19 +238,19 @@ impl World {
 
     /// An object loses its memory.
     pub(super) fn crash(&mut self, object: usize, mut written: u64) -> Checked {
-        let mut flight = 0;
-        while flight < self.flights.len() {
-            if self.flights[flight].object != object {
-                flight += 1;
+        let mut swap = 0;
+        while swap < self.swaps.len() {
+            if self.swaps[swap].object != object {
+                swap += 1;
                 continue;
             }
-            for part in 0..self.flights[flight].parts.len() {
+            for part in 0..self.swaps[swap].parts.len() {
                 if written & 1 == 1 {
-                    self.execute(flight, part)?;
+                    self.execute(swap, part)?;
                 }
                 written >>= 1;
             }
-            let Flight { parts, .. } = self.flights.remove(flight);
+            let UnderWay { parts, .. } = self.swaps.remove(swap);
             for part in parts {
                 let was_written = part.outcome == Some(Outcome::Swapped) && !part.reads();
                 self.tally.add(match was_written {
@@ -299,7 +299,7 @@ impl World {
         });
         // storage has one thread, which need not be modelled twice in one decision
         let is_busy = partition.is_some_and(|(_, partition)| {
-            let mut parts = self.flights.iter().flat_map(|flight| &flight.parts);
+            let mut parts = self.swaps.iter().flat_map(|swap| &swap.parts);
             parts.any(|part| part.partition == partition && part.outcome.is_some())
         });
         // a clock that is wrong may delete what the object still counts on

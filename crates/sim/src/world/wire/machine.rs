@@ -2,7 +2,7 @@
 
 use tidegate_gate::{Operation, Timestamp};
 use tidegate_tier::authority::{Outcome, Swap};
-use tidegate_tier::wire::{Failure, Outbox, Outgoing, WireError};
+use tidegate_tier::wire::{Failure, Outgoing, WireError};
 
 use super::watch::{Watch, units};
 use crate::world::compared::{Compared, compared};
@@ -51,7 +51,7 @@ impl Happens for World {
     fn happen(&mut self, _: usize, event: Event) -> Checked {
         let nodes = self.nodes.len();
         match event {
-            Event::Ask { node, key, .. } => self.ask(node % nodes, key),
+            Event::Ask { node, key, .. } => self.ask(node % nodes, key)?,
             Event::Advance(span) => self.advance(span)?,
             Event::Send(node) => self.send(node % nodes)?,
             Event::Deliver(index) => self.deliver_nth(index)?,
@@ -96,23 +96,28 @@ impl World {
         })
     }
 
-    fn ask(&mut self, node: usize, key: usize) {
-        let key = key % self.places.of_revision;
-        let Node { front, flights, .. } = &mut self.nodes[node];
-        let token = self.watch.asks(front.run, key, self.now);
+    /// A caller asks a node. No policy lets it answer by itself.
+    fn ask(&mut self, node: usize, key: usize) -> Checked {
+        let (key, now) = (key % self.places.of_revision, Timestamp(self.setup.start + self.now));
+        let Node { front, asks, .. } = &mut self.nodes[node];
+        let token = Some(self.watch.asks(front.run, key, self.now));
         let (resolved, operation) = (self.places.keys[key].resolved.clone(), Operation::from(1));
-        flights.ask(Outgoing { resolved, operation, now: None, at: front.at(self.now), token });
+        let asked = Outgoing { resolved, operation, now: None, at: front.at(self.now), token };
+        let answer = asks.ask(asked, now);
+        check(answer.is_none(), Invariant::Reason, || format!("a node said {answer:?}"))
     }
 
     /// Time passes. Each node sends at once what it may, and wakes at its deadlines.
     fn advance(&mut self, span: u64) -> Checked {
         let until = self.now + span;
         self.send_all()?;
-        let due = |node: &Node| node.flights.poll_timeout();
-        while let Some(next) = self.nodes.iter().filter_map(due).min().filter(|at| at.0 <= until) {
+        let due = |node: &mut Node| node.outbox().poll_timeout();
+        while let Some(next) = self.nodes.iter_mut().filter_map(due).min()
+            && next.0 <= until
+        {
             self.now = self.now.max(next.0);
-            for Node { front, flights, .. } in &mut self.nodes {
-                flights.handle_timeout(front.at(self.now));
+            for Node { front, asks, .. } in &mut self.nodes {
+                asks.outbox().handle_timeout(front.at(self.now));
             }
             self.send_all()?;
         }
@@ -128,8 +133,8 @@ impl World {
 
     /// A node sends the questions that it may send.
     fn send(&mut self, node: usize) -> Checked {
-        let Node { front, flights, .. } = &mut self.nodes[node];
-        while let Some(question) = flights.poll_transmit(front.at(self.now)) {
+        let Node { front, asks, .. } = &mut self.nodes[node];
+        while let Some(question) = asks.outbox().poll_transmit(front.at(self.now)) {
             self.watch.sends(front.run, &question, &self.setup)?;
             let (to, run, number, bytes) =
                 (To::Object(0), front.run, question.number, question.bytes);
@@ -143,11 +148,11 @@ impl World {
         if let To::Object(_) = message.to {
             return self.question(&message);
         }
-        let Node { front, flights, .. } = &mut self.nodes[message.run.0];
+        let Node { front, asks, .. } = &mut self.nodes[message.run.0];
         if front.run != message.run {
             return Ok(());
         }
-        let handled = flights.handle_reply(&message.bytes, front.at(self.now));
+        let handled = asks.outbox().handle_reply(&message.bytes, front.at(self.now));
         self.watch.hears_reply(&message, &handled)
     }
 
@@ -169,9 +174,9 @@ impl World {
 
     fn break_nth(&mut self, index: usize) {
         let Some(Message { run, number, .. }) = self.messages.take(index, |_| true) else { return };
-        let Node { front, flights, .. } = &mut self.nodes[run.0];
+        let Node { front, asks, .. } = &mut self.nodes[run.0];
         if front.run == run {
-            flights.handle_lost(number, &Failure::Unknown, front.at(self.now));
+            asks.outbox().handle_lost(number, &Failure::Unknown, front.at(self.now));
         }
     }
 
@@ -248,12 +253,12 @@ impl World {
         check(bytes <= self.setup.bytes, Invariant::Counted, || {
             format!("an authority remembers {bytes} bytes")
         })?;
-        for Node { front, flights, .. } in &mut self.nodes {
-            let (waiting, groups) = (flights.waiting(), flights.groups());
+        for Node { front, asks, .. } in &mut self.nodes {
+            let (waiting, groups) = (asks.outbox().waiting(), asks.outbox().groups());
             check(waiting <= self.setup.most && groups <= waiting, Invariant::Counted, || {
                 format!("{waiting} operations wait at a node, for {groups} groups")
             })?;
-            while let Some(answer) = flights.poll_answer() {
+            while let Some(answer) = asks.poll_answer() {
                 self.watch.hears(front.run, &answer, (self.now, &self.setup))?;
             }
         }
@@ -279,9 +284,8 @@ impl World {
             }
             self.advance(2 * self.setup.deadline)?;
         }
-        let flights = || self.nodes.iter().map(|node| &node.flights);
-        let waiting: usize = flights().map(Outbox::waiting).sum();
-        let groups: usize = flights().map(Outbox::groups).sum();
+        let waiting: usize = self.nodes.iter_mut().map(|node| node.outbox().waiting()).sum();
+        let groups: usize = self.nodes.iter_mut().map(|node| node.outbox().groups()).sum();
         let at_authority = self.object.authority.waiting();
         check((waiting, groups, at_authority) == (0, 0, 0), Invariant::Live, || {
             format!(

@@ -10,7 +10,7 @@ use crate::world::message::Message;
 use crate::world::objects::wiretap;
 use crate::world::setup::Setup;
 use crate::world::tally::Tally;
-use crate::world::violation::{Checked, Invariant, check};
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -86,11 +86,14 @@ impl Watch {
     pub(super) fn hears(
         &mut self,
         run: Run,
-        answer: &Delivered<usize>,
+        answer: &Delivered<Option<usize>>,
         (now, setup): (u64, &Setup),
     ) -> Checked {
-        let number = answer.asked.token;
-        let asking = &mut self.operations[number];
+        let found =
+            answer.asked.token.and_then(|number| self.operations.get_mut(number).zip(Some(number)));
+        let Some((asking, number)) = found else {
+            return Err(Seen(Invariant::Once, format!("nobody asked for {answer:?}")));
+        };
         let is_first = std::mem::take(&mut asking.waits) && asking.run == run;
         check(is_first, Invariant::Once, || format!("{asking:?} is answered again: {answer:?}"))?;
         let is_in_time = now - asking.asked_at <= 2 * setup.deadline;
