@@ -8,12 +8,13 @@ const HELD: &str = "crates/tier/src/cache/held.rs";
 const REFUSALS: &str = "crates/tier/src/cache/refusals.rs";
 const REPORTS: &str = "crates/tier/src/cache/reports.rs";
 const OUTBOX: &str = "crates/tier/src/wire/outbox.rs";
+const NODE: &str = "crates/tier/src/node.rs";
 const BLOCK: &str = "crates/gate/src/state/block.rs";
 const DECIDE: &str = "crates/gate/src/decide/operate.rs";
 const CONNECTIONS: &str = "crates/gate/src/limit/connections.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 25] = [
+pub(super) const MUTATIONS: [Mutation; 28] = [
     ("a unit is spent twice", HELD,
         "        self.allowance.left = left;\n", ""),
     ("a budget does not expire at the node", HELD,
@@ -64,4 +65,19 @@ pub(super) const MUTATIONS: [Mutation; 25] = [
         "take_while(|asked| too_late(asked)).count();", "take_while(|asked| false && too_late(asked)).count();"),
     ("a node waits for a reply for ever", OUTBOX,
         "            && is_over(flight.sent, at, self.options.deadline)\n", "            && false && is_over(flight.sent, at, self.options.deadline)\n"),
+    ("a node asks for itself before it asks for its caller", NODE,
+        "        if step.answer.is_none() {
+            self.outbox.ask(asked);
+        }
+        step.own.into_iter().for_each(|own| self.ask_for(own, at));
+",
+        "        step.own.into_iter().for_each(|own| self.ask_for(own, at));
+        if step.answer.is_none() {
+            self.outbox.ask(asked);
+        }
+"),
+    ("a node asks for what it has answered", NODE,
+        "        if step.answer.is_none() {", "        if true {"),
+    ("a node hears of no answer", NODE,
+        "            self.cache.handle_verdict(&heard);", "            let _ = heard;"),
 ];
