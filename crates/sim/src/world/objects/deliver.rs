@@ -262,8 +262,8 @@ impl World {
         self.hear_answers(node, |question| question == Some(number))
     }
 
-    /// The answers at a node, to operations whose questions are such. Each must be the first to its operation, and one
-    /// that an object has given.
+    /// The answers at a node. Each must be the first to its operation, and one that an object has given. `is_in` says
+    /// which questions have answers now; `None` stands for the operations that are in no question.
     pub(super) fn hear_answers(
         &mut self,
         node: usize,
@@ -310,7 +310,8 @@ impl World {
         Ok(())
     }
 
-    /// The operation of the node itself that has this answer. It waits in such a question, or was one too many.
+    /// The operation of the node itself that has this answer: one that waits, in such a question, or one too many, which
+    /// never waited. Operations of the same moment on one key may be the same.
     fn own_of(
         &mut self,
         node: usize,

@@ -222,7 +222,7 @@ impl World {
         self.hear_answers(node, |question| question.is_none())
     }
 
-    /// A new operation, which waits for its question behind those of the same group. Returns its number.
+    /// A new operation waits for its question, behind those of the same group. Returns its number.
     pub(super) fn queue(
         &mut self,
         (node, key): (usize, usize),
@@ -255,7 +255,7 @@ impl World {
         op
     }
 
-    /// The world gets to know what is asked for. A node itself asks for units alone.
+    /// The world gets to know what is asked for. No policy of objects makes a node itself ask for anything but units.
     pub(super) fn see(&mut self, op: usize, operation: Operation) -> Checked {
         let Asking { run, key, is_own, sent, .. } = self.ops[op];
         let is_budget = matches!(operation, Operation::Budget(budget) if budget.holder == id(run));
