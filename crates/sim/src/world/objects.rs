@@ -1,6 +1,7 @@
 //! A world of objects, as in the Cloudflare Worker: each is the only owner of some partitions.
 //!
-//! Nodes are those of the Worker: [`Node`](tidegate_tier::Node). Objects answer by [`Inbox`](tidegate_tier::wire::Inbox) and an [`Authority`](tidegate_tier::Authority) that is the only writer of its
+//! The nodes are those of the Worker: [`Node`](tidegate_tier::Node). Objects answer by
+//! [`Inbox`](tidegate_tier::wire::Inbox) and an [`Authority`](tidegate_tier::Authority) that is the only writer of its
 //! storage. The network delays, loses, repeats, reorders and corrupts. Objects lose their memory at any moment,
 //! storage refuses to write and deletes what has expired, nodes start again, and clocks drift and are set.
 //!
