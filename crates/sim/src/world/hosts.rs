@@ -2,10 +2,10 @@
 
 mod answers;
 mod asking;
+mod by_node;
 mod calm;
 mod deliver;
 mod draw;
-mod local;
 mod machine;
 mod node;
 mod offered;

@@ -72,7 +72,7 @@ setup! {
     /// Whether all hosts ask the authority of the first one, as isolates in front of one host do, and not their own.
     asks_first: bool = false,
     /// Whether each node asks its [`NodeCache`](tidegate_tier::NodeCache) first.
-    has_locals: bool = true,
+    has_caches: bool = true,
     /// [`cache::Options::most_keys`](tidegate_tier::cache::Options::most_keys)
     most_keys: usize = 64,
     /// How far a clock may be off.
@@ -121,7 +121,7 @@ setup! {
 impl Setup {
     /// Whether nodes may answer by themselves under every policy of this world.
     pub(super) fn lets_nodes_answer(&self) -> bool {
-        self.has_locals && self.policies.iter().all(|name| lets_answer(name))
+        self.has_caches && self.policies.iter().all(|name| lets_answer(name))
     }
 
     /// The options of an authority.

@@ -65,7 +65,7 @@ impl World {
             return Ok(());
         }
         let number = self.begin(node, key, operation, settles)?;
-        if !self.setup.has_locals {
+        if !self.setup.has_caches {
             return self.pass_on(number);
         }
         let (sent, resolved) = (self.operations[number].sent, &self.places.keys[key].resolved);
@@ -226,7 +226,7 @@ impl World {
 
     fn hear(&mut self, number: usize, verdict: &Verdict) {
         let Asking { node, key, sent, asked_at, ref operation, .. } = self.operations[number];
-        if self.setup.has_locals {
+        if self.setup.has_caches {
             let resolved = &self.places.keys[key].resolved;
             let heard = VerdictOf { resolved, operation, verdict, sent, at: self.monotonic(node) };
             self.nodes[node].front.known.hears((key, asked_at), &heard);

@@ -39,7 +39,7 @@ pub(in crate::world) fn draw(draws: &mut Draws) -> anyhow::Result<Setup> {
         drifts_ppm: (0..=nodes).map(|_| drift(draws)).collect(),
         ticks_ppm: (0..nodes).map(|_| draws.one_of(&[0, 0, MOST_TICKS_PPM, -500, 100])).collect(),
         asks_first: draws.one_of(&[false, false, true]),
-        has_locals: lets_nodes_answer || draws.flip(),
+        has_caches: lets_nodes_answer || draws.flip(),
         most_keys: draws.one_of(&[0, 1, 2, 64, 64, 64]),
         skew,
         ttl_margin: 0,
