@@ -20,10 +20,10 @@
 //! **Refusals.** A refusal that the node repeats is one that the authority would give at this moment, as long as units
 //! come back with time alone and one clock decides on the key. Otherwise it may last longer than the authority's by at
 //! most `remember`, or by the difference between the deciding clocks. An operation of this node that gives back or
-//! clears anything of a key forgets the refusals of this key. A request that costs more than a refused one is refused
-//! too, with the wait of the cheaper one, which may be too short for it. `retry_after` and `reset_after` count down;
-//! `at` plus `retry_after` stays the time of the first verdict. `remaining` and the refusing limits are those of that
-//! verdict.
+//! clears anything of a key forgets the refusals of this key. A request that costs more than a refused one, or names
+//! another lease, is refused too, with the wait of the refused one, which may be too short for it. `retry_after` and
+//! `reset_after` count down; `at` plus `retry_after` stays the time of the first verdict. `remaining` and the refusing
+//! limits are those of that verdict.
 //!
 //! **Units.** A node asks for units of a key after [`OFTEN`] requests within the time of the budget. It spends them
 //! before that time has passed since it sent the question, and gives the rest back when it asks again. So every unit is

@@ -68,7 +68,8 @@ impl World {
         self.tally.add("a repeated refusal was that of the authority");
         let is_unchanged =
             key.records.iter().all(|record| self.changed[*record].is_none_or(|at| at < sent_at));
-        let is_exact = late == 0 && is_unchanged && request.cost == 1;
+        // a request for another lease may have to wait for a place too
+        let is_exact = late == 0 && is_unchanged && request.cost == 1 && !key.kinds.leases;
         let is_true = truth.as_ref().is_ok_and(|truth| {
             let [waits, should] = [said, truth].map(|each| each.decision.retry_after());
             let is_no_longer =
