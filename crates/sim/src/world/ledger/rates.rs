@@ -12,7 +12,8 @@ const REMEMBERED: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    /// Units came back twice, or were granted before the storage lost the account. So the bound is unknown.
+    /// Units came back twice, or after a refund of others, or were granted before the storage lost the account. So the
+    /// bound is unknown.
     is_lost: bool,
     /// The last grants.
     grants: VecDeque<Grant>,
@@ -26,6 +27,8 @@ struct Grant {
     operation: usize,
     at: u64,
     units: u64,
+    /// A refund has given back some of the units.
+    is_refunded: bool,
 }
 
 impl Rates {
@@ -46,7 +49,8 @@ impl Rates {
             return Ok(());
         }
         if units > 0 && !is_charge {
-            self.grants.push_back(Grant { operation: done.number, at: done.now(), units });
+            let (operation, at) = (done.number, done.now());
+            self.grants.push_back(Grant { operation, at, units, is_refunded: false });
             if self.grants.len() > REMEMBERED {
                 self.grants.pop_front();
             }
@@ -81,11 +85,15 @@ impl Rates {
                 if !is_log || grant.at == granted_at {
                     let back = grant.units.min(units);
                     (grant.units, units) = (grant.units - back, units - back);
+                    grant.is_refunded |= back > 0;
                 }
             }
         } else if units > 0 || matches!(done.operation, Operation::Settle(_)) {
+            let is_bucket = matches!(limit, Limit::TokenBucket(_));
             let granted = |grant: &&mut Grant| Some(grant.operation) == done.settles;
             match self.grants.iter_mut().find(granted) {
+                // a settlement does not know what a refund has given back, nor how much of it would have flowed in
+                Some(grant) if grant.is_refunded && is_bucket => self.is_lost = true,
                 Some(grant) if grant.units >= units => grant.units -= units,
                 _ => self.is_lost = true,
             }
