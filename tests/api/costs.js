@@ -15,28 +15,23 @@ export class Keys extends Real {
       counts.alarms += 1;
       return setAlarm(...alarm);
     };
-    const { sql } = this.rows;
-    this.rows.sql = {
+    const { sql } = storage;
+    const counted = {
       exec(...statement) {
         const cursor = sql.exec(...statement);
         const rows = cursor.toArray();
         counts.rowsRead += cursor.rowsRead;
         counts.rowsWritten += cursor.rowsWritten;
-        return { toArray: () => rows, one: () => rows[0], rowsWritten: cursor.rowsWritten };
+        return { toArray: () => rows };
       },
     };
+    Object.defineProperty(storage, "sql", { value: counted });
   }
 
   ask(...question) {
     counts.calls += 1;
     return super.ask(...question);
   }
-
-  askAll(...questions) {
-    counts.calls += 1;
-    return super.askAll(...questions);
-  }
-
 }
 
 export default {

@@ -7,12 +7,13 @@
 // - `/fault/policies` lets the object of the revisions answer a call, and the isolate does not hear of it.
 // - `/fault/store` replaces what that object has stored.
 // - `/fault/arm?write events` gives the Worker a stand-in for Analytics Engine, which cannot be had here.
-// - `/fault/woken` counts the exchanges that must be woken because they share a call.
-// - `/fault/count` tells the events and what was logged, and counts the exchanges that were begun, those of them that
+// - `/fault/woken` counts what must be woken when WebAssembly ends, such as exchanges that share a call.
+// - `/fault/count` returns the events and what was logged, and counts the exchanges that were begun, those of them that
 //   are remembered, the calls of objects, the objects that are held, and the bytes of WebAssembly's memory.
 import worker, { Keys as Real, Policies as RealPolicies } from "./worker/index.js";
 import { Fields } from "./worker/build/fields.js";
 import { Isolate, NextStep, Owner, initSync } from "./worker/build/index.js";
+import { whenEnded } from "./worker/recovery.js";
 
 const armed = new Set();
 let last;
@@ -38,12 +39,25 @@ const happens = (fault) => armed.delete(fault);
 // Memory that does not exist: WebAssembly traps as it does after a panic.
 const NOWHERE = { __wbg_ptr: 0x7ffffff0 };
 const traps = {
-  // the text that the call returns hides the trap behind another error
+  // a text is given to a call and returned by it
   text: () => Owner.prototype.take.call(NOWHERE, "x", 0),
   promise: () => Owner.prototype.ring.call(NOWHERE, 0),
 };
 Owner.prototype.take = Owner.prototype.ask;
-const { begin, finish, reply } = Isolate;
+const { begin, finish, reply, start } = Isolate;
+// WebAssembly sets `refresh` while it changes its node, and in a future if another revision comes in force. A call that needs
+// the node then panics.
+Isolate.start = (env, needs) => {
+  let refresh;
+  const spied = {
+    get: () => refresh,
+    set(value) {
+      if (happens("panic in a future")) Isolate.waits(0, Date.now());
+      refresh = value;
+    },
+  };
+  return start(env, Object.defineProperty(needs, "refresh", { ...spied, configurable: true }));
+};
 Isolate.begin = (...head) => {
   if (happens("trap in text")) traps.text();
   if (happens("trap in begin")) traps.promise();
@@ -60,15 +74,15 @@ Isolate.reply = (...question) => {
   if (happens("trap in reply")) traps.promise();
   return reply(...question);
 };
-const { knows } = Isolate;
-Isolate.knows = (revision) => !happens("forget the policies") && knows(revision);
+const ownEnds = whenEnded.size;
 Owner.prototype.ask = function (...question) {
   if (happens("trap in object")) traps.promise();
+  if (happens("forget the policies")) return undefined;
   return this.take(...question);
 };
 
 export class Keys extends Real {
-  async ask(question, revision) {
+  async ask(question) {
     calls += 1;
     if (happens("throw before")) throw new Error("the object fails");
     // the runtime ends an object whose disk is full, and tells the caller what SQLite said
@@ -77,17 +91,12 @@ export class Keys extends Real {
       held.push(this.ctx.id.name);
       await new Promise((release) => (this.release = release));
     }
-    const first = await super.ask(question, revision);
+    const first = await super.ask(question);
     if (happens("throw after")) throw new Error("the reply is lost");
     if (!happens("repeat")) return first;
-    const second = await super.ask(question, revision);
+    const second = await super.ask(question);
     if (String(first) !== String(second)) throw new Error("the second reply differs");
     return second;
-  }
-
-  askAll(questions, revisions) {
-    calls += 1;
-    return super.askAll(questions, revisions);
   }
 
   go() {
@@ -122,7 +131,7 @@ export default {
         return Response.json({ begun, underWay, calls, held: held.length, events, logged, memory });
       }
       case "/fault/woken":
-        return Response.json({ woken: Isolate.woken(Date.now()).length });
+        return Response.json({ woken: whenEnded.size - ownEnds });
       case "/fault/release":
         await env.KEYS.getByName(held.shift()).go();
         return new Response("released");

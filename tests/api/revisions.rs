@@ -9,7 +9,7 @@ use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Reply, Served, TOKEN, kept_memory, worker};
 
 use crate::POLICIES;
-use crate::faults::{arm, later};
+use crate::faults::{arm, counted, later};
 
 /// The file with other limits on one policy.
 fn edited(capacity: u64) -> String {
@@ -258,6 +258,28 @@ fn an_object_decides_by_the_revision_of_the_isolate_that_asks() {
     arm(&served, "forget the policies");
     let batch = served.api.post("/v1/check", json!({ "checks": checks }).to_string());
     assert!(!batch.text.contains("degraded"), "{batch:?}");
+}
+
+/// A future has no caller that sees it panic.
+#[test]
+fn after_a_panic_in_a_future_the_next_request_works() {
+    let served = worker(worker_options(None));
+    for capacity in 7..10 {
+        arm(&served, "panic in a future");
+        let lost = served.api.put_policies(&edited(capacity));
+        assert_eq!(lost.status, 500, "{lost:?}");
+        assert!(lost.text.contains("the Worker began anew"), "{lost:?}");
+        assert_eq!(limit(&served, "k"), capacity, "the object had stored the file");
+        let left = served.api.check("day", "k", 1, None).get("remaining");
+        assert_eq!(left, 9 - capacity, "the objects begin anew, too");
+        later(&served, 1_000); // for the next line of the log
+    }
+    let logged = counted(&served, "logged");
+    let lines: Vec<_> =
+        logged.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let of_panics = |line: &&&str| line.starts_with("WebAssembly begins anew: panicked at ");
+    assert_eq!(lines.iter().filter(of_panics).count(), 3, "{lines:?}");
+    assert!(lines.len() <= 6, "at most one line a second: {lines:?}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use tidegate_gate::Timestamp;
 use wasm_bindgen::JsValue;
 use worker::{Delay, SqlStorageValue, State, Storage};
 
-use crate::clock::timestamp;
-use crate::tell::{AFTER_RESPONSE, log_error};
+use crate::clock::{AFTER_RESPONSE, timestamp};
+use crate::log::log_error;
 
 /// When an object looks for states that have expired.
 #[derive(Debug)]

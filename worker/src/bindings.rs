@@ -7,7 +7,7 @@ use wasm_bindgen::JsValue;
 use worker::Env;
 
 use crate::clock::whole;
-use crate::exchange::Tells;
+use crate::exchange::Telemetry;
 
 /// How long an isolate goes by the policies that it knows before it asks for those in force.
 const POLICIES_DELAY: Micros = Micros(5_000_000);
@@ -20,7 +20,7 @@ const ALARM_AFTER_MS: u64 = 300_000;
 pub(crate) struct Bindings {
     pub(crate) tokens: Tokens,
     pub(crate) log_secret: Option<String>,
-    pub(crate) tells: Tells,
+    pub(crate) telemetry: Telemetry,
     pub(crate) trusts_caller_time: bool,
     pub(crate) policies_delay: Micros,
 }
@@ -48,7 +48,7 @@ impl Bindings {
         Ok(Self {
             tokens,
             log_secret,
-            tells: Tells {
+            telemetry: Telemetry {
                 events: !value(env, EVENTS).is_undefined(),
                 timing: is_true(env, "TIDEGATE_SERVER_TIMING"),
             },

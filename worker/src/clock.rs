@@ -1,6 +1,11 @@
 //! The clocks of an isolate and of an object.
 
+use std::time::Duration;
+
 use tidegate_gate::{Micros, Timestamp};
+
+/// How long what is done after a response waits, so that the response has left.
+pub(crate) const AFTER_RESPONSE: Duration = Duration::from_millis(1);
 
 /// A clock that never goes back, out of one that may be set. It stands still while that one is behind.
 #[derive(Debug, Default)]

@@ -5,10 +5,10 @@ use worker::worker_sys::Context as JsContext;
 use worker::{AnalyticsEngineDataPointBuilder, Context, Delay, Env};
 
 use crate::bindings::EVENTS;
-use crate::clock::number;
+use crate::clock::{AFTER_RESPONSE, number};
 use crate::isolate::Isolate;
+use crate::log::log_error;
 use crate::node::{Event, with};
-use crate::tell::{AFTER_RESPONSE, log_error};
 
 /// Analytics Engine takes at most this many events of a request.
 const MOST_EVENTS: usize = 25;
@@ -16,7 +16,7 @@ const MOST_EVENTS: usize = 25;
 #[wasm_bindgen]
 impl Isolate {
     /// Writes an event for each policy and outcome of an exchange, after its response. `took_us` is how long it took.
-    pub fn tell(exchange: u32, env: Env, context: JsContext, took_us: f64, now_ms: f64) {
+    pub fn emit(exchange: u32, env: Env, context: JsContext, took_us: f64, now_ms: f64) {
         let events = with(now_ms, |node, _, _| {
             node.exchanges.get_mut(&exchange).map(|own| own.events()).unwrap_or_default()
         });

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use tidegate_gate::Timestamp;
 use tidegate_http::{Access, BodyError, Exchange, Head, Metrics, Server};
 use tidegate_tier::cache::Counts;
+use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::isolate::Request;
 use crate::policies::Revision;
 
 /// How the URL of a call by RPC begins. The call is for the API, which routes may hide from requests over HTTP.
-const RPC: &str = "rpc://";
+pub(crate) const RPC: &str = "rpc://";
 
 /// The policies, rights and counters by which requests are answered.
 pub(crate) struct InForce {
@@ -18,14 +19,12 @@ pub(crate) struct InForce {
     pub(crate) access: Access,
     pub(crate) metrics: Metrics,
     pub(crate) answers: Rc<Counts>,
-    pub(crate) tells: Tells,
-    /// Whether some policy lets checks share calls.
-    pub(crate) shares_calls: bool,
+    pub(crate) telemetry: Telemetry,
 }
 
-/// What the Worker tells about its decisions.
+/// What the Worker emits about its decisions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tells {
+pub(crate) struct Telemetry {
     /// Whether there is a binding for events.
     pub(crate) events: bool,
     /// Whether answers have `Server-Timing`.
@@ -33,25 +32,44 @@ pub(crate) struct Tells {
 }
 
 impl InForce {
-    pub(crate) fn new(revision: Rc<Revision>, access: Access, tells: Tells) -> Rc<Self> {
+    pub(crate) fn new(revision: Rc<Revision>, access: Access, telemetry: Telemetry) -> Rc<Self> {
         let metrics = Metrics::new(&revision.policies, None);
-        let shares_calls = shares_calls(&revision);
-        Rc::new(Self { revision, access, metrics, answers: Rc::default(), tells, shares_calls })
+        Rc::new(Self { revision, access, metrics, answers: Rc::default(), telemetry })
     }
 
     /// The same with another revision. What was counted goes on.
     pub(crate) fn with(&self, revision: Rc<Revision>) -> Rc<Self> {
         let access = self.access.under(&revision.policies);
         let metrics = Metrics::new(&revision.policies, Some(&self.metrics));
-        let (answers, tells) = (Rc::clone(&self.answers), self.tells);
-        // requests of this revision may still be under way
-        let shares_calls = self.shares_calls || shares_calls(&revision);
-        Rc::new(Self { revision, access, metrics, answers, tells, shares_calls })
+        let (answers, telemetry) = (Rc::clone(&self.answers), self.telemetry);
+        Rc::new(Self { revision, access, metrics, answers, telemetry })
+    }
+
+    /// Says what each request needs.
+    pub(crate) fn say(&self, needs: &Needs) {
+        let policies = &self.revision.policies;
+        needs.set_refresh(self.access.lets_policies_change());
+        needs.set_country(policies.reads_country());
+        needs.set_body(policies.gateway().routes().is_empty());
     }
 }
 
-fn shares_calls(revision: &Revision) -> bool {
-    revision.policies.all().iter().any(|policy| policy.shares_calls())
+#[wasm_bindgen]
+extern "C" {
+    /// What each request needs, in an object of JavaScript, because each call of WebAssembly takes time.
+    pub type Needs;
+
+    /// Whether some caller may change the policies, so that the revision in force must be asked for.
+    #[wasm_bindgen(method, setter)]
+    fn set_refresh(this: &Needs, needs: bool);
+
+    /// Whether the client's country is needed, which is dear to find out.
+    #[wasm_bindgen(method, setter)]
+    fn set_country(this: &Needs, needs: bool);
+
+    /// Whether each body that comes is for a call, so that a request needs to begin only once.
+    #[wasm_bindgen(method, setter)]
+    fn set_body(this: &Needs, needs: bool);
 }
 
 /// A request to this Worker.

@@ -6,6 +6,16 @@ mod written; // the npm package writes its own in the same form
 
 pub(crate) use written::Fields;
 
+impl Fields {
+    /// Adds bytes, each of them as the character of its number. Between an isolate and an object a short text costs a third
+    /// of what an array costs.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.number(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.0.extend(bytes.iter().copied().map(char::from));
+        self
+    }
+}
+
 /// The fields of a text, read one after another in the order in which they were written.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(&'a str);
@@ -40,6 +50,18 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Some(text)
     }
+
+    /// The next field as bytes; `None` if it is none.
+    pub(crate) fn bytes(&mut self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let mut bytes = Vec::with_capacity(length.min(self.0.len()));
+        let mut characters = self.0.chars();
+        for _ in 0..length {
+            bytes.push(u8::try_from(characters.next()?).ok()?);
+        }
+        self.0 = characters.as_str();
+        Some(bytes)
+    }
 }
 
 #[cfg(test)]
@@ -72,11 +94,25 @@ mod tests {
     }
 
     #[test]
+    fn all_bytes_come_back() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut fields = Fields::default();
+        fields.bytes(&bytes).bytes(&[]).text("\u{ff}");
+        let all = fields.into_text();
+        let mut reader = Reader::new(&all);
+        assert_eq!((reader.bytes(), reader.bytes()), (Some(bytes), Some(Vec::new())));
+        assert_eq!((reader.text(), reader.text()), (Some("\u{ff}"), None));
+    }
+
+    #[test]
     fn a_text_that_is_no_field_is_refused() {
         let mut reader = Reader::new("\u{40}");
         assert_eq!(reader.number(), None, "another digit is missing");
         assert_eq!(Reader::new("\u{2}a").text(), None, "a unit is missing");
         assert_eq!(Reader::new("\u{1}\u{1f30a}").text(), None, "the length ends in a character");
+        assert_eq!(Reader::new("\u{1}\u{ff}").bytes(), Some(vec![255]));
+        assert_eq!(Reader::new("\u{1}\u{100}").bytes(), None, "a character that is no byte");
+        assert_eq!(Reader::new("\u{2}a").bytes(), None, "a byte is missing");
         assert_eq!(Reader::new("\u{ff}a").number(), None, "no digit");
         assert_eq!(Reader::new(&"\u{7f}".repeat(20)).number(), None, "too many digits");
     }

@@ -12,14 +12,14 @@ use web_sys::{
 };
 use worker::worker_sys::ext::ResponseExt as _;
 use worker::worker_sys::{Context as JsContext, FixedLengthStream};
-use worker::{AbortController, AbortSignal, Context, Headers, ResponseBuilder};
+use worker::{AbortController, AbortSignal, Context, Env, Headers, ResponseBuilder};
 
 use crate::exchange::parts;
 use crate::held::Held;
 use crate::isolate::Isolate;
+use crate::log::log_error;
 use crate::node::{End, with};
 use crate::sockets::coupled;
-use crate::tell::log_error;
 
 /// Headers that concern one connection (RFC 9110 §7.6.1).
 const OF_A_CONNECTION: [&str; 8] = [
@@ -50,22 +50,23 @@ extern "C" {
 #[wasm_bindgen]
 impl Isolate {
     /// Sends the request of an exchange that passes to its upstream, and returns the answer; `undefined` if the upstream
-    /// gives none. `hold` renews or releases a lease, by whether it renews, policy, key and name.
+    /// gives none. `transmit` sends the questions that are due, and returns the calls.
     ///
     /// # Errors
     /// Throws an `Error` if the exchange does not pass.
     pub async fn forward(
         exchange: u32,
         request: Request,
+        env: Env,
         context: JsContext,
-        hold: Function,
+        transmit: Function,
         now_ms: f64,
     ) -> Result<Option<Response>, JsValue> {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
         let Some(End::Served(Served::Pass(pass))) = running.and_then(|running| running.end) else {
             return Err(JsError::new("the request does not pass").into());
         };
-        let held = pass.lease.clone().map(|lease| Held::begin(lease, hold));
+        let held = pass.lease.clone().map(|lease| Held::begin(lease, env, transmit));
         let (context, signal) = (Context::new(context), left(&request));
         match send(&request, &pass, &signal).await {
             Ok(answer) => released(answer, &pass, &context, held, signal).map(Some),
@@ -100,7 +101,7 @@ async fn send(request: &Request, pass: &Pass, signal: &AbortSignal) -> Result<Re
     let scope: WorkerGlobalScope = js_sys::global().unchecked_into();
     let init = RequestInit::new();
     init.set_signal(Some(signal));
-    // `worker::Fetch` takes a request of its own, which parses all that Cloudflare tells of the client
+    // `worker::Fetch` takes a request of its own, which parses all that Cloudflare says of the client
     let answer = scope.fetch_with_request_and_init(&outgoing(request, pass)?, &init);
     Ok(JsFuture::from(answer).await?.unchecked_into())
 }

@@ -17,11 +17,13 @@ use worker::{Env, State};
 
 use crate::alarm::{Alarm, Expired};
 use crate::bindings::{alarm_after_ms, trusts_caller_time};
+use crate::call::questions;
 use crate::clock::{Clock, number, timestamp};
+use crate::fields::Fields;
+use crate::log::log_error;
 use crate::memory::Share;
-use crate::packed;
 use crate::policies::{self, Revision};
-use crate::tell::log_error;
+use crate::rows::Rows;
 
 /// How many bytes of states an object remembers at most. All objects of an isolate share one bound beside.
 const REMEMBERED: usize = 8 << 20;
@@ -54,33 +56,6 @@ fn authority(trusts_caller_time: bool) -> Authority<Place, &'static str> {
     })
 }
 
-#[wasm_bindgen]
-extern "C" {
-    /// The rows of an object: a name, bytes, and when they are of no more use.
-    #[derive(Debug)]
-    pub type Rows;
-
-    /// The bytes under a name.
-    #[wasm_bindgen(method, catch)]
-    fn read(this: &Rows, name: &str) -> Result<Option<Vec<u8>>, JsValue>;
-
-    /// Adds a row to the next write. Without a time, the row keeps its time.
-    #[wasm_bindgen(method)]
-    fn add(this: &Rows, name: &str, bytes: &[u8], expires_ms: Option<f64>);
-
-    /// Writes all rows that were added, or none.
-    #[wasm_bindgen(method, catch)]
-    fn write(this: &Rows) -> Result<(), JsValue>;
-
-    /// Whether the object has a table of rows.
-    #[wasm_bindgen(method, catch)]
-    fn exists(this: &Rows) -> Result<bool, JsValue>;
-
-    /// Forgets that the table exists.
-    #[wasm_bindgen(method)]
-    fn forget(this: &Rows);
-}
-
 /// The functions that JavaScript calls in an object.
 #[wasm_bindgen]
 #[derive(Debug)]
@@ -103,13 +78,16 @@ pub struct Owner {
 #[wasm_bindgen]
 impl Owner {
     /// An object that has read nothing yet.
+    ///
+    /// # Errors
+    /// Throws what the runtime throws if the object has no storage.
     #[wasm_bindgen(constructor)]
-    #[must_use]
-    pub fn new(rows: Rows, object: DurableObjectState, env: &Env) -> Self {
+    pub fn new(object: DurableObjectState, env: &Env) -> Result<Self, JsValue> {
+        let rows = Rows::new(&object)?;
         let object = State::from(object);
         let name = object.id().name().unwrap_or_default();
         let trusts_caller_time = trusts_caller_time(env);
-        Self {
+        Ok(Self {
             rows,
             authority: authority(trusts_caller_time),
             inbox: inbox(),
@@ -120,41 +98,32 @@ impl Owner {
             share: Share::default(),
             object,
             alarm: Alarm::new(alarm_after_ms(env)),
-        }
+        })
     }
 
-    /// Answers a question by the revision of the policies with this hash, or by the deployed one. All that the reply
-    /// depends on is written.
+    /// Answers the questions of a call. All that the replies depend on is written. Returns `undefined` if the revision of the
+    /// policies is not known by which a question must be answered: [`Isolate::learn`](crate::isolate::Isolate::learn) reads it.
     ///
     /// # Errors
-    /// Throws an `Error` if the text is no question, if the revision is not known, or if the policy file is wrong.
-    pub fn ask(
-        &mut self,
-        question: &str,
-        now_ms: f64,
-        revision: Option<String>,
-    ) -> Result<String, JsError> {
-        let question = packed::unpack(question).unwrap_or_default();
-        let known =
-            policies::revision(revision.as_deref()).map_err(|reason| JsError::new(&reason))?;
-        let revision = known.ok_or_else(|| JsError::new("a revision that is not known"))?;
-        self.decide_by(&revision);
-        let policies = &revision.policies;
-        let now = timestamp(now_ms);
-        let at = self.clock.at(now);
-        let Self { authority, inbox, .. } = self;
-        inbox
-            .handle_question(((), &question), policies, (now, at), authority)
-            .map_err(|((), error)| JsError::new(&error.to_string()))?;
-        let most = self.share.most().saturating_sub(self.inbox.bytes());
-        self.authority.remember_at_most(most.min(REMEMBERED));
-        self.decide((now, at));
-        self.alarm.set_after_write(&self.object);
-        self.share.set(self.authority.remembered().saturating_add(self.inbox.bytes()));
-        match self.inbox.poll_reply(at, &mut self.authority) {
-            Some(((), reply)) => Ok(packed::pack(&reply)),
-            None => Err(JsError::new("the question has no reply")),
+    /// Throws an `Error` if the policy file is wrong.
+    pub fn ask(&mut self, call: &str, now_ms: f64) -> Result<Option<String>, JsError> {
+        let mut known = Vec::with_capacity(1);
+        for (hash, question) in questions(call) {
+            let hash = Some(hash).filter(|hash| !hash.is_empty());
+            match policies::revision(hash).map_err(|reason| JsError::new(&reason))? {
+                Some(revision) => known.push((revision, question)),
+                None => return Ok(None),
+            }
         }
+        let mut replies = Fields::with_capacity(call.len());
+        for (revision, question) in known {
+            let reply = self.answer(&revision, &question, timestamp(now_ms));
+            replies.bytes(&reply.unwrap_or_else(|reason| {
+                log_error("a question failed", &reason.into());
+                Arc::default() // the isolate then knows that the reply is lost
+            }));
+        }
+        Ok(Some(replies.into_text()))
     }
 
     /// Deletes expired states. The promise ends when the next alarm is set, or when nothing is left.
@@ -175,6 +144,28 @@ impl Owner {
             self.rows.forget();
         }
         Ok(self.alarm.set_next(&self.object, expired.next, timestamp(now_ms)))
+    }
+
+    /// Answers a question by a revision of the policies, or returns what is wrong with it.
+    fn answer(
+        &mut self,
+        revision: &Revision,
+        question: &[u8],
+        now: Timestamp,
+    ) -> Result<Arc<[u8]>, String> {
+        self.decide_by(revision);
+        let at = self.clock.at(now);
+        let Self { authority, inbox, .. } = self;
+        inbox
+            .handle_question(((), question), &revision.policies, (now, at), authority)
+            .map_err(|((), error)| error.to_string())?;
+        let most = self.share.most().saturating_sub(self.inbox.bytes());
+        self.authority.remember_at_most(most.min(REMEMBERED));
+        self.decide((now, at));
+        self.alarm.set_after_write(&self.object);
+        self.share.set(self.authority.remembered().saturating_add(self.inbox.bytes()));
+        let reply = self.inbox.poll_reply(at, &mut self.authority);
+        reply.map(|((), reply)| reply).ok_or_else(|| "it has no reply".to_owned())
     }
 
     /// Another revision of the policy may use the rows of this one. So what was remembered under one revision is

@@ -9,6 +9,10 @@ mod alarm;
 #[cfg(target_arch = "wasm32")]
 mod bindings;
 #[cfg(target_arch = "wasm32")]
+mod body;
+#[cfg(any(target_arch = "wasm32", test))]
+mod call;
+#[cfg(target_arch = "wasm32")]
 mod clock;
 #[cfg(target_arch = "wasm32")]
 mod events;
@@ -23,23 +27,27 @@ mod held;
 #[cfg(target_arch = "wasm32")]
 mod isolate;
 #[cfg(target_arch = "wasm32")]
-mod keeper;
-#[cfg(target_arch = "wasm32")]
 mod keys;
+#[cfg(target_arch = "wasm32")]
+mod log;
 #[cfg(any(target_arch = "wasm32", test))]
 mod memory;
 #[cfg(target_arch = "wasm32")]
 mod node;
-#[cfg(any(target_arch = "wasm32", test))]
-mod packed;
 #[cfg(target_arch = "wasm32")]
 mod policies;
 #[cfg(target_arch = "wasm32")]
+mod recovery;
+#[cfg(target_arch = "wasm32")]
+mod revision_store;
+#[cfg(target_arch = "wasm32")]
 mod revisions;
 #[cfg(target_arch = "wasm32")]
-mod sockets;
+mod rows;
 #[cfg(target_arch = "wasm32")]
-mod tell;
+mod rpc;
+#[cfg(target_arch = "wasm32")]
+mod sockets;
 #[cfg(target_arch = "wasm32")]
 mod token;
 #[cfg(target_arch = "wasm32")]

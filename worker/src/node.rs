@@ -4,21 +4,24 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use js_sys::{Function, Reflect};
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
-    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
+    Access, Check, Counted, Exchange, Lease, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
 use tidegate_tier::cache;
-use tidegate_tier::wire::{NodeOptions, Outgoing};
+use tidegate_tier::wire::{Failure, NodeOptions, Outgoing, Question};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
+use crate::call::{Calls, numbers, replies};
 use crate::clock::{Clock, timestamp};
-use crate::exchange::{InForce, OwnRequest};
+use crate::exchange::{InForce, Needs, OwnRequest};
+use crate::keys::STORAGE_FAILED;
+use crate::log::log_error;
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
-use crate::tell::log_error;
 use crate::watch::Watch;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
@@ -26,7 +29,7 @@ use crate::watch::Watch;
 const LONGEST_EXCHANGE: Micros = Micros(120_000_000);
 
 /// How long a question waits for its reply once its client has gone. Nothing else ends the wait of a client but the
-/// runtime, which tells when a call has failed.
+/// runtime, which says when a call has failed.
 const LONGEST_QUESTION: Micros = Micros(30_000_000);
 
 /// The numbers of exchanges are below this one, so that a number and a step fit into 32 bits.
@@ -52,8 +55,8 @@ pub(crate) struct Node {
     pub(crate) asks: tidegate_tier::Node<Token>,
     pub(crate) exchanges: BTreeMap<u32, Running>,
     next: u32,
-    /// Exchanges that share a call and must go on: to their end, or to make the next call.
-    woken: Vec<u32>,
+    /// What JavaScript knows of the revision in force.
+    pub(crate) needs: Needs,
     clock: Clock,
     log_secret: LogSecret,
 }
@@ -71,6 +74,8 @@ pub(crate) struct Running {
     /// The checks that were counted, by policy and outcome: how many, and their cost.
     events: BTreeMap<(String, &'static str), (u32, u64)>,
     pub(crate) end: Option<End>,
+    /// Lets the exchange go on if it waits for another one's call.
+    pub(crate) go_on: Option<Function>,
 }
 
 /// The checks of an exchange under one policy that had one outcome.
@@ -84,8 +89,10 @@ pub(crate) struct Event {
 /// The end of an exchange.
 pub(crate) enum End {
     Served(Served),
-    /// The object of the revisions answers this call.
+    /// The object of the revisions must answer this call.
     Asks(PolicyCall),
+    /// The object has answered it. The response is in fields.
+    Answered(String),
 }
 
 impl Node {
@@ -93,8 +100,9 @@ impl Node {
     ///
     /// # Errors
     /// Returns what is wrong with the policy file or with a token.
-    pub(crate) fn new(bindings: Bindings) -> Result<Self, String> {
-        let Bindings { tokens, log_secret, tells, trusts_caller_time, policies_delay } = bindings;
+    pub(crate) fn new(bindings: Bindings, needs: Needs) -> Result<Self, String> {
+        let Bindings { tokens, log_secret, telemetry, trusts_caller_time, policies_delay } =
+            bindings;
         let revision = policies::deployed()?;
         let access = Access::new(&revision.policies, tokens).map_err(|error| error.to_string())?;
         let random = || getrandom::u64().map_err(|error| error.to_string());
@@ -107,9 +115,12 @@ impl Node {
             deadline: LONGEST_QUESTION,
             ..NodeOptions::default()
         };
+        let watch = Watch::new(revision.tag.clone(), policies_delay);
+        let in_force = InForce::new(revision, access, telemetry);
+        in_force.say(&needs);
         Ok(Self {
-            watch: Watch::new(revision.tag.clone(), policies_delay),
-            in_force: InForce::new(revision, access, tells),
+            watch,
+            in_force,
             log_secret: LogSecret::new(
                 log_secret.unwrap_or(format!("{}{}", random()?, random()?)).as_bytes(),
             ),
@@ -117,7 +128,7 @@ impl Node {
             asks: tidegate_tier::Node::new(cache, outbox),
             exchanges: BTreeMap::new(),
             next: 0,
-            woken: Vec::new(),
+            needs,
             clock: Clock::default(),
         })
     }
@@ -135,6 +146,7 @@ impl Node {
             asked: at,
             events: BTreeMap::new(),
             end: None,
+            go_on: None,
         };
         self.exchanges.insert(id, running);
         id
@@ -145,6 +157,7 @@ impl Node {
         if self.asks.outbox().poll_timeout().is_some_and(|due| due <= at) {
             self.asks.outbox().handle_timeout(at);
             self.settle(&JsValue::UNDEFINED);
+            self.wake_next();
         }
         while let Some(oldest) = self.exchanges.first_entry()
             && at.0.saturating_sub(oldest.get().began.0) > LONGEST_EXCHANGE.0
@@ -161,11 +174,11 @@ impl Node {
                 self.exchanges.remove(&id);
                 return NextStep::Body;
             }
-            Step::Verify(_) => return NextStep::Verify,
+            Step::Verify(_) => return NextStep::Await,
             Step::Done(served) => running.end = Some(End::Served(served)),
             Step::Change(call) => {
                 running.end = Some(End::Asks(call.clone()));
-                return NextStep::Change;
+                return NextStep::Await;
             }
             Step::Decide(_) => {
                 self.decide(id, now, at);
@@ -203,9 +216,36 @@ impl Node {
         }
     }
 
+    /// The calls that are due, in fields.
+    pub(crate) fn transmit(&mut self, at: Micros) -> String {
+        let mut calls = Calls::default();
+        while let Some(Question { number, to, bytes }) = self.asks.outbox().poll_transmit(at) {
+            let revision = policies::hash_of(to.policy()).unwrap_or_default();
+            calls.add(&to.object_name(), &revision, number, &bytes);
+        }
+        self.settle(&JsValue::UNDEFINED); // operations that have waited too long have an answer now
+        calls.into_text()
+    }
+
+    /// Takes the reply to the questions with these numbers.
+    pub(crate) fn reply(&mut self, asked: &str, reply: &str, cause: &JsValue, at: Micros) {
+        let failure = match is_of_storage(cause) {
+            true => Failure::Store(STORAGE_FAILED.to_owned()),
+            false => Failure::Unknown,
+        };
+        for bytes in replies(reply) {
+            let _ = self.asks.outbox().handle_reply(&bytes, at); // the question then gets its answer by the next lines
+        }
+        for number in numbers(asked) {
+            self.asks.outbox().handle_lost(number, &failure, at); // does nothing if the reply came
+        }
+        self.settle(cause);
+        self.wake_next();
+    }
+
     /// Renews or releases a lease of a request that passed. Nobody waits for the answer.
-    pub(crate) fn hold(&mut self, lease: &Held<'_>, now: Timestamp, at: Micros) {
-        let Held { renews, policy, key, name } = *lease;
+    pub(crate) fn hold(&mut self, lease: &Lease, renews: bool, now: Timestamp, at: Micros) {
+        let Lease { policy, key, name, .. } = lease;
         let revision = Rc::clone(&self.in_force.revision);
         let Some(policy) = revision.policies.get(policy) else { return }; // it was another revision's
         let Ok(resolved) = Resolved::new(policy, key) else { return };
@@ -230,14 +270,13 @@ impl Node {
         }
     }
 
-    /// The exchanges that share a call and must go on.
-    pub(crate) fn woken(&mut self) -> Vec<u32> {
-        if self.in_force.shares_calls
-            && let Some(Some((next, _))) = self.asks.outbox().first_ready()
+    /// Lets the exchange go on that must make the next call.
+    fn wake_next(&mut self) {
+        if let Some(Some((next, _))) = self.asks.outbox().first_ready()
+            && let Some(running) = self.exchanges.get_mut(next)
         {
-            self.woken.push(*next);
+            running.wake();
         }
-        std::mem::take(&mut self.woken)
     }
 
     /// `answered` is the time at which the answer of an object came.
@@ -247,11 +286,8 @@ impl Node {
         *empty = Some(outcome);
         running.missing = running.missing.saturating_sub(1);
         if running.missing == 0 {
-            // only a reply empties the list
-            if self.in_force.shares_calls {
-                self.woken.push(id);
-            }
             running.decided(Some(answered));
+            running.wake();
         }
     }
 }
@@ -264,7 +300,7 @@ impl Running {
         if let Step::Decide(checks) = exchange.step() {
             for (check, outcome) in checks.iter().zip(&outcomes) {
                 in_force.metrics.count(check, outcome);
-                if in_force.tells.events
+                if in_force.telemetry.events
                     && let Some(Counted { policy, outcome, cost }) = Counted::of(check, outcome)
                 {
                     let (checks, sum) = events.entry((policy.to_owned(), outcome)).or_default();
@@ -275,11 +311,17 @@ impl Running {
         }
         exchange.decided(outcomes);
         if let Step::Done(mut served) = exchange.step() {
-            if in_force.tells.timing {
+            if in_force.telemetry.timing {
                 let took = answered.map(|answered| Micros(answered.0.saturating_sub(asked.0)));
                 served.headers_mut().push(("server-timing", timing(took)));
             }
             self.end = Some(End::Served(served));
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(go_on) = self.go_on.take() {
+            let _ = go_on.call0(&JsValue::UNDEFINED); // settles a promise
         }
     }
 
@@ -321,10 +363,8 @@ pub enum NextStep {
     Wait = 2,
     /// Read the body, and begin again with it.
     Body = 3,
-    /// Verify its token.
-    Verify = 4,
-    /// Let the object of the revisions answer it.
-    Change = 5,
+    /// Let WebAssembly await what it waits for, by `proceed`.
+    Await = 4,
 }
 
 impl NextStep {
@@ -338,19 +378,16 @@ impl NextStep {
             Self::Send => 1,
             Self::Wait => 2,
             Self::Body => 3,
-            Self::Verify => 4,
-            Self::Change => 5,
+            Self::Await => 4,
         };
         exchange << Self::BITS | next
     }
 }
 
-/// A lease of a request that passed.
-pub(crate) struct Held<'a> {
-    pub(crate) renews: bool,
-    pub(crate) policy: &'a str,
-    pub(crate) key: &'a str,
-    pub(crate) name: &'a str,
+/// Whether the storage of an object is the reason why its call failed. The runtime ends an object whose disk is full.
+fn is_of_storage(cause: &JsValue) -> bool {
+    let message = Reflect::get(cause, &"message".into()).ok().and_then(|text| text.as_string());
+    message.is_some_and(|message| message.contains("SQLITE_"))
 }
 
 /// Sets the node of this isolate.

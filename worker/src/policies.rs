@@ -78,7 +78,7 @@ pub(crate) fn learn(tag: RevisionTag, file: &str) -> Result<Rc<Revision>, String
 }
 
 /// The hash of the revision that a policy is part of; `None` for the deployed one. A revision that is no longer known
-/// has the empty hash, which no object knows.
+/// has a hash that no object knows.
 pub(crate) fn hash_of(policy: &Arc<Policy>) -> Option<String> {
     let has = |revision: &&Rc<Revision>| {
         revision.policies.get(policy.name()).is_some_and(|own| Arc::ptr_eq(own, policy))
@@ -88,7 +88,13 @@ pub(crate) fn hash_of(policy: &Arc<Policy>) -> Option<String> {
         if has(&&known.deployed) {
             return None;
         }
-        Some(known.put.iter().find(has).map_or_else(String::new, |own| own.tag.hash.clone()))
+        Some(
+            known
+                .put
+                .iter()
+                .find(has)
+                .map_or_else(|| "forgotten".to_owned(), |own| own.tag.hash.clone()),
+        )
     })
 }
 

@@ -11,7 +11,7 @@ use wasm_bindgen::{JsCast as _, JsValue};
 use web_sys::{BinaryType, CloseEvent, MessageEvent};
 use worker::{Context, WebSocket, WebSocketPair};
 
-use crate::tell::guard;
+use crate::recovery::ClosedAtEnd;
 
 /// The codes that only say how a connection has ended (RFC 6455 §7.4.1), and the one that stands for a fault.
 const NO_CODE: u16 = 1005;
@@ -26,9 +26,11 @@ pub(crate) fn coupled(
 ) -> worker::Result<WebSocket> {
     let WebSocketPair { client, server } = WebSocketPair::new()?;
     let closed = Promise::race(&Array::of2(&relay(&server, &upstream), &relay(&upstream, &server)));
-    guard(&closed, server.as_ref(), upstream.as_ref());
+    let ends: [&web_sys::WebSocket; 2] = [server.as_ref(), upstream.as_ref()];
+    let ends = ends.map(|end| ClosedAtEnd::new(end));
     context.wait_until(async move {
         let _ = JsFuture::from(closed).await; // it is never rejected
+        drop(ends);
         then.await;
     });
     upstream.accept()?;
@@ -58,7 +60,7 @@ fn relay(from: &WebSocket, to: &WebSocket) -> Promise {
     })
 }
 
-/// Sends a message on, as text or as bytes. If the other end has closed, its own event tells.
+/// Sends a message on, as text or as bytes. If the other end has closed, its own event says so.
 fn send(to: &WebSocket, data: &JsValue) {
     let to: &web_sys::WebSocket = to.as_ref();
     let _ = match data.as_string() {

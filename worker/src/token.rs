@@ -15,7 +15,7 @@ use web_sys::{CryptoKey, SubtleCrypto, WorkerGlobalScope};
 use worker::Env;
 
 use crate::bindings::{found, value};
-use crate::tell::log_error;
+use crate::log::log_error;
 
 /// The most keys of an algorithm: each may have to be tried.
 const MOST_KEYS: usize = 16;

@@ -2,7 +2,6 @@
 
 use tidegate_gate::Micros;
 use tidegate_http::RevisionTag;
-use wasm_bindgen::prelude::wasm_bindgen;
 
 /// When an isolate has asked for the revision in force.
 pub(crate) struct Watch {
@@ -17,15 +16,14 @@ pub(crate) struct Watch {
 }
 
 /// Whether the revision in force is asked for.
-#[wasm_bindgen]
 #[derive(Clone, Copy, Debug)]
-pub enum Refresh {
+pub(crate) enum Refresh {
     /// It was asked for a moment ago.
-    No = 0,
+    No,
     /// The request goes on meanwhile.
-    Meanwhile = 1,
+    Meanwhile,
     /// The request waits for it.
-    First = 2,
+    First,
 }
 
 impl Watch {

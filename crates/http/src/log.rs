@@ -11,7 +11,7 @@ use tidegate_gate::{Resolved, Timestamp};
 const SPAN_US: u64 = 1_000_000;
 
 /// Makes the lines of a log, at most one a second, because in an outage every request has an error. The others are
-/// counted. `worker/tell.js` does the same for the Worker, where the count must outlive WebAssembly.
+/// counted. `worker/log.js` does the same for the Worker, where the count must outlive WebAssembly.
 ///
 /// ```
 /// use tidegate_gate::Timestamp;

@@ -206,7 +206,7 @@ export class Limiter {
     const { header, query, ip } = requestFacts(request);
     const values = this.#readKeyHeaders().map((name) => headerValue(name, header(name)));
     const native = this.#inUse();
-    return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.told());
+    return caught(() => native.keyOf(values, query, ip, clock())) ?? readAdmission(native.served());
   }
 
   /** @type {declared.Limiter["admit"]} */
@@ -217,7 +217,7 @@ export class Limiter {
     const native = this.#forMiddleware();
     if (!this.#isSeeded) this.#seed();
     caught(() => native.admit(key, cost, headers, clock()));
-    return readAdmission(native.told());
+    return readAdmission(native.served());
   }
 
   /** @type {declared.Limiter["resetAll"]} */

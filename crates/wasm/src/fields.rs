@@ -7,7 +7,7 @@
 
 /// Fields that are being written.
 #[derive(Debug, Default)]
-pub(crate) struct Fields(String);
+pub(crate) struct Fields(pub(super) String);
 
 impl Fields {
     /// No fields yet, with room for this many bytes.

@@ -58,7 +58,7 @@ pub struct Limiter {
         not(feature = "middleware"),
         expect(dead_code, reason = "only middleware reads it")
     )]
-    told: String,
+    served: String,
 }
 
 #[wasm_bindgen(js_class = NativeLimiter)]
@@ -94,7 +94,7 @@ impl Limiter {
             grant: Box::default(),
             lease: None,
             failure: None,
-            told: String::new(),
+            served: String::new(),
         })
     }
 

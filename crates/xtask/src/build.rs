@@ -156,7 +156,7 @@ fn wasm(package: &str, profile: &str, features: &str) -> Result<std::path::PathB
 fn bundle(glue: &Path) -> Result<()> {
     let mut bundle =
         command(ESBUILD, &["--bundle", "--minify", "--format=esm", "--allow-overwrite"]);
-    bundle.args(["--external:../tell.js", "--external:../recovery.js", "--log-level=warning"]);
+    bundle.args(["--external:../log.js", "--external:../recovery.js", "--log-level=warning"]);
     bundle.arg("--log-override:duplicate-object-key=silent"); // a module is imported once for each function
     bundle.arg(glue).arg(format!("--outfile={}", glue.display()));
     step("bundle what binds the wasm", &mut bundle)?;

@@ -87,13 +87,13 @@ export class Ratelimit {
     const now = this.#now();
     const blockedUntil = rate > 0 ? this.#cache?.blockedUntil(key, now) : undefined;
     if (blockedUntil !== undefined) {
-      const refusal = { success: false, limit: this.#algorithm.tokens, remaining: 0, reset: this.#told(blockedUntil) };
+      const refusal = { success: false, limit: this.#algorithm.tokens, remaining: 0, reset: this.#realTime(blockedUntil) };
       return { ...refusal, pending: Promise.resolve(), reason: "cacheBlock" };
     }
     const { success, remaining, reset } = this.#algorithm.limit(key, rate, now);
     if (!success) this.#cache?.block(key, reset);
     else if (rate < 0) this.#cache?.delete(key);
-    return { success, limit: this.#algorithm.tokens, remaining: Math.max(0, remaining), reset: this.#told(reset), pending: Promise.resolve() };
+    return { success, limit: this.#algorithm.tokens, remaining: Math.max(0, remaining), reset: this.#realTime(reset), pending: Promise.resolve() };
   };
 
   /** @type {declared.Ratelimit["blockUntilReady"]} */
@@ -114,7 +114,7 @@ export class Ratelimit {
   /** @type {declared.Ratelimit["getRemaining"]} */
   getRemaining = async (identifier) => {
     const { remaining, reset } = this.#algorithm.look(this.#key(identifier), this.#now());
-    return { remaining: Math.max(0, remaining), reset: this.#told(reset), limit: this.#algorithm.tokens };
+    return { remaining: Math.max(0, remaining), reset: this.#realTime(reset), limit: this.#algorithm.tokens };
   };
 
   /** @type {declared.Ratelimit["resetUsedTokens"]} */
@@ -149,7 +149,7 @@ export class Ratelimit {
    *
    * @type {(time: number) => number}
    */
-  #told(time) {
+  #realTime(time) {
     return time - this.#aheadMs();
   }
 }

@@ -35,7 +35,7 @@ impl Limiter {
         Ok(key_headers(&self.gateway, &self.policy))
     }
 
-    /// The key of a request; `undefined` if the request has none, so that [`told`](Self::told) refuses it. An empty header
+    /// The key of a request; `undefined` if the request has none, so that [`served`](Self::served) refuses it. An empty header
     /// counts as absent.
     ///
     /// # Errors
@@ -58,10 +58,10 @@ impl Limiter {
         let (header, client_ip, now) = (&header, &|| address.clone(), timestamp(now)?);
         let head = Head { query, header, client_ip, now, ..Head::default() };
         let found = key_of(&self.gateway, &self.policy, &head);
-        Ok(found.map_err(|refusal| self.told = refused(&refusal)).ok())
+        Ok(found.map_err(|refusal| self.served = refused(&refusal)).ok())
     }
 
-    /// Decides on a request of the key, and returns whether it passes. [`told`](Self::told) has the rest. `form` is empty or an
+    /// Decides on a request of the key, and returns whether it passes. [`served`](Self::served) has the rest. `form` is empty or an
     /// [`OlderForm`].
     ///
     /// # Errors
@@ -92,19 +92,19 @@ impl Limiter {
                 _ => break Served::Response(internal_error("a key asks for one decision".into())),
             }
         };
-        let (passes, told) = match &served {
+        let (passes, fields) = match &served {
             Served::Pass(pass) => (true, passed(pass)),
             Served::Response(response) => (false, refused(response)),
         };
-        self.told = told;
+        self.served = fields;
         Ok(passes)
     }
 
     /// In fields: the status, which is 0 for a request that passes, the body, the name of the lease to hold, which is empty
     /// without a lease, the µs between two renewals, and the headers.
     #[must_use]
-    pub fn told(&mut self) -> String {
-        core::mem::take(&mut self.told)
+    pub fn served(&mut self) -> String {
+        core::mem::take(&mut self.served)
     }
 }
 

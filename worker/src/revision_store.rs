@@ -9,8 +9,8 @@ use worker::{State, Storage};
 
 use crate::clock::timestamp;
 use crate::isolate::text;
-use crate::revisions::told;
-use crate::tell::log_error;
+use crate::log::log_error;
+use crate::revisions::in_fields;
 
 /// The name under which the object stores the revisions.
 const STORED: &str = "revisions";
@@ -18,11 +18,11 @@ const STORED: &str = "revisions";
 /// The functions that JavaScript calls in the object of the revisions.
 #[wasm_bindgen]
 #[derive(Debug)]
-pub struct Keeper;
+pub struct RevisionStore;
 
 #[wasm_bindgen]
-impl Keeper {
-    /// The revision in force over the deployed file with this hash, as of [`told`]. `undefined` if it is the `known` one,
+impl RevisionStore {
+    /// The revision in force over the deployed file with this hash, as of [`in_fields`]. `undefined` if it is the `known` one,
     /// of which the caller has heard last.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Keeper {
     ) -> Result<Option<String>, JsValue> {
         let revisions = read(&State::from(object).storage()).await?;
         let tag = revisions.tag(&deployed);
-        Ok((told(&tag, None) != known).then(|| told(&tag, revisions.file(&deployed))))
+        Ok((in_fields(&tag, None) != known).then(|| in_fields(&tag, revisions.file(&deployed))))
     }
 
     /// The file with this hash, if it is kept.

@@ -1,0 +1,72 @@
+//! The end of WebAssembly by a panic or a trap: JavaScript learns of it and lets a new instance begin.
+
+use std::panic;
+
+use wasm_bindgen::handler::set_on_abort;
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast as _, JsValue};
+
+use crate::isolate::Isolate;
+use crate::log::log_error;
+
+#[wasm_bindgen(raw_module = "../recovery.js")]
+extern "C" {
+    /// Lets WebAssembly begin anew.
+    fn ended();
+
+    /// What must be done when WebAssembly has ended.
+    #[wasm_bindgen(thread_local_v2, js_name = whenEnded)]
+    static WHEN_ENDED: Calls;
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// A set of functions.
+    type Calls;
+
+    #[wasm_bindgen(method)]
+    fn add(this: &Calls, call: &Close);
+
+    #[wasm_bindgen(method)]
+    fn delete(this: &Calls, call: &Close);
+
+    /// A WebSocket, for its method.
+    type Socket;
+
+    #[wasm_bindgen(method, getter)]
+    fn close(this: &Socket) -> Close;
+
+    type Close;
+
+    #[wasm_bindgen(method)]
+    fn bind(this: &Close, socket: &JsValue, code: u16, reason: &str) -> Close;
+}
+
+#[wasm_bindgen]
+impl Isolate {
+    /// Called once by each instance of WebAssembly, before all else. The crate `worker` has set handlers of its own, which
+    /// would log without a bound and begin anew without a word to JavaScript.
+    pub fn watch() {
+        panic::set_hook(Box::new(|panic| {
+            log_error("WebAssembly begins anew", &panic.to_string().into());
+        }));
+        set_on_abort(|| ended());
+    }
+}
+
+/// Closes a WebSocket, whose messages WebAssembly carries, if WebAssembly ends before this is dropped.
+pub(crate) struct ClosedAtEnd(Close);
+
+impl ClosedAtEnd {
+    pub(crate) fn new(socket: &JsValue) -> Self {
+        let close = socket.unchecked_ref::<Socket>().close().bind(socket, 1011, "");
+        WHEN_ENDED.with(|all| all.add(&close));
+        Self(close)
+    }
+}
+
+impl Drop for ClosedAtEnd {
+    fn drop(&mut self) {
+        WHEN_ENDED.with(|all| all.delete(&self.0));
+    }
+}
