@@ -264,6 +264,7 @@ fn an_object_decides_by_the_revision_of_the_isolate_that_asks() {
 #[test]
 fn after_a_panic_in_a_future_the_next_request_works() {
     let served = worker(worker_options(None));
+    assert_eq!(limit(&served, "k"), 5);
     for capacity in 7..10 {
         arm(&served, "panic in a future");
         let lost = served.api.put_policies(&edited(capacity));

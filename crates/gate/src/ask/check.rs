@@ -18,7 +18,7 @@ pub type DrawBits = Bounded<0, 0xFFFF_FFFF>;
 
 form! {
     /// The fields of a request as a caller writes them.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct CheckForm {
         /// The units that the request takes; by default the policy's `cost`.
         pub cost: Option<Bounded<0>> = None,

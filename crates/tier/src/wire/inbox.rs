@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use alloc::{fmt, vec};
 
 use tidegate_gate::{
-    Micros, Operation, Policies, Quoted, Resolved, Timestamp, TransactionError, Verdict, fnv1a,
+    Micros, Policies, Quoted, Resolved, Timestamp, TransactionError, Verdict, fnv1a,
 };
 
 use super::Failure;
 use super::bytes::WireError;
-use super::message::{Content, Name, Question, Reply};
-use crate::authority::{self, Authority};
+use super::message::{Content, Item, Name, Question, Reply};
+use crate::authority::{self, Authority, Queued};
 use crate::count::less;
 use memory::{Found, Known, Memory, State};
 
@@ -102,24 +102,12 @@ impl<T> Inbox<T> {
             Found::Known => self.repeat(to, (name, hash)),
             Found::Forgotten => self.refuse(to, name, Failure::Unknown),
             Found::New => {
-                let wanted = match self.resolve(question, bytes.len(), policies) {
-                    Ok(wanted) => wanted,
+                let whole = match self.resolve(question, bytes.len(), policies, (now, at)) {
+                    Ok(whole) => whole,
                     Err(error) => return Err((to, error)),
                 };
-                let asked = self.begin((to, name, hash), wanted);
-                for (operation, Wanted { resolved, now: own, operation: wanted }) in
-                    asked.into_iter().enumerate()
-                {
-                    let token = Place { question: name, operation };
-                    let now = own.unwrap_or(now);
-                    authority.ask(authority::Queued {
-                        resolved,
-                        now,
-                        at,
-                        operation: wanted,
-                        token,
-                    });
-                }
+                let asked = self.begin((to, name, hash), whole);
+                asked.into_iter().for_each(|asked| authority.ask(asked));
             }
         }
         Ok(())
@@ -169,12 +157,13 @@ impl<T> Inbox<T> {
         self.replies.push_back((to, Reply::Failure(failure).write(name).into()));
     }
 
-    /// What a question wants, or why nothing of it is begun.
+    /// What a question asks, or why nothing of it is begun.
     fn resolve(
         &self,
         question: Question<'_>,
         bytes: usize,
         policies: &Policies,
+        times: (Timestamp, Micros),
     ) -> Result<Result<Whole, Failure>, WireError> {
         let most = self.options.most_bytes;
         if bytes > most {
@@ -182,7 +171,8 @@ impl<T> Inbox<T> {
             return Ok(Err(Failure::Refused(text)));
         }
         let name = question.name;
-        let whole = resolve(&question.content()?, self.options.most_operations, policies);
+        let content = question.content()?;
+        let whole = resolve(name, &content, self.options.most_operations, policies, times);
         Ok(match whole {
             Ok(whole)
                 if self.options.keeps_order && self.memory.is_overtaken(name, whole.group) =>
@@ -198,9 +188,9 @@ impl<T> Inbox<T> {
     fn begin(
         &mut self,
         (to, name, hash): (T, Name, u64),
-        wanted: Result<Whole, Failure>,
-    ) -> Vec<Wanted> {
-        let (known, wanted) = match wanted {
+        whole: Result<Whole, Failure>,
+    ) -> Vec<Queued<Place>> {
+        let (known, asked) = match whole {
             Ok(Whole { group, operations }) => {
                 let answers = operations.iter().map(|_| None).collect();
                 let state = State::UnderWay { left: operations.len(), answers, to: vec![to] };
@@ -214,7 +204,7 @@ impl<T> Inbox<T> {
         };
         let AuthorityOptions { bytes: most, time, .. } = self.options;
         let Err(known) = self.memory.add((name, known), self.at, (most, time)) else {
-            return wanted;
+            return asked;
         };
         if let State::UnderWay { to, .. } = known.state {
             let most = u64::try_from(most).unwrap_or(u64::MAX);
@@ -249,18 +239,17 @@ impl<T> Inbox<T> {
 struct Whole {
     /// A hash of the policy's name and the group.
     group: u64,
-    operations: Vec<Wanted>,
-}
-
-/// An operation of a question.
-struct Wanted {
-    resolved: Resolved,
-    now: Option<Timestamp>,
-    operation: Operation,
+    operations: Vec<Queued<Place>>,
 }
 
 /// Finds the keys of a question under the authority's revision of the policy.
-fn resolve(content: &Content<'_>, most: usize, policies: &Policies) -> Result<Whole, String> {
+fn resolve(
+    question: Name,
+    content: &Content<'_>,
+    most: usize,
+    policies: &Policies,
+    (now, at): (Timestamp, Micros),
+) -> Result<Whole, String> {
     let found = content.operations.len();
     if found > most {
         return Err(format!("question: expected at most {most} operations, found {found}"));
@@ -268,8 +257,8 @@ fn resolve(content: &Content<'_>, most: usize, policies: &Policies) -> Result<Wh
     let policy = policies.get(content.policy).ok_or_else(|| {
         format!("`policy`: expected a policy of the authority, found {}", Quoted(content.policy))
     })?;
-    let mut operations: Vec<Wanted> = Vec::with_capacity(found);
-    for asked in &content.operations {
+    let mut operations: Vec<Queued<Place>> = Vec::with_capacity(found);
+    for (place, asked) in content.operations.iter().enumerate() {
         // one key after another is usual, and a key is resolved once
         let resolved = match (operations.last(), asked.key) {
             (Some(last), key) if last.resolved.written_key() == key => last.resolved.clone(),
@@ -282,7 +271,9 @@ fn resolve(content: &Content<'_>, most: usize, policies: &Policies) -> Result<Wh
             let (expected, found) = (Quoted(&expected), Quoted(&found));
             return Err(format!("question: expected keys of {expected}, found a key of {found}"));
         }
-        operations.push(Wanted { resolved, now: asked.now, operation: asked.operation });
+        let Item { now: own, operation, .. } = *asked;
+        let token = Place { question, operation: place };
+        operations.push(Queued { resolved, now: own.unwrap_or(now), at, operation, token });
     }
     let group = operations.first().map_or(Cow::Borrowed(""), |first| first.resolved.group());
     let group = fnv1a(content.policy.bytes().chain([0]).chain(group.bytes()));
