@@ -4,7 +4,7 @@ import { Isolate, __wbg_reset_state } from "./build/index.js";
 /** How many times WebAssembly began anew. Numbers that an earlier instance gave mean something else in a later one. */
 export let instance = 0;
 
-/** What must be done when WebAssembly has ended. */
+/** What is called when WebAssembly has ended: functions that let others go on. */
 export const whenEnded = new Set();
 
 /** Lets WebAssembly begin anew. WebAssembly itself calls this at its end, because a panic in a future reaches no caller. */
@@ -12,13 +12,7 @@ export function ended() {
   __wbg_reset_state();
   Isolate.watch();
   instance += 1;
-  for (const call of [...whenEnded]) {
-    try {
-      call();
-    } catch {
-      // a WebSocket that has closed before
-    }
-  }
+  for (const call of [...whenEnded]) call();
 }
 
 /** Lets WebAssembly begin anew if this error has ended it outside of its own code. It had begun as the instance `began`. */

@@ -16,9 +16,6 @@ const MAX_BODY = Isolate.max_body();
 const STEP_BITS = Isolate.step_bits();
 const STEP = (1 << STEP_BITS) - 1;
 
-/** How long an exchange waits before it looks by itself whether it can go on. */
-const LONGEST_TURN_MS = 2_000;
-
 /**
  * Why the Worker cannot work, for the log; `null` if it can. `undefined` before the first request, because `env` comes with
  * it.
@@ -130,10 +127,7 @@ async function finish(exchange, asked) {
 
 /** Waits until an exchange that shares a call has its answers, or must make the next call. */
 const turn = (exchange) =>
-  outlive((goOn) => {
-    Isolate.on_turn(exchange, goOn, Date.now());
-    return scheduler.wait(LONGEST_TURN_MS);
-  });
+  outlive((goOn) => scheduler.wait(Isolate.on_turn(exchange, goOn, Date.now())));
 
 /** The answer of the Worker itself, or of the upstream to a request that passes. */
 function end(exchange, { request, env, context, begun }) {
@@ -145,7 +139,11 @@ function end(exchange, { request, env, context, begun }) {
 
 /** Sends a request that passes to its upstream. */
 async function forward(exchange, request, env, context) {
-  const answer = await outlive(() => Isolate.forward(exchange, request, env, context, transmit, Date.now()));
+  const hold = (...lease) => {
+    Isolate.hold(...lease, Date.now());
+    return Promise.all(transmit(env));
+  };
+  const answer = await outlive(() => Isolate.forward(exchange, request, context, hold, Date.now()));
   return answer ?? response(Isolate.upstream_failed(request));
 }
 

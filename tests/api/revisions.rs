@@ -281,6 +281,7 @@ fn after_a_panic_in_a_future_the_next_request_works() {
     let of_panics = |line: &&&str| line.starts_with("WebAssembly begins anew: panicked at ");
     assert_eq!(lines.iter().filter(of_panics).count(), 3, "{lines:?}");
     assert!(lines.len() <= 6, "at most one line a second: {lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("Critical")), "another hook logs: {lines:?}");
 }
 
 #[test]

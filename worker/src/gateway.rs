@@ -12,7 +12,7 @@ use web_sys::{
 };
 use worker::worker_sys::ext::ResponseExt as _;
 use worker::worker_sys::{Context as JsContext, FixedLengthStream};
-use worker::{AbortController, AbortSignal, Context, Env, Headers, ResponseBuilder};
+use worker::{AbortController, AbortSignal, Context, Headers, ResponseBuilder};
 
 use crate::exchange::parts;
 use crate::held::Held;
@@ -50,23 +50,22 @@ extern "C" {
 #[wasm_bindgen]
 impl Isolate {
     /// Sends the request of an exchange that passes to its upstream, and returns the answer; `undefined` if the upstream
-    /// gives none. `transmit` sends the questions that are due, and returns the calls.
+    /// gives none. `hold` renews or releases a lease, by whether it renews, policy, key and name.
     ///
     /// # Errors
     /// Throws an `Error` if the exchange does not pass.
     pub async fn forward(
         exchange: u32,
         request: Request,
-        env: Env,
         context: JsContext,
-        transmit: Function,
+        hold: Function,
         now_ms: f64,
     ) -> Result<Option<Response>, JsValue> {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
         let Some(End::Served(Served::Pass(pass))) = running.and_then(|running| running.end) else {
             return Err(JsError::new("the request does not pass").into());
         };
-        let held = pass.lease.clone().map(|lease| Held::begin(lease, env, transmit));
+        let held = pass.lease.clone().map(|lease| Held::begin(lease, hold));
         let (context, signal) = (Context::new(context), left(&request));
         match send(&request, &pass, &signal).await {
             Ok(answer) => released(answer, &pass, &context, held, signal).map(Some),

@@ -13,8 +13,11 @@ use worker::Env;
 use crate::bindings::Bindings;
 use crate::exchange::{InForce, Needs, OwnRequest, parts, random};
 use crate::fields::Fields;
-use crate::node::{self, End, NextStep, Node, with};
+use crate::node::{self, End, Held, NextStep, Node, with};
 use crate::{revisions, token};
+
+/// How long an exchange waits for another one's call before it looks by itself whether it can go on.
+const LONGEST_TURN_MS: u32 = 2_000;
 
 /// The functions that JavaScript calls in an isolate. An exchange is one request, under a number.
 #[wasm_bindgen]
@@ -116,6 +119,12 @@ impl Isolate {
         }))
     }
 
+    /// Renews a lease, or releases it.
+    pub fn hold(renews: bool, policy: &str, key: &str, name: &str, now_ms: f64) {
+        let lease = Held { renews, policy, key, name };
+        with(now_ms, |node, now, at| node.hold(&lease, now, at));
+    }
+
     /// The response to a request whose upstream did not answer.
     #[must_use]
     pub fn upstream_failed(request: &Request) -> String {
@@ -144,11 +153,15 @@ impl Isolate {
         })
     }
 
-    /// Sets what lets an exchange go on that waits for another one's call: to its end, or to make the next call.
-    pub fn on_turn(exchange: u32, go_on: Function, now_ms: f64) {
+    /// Sets what lets an exchange go on that waits for another one's call: to its end, or to make the next call. Returns the
+    /// time in ms after which it looks by itself whether it can go on.
+    pub fn on_turn(exchange: u32, go_on: Function, now_ms: f64) -> u32 {
         with(now_ms, |node, _, _| {
-            node.exchanges.get_mut(&exchange).map(|running| running.go_on = Some(go_on));
+            if let Some(running) = node.exchanges.get_mut(&exchange) {
+                running.go_on = Some(go_on);
+            }
         });
+        LONGEST_TURN_MS
     }
 
     /// Ends an exchange with a request that was under way when WebAssembly ended: what its checks asked is not known.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use js_sys::{Function, Reflect};
 use tidegate_gate::{Id, Micros, Operation, Resolved, Timestamp};
 use tidegate_http::{
-    Access, Check, Counted, Exchange, Lease, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
+    Access, Check, Counted, Exchange, LogSecret, Outcome, PolicyCall, Served, Step, Verify,
 };
 use tidegate_tier::cache;
 use tidegate_tier::wire::{Failure, NodeOptions, Outgoing, Question};
@@ -244,8 +244,8 @@ impl Node {
     }
 
     /// Renews or releases a lease of a request that passed. Nobody waits for the answer.
-    pub(crate) fn hold(&mut self, lease: &Lease, renews: bool, now: Timestamp, at: Micros) {
-        let Lease { policy, key, name, .. } = lease;
+    pub(crate) fn hold(&mut self, lease: &Held<'_>, now: Timestamp, at: Micros) {
+        let Held { renews, policy, key, name } = *lease;
         let revision = Rc::clone(&self.in_force.revision);
         let Some(policy) = revision.policies.get(policy) else { return }; // it was another revision's
         let Ok(resolved) = Resolved::new(policy, key) else { return };
@@ -382,6 +382,14 @@ impl NextStep {
         };
         exchange << Self::BITS | next
     }
+}
+
+/// A lease of a request that passed.
+pub(crate) struct Held<'a> {
+    pub(crate) renews: bool,
+    pub(crate) policy: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) name: &'a str,
 }
 
 /// Whether the storage of an object is the reason why its call failed. The runtime ends an object whose disk is full.

@@ -14,7 +14,7 @@ extern "C" {
     /// Lets WebAssembly begin anew.
     fn ended();
 
-    /// What must be done when WebAssembly has ended.
+    /// What is called when WebAssembly has ended.
     #[wasm_bindgen(thread_local_v2, js_name = whenEnded)]
     static WHEN_ENDED: Calls;
 }
@@ -25,10 +25,31 @@ extern "C" {
     type Calls;
 
     #[wasm_bindgen(method)]
-    fn add(this: &Calls, call: &Close);
+    fn add(this: &Calls, call: &JsValue);
 
     #[wasm_bindgen(method)]
-    fn delete(this: &Calls, call: &Close);
+    fn delete(this: &Calls, call: &JsValue);
+
+    /// A promise, and the function that settles it.
+    type Resolvers;
+
+    #[wasm_bindgen(js_namespace = Promise, js_name = withResolvers)]
+    fn with_resolvers() -> Resolvers;
+
+    #[wasm_bindgen(method, getter)]
+    fn resolve(this: &Resolvers) -> JsValue;
+
+    #[wasm_bindgen(method, getter)]
+    fn promise(this: &Resolvers) -> End;
+
+    /// A promise, for functions of JavaScript: those of WebAssembly end with it.
+    type End;
+
+    #[wasm_bindgen(method)]
+    fn then(this: &End, call: &Close) -> End;
+
+    #[wasm_bindgen(method)]
+    fn catch(this: &End, call: &JsValue) -> End;
 
     /// A WebSocket, for its method.
     type Socket;
@@ -55,18 +76,24 @@ impl Isolate {
 }
 
 /// Closes a WebSocket, whose messages WebAssembly carries, if WebAssembly ends before this is dropped.
-pub(crate) struct ClosedAtEnd(Close);
+pub(crate) struct ClosedAtEnd {
+    ended: JsValue,
+}
 
 impl ClosedAtEnd {
+    /// By a promise, because the runtime lets only the request that has opened a WebSocket close it.
     pub(crate) fn new(socket: &JsValue) -> Self {
         let close = socket.unchecked_ref::<Socket>().close().bind(socket, 1011, "");
-        WHEN_ENDED.with(|all| all.add(&close));
-        Self(close)
+        let end = with_resolvers();
+        let ended = end.resolve();
+        end.promise().then(&close).catch(&ended); // it may have closed before
+        WHEN_ENDED.with(|all| all.add(&ended));
+        Self { ended }
     }
 }
 
 impl Drop for ClosedAtEnd {
     fn drop(&mut self) {
-        WHEN_ENDED.with(|all| all.delete(&self.0));
+        WHEN_ENDED.with(|all| all.delete(&self.ended));
     }
 }
