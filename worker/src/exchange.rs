@@ -5,9 +5,9 @@ use std::rc::Rc;
 use tidegate_gate::Timestamp;
 use tidegate_http::{Access, BodyError, Exchange, Head, Metrics, Server};
 use tidegate_tier::cache::Counts;
+use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::isolate::Request;
 use crate::policies::Revision;
 
 /// How the URL of a call by RPC begins. The call is for the API, which routes may hide from requests over HTTP.
@@ -70,6 +70,33 @@ extern "C" {
     /// Whether each body that comes is for a call, so that a request needs to begin only once.
     #[wasm_bindgen(method, setter)]
     fn set_body(this: &Needs, needs: bool);
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// A request. What is read of it costs time, so only what is needed is read.
+    pub type Request;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn method(this: &Request) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    pub(crate) fn url(this: &Request) -> String;
+
+    #[wasm_bindgen(method, getter)]
+    fn headers(this: &Request) -> Headers;
+
+    type Headers;
+
+    #[wasm_bindgen(method, catch)]
+    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
+}
+
+impl Request {
+    /// A header; `None` if it is missing or unreadable, so that a request which depends on it is refused.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        self.headers().get(name).ok().flatten()
+    }
 }
 
 /// A request to this Worker.

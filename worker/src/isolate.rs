@@ -2,19 +2,19 @@
 
 use std::rc::Rc;
 
-use js_sys::{Date, Function};
+use js_sys::Function;
 use tidegate_http::{
-    self as http, BodyError, Exchange, NoKeys, Outcome, Response, Served, Step, upstream_failed,
+    self as http, BodyError, Exchange, Outcome, Response, Served, Step, upstream_failed,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 use worker::Env;
 
 use crate::bindings::Bindings;
-use crate::exchange::{InForce, Needs, OwnRequest, parts, random};
+use crate::exchange::{InForce, Needs, OwnRequest, Request, parts};
 use crate::fields::Fields;
-use crate::node::{self, End, Held, NextStep, Node, with};
-use crate::{revisions, token};
+use crate::node::{self, End, Held, Node, with};
+use crate::step::NextStep;
 
 /// How long an exchange waits for another one's call before it looks by itself whether it can go on.
 const LONGEST_TURN_MS: u32 = 2_000;
@@ -23,33 +23,6 @@ const LONGEST_TURN_MS: u32 = 2_000;
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Isolate;
-
-#[wasm_bindgen]
-extern "C" {
-    /// A request. What is read of it costs time, so only what is needed is read.
-    pub type Request;
-
-    #[wasm_bindgen(method, getter)]
-    pub(crate) fn method(this: &Request) -> String;
-
-    #[wasm_bindgen(method, getter)]
-    pub(crate) fn url(this: &Request) -> String;
-
-    #[wasm_bindgen(method, getter)]
-    fn headers(this: &Request) -> Headers;
-
-    type Headers;
-
-    #[wasm_bindgen(method, catch)]
-    fn get(this: &Headers, name: &str) -> Result<Option<String>, JsValue>;
-}
-
-impl Request {
-    /// A header; `None` if it is missing or unreadable, so that a request which depends on it is refused.
-    pub(crate) fn header(&self, name: &str) -> Option<String> {
-        self.headers().get(name).ok().flatten()
-    }
-}
 
 #[wasm_bindgen]
 impl Isolate {
@@ -96,27 +69,6 @@ impl Isolate {
             let id = node.begin(OwnRequest { request, country, now, body }, at);
             node.step(id, now, at).of(id)
         })
-    }
-
-    /// Awaits what an exchange waits for, and goes on with it: the verification of a token, or the answer of the object of
-    /// the revisions. Returns the same as `begin`.
-    ///
-    /// # Errors
-    /// Throws what the object throws.
-    pub async fn proceed(exchange: u32, env: Env) -> Result<u32, JsValue> {
-        let token =
-            with(Date::now(), |node, _, _| node.exchanges.get_mut(&exchange)?.token().cloned());
-        let Some(token) = token else {
-            revisions::change(exchange, &env).await?;
-            return Ok(NextStep::Finish.of(exchange));
-        };
-        let is_verified = token::is_verified(&token, &env).await;
-        Ok(with(Date::now(), |node, now, at| {
-            if let Some(running) = node.exchanges.get_mut(&exchange) {
-                running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
-            }
-            node.step(exchange, now, at).of(exchange)
-        }))
     }
 
     /// Renews a lease, or releases it.

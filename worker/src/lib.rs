@@ -37,6 +37,8 @@ mod node;
 #[cfg(target_arch = "wasm32")]
 mod policies;
 #[cfg(target_arch = "wasm32")]
+mod proceed;
+#[cfg(target_arch = "wasm32")]
 mod recovery;
 #[cfg(target_arch = "wasm32")]
 mod revision_store;
@@ -48,6 +50,8 @@ mod rows;
 mod rpc;
 #[cfg(target_arch = "wasm32")]
 mod sockets;
+#[cfg(target_arch = "wasm32")]
+mod step;
 #[cfg(target_arch = "wasm32")]
 mod token;
 #[cfg(target_arch = "wasm32")]

@@ -11,7 +11,6 @@ use tidegate_http::{
 };
 use tidegate_tier::cache;
 use tidegate_tier::wire::{Failure, NodeOptions, Outgoing, Question};
-use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsValue, throw_str};
 
 use crate::bindings::Bindings;
@@ -22,6 +21,7 @@ use crate::keys::STORAGE_FAILED;
 use crate::log::log_error;
 use crate::memory::{MOST_KEYS, MOST_WAITING};
 use crate::policies;
+use crate::step::NextStep;
 use crate::watch::Watch;
 
 /// An exchange that is not finished after this time never will be: its client has gone, and JavaScript is not
@@ -348,39 +348,6 @@ fn timing(took: Option<Micros>) -> String {
         Some(Micros(us)) => {
             format!("tidegate;dur={}.{:03};desc=\"object\"", us / 1_000, us % 1_000)
         }
-    }
-}
-
-/// What JavaScript must do next with an exchange.
-#[wasm_bindgen]
-#[derive(Clone, Copy, Debug)]
-pub enum NextStep {
-    /// Finish it.
-    Finish = 0,
-    /// Send the questions that are due, and finish it meanwhile: the node itself asks them.
-    Send = 1,
-    /// Send the questions that are due, and finish it when the replies have come.
-    Wait = 2,
-    /// Read the body, and begin again with it.
-    Body = 3,
-    /// Let WebAssembly await what it waits for, by `proceed`.
-    Await = 4,
-}
-
-impl NextStep {
-    /// How many bits a step takes.
-    pub(crate) const BITS: u32 = 3;
-
-    /// The number of the exchange, and this behind it.
-    pub(crate) const fn of(self, exchange: u32) -> u32 {
-        let next = match self {
-            Self::Finish => 0,
-            Self::Send => 1,
-            Self::Wait => 2,
-            Self::Body => 3,
-            Self::Await => 4,
-        };
-        exchange << Self::BITS | next
     }
 }
 
