@@ -139,8 +139,8 @@ function end(exchange, { request, env, context, begun }) {
 
 /** Sends a request that passes to its upstream. */
 async function forward(exchange, request, env, context) {
-  const hold = (...lease) => {
-    Isolate.hold(...lease, Date.now());
+  const hold = (renews, policy, key, lease) => {
+    Isolate.hold(renews, policy, key, lease, Date.now());
     return Promise.all(transmit(env));
   };
   const answer = await outlive(() => Isolate.forward(exchange, request, context, hold, Date.now()));
