@@ -15,9 +15,10 @@ export function ended() {
   for (const call of [...whenEnded]) call();
 }
 
-/** Lets WebAssembly begin anew if this error has ended it outside of its own code. It had begun as the instance `began`. */
+/** Does the same if this error has ended the instance `began` unheard: there was no memory for a text, or for a new instance. */
 export function recover(error, began) {
-  const hasEnded = error instanceof WebAssembly.RuntimeError || error instanceof RangeError;
+  const hasEnded =
+    error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.message === "Module terminated";
   if (hasEnded && began === instance) ended();
 }
 
