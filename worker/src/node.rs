@@ -361,6 +361,9 @@ pub(crate) struct Held<'a> {
 
 /// Whether the storage of an object is the reason why its call failed. The runtime ends an object whose disk is full.
 fn is_of_storage(cause: &JsValue) -> bool {
+    if cause.is_undefined() {
+        return false; // to look for its message takes as long as the call
+    }
     let message = Reflect::get(cause, &"message".into()).ok().and_then(|text| text.as_string());
     message.is_some_and(|message| message.contains("SQLITE_"))
 }
