@@ -71,7 +71,7 @@ impl Isolate {
         panic::set_hook(Box::new(|panic| {
             log_error("WebAssembly begins anew", &panic.to_string().into());
         }));
-        set_on_abort(|| ended());
+        set_on_abort(ended);
     }
 }
 

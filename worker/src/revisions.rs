@@ -114,10 +114,9 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
     let response = store(env)?.handle(&call, &policies::text()?).await?.as_string();
     refresh(env).await;
     with(Date::now(), |node, _, _| {
-        let running = node.exchanges.get_mut(&exchange);
-        running
-            .zip(response)
-            .map(|(running, response)| running.end = Some(End::Answered(response)));
+        if let Some(running) = node.exchanges.get_mut(&exchange) {
+            running.end = response.map(End::Answered);
+        }
     });
     Ok(())
 }
