@@ -186,9 +186,9 @@ impl Limiter {
     /// # Errors
     /// Throws if the bytes are no dump of this policy; nothing has changed.
     pub fn restore(&mut self, dump: &[u8]) -> Result<(), JsValue> {
-        (self.table, self.call_limits, self.policy) =
-            self.table.restored(&self.written, dump).map_err(Failure::Dump)?;
-        self.before_call = None;
+        let restored = self.table.restored(&self.written, dump).map_err(Failure::Dump)?;
+        self.go_on_with(restored);
+        self.forget_before_call();
         Ok(())
     }
 
@@ -214,17 +214,19 @@ impl Limiter {
             }
         }
         self.cost_is_all = cost_is_all(&policy);
-        (self.policy, self.written, self.gateway) = (policy, written, gateway);
-        (self.table, self.call_limits) = (table, call_limits);
-        (self.last_call, self.before_call) = (None, None);
+        (self.written, self.gateway) = (written, gateway);
+        self.go_on_with((table, call_limits, policy));
+        self.last_call = None;
+        self.forget_before_call();
         Ok(())
     }
 
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.table.clear();
-        self.call_limits = CallLimits::default();
-        (self.policy, self.before_call) = (Arc::clone(&self.written), None);
+        self.call_limits.clear();
+        self.policy = Arc::clone(&self.written);
+        self.forget_before_call();
     }
 
     /// Forgets the keys whose state equals a fresh one at `now`.

@@ -1,5 +1,7 @@
 //! A reporter of a `suppression` limit: what a process knows about one account.
 
+use std::sync::Arc;
+
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::reporter::{Config, LocalCap, State, Verdict};
 use tidegate_gate::{Limit, MAX_QUANTITY, Policy, Rate};
@@ -97,6 +99,7 @@ impl Reporter {
 fn limit(policy: &str) -> Result<Rate, Failure> {
     let policy = Policy::parse("reporter", policy)
         .map_err(|error| Failure::Option(format!("`options.limit`: {}", error.message)))?;
+    let policy = Arc::new(policy); // limiters have it so too: the code that drops a policy is long, and exists once
     match policy.limits().iter().map(|each| each.limit).next() {
         Some(Limit::Suppression(config)) => Ok(config.limit()),
         _ => Err(Failure::Option("`options.limit`: expected a rate, found none".into())),

@@ -91,6 +91,12 @@ impl CallLimits {
         self.add(policy, text)
     }
 
+    /// Forgets all limits.
+    #[inline(never)]
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Reads the limits, and knows them from now on.
     pub(super) fn add(
         &mut self,

@@ -66,7 +66,7 @@ impl Limiter {
         let (nothing, actual) = (Bounded::clamped(0), whole("actual", cost)?);
         let ask = Ask::Settle { granted_at_us: nothing, reserved: nothing, actual };
         let (asked, now) = self.resolved(key_bytes, Ok(ask), now)?;
-        self.before_call = None; // after a failure some of the settlements hold, so the table must stay
+        self.forget_before_call(); // after a failure some of the settlements hold, so the table must stay
         let settled = self.table.settle_grant(asked.resolved(), now, &mut self.grant, actual.get());
         settled.map_err(Failure::Table)
     }

@@ -5,10 +5,11 @@
 //! [`failure`](Limiter::failure) says why, and nothing has changed.
 
 use std::mem;
+use std::sync::Arc;
 
 use tidegate_gate::{
     Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Decision, InvalidKey, Kind, Operation,
-    OperationError, Policy, Request, Rule, TableError, Timestamp, Verdict, check_key,
+    OperationError, Policy, Request, Rule, Table, TableError, Timestamp, Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -26,7 +27,7 @@ impl Limiter {
     /// Throws if the limits cannot be read, or if there are too many different ones.
     #[wasm_bindgen(js_name = underLimits)]
     pub fn under_limits(&mut self, text: &str, now: f64) -> Result<(), JsValue> {
-        self.before_call = None; // the operation before this one is over
+        self.forget_before_call(); // the operation before this one is over
         let now = timestamp(now)?;
         if let Some((table, policy)) =
             self.table.counting_apart(&self.policy).map_err(Failure::Limits)?
@@ -226,10 +227,15 @@ impl Limiter {
 
     /// Undoes what the first call with limits did to the table, because it failed.
     fn restore_before_call(&mut self) {
-        if let Some(before) = self.before_call.take() {
-            (self.table, self.policy) = before;
-            self.call_limits = CallLimits::default();
+        if let Some((table, policy)) = self.before_call.take() {
+            self.go_on_with((table, CallLimits::default(), policy));
         }
+    }
+
+    /// Not inlined: the code that drops a table is long.
+    #[inline(never)]
+    pub(super) fn go_on_with(&mut self, to: (Table, CallLimits, Arc<Policy>)) {
+        (self.table, self.call_limits, self.policy) = to;
     }
 
     fn answered(&mut self, done: Done) -> Option<bool> {
@@ -251,9 +257,15 @@ impl Limiter {
         if self.call.is_some() || self.last_call.is_some() {
             self.last_call = self.call.take();
             if self.last_call.is_none() {
-                self.before_call = None; // as in `under_limits`
+                self.forget_before_call(); // as in `under_limits`
             }
         }
+    }
+
+    /// Forgets the table that was there before the limits of a call. Not inlined: the code that drops a table is long.
+    #[inline(never)]
+    pub(super) fn forget_before_call(&mut self) {
+        self.before_call = None;
     }
 
     /// The decision, and the number of the rule if it is a refusal.
@@ -316,6 +328,7 @@ impl Limiter {
     }
 
     /// Begins an operation, and checks it against the policy.
+    #[inline(never)]
     pub(super) fn resolved(
         &mut self,
         key_bytes: usize,

@@ -13,7 +13,7 @@ use crate::install;
 use crate::run::{command, root, step};
 
 /// The most bytes that a browser loads, compressed.
-const LIMIT: usize = 174 * 1_024;
+const LIMIT: usize = 175 * 1_024;
 
 pub(super) fn build() -> Result<()> {
     let package = root().join("crates/wasm/npm");
