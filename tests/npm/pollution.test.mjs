@@ -149,6 +149,31 @@ test("an object of a class is refused, because its fields may be in its prototyp
   assert.equal(limiter.decide("a", Object.assign(Object.create(null), { cost: 5, now: NOW })).remaining, 0);
 });
 
+test("an object of a class is refused at any place of a policy, because a limit could be lost with it", () => {
+  class Limit {
+    algorithm = "fixed_window";
+    period = "1h";
+    get limit() { return 1; }
+  }
+  const { limits: [limit] } = FIVE_PER_HOUR;
+  const made = (change) => () => new Limiter({ ...FIVE_PER_HOUR, ...change });
+  const message = (path) => ({
+    name: "PolicyError", code: "INVALID_POLICY", path,
+    message: `${path}: expected a plain object, found an object with a prototype of its own`,
+  });
+  for (const overrides of [new Map([["a", { limit: 1 }]]), Object.create({ a: { limit: 1 } }), new Set(["a"])]) {
+    assert.throws(made({ overrides }), message("overrides"));
+  }
+  assert.throws(made({ overrides: { a: new Limit() } }), message("overrides.a"));
+  assert.throws(made({ limits: [new Limit()] }), message("limits[0]"));
+  assert.throws(made({ limits: [limit, Object.assign(new Date(), limit)] }), message("limits[1]"));
+  const limiter = new Limiter(FIVE_PER_HOUR);
+  for (const found of [new Limit(), Object.create(limit)]) {
+    assert.throws(() => limiter.check("a", { limits: [found] }), { code: "INVALID_LIMITS", message: /^`limits\[0\]`: expected a plain object/ });
+  }
+  assert.equal(new Limiter({ limits: [Object.assign(Object.create(null), limit)] }).check("a").remaining, 4);
+});
+
 test("a lone surrogate is refused at any place of a text", () => {
   const overrides = (key) => `limits = [{ algorithm = 'fixed_window', limit = 5, period = '1h' }]\ndeny = ['é🦀${key}']`;
   for (const [lone, kept] of [["\ud800", "\ufffd"], ["\udc00", "a"], ["\ud800\ud800", "\ud83e\udd80"]]) {

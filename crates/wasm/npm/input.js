@@ -271,10 +271,15 @@ export function unknownField(argument, code, unknown, fields) {
  * @type {(argument: string, code: ErrorCode, found: object) => void}
  */
 export function requirePlain(argument, code, found) {
+  const notPlain = whyNotPlain(found);
+  if (notPlain !== undefined) throw coded(code, `\`${argument}\`: ${notPlain}`);
+}
+
+/** @type {(found: object) => string | undefined} */
+function whyNotPlain(found) {
   const prototype = Object.getPrototypeOf(found);
-  if (prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(found))) return;
-  const kind = Array.isArray(found) ? "an array" : "an object with a prototype of its own";
-  throw coded(code, `\`${argument}\`: expected a plain object, found ${kind}`);
+  if (prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(found))) return undefined;
+  return `expected a plain object, found ${Array.isArray(found) ? "an array" : "an object with a prototype of its own"}`;
 }
 
 /**
@@ -309,6 +314,8 @@ function arrayJson(array, invalid, path, depth) {
 
 /** @type {(object: Record<string, unknown>, invalid: Invalid, path: string, depth: number) => string} */
 function objectJson(object, invalid, path, depth) {
+  const notPlain = whyNotPlain(object);
+  if (notPlain !== undefined) throw invalid(path, notPlain);
   const names = Object.keys(object);
   let text = "";
   for (let place = 0; place < names.length && text.length <= MOST_POLICY; place++) {
