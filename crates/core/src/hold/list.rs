@@ -129,6 +129,16 @@ impl<W: AsRef<[u64]>> Holds<W> {
         self.past().map(|past| Timestamp(past.last().copied().unwrap_or(0)))
     }
 
+    /// The holds that have ended: how, and the time at which each is forgotten.
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = (Id, Outcome, Timestamp)> {
+        self.past().map(|past| match *past {
+            [high, low, outcome, until] => {
+                (Id([high, low]), Outcome::of(outcome), Timestamp(until))
+            }
+            _ => never((NONE.id, Outcome::of(0), Timestamp::EPOCH)),
+        })
+    }
+
     pub(super) fn find(&self, Id(id): Id) -> Option<usize> {
         self.live().position(|hold| hold.starts_with(&id))
     }

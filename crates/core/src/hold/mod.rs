@@ -240,6 +240,60 @@ impl<L: Reservable> Config<L> {
         Ok(Reserved::Decided(decision))
     }
 
+    /// Says what [`reserve`](Self::reserve) would answer for this id, or [`decide`](Self::decide) without an id, and changes `copy`, a
+    /// copy of the key's state. A refusal has the exact wait: the same question is refused one microsecond before its end and granted
+    /// at its end, because holds that end meanwhile are counted. `reserve` and `decide` do not count them.
+    ///
+    /// # Errors
+    /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](RateLimiter::capacity).
+    pub fn peek(
+        &self,
+        copy: &mut State<L, impl WordsMut>,
+        now: Timestamp,
+        id: Option<Id>,
+        cost: u64,
+    ) -> Result<Reserved, CostExceedsCapacity> {
+        CostExceedsCapacity::check(cost, self.limiter.capacity())?;
+        self.advance(copy, now);
+        let asked_at = copy.newest();
+        let (counted, holds) = (self.counted(copy), self.holds(copy));
+        let first = self.limiter.peek(&counted, asked_at, cost)?;
+        if let (Some(id), Some(holds)) = (id, holds) {
+            if let Some(place) = holds.find(id) {
+                let Hold { units, until, .. } = holds.get(place);
+                return Ok(Reserved::Again { units, until });
+            }
+            if holds.ended(id).is_some() {
+                return Ok(Reserved::Ended);
+            }
+        }
+        let refused_for = |retry_after| {
+            let (limit, remaining, reset_after) =
+                (first.limit(), first.remaining(), first.reset_after());
+            Ok(Reserved::Decided(Decision::Deny { limit, remaining, retry_after, reset_after }))
+        };
+        loop {
+            let Some(holds) = self.holds(copy) else { return refused_for(Micros::MAX) };
+            let waited = copy.newest().saturating_since(asked_at);
+            let has_room = id.is_none() || cost == 0 || holds.has_room();
+            let decision = self.limiter.peek(&self.counted(copy), copy.newest(), cost)?;
+            let more = if has_room { decision.retry_after() } else { Micros::MAX };
+            let wait = Micros(waited.0.saturating_add(more.0).min(Micros::MAX.0));
+            if has_room && decision.is_allowed() {
+                return if waited == Micros::ZERO {
+                    Ok(Reserved::Decided(first))
+                } else {
+                    refused_for(wait)
+                };
+            }
+            if holds.are_none() || holds.next_end().saturating_since(asked_at) >= wait {
+                return refused_for(wait);
+            }
+            let next = holds.next_end();
+            self.advance(copy, next);
+        }
+    }
+
     /// Charges what a hold has really cost, once. A cost of 0 releases the hold.
     pub fn commit(
         &self,
@@ -304,12 +358,39 @@ impl<L: Reservable> Config<L> {
         }
     }
 
-    /// Whether [advancing](Limiter::advance) a state to `now` ends holds. If not, the words of the limiter alone say what it grants.
+    /// Whether the key has no holds, neither live nor remembered. The words of the limiter alone then say what it grants.
     #[must_use]
-    pub fn is_due(&self, state: &State<L, impl Words>, now: Timestamp) -> bool {
-        let newest = state.newest();
-        let taken = now.taken_after(newest, self.period());
-        self.holds(state).is_some_and(|holds| taken < newest || holds.is_due(taken))
+    pub fn has_no_holds(&self, state: &State<L, impl Words>) -> bool {
+        self.holds(state).is_some_and(|holds| holds.are_none())
+    }
+
+    /// The units of a live hold, and the time at which it ends.
+    #[must_use]
+    pub fn find(&self, state: &State<L, impl Words>, id: Id) -> Option<(u64, Timestamp)> {
+        let holds = self.holds(state)?;
+        let Hold { units, until, .. } = holds.get(holds.find(id)?);
+        Some((units, until))
+    }
+
+    /// Remembers the holds of a key that counted under `old`, which has other numbers. The live ones end, and their units stay
+    /// charged: a later commit charges what exceeds the estimate. The words of the limiter are not carried over.
+    pub fn remember_holds_of(
+        &self,
+        state: &mut State<L, impl WordsMut>,
+        old: &Self,
+        held: &State<L, impl Words>,
+    ) {
+        let (Some((_, mut own)), Some(before)) = (self.split(state), old.holds(held)) else {
+            return;
+        };
+        let longest = held.newest().saturating_add(self.terms.remember);
+        for (id, outcome, until) in before.outcomes() {
+            own.end(id, outcome, until.min(longest));
+        }
+        for Hold { id, units, .. } in before.each() {
+            let outcome = Outcome { charged: units, late: true, is_final: false };
+            own.end(id, outcome, longest);
+        }
     }
 
     /// The state of the limiter that counts the units.

@@ -310,8 +310,11 @@ fn a_hold_ends_by_itself_and_a_late_commit_says_so() {
         let id = Id([7, 7]);
         let said = config.reserve(&mut state, Timestamp(START), id, 50, Micros(6_000_000)).unwrap();
         assert!(matches!(said, Reserved::Decided(decision) if decision.remaining() == 10));
-        assert!(!config.is_due(&state, Timestamp(START + 5_999_999)));
-        assert!(config.is_due(&state, Timestamp(START + 6_000_000)));
+        assert_eq!(config.find(&state, id), Some((50, Timestamp(START + 6_000_000))));
+        let _ = remaining(&config, &mut state, 5_999_999);
+        assert!(config.find(&state, id).is_some());
+        config.advance(&mut state, Timestamp(START + 6_000_000));
+        assert_eq!(config.find(&state, id), None);
         assert_eq!(remaining(&config, &mut state, 6_000_000), after, "{on_expiry:?}");
         let late = config.commit(&mut state, Timestamp(START + 6_000_000), id, 20);
         assert_eq!(late, Committed { charged, late: true }, "{on_expiry:?}");
@@ -339,6 +342,56 @@ fn a_key_has_room_for_so_many_holds_and_says_when_there_is_room_again() {
     assert_eq!(reserve(&mut state, 1_000_000, 9), Reserved::Full { until });
     assert_eq!(reserve(&mut state, 1_000_000, 0), Reserved::Ended);
     assert!(matches!(reserve(&mut state, 4_000_000, 9), Reserved::Decided(_)));
+}
+
+#[test]
+fn a_refusal_waits_for_the_holds_that_end_by_themselves() {
+    // one token a second; 30 of 60 are free from 20 s on, when the first hold ends
+    let plain = bucket::Config::new(60, Rate::new(1, Micros::SECOND).unwrap()).unwrap();
+    let terms = Terms { longest: Micros(60_000_000), most: 2, ..TERMS };
+    for (on_expiry, expected) in [(OnExpiry::Release, 20_000_000), (OnExpiry::Charge, 30_000_000)] {
+        let config = Config::new(plain, Terms { on_expiry, ..terms }).unwrap();
+        let mut state = config.state(vec![0; config.words()]).unwrap();
+        for (id, span) in [(1, 20_000_000), (2, 60_000_000)] {
+            let _ = config.reserve(&mut state, Timestamp(START), Id([0, id]), 30, Micros(span));
+        }
+        let ask = |at: u64, id: Option<u64>, cost| {
+            let id = id.map(|id| Id([0, id]));
+            config.peek(&mut state.clone(), Timestamp(START + at), id, cost).unwrap()
+        };
+        let Reserved::Decided(refused) = ask(0, None, 30) else { panic!() };
+        assert_eq!(refused.retry_after(), Micros(expected), "{on_expiry:?}");
+        let is_granted =
+            |said| matches!(said, Reserved::Decided(decision) if decision.is_allowed());
+        assert!(!is_granted(ask(expected - 1, None, 30)));
+        assert!(is_granted(ask(expected, None, 30)));
+        // another hold also needs a place: the first keeps its own for as long as it is remembered
+        let Reserved::Decided(refused) = ask(0, Some(3), 1) else { panic!() };
+        assert_eq!(refused.retry_after(), Micros(20_000_000 + terms.remember.0));
+        assert!(!is_granted(ask(22_999_999, Some(3), 1)));
+        assert!(is_granted(ask(23_000_000, Some(3), 1)));
+        assert!(matches!(ask(0, Some(1), 1), Reserved::Again { units: 30, .. }));
+        assert_eq!(ask(20_000_000, Some(1), 1), Reserved::Ended);
+    }
+}
+
+#[test]
+fn an_edit_ends_the_holds_and_keeps_them_charged() {
+    let (old, new) = (tokens(100), tokens(60));
+    let mut held = old.state(vec![0; old.words()]).unwrap();
+    for id in [1, 2] {
+        let _ = old.reserve(&mut held, Timestamp(START), Id([0, id]), 20, Micros::SECOND);
+    }
+    assert_eq!(old.commit(&mut held, Timestamp(START), Id([0, 1]), 5).charged, 5);
+    let mut state = new.state(vec![0; new.words()]).unwrap();
+    new.remember_holds_of(&mut state, &old, &held);
+    new.advance(&mut state, Timestamp(START));
+    assert_eq!(new.accepts(&state), Ok(()));
+    assert_eq!(new.held(&state), 0);
+    let mut commit = |id, actual| new.commit(&mut state, Timestamp(START), Id([0, id]), actual);
+    assert_eq!(commit(1, 50), Committed { charged: 5, late: false });
+    assert_eq!(commit(2, 7), Committed { charged: 20, late: true });
+    assert_eq!(remaining(&new, &mut state, 0), 60);
 }
 
 #[test]
