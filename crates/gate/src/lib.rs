@@ -35,7 +35,9 @@ mod state;
 mod table;
 mod units;
 
-pub use ask::{Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, read_json};
+pub use ask::{
+    Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, ReserveForm, read_json,
+};
 pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Verdict};
 pub use fnv::fnv1a;
 pub use key::{
@@ -47,7 +49,8 @@ pub use limit::{
 };
 pub use policy::{
     Cost, Gateway, JoinedSources, Jwt, KeySource, Network, OnError, Path, Placement, Policies,
-    Policy, PolicyError, Resolved, Route, Rule, SignatureAlgorithm, TwoRoutes, is_authority,
+    Policy, PolicyError, Reservations, Resolved, Route, Rule, SignatureAlgorithm, TwoRoutes,
+    is_authority,
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_gate::{
-    Allowance, Decision, Limits, Operation, OperationError, Policy, Probability, Request, Timestamp,
+    Decision, Limits, Operation, OperationError, Policy, Probability, Request, Timestamp,
 };
 
 /// The number of words of the buffer. It has room for the largest state of one limit, and for a
@@ -34,6 +34,8 @@ pub const COST_EXCEEDS_CAPACITY: i32 = 2;
 /// Answer of [`tidegate_decide`]: a limit holds leases, so the operation must name a lease. Use
 /// [`tidegate_operate`].
 pub const NEEDS_LEASE: i32 = 3;
+/// The reservation of this id has ended.
+pub const RESERVATION_ENDED: i32 = 4;
 /// Answer of any call: the arguments or the words in the buffer are invalid. Nothing was done.
 pub const INVALID: i32 = -1;
 
@@ -65,7 +67,7 @@ pub extern "C" fn tidegate_words(policy: i32) -> i32 {
 }
 
 /// Decides on a request of `cost` with the state in the buffer. Returns [`ALLOWED`], [`DENIED`],
-/// [`COST_EXCEEDS_CAPACITY`], [`NEEDS_LEASE`] or [`INVALID`].
+/// [`COST_EXCEEDS_CAPACITY`], [`NEEDS_LEASE`], [`RESERVATION_ENDED`] or [`INVALID`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
     with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
@@ -75,11 +77,9 @@ pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
 /// Returns the answers of [`tidegate_decide`]. Behind the state and its four numbers it writes five
 /// more numbers:
 ///
-/// 1. whether the operation's lease was live: 0 or 1, or 2 if the operation involves no lease;
+/// 1. what the operation did beside deciding: the kind of an `Effect`;
 /// 2. the fraction to refuse in units of 2^-32, or `u64::MAX` if the operation has none;
-/// 3. the units that the holder may spend without asking;
-/// 4. the time at which these units were granted;
-/// 5. the time from which these units must not be spent.
+/// 3. to 5. what the kind says (`Effect::to_numbers`).
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_operate(policy: i32, now_us: u64, words: u32) -> i32 {
     with_policy(policy, |limits| operate(limits, Timestamp(now_us), usize::try_from(words).ok()?))
@@ -118,10 +118,9 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
         Err(error) => return why_not(error),
     };
     words.extend(numbers(&verdict.decision));
-    words.push(verdict.effect.live().map_or(2, u64::from));
-    words.push(verdict.factor.map_or(u64::MAX, Probability::units));
-    let Allowance { left, granted_at, expires_at } = verdict.effect.allowance().unwrap_or_default();
-    words.extend([left, granted_at.0, expires_at.0]);
+    let (kind, effect) = verdict.effect.to_numbers();
+    words.extend([kind.into(), verdict.factor.map_or(u64::MAX, Probability::units)]);
+    words.extend(effect);
     write(&words);
     Some(told(&verdict.decision))
 }
@@ -152,6 +151,7 @@ const fn why_not(error: OperationError) -> Option<i32> {
     match error {
         OperationError::Cost(_) => Some(COST_EXCEEDS_CAPACITY),
         OperationError::NeedsLease => Some(NEEDS_LEASE),
+        OperationError::ReservationEnded => Some(RESERVATION_ENDED),
         _ => None,
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         let settle = Operation::from_words(&[2, 7, 2, 1]).unwrap();
         write(&[&[2_000_000, 7], &settle.to_words()[..]].concat());
         assert_eq!(tidegate_operate(policy, 7, 4), ALLOWED);
-        assert_eq!(read(11), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 2, u64::MAX, 0, 0, 0]));
+        assert_eq!(read(11), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 0, u64::MAX, 0, 0, 0]));
         assert_eq!(tidegate_operate(policy, 7, 3), INVALID, "no such operation");
         let one_lease_of_a_second = [4, 6, 1, 1_000_000, 1];
         write(&one_lease_of_a_second);

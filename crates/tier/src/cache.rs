@@ -154,7 +154,9 @@ impl NodeCache {
             return self.ask_as_reporter(resolved, limits, master, (operation, now, at));
         }
         let asks_often = policy.local().is_some();
-        if policy.remember().is_none() && !asks_often {
+        let reserves = matches!(operation, Operation::Decide(request) if request.reserves());
+        // only the authority knows whether the key has the reservation already, or a place for it
+        if reserves || (policy.remember().is_none() && !asks_often) {
             return Next::Forward { budget: None };
         }
         let changes = relaxes(operation);
@@ -191,7 +193,7 @@ impl NodeCache {
         }
         match heard.operation {
             // a peek starts nothing: a bucket that starts empty fills from the first decision on
-            Operation::Decide(request) => {
+            Operation::Decide(request) if !request.reserves() => {
                 if let Some(remember) = remember
                     && let Some(refusal) = refusals::proven(limits, request, heard, remember)
                     && let Some(entry) = self.find_or_add(resolved, limits)

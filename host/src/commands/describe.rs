@@ -40,7 +40,12 @@ pub(super) fn describe(policy: &Policy) -> String {
         OnChange::Keep => text += "  an edit of the limits keeps the units that were used\n",
         OnChange::Proportional => text += "  an edit of the limits keeps the share that was used\n",
     }
-    for words in policy.describe_nodes().into_iter().chain(policy.describe_persistence()) {
+    for words in policy
+        .describe_nodes()
+        .into_iter()
+        .chain(policy.describe_persistence())
+        .chain(policy.describe_reservations())
+    {
         text += &format!("  {words}\n");
     }
     if policy.is_shadow() {

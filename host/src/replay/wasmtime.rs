@@ -5,8 +5,8 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail};
 use tidegate_gate::{
-    Allowance, CostExceedsCapacity, Decision, Effect, Limits, Micros, Operation, OperationError,
-    Probability, Resolved, Timestamp, Transaction, Verdict,
+    CostExceedsCapacity, Decision, Effect, Limits, Micros, Operation, OperationError, Probability,
+    Resolved, Timestamp, Transaction, Verdict,
 };
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
@@ -121,22 +121,14 @@ impl Loaded {
         self.write(&[&*words, &asked].concat())?;
         let told =
             self.operate.call(&mut self.store, (handle, now.0, u32::try_from(asked.len())?))?;
-        if told == 3 {
-            return Ok(Err(OperationError::NeedsLease));
+        match told {
+            3 => return Ok(Err(OperationError::NeedsLease)),
+            4 => return Ok(Err(OperationError::ReservationEnded)),
+            _ => {}
         }
         let answer = self.read(words.len() + ANSWER_WORDS)?;
         let (state, answer) = answer.split_at(words.len());
-        let [
-            limit,
-            remaining,
-            retry_after,
-            reset_after,
-            live,
-            factor,
-            left,
-            granted_at,
-            expires_at,
-        ] = *answer
+        let [limit, remaining, retry_after, reset_after, kind, factor, ref effect @ ..] = *answer
         else {
             bail!("the guest's buffer is too short");
         };
@@ -154,15 +146,10 @@ impl Loaded {
             other => bail!("the guest answers {other} to {operation:?} of {limits:?}"),
         };
         words.copy_from_slice(state);
-        let granted = Allowance {
-            left,
-            granted_at: Timestamp(granted_at),
-            expires_at: Timestamp(expires_at),
-        };
-        let live = [false, true].get(usize::try_from(live)?).copied();
-        let granted = matches!(operation, Operation::Budget(_)).then_some(granted);
+        let effect = Effect::of_numbers(u8::try_from(kind)?, effect.try_into()?);
+        let Some(effect) = effect else { bail!("the guest answers an effect that there is not") };
         let (limits, factor) = (Vec::new(), Probability::from_units(factor));
-        Ok(Ok(Verdict { at: now, decision, limits, factor, effect: Effect::of(live, granted) }))
+        Ok(Ok(Verdict { at: now, decision, limits, factor, effect }))
     }
 
     /// The guest's handle for these limits. The guest learns them at their first use.

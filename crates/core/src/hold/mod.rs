@@ -267,9 +267,10 @@ impl<L: Reservable> Config<L> {
                 return Ok(Reserved::Ended);
             }
         }
+        let untaken = self.limiter.peek(&self.counted(copy), asked_at, 0)?;
         let refused_for = |retry_after| {
-            let (limit, remaining, reset_after) =
-                (first.limit(), first.remaining(), first.reset_after());
+            let (limit, remaining) = (untaken.limit(), untaken.remaining());
+            let reset_after = untaken.reset_after();
             Ok(Reserved::Decided(Decision::Deny { limit, remaining, retry_after, reset_after }))
         };
         loop {
@@ -399,6 +400,17 @@ impl<L: Reservable> Config<L> {
         limiter::State::over(words.get(..self.limiter.words()).unwrap_or(words))
     }
 
+    /// Does something with the part of the state that counts the units, which must have been [advanced](Limiter::advance). `None` if
+    /// the state is that of another limiter.
+    pub fn counting<R>(
+        &self,
+        state: &mut State<L, impl WordsMut>,
+        change: impl FnOnce(&L, &mut limiter::State<L, &mut [u64]>) -> R,
+    ) -> Option<R> {
+        let (mut counted, _) = self.split(state)?;
+        Some(change(&self.limiter, &mut counted))
+    }
+
     /// The units that are held.
     #[must_use]
     pub fn held(&self, state: &State<L, impl Words>) -> u64 {
@@ -473,9 +485,9 @@ impl<L: Reservable> Limiter for Config<L> {
         self.limiter.words().saturating_add(HEAD).saturating_add(holds)
     }
 
-    /// The longest of the limiter's period and the spans of the holds.
+    /// The limiter's period: holds do not change what a jump of the clock is.
     fn period(&self) -> Micros {
-        Micros(self.limiter.period().0.max(self.terms.longest.0).max(self.terms.remember.0))
+        self.limiter.period()
     }
 
     /// Ends the holds that have expired at the new time.

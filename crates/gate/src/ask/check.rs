@@ -2,10 +2,13 @@
 
 use alloc::string::String;
 
+use tidegate_core::Micros;
+use tidegate_core::lease::Id;
 use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 
-use super::{AskError, Chance, lease_name, needs_leases};
+use super::{AskError, Chance, lease_name, needs_leases, reservations_of};
+use crate::decide::Limits;
 use crate::limit::{Kind, Request};
 use crate::policy::Resolved;
 use tidegate_form::{Bounded, form};
@@ -33,6 +36,25 @@ form! {
     }
 }
 
+form! {
+    /// The fields of a reservation as a caller writes them.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct ReserveForm {
+        /// The estimate, in units; by default the policy's `cost`.
+        pub cost: Option<Bounded<0>> = None,
+        /// The name of the request's class; by default the least important class.
+        pub class: Option<String> = None,
+        /// The id of the reservation; by default a random one.
+        pub id: Option<String> = None,
+        /// The measured signal for a `utilization` limit, in parts per million.
+        pub signal_ppm: Option<Ppm> = None,
+        /// The random bits of the request; by default a random number.
+        pub draw: Option<DrawBits> = None,
+        /// For how long the units are held, in µs; by default and at most the policy's `time_to_live`.
+        pub time_to_live_us: Option<Bounded<1>> = None,
+    }
+}
+
 impl CheckForm {
     /// The request, and the name of the lease that it acquires, which is random by default.
     pub(super) fn request(
@@ -40,41 +62,83 @@ impl CheckForm {
         resolved: &Resolved,
         chance: Chance<'_>,
     ) -> Result<(Request, Option<String>), AskError> {
-        let policy = resolved.policy();
-        let cost = self.cost.map_or(policy.cost().stated(), Bounded::get);
-        let class = match self.class {
-            None => Class(0), // a request without a class is the least important
-            Some(name) => policy
-                .class(&name)
-                .ok_or_else(|| AskError::Class { found: name, allowed: policy.classes().into() })?,
-        };
-        let signal = self.signal_ppm.and_then(|ppm| Share::from_ppm(ppm.get().try_into().ok()?));
-        let lease = match self.lease {
+        let Self { cost, class, lease, signal_ppm, draw } = self;
+        let cost = cost.map_or(resolved.policy().cost().stated(), Bounded::get);
+        let lease = match lease {
             Some(name) => {
                 needs_leases(resolved)?;
-                Some(lease_name(resolved, name)?)
+                Some(lease_name(resolved, "lease", name)?)
             }
-            None if cost > 0 && resolved.has(Kind::Lease) => {
-                let (Some(high), Some(low)) = (chance(), chance()) else {
-                    return Err(AskError::NoRandomness);
-                };
-                let name = alloc::format!("{high:016x}{low:016x}");
-                Some((resolved.lease_id(&name), name))
-            }
+            None if cost > 0 && resolved.has(Kind::Lease) => Some(drawn_name(resolved, chance)?),
             None => None,
         };
-        let draw = match self.draw {
-            Some(bits) => Draw(bits.into()),
-            None if resolved.has(Kind::Shed) => draw_of(chance()),
-            None => Draw(0),
-        };
-        let (id, name) = lease.unzip();
-        let request = Request { cost, lease: id, class, signal, draw };
+        let (lease, name) = lease.unzip();
+        let hold = Micros::ZERO;
+        let class = class_of(resolved, class)?;
+        let (signal, draw) = (signal_of(signal_ppm), draw_of(resolved, draw, chance));
+        let request = Request { cost, lease, hold, class, signal, draw };
         Ok((request, name.filter(|_| cost > 0))) // a request without a cost acquires no lease
     }
 }
 
-/// The first bits of a random number. Without one, every request that may be shed is shed.
-fn draw_of(random: Option<u64>) -> Draw {
-    Draw(random.and_then(|random| u32::try_from(random >> 32).ok()).unwrap_or(0))
+impl ReserveForm {
+    /// The request, and the id of the reservation.
+    pub(super) fn request(
+        self,
+        resolved: &Resolved,
+        chance: Chance<'_>,
+    ) -> Result<(Request, String), AskError> {
+        let Self { cost, class, id, signal_ppm, draw, time_to_live_us } = self;
+        let reservations = reservations_of(resolved)?;
+        let cost = cost.map_or(resolved.policy().cost().stated(), Bounded::get);
+        if cost == 0 {
+            return Err(AskError::NothingReserved);
+        }
+        let capacity = resolved.limits().map_or(u64::MAX, Limits::capacity);
+        let (id, name) = match id {
+            Some(name) => lease_name(resolved, "id", name)?,
+            None => drawn_name(resolved, chance)?,
+        };
+        let longest = reservations.terms().longest;
+        let request = Request {
+            cost: reservations.cut(cost, capacity),
+            lease: Some(id),
+            hold: time_to_live_us.map_or(longest, |span| longest.min(Micros(span.get()))),
+            class: class_of(resolved, class)?,
+            signal: signal_of(signal_ppm),
+            draw: draw_of(resolved, draw, chance),
+        };
+        Ok((request, name))
+    }
+}
+
+fn class_of(resolved: &Resolved, name: Option<String>) -> Result<Class, AskError> {
+    let Some(name) = name else { return Ok(Class(0)) }; // a request without a class is the least important
+    let policy = resolved.policy();
+    policy
+        .class(&name)
+        .ok_or_else(|| AskError::Class { found: name, allowed: policy.classes().into() })
+}
+
+fn signal_of(ppm: Option<Ppm>) -> Option<Share> {
+    ppm.and_then(|ppm| Share::from_ppm(ppm.get().try_into().ok()?))
+}
+
+/// A name that nobody can guess.
+fn drawn_name(resolved: &Resolved, chance: Chance<'_>) -> Result<(Id, String), AskError> {
+    let (Some(high), Some(low)) = (chance(), chance()) else { return Err(AskError::NoRandomness) };
+    let name = alloc::format!("{high:016x}{low:016x}");
+    Ok((resolved.lease_id(&name), name))
+}
+
+/// The draw of the caller, or a new one if a limit sheds load. Without a random number, every request that may be shed is shed.
+fn draw_of(resolved: &Resolved, own: Option<DrawBits>, chance: Chance<'_>) -> Draw {
+    match own {
+        Some(bits) => Draw(bits.into()),
+        None if resolved.has(Kind::Shed) => {
+            let random = chance();
+            Draw(random.and_then(|random| u32::try_from(random >> 32).ok()).unwrap_or(0))
+        }
+        None => Draw(0),
+    }
 }

@@ -20,8 +20,10 @@ pub enum AskError {
     /// The policy has no such class.
     #[expect(missing_docs, reason = "the names say it")]
     Class { found: String, allowed: Vec<String> },
-    /// The name of a lease is empty or too long.
+    /// The name of a lease or the id of a reservation is empty or too long.
     Lease {
+        /// The field that has it.
+        field: &'static str,
         /// The length of the name.
         bytes: usize,
     },
@@ -33,6 +35,13 @@ pub enum AskError {
     /// No limit on this key has the algorithm that the operation needs.
     #[expect(missing_docs, reason = "the names say it")]
     NoLimit { policy: String, algorithm: &'static str },
+    /// The policy takes no reservations.
+    NoReservations {
+        /// The name of the policy.
+        policy: String,
+    },
+    /// The request reserves nothing.
+    NothingReserved,
     /// A listed key cannot be blocked, because it is never counted.
     Listed,
     /// A key cannot be blocked, because no limit of the policy counts by the whole key.
@@ -61,8 +70,8 @@ impl fmt::Display for AskError {
                 let allowed = allowed.join(", ");
                 write!(f, "`class`: expected one of {allowed}; found {}", Quoted(found))
             }
-            Self::Lease { bytes } => {
-                write!(f, "`lease`: expected 1 to {MAX_LEASE_BYTES} bytes, found {bytes}")
+            Self::Lease { field, bytes } => {
+                write!(f, "`{field}`: expected 1 to {MAX_LEASE_BYTES} bytes, found {bytes}")
             }
             Self::NoLeases { policy } => {
                 write!(f, "`policy`: expected a policy that limits leases, found {policy:?}, which limits none")
@@ -72,6 +81,13 @@ impl fmt::Display for AskError {
                     f,
                     "`policy`: expected a policy with a limit `{algorithm}`, found {policy:?}, which has none"
                 )
+            }
+            Self::NoReservations { policy } => write!(
+                f,
+                "`policy`: expected a policy with `reservations`, found {policy:?}, which has none"
+            ),
+            Self::NothingReserved => {
+                f.write_str("`cost`: expected at least 1, found 0; a peek reserves nothing")
             }
             Self::Listed => f.write_str(
                 "`key`: expected a key with limits, found a key on the policy's list `allow` or `deny`",

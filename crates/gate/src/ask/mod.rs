@@ -17,8 +17,8 @@ use crate::decide::{Limits, Record, Verdict};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
 use crate::limit::{Budget, Kind, Offered, Operation, Request, Settlement, Unspent};
-use crate::policy::{Policy, Resolved};
-pub use check::CheckForm;
+use crate::policy::{Policy, Reservations, Resolved};
+pub use check::{CheckForm, ReserveForm};
 pub use check::{DrawBits, Ppm};
 pub use error::AskError;
 use tidegate_form::Bounded;
@@ -60,6 +60,15 @@ pub enum Ask {
     Check(CheckForm),
     /// Asks whether a request would pass. Changes nothing.
     Peek(CheckForm),
+    /// Reserves units for a request whose true cost is known later.
+    Reserve(ReserveForm),
+    /// Says what a reservation has really cost. A cost of 0 releases it.
+    Commit {
+        /// The id of the reservation.
+        id: String,
+        /// The units that were used.
+        actual: Bounded<0>,
+    },
     /// Reports the real cost of a request that was granted on an estimate.
     #[expect(missing_docs, reason = "the fields are those of Settlement")]
     Settle { granted_at_us: Bounded<0>, reserved: Bounded<0>, actual: Bounded<0> },
@@ -106,6 +115,8 @@ impl Form for Ask {
         node.only_field(&[
             ("check", |node| node.read().map(Self::Check)),
             ("peek", |node| node.read().map(Self::Peek)),
+            ("reserve", |node| node.read().map(Self::Reserve)),
+            ("commit", |node| fields!(node, Self::Commit { id, actual })),
             ("settle", |node| fields!(node, Self::Settle { granted_at_us, reserved, actual })),
             ("refund", |node| fields!(node, Self::Refund { units })),
             ("renew", |node| fields!(node, Self::Renew { lease, count = None })),
@@ -174,7 +185,7 @@ impl Ask {
     ) -> Result<Asked, AskError> {
         let resolved = Resolved::new(policy, key)?;
         let has = |algorithm| has_algorithm(&resolved, algorithm);
-        let named = |name: String| lease_name(&resolved, name);
+        let named = |name: String| lease_name(&resolved, "lease", name);
         let (operation, lease) = match self {
             Self::Check(form) => {
                 let (request, lease) = form.request(&resolved, chance)?;
@@ -187,6 +198,15 @@ impl Ask {
                 let (request, _) = form.request(&resolved, &mut || Some(0))?;
                 let lease = request.lease.filter(|_| named); // a peek acquires no lease
                 (Operation::Peek(Request { lease, ..request }), None)
+            }
+            Self::Reserve(form) => {
+                let (request, id) = form.request(&resolved, chance)?;
+                (Operation::Decide(request), Some(id))
+            }
+            Self::Commit { id, actual } => {
+                reservations_of(&resolved)?;
+                let (id, name) = lease_name(&resolved, "id", id)?;
+                (Operation::Commit(id, actual.get()), Some(name))
             }
             Self::Settle { granted_at_us, reserved, actual } => {
                 let (granted_at, reserved) = (Timestamp(granted_at_us.get()), reserved.get());
@@ -272,7 +292,7 @@ impl Asked {
         self.operation
     }
 
-    /// The name of the lease that the operation concerns, given by the caller or drawn at random.
+    /// The name of the lease, or the id of the reservation, that the operation concerns, given by the caller or drawn at random.
     #[must_use]
     pub fn lease(&self) -> Option<&str> {
         self.lease.as_deref()
@@ -343,11 +363,22 @@ fn unspent(
 }
 
 /// The id under which a lease is stored, and its name.
-fn lease_name(resolved: &Resolved, name: String) -> Result<(Id, String), AskError> {
+fn lease_name(
+    resolved: &Resolved,
+    field: &'static str,
+    name: String,
+) -> Result<(Id, String), AskError> {
     if (1..=MAX_LEASE_BYTES).contains(&name.len()) {
         return Ok((resolved.lease_id(&name), name));
     }
-    Err(AskError::Lease { bytes: name.len() })
+    Err(AskError::Lease { field, bytes: name.len() })
+}
+
+/// # Errors
+/// Fails with [`AskError::NoReservations`] if the policy takes none.
+fn reservations_of(resolved: &Resolved) -> Result<&Reservations, AskError> {
+    let policy = resolved.policy();
+    policy.reservations().ok_or_else(|| AskError::NoReservations { policy: policy.name().into() })
 }
 
 /// # Errors

@@ -2,6 +2,7 @@
 
 mod limits;
 mod operate;
+mod reservations;
 mod stored;
 #[cfg(test)]
 mod tests;

@@ -80,7 +80,8 @@ impl Limits {
             Operation::Decide(request) if request.cost > 0 => {
                 let mut each = self.room_for_each();
                 let decision = self.take(words, now, request, |said| each.push(said))?;
-                Ok(self.explained(words, now, decision, each))
+                let effect = self.reserved(words, request, &decision);
+                Ok(Verdict { effect, ..self.explained(words, now, decision, each) })
             }
             Operation::Decide(request) | Operation::Peek(request) => {
                 self.looked_at(words, now, request)
@@ -93,6 +94,10 @@ impl Limits {
                 let (reserved, actual) = (*units, 0);
                 self.settle(words, now, &Settlement { granted_at: now, reserved, actual });
                 self.looked_at(words, now, &Request::of(0))
+            }
+            Operation::Commit(id, actual) => {
+                let effect = self.commit(words, now, *id, *actual);
+                Ok(Verdict { effect, ..self.looked_at(words, now, &Request::of(0))? })
             }
             Operation::Budget(budget) => self.budget(words, now, budget),
             Operation::Report(Offered { at, admitted, suppressed }) => {
@@ -115,7 +120,7 @@ impl Limits {
                     _ => held.reduce(|one, other| one & other),
                 };
                 let looked = Request { lease: Some(*id), ..Request::of(0) };
-                let effect = Effect::of(live, None);
+                let effect = live.map_or(Effect::Decision, |live| Effect::Lease { live });
                 Ok(Verdict { effect, ..self.looked_at(words, now, &looked)? })
             }
             // the words of the limits do not say whether the key is blocked
@@ -392,7 +397,7 @@ impl Grants {
 }
 
 /// Each limit with its own words.
-fn split<'a>(
+pub(super) fn split<'a>(
     limits: &'a Limits,
     mut words: &'a [u64],
 ) -> impl Iterator<Item = (&'a Limit, &'a [u64])> {
@@ -404,7 +409,7 @@ fn split<'a>(
     })
 }
 
-fn split_mut<'a>(
+pub(super) fn split_mut<'a>(
     limits: &'a Limits,
     mut words: &'a mut [u64],
 ) -> impl Iterator<Item = (&'a Limit, &'a mut [u64])> {

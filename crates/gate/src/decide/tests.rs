@@ -1,5 +1,6 @@
 mod answers;
 mod kinds;
+mod reservations;
 
 use std::format;
 use std::vec;

@@ -28,12 +28,27 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {
-    /// The operation concerns neither a lease nor a budget, or the key is listed: the decision says all.
+    /// The operation concerns no lease, reservation or budget, or the key is listed: the decision says all.
     Decision,
     /// The operation renewed, counted or released a lease.
     Lease {
         /// Whether the lease was live.
         live: bool,
+    },
+    /// The operation reserved units.
+    Reserved {
+        /// The units that are held.
+        units: u64,
+        /// The time at which the reservation ends unless it is committed.
+        until: Timestamp,
+    },
+    /// The operation committed or released a reservation.
+    Committed {
+        /// The units that count for the reservation: those of the first commit, or its estimate if that stayed charged.
+        charged: u64,
+        /// Whether the reservation had ended before its first commit, or was never known. The units were then charged at the time
+        /// of that commit.
+        late: bool,
     },
     /// The operation asked for a budget.
     Budget {
@@ -45,14 +60,46 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// The effect with these values of [`live`](Self::live) and [`allowance`](Self::allowance).
+    /// The effect in numbers, to pass it on: its kind, and what the kind says.
     #[must_use]
-    pub const fn of(live: Option<bool>, allowance: Option<Allowance>) -> Self {
-        match (live, allowance) {
-            (None, None) => Self::Decision,
-            (Some(live), None) => Self::Lease { live },
-            (returned, Some(allowance)) => Self::Budget { returned, allowance },
+    pub const fn to_numbers(&self) -> (u8, [u64; 3]) {
+        match *self {
+            Self::Decision => (0, [0; 3]),
+            Self::Lease { live: false } => (1, [0; 3]),
+            Self::Lease { live: true } => (2, [0; 3]),
+            Self::Budget { returned, allowance: Allowance { left, granted_at, expires_at } } => {
+                let kind = match returned {
+                    None => 3,
+                    Some(false) => 4,
+                    Some(true) => 5,
+                };
+                (kind, [left, granted_at.0, expires_at.0])
+            }
+            Self::Reserved { units, until } => (6, [units, until.0, 0]),
+            Self::Committed { charged, late } => (if late { 8 } else { 7 }, [charged, 0, 0]),
         }
+    }
+
+    /// The effect with these [numbers](Self::to_numbers); `None` if there is none.
+    #[must_use]
+    pub fn of_numbers(kind: u8, numbers: [u64; 3]) -> Option<Self> {
+        let [first, second, third] = numbers;
+        let effect = match kind {
+            0 => Self::Decision,
+            1 | 2 => Self::Lease { live: kind == 2 },
+            3..=5 => {
+                let (granted_at, expires_at) = (Timestamp(second), Timestamp(third));
+                let returned = (kind > 3).then_some(kind == 5);
+                Self::Budget {
+                    returned,
+                    allowance: Allowance { left: first, granted_at, expires_at },
+                }
+            }
+            6 => Self::Reserved { units: first, until: Timestamp(second) },
+            7 | 8 => Self::Committed { charged: first, late: kind == 8 },
+            _ => return None,
+        };
+        (effect.to_numbers() == (kind, numbers)).then_some(effect)
     }
 
     /// Whether the lease, or the grant that the holder gave back, was live; `None` if the operation concerns
@@ -60,7 +107,7 @@ impl Effect {
     #[must_use]
     pub const fn live(&self) -> Option<bool> {
         match *self {
-            Self::Decision => None,
+            Self::Decision | Self::Reserved { .. } | Self::Committed { .. } => None,
             Self::Lease { live } => Some(live),
             Self::Budget { returned, .. } => returned,
         }
@@ -71,7 +118,7 @@ impl Effect {
     pub const fn allowance(&self) -> Option<Allowance> {
         match *self {
             Self::Budget { allowance, .. } => Some(allowance),
-            Self::Decision | Self::Lease { .. } => None,
+            _ => None,
         }
     }
 }

@@ -3,15 +3,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tidegate_core::hold::Committed;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
+use tidegate_core::window::Refund;
 use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, State, Timestamp, never};
 
 use super::form::LimitForm;
 use super::request::{Operation, OperationError, Request, Unspent};
-use super::{Kind, Limit, ask};
+use super::{Kind, Limit, Variant, ask};
 
 pub(crate) type Decided = Result<Decision, OperationError>;
 
@@ -41,7 +43,7 @@ impl Kind {
 ///
 /// If [`decide`](Self::decide) grants a request, [`peek`](Self::peek) gives the same answer before, and at a cost
 /// of 0 also after.
-pub(crate) trait Algorithm: Limiter {
+pub(crate) trait Algorithm: Limiter + Variant {
     /// The kind of the algorithm.
     const KIND: Kind;
 
@@ -191,8 +193,29 @@ pub(crate) trait Algorithm: Limiter {
     /// Takes units that were already spent, for an algorithm that counts units.
     fn charge(&self, _state: &mut State<Self, &mut [u64]>, _now: Timestamp, _cost: u64) {}
 
+    /// The form in which a limiter on units over time takes unused units back.
+    fn come_back(&self, unused: &Refundable) -> Refund {
+        unused.to_window()
+    }
+
     /// Returns units that were not used, for an algorithm that counts units.
     fn refund(&self, _: &mut State<Self, &mut [u64]>, _now: Timestamp, _unused: &Refundable) {}
+
+    /// Charges what a hold has really cost, once, for an algorithm that holds.
+    fn commit(
+        &self,
+        _state: &mut State<Self, &mut [u64]>,
+        _now: Timestamp,
+        _id: Id,
+        _actual: u64,
+    ) -> Option<Committed> {
+        None
+    }
+
+    /// The units of a live hold and the time at which it ends, for an algorithm that holds.
+    fn held(&self, _state: &State<Self, &[u64]>, _id: Id) -> Option<(u64, Timestamp)> {
+        None
+    }
 
     /// Whether the algorithm would hold a lease for this request.
     fn needs_lease(&self, _request: &Request) -> bool {
@@ -207,12 +230,6 @@ pub(crate) trait Algorithm: Limiter {
         _now: Timestamp,
         _operation: &Operation,
     ) -> Option<Held> {
-        None
-    }
-
-    /// The configuration of a limit, if the limit has this algorithm and the algorithm can
-    /// [`adopt`](Self::adopt).
-    fn of(_limit: &Limit) -> Option<&Self> {
         None
     }
 

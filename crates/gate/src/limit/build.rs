@@ -21,7 +21,7 @@ macro_rules! limit_of {
 
 impl LimitForm {
     pub(super) fn limit(&self) -> Result<Limit, String> {
-        algorithms!(limit_of self)
+        algorithms!(named limit_of self)
     }
 
     fn made<A: Algorithm>(&self, limit: fn(A) -> Limit) -> Result<Limit, String> {
@@ -81,7 +81,9 @@ fn as_written(field: &str, value: u64) -> String {
             share.map_or_else(|| value.to_string(), |share| Percent(share).to_string())
         }
         "period" | "min_gap" | "time_to_live" | "expiry" | "time" | "delay" | "full" | "within"
-        | "duration" | "max" | "forgive_after" => Span(Micros(value)).to_string(),
+        | "duration" | "max" | "forgive_after" | "longest" | "remember" => {
+            Span(Micros(value)).to_string()
+        }
         _ => value.to_string(),
     }
 }

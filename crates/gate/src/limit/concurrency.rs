@@ -9,6 +9,7 @@ use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
+use super::Kind;
 use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::{room, span};
@@ -16,7 +17,6 @@ use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::{Operation, Request};
 use super::shared::{adopts_leases, held, holds_leases, renewed};
-use super::{Kind, Limit};
 
 impl Algorithm for Config {
     const NAME: &'static str = "concurrency";
@@ -62,5 +62,5 @@ impl Algorithm for Config {
     }
 
     holds_leases!();
-    adopts_leases!(Concurrency);
+    adopts_leases!();
 }

@@ -11,6 +11,7 @@ use tidegate_core::lease::connections::{Config, State};
 use tidegate_core::lease::{Held, Leases};
 use tidegate_core::{ConfigError, Limiter, Micros};
 
+use super::Kind;
 use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
@@ -18,7 +19,6 @@ use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::{Operation, Request};
 use super::shared::{adopts_leases, held};
-use super::{Kind, Limit};
 
 impl Algorithm for Config {
     const NAME: &'static str = "connections";
@@ -81,7 +81,7 @@ impl Algorithm for Config {
         }
     }
 
-    adopts_leases!(Connections);
+    adopts_leases!();
 }
 
 /// More than the number of server processes that usually hold the connections of one key.

@@ -9,14 +9,14 @@ use tidegate_core::window::fixed::{Config, State};
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros};
 
+use super::Kind;
 use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{LimitForm, Start};
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, charges_ahead, found_as, scaled};
-use super::{Kind, Limit};
+use super::shared::{asks_a_rate_limiter, charges_ahead, scaled};
 
 impl Algorithm for Config {
     const NAME: &'static str = "fixed_window";
@@ -61,8 +61,6 @@ impl Algorithm for Config {
         format!("{limit} in {every}{period}{from}")
     }
 
-    found_as!(FixedWindow);
-
     fn adopt(
         &self,
         own: &mut State<&mut [u64]>,
@@ -73,7 +71,7 @@ impl Algorithm for Config {
         Self::adopt(self, own, old, held, scaled(RateLimiter::used(old, held), ratio))
     }
 
-    asks_a_rate_limiter!(|_window, unused| unused.to_window());
+    asks_a_rate_limiter!();
 
     charges_ahead!();
 }

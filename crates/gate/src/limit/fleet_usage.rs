@@ -11,6 +11,7 @@ use tidegate_core::shed::utilization::Class;
 use tidegate_core::{ConfigError, Micros};
 use tidegate_core::{Limiter, Timestamp};
 
+use super::Kind;
 use super::algorithm::{Algorithm, Cause, Decided};
 use super::build::{required, text};
 use super::describe::{room, span};
@@ -18,7 +19,6 @@ use super::form::LimitForm;
 use super::parameters::{unfit, wide};
 use super::request::{Operation, OperationError, Request};
 use super::shared::{adopts_leases, held, holds_leases, renewed};
-use super::{Kind, Limit};
 
 impl Algorithm for Config {
     const NAME: &'static str = "fleet_usage";
@@ -78,7 +78,7 @@ impl Algorithm for Config {
     }
 
     holds_leases!();
-    adopts_leases!(Fleet);
+    adopts_leases!();
 }
 
 /// The lease under which a request takes a place. Requests of high priority are not counted.

@@ -28,7 +28,7 @@ macro_rules! algorithm_name {
     };
 }
 
-algorithms!(algorithm_name);
+algorithms!(named algorithm_name);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EstimatorForm {

@@ -13,6 +13,7 @@ mod describe;
 mod fixed_window;
 mod fleet_usage;
 pub(crate) mod form;
+mod holding;
 mod named;
 mod operate;
 mod parameters;
@@ -36,9 +37,13 @@ pub(crate) use parameters::{read, write};
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub(crate) use shared::scaled;
 
-/// Calls a macro with all algorithms, and with what else it is given. Here alone an algorithm is added to the others.
+/// Calls a macro with all algorithms, or with those that a policy file names (`named`), and with what else it is given. Here alone
+/// an algorithm is added to the others.
 macro_rules! algorithms {
-    ($macro:ident $($rest:tt)*) => {
+    (named $macro:ident $($rest:tt)*) => {
+        $crate::limit::algorithms! { @each [] $macro $($rest)* }
+    };
+    (@each [$($more:tt)*] $macro:ident $($rest:tt)*) => {
         $macro! {
             [
                 /// [`tidegate_core::bucket`]
@@ -63,8 +68,24 @@ macro_rules! algorithms {
                 Suppression(tidegate_core::shed::suppression::Config),
                 /// [`tidegate_core::shed::penalty`]
                 Penalty(tidegate_core::shed::penalty::Config),
+                $($more)*
             ]
             $($rest)*
+        }
+    };
+    ($macro:ident $($rest:tt)*) => {
+        $crate::limit::algorithms! {
+            @each [
+                /// [`tidegate_core::bucket`] with [holds](tidegate_core::hold)
+                HoldingTokenBucket(tidegate_core::hold::Config<tidegate_core::bucket::Config>),
+                /// [`tidegate_core::window::fixed`] with [holds](tidegate_core::hold)
+                HoldingFixedWindow(tidegate_core::hold::Config<tidegate_core::window::fixed::Config>),
+                /// [`tidegate_core::window::sliding`] with [holds](tidegate_core::hold)
+                HoldingSlidingWindow(tidegate_core::hold::Config<tidegate_core::window::sliding::Config>),
+                /// [`tidegate_core::window::log`] with [holds](tidegate_core::hold)
+                HoldingSlidingLog(tidegate_core::hold::Config<tidegate_core::window::log::Config>),
+            ]
+            $macro $($rest)*
         }
     };
 }
@@ -81,23 +102,38 @@ macro_rules! limit {
         pub enum Limit {
             $($(#[$about])* $name($config),)*
         }
+
+        $(impl Variant for $config {
+            fn of(limit: &Limit) -> Option<&Self> {
+                match limit {
+                    Limit::$name(config) => Some(config),
+                    _ => None,
+                }
+            }
+        })*
     };
 }
 
 /// Evaluates an expression about the limiter, for every algorithm.
 macro_rules! ask {
-    ($limit:expr, |$limiter:ident| $question:expr) => {
-        $crate::limit::algorithms!(ask $limit, |$limiter| $question)
-    };
     ([$($(#[$about:meta])* $name:ident($config:ty),)*] $limit:expr, |$limiter:ident| $question:expr) => {
         match $limit {
             $(Limit::$name($limiter) => $question,)*
         }
     };
+    ($limit:expr, |$limiter:ident| $question:expr) => {
+        $crate::limit::algorithms!(ask $limit, |$limiter| $question)
+    };
 }
 
 algorithms!(limit);
 use {algorithms, ask};
+
+/// A configuration that a limit may have.
+pub(crate) trait Variant: Sized {
+    /// The configuration of a limit, if the limit has this algorithm.
+    fn of(limit: &Limit) -> Option<&Self>;
+}
 
 /// The kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

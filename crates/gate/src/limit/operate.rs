@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 
+use tidegate_core::hold::Committed;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
@@ -168,6 +169,25 @@ impl Limit {
     /// Renews, counts or releases a lease; `None` if the limiter holds no leases, or for another operation.
     pub fn hold(&self, words: &mut [u64], now: Timestamp, operation: &Operation) -> Option<Held> {
         ask_about!(self, words, |limiter, mut state| limiter.hold(&mut state, now, operation))?
+    }
+
+    /// Charges what a hold has really cost, once; `None` if the limiter does not hold.
+    pub fn commit(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        id: Id,
+        actual: u64,
+    ) -> Option<Committed> {
+        ask_about!(self, words, |limiter, mut state| {
+            Algorithm::commit(limiter, &mut state, now, id, actual)
+        })?
+    }
+
+    /// The units of a live hold and the time at which it ends; `None` if the limiter has no such hold.
+    #[must_use]
+    pub fn held(&self, words: &[u64], id: Id) -> Option<(u64, Timestamp)> {
+        ask_about!(self, words, |limiter, state| Algorithm::held(limiter, &state, id))?
     }
 
     /// Grants a holder some of the `available` units; `None` if the limiter is not a budget.

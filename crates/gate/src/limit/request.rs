@@ -22,6 +22,9 @@ pub enum Operation {
     Peek(Request),
     /// Reports the real cost of a request that was granted on an estimate.
     Settle(Settlement),
+    /// Charges what this reservation has really cost, once, and releases the lease of the same id. A cost of 0 releases the
+    /// reservation.
+    Commit(Id, u64),
     /// Returns this many units, as far as they are still counted.
     Refund(u64),
     /// Renews this lease, or the connections of this owner.
@@ -46,9 +49,11 @@ pub enum Operation {
 pub struct Request {
     /// The units that the request takes. A request of 0 is a peek.
     pub cost: u64,
-    /// The lease that the request acquires, or the owner of the connection that it opens. Without it, limits
-    /// that hold leases fail with [`OperationError::NeedsLease`].
+    /// The lease that the request acquires, the owner of the connection that it opens, or the reservation that it makes. Without
+    /// it, limits that hold leases fail with [`OperationError::NeedsLease`].
     pub lease: Option<Id>,
+    /// For how long the request reserves its cost; zero if the cost is final. Only limits of a policy with `reservations` reserve.
+    pub hold: Micros,
     /// The class, which says how important the request is.
     pub class: Class,
     /// The measured signal for a `utilization` limit, if there is one.
@@ -112,6 +117,8 @@ pub enum OperationError {
     NeedsLease,
     /// A key cannot be blocked, because no limit counts by the whole key.
     NoWholeKey,
+    /// The reservation of this id has ended. A new one needs another id.
+    ReservationEnded,
     /// The words are not a state of these limits.
     InvalidState,
 }
@@ -126,6 +133,9 @@ impl fmt::Display for OperationError {
             Self::NoWholeKey => f.write_str(
                 "`policy`: expected a policy with a limit that counts by the whole key, found none; \
                  blocks are kept there",
+            ),
+            Self::ReservationEnded => f.write_str(
+                "`id`: expected the id of no earlier reservation, found one that was committed, released or has expired",
             ),
             Self::InvalidState => f.write_str("state: expected words that these limits write, found others"),
         }
@@ -173,6 +183,7 @@ impl Operation {
                 [6, admitted, suppressed].into()
             }
             Self::Refund(units) => [9, units].into(),
+            Self::Commit(Id([high, low]), actual) => [12, high, low, actual].into(),
             Self::Reset(Depth::Whole) => [10].into(),
             Self::Reset(Depth::Parts(parts)) => [10, parts.into()].into(),
             Self::Block(Micros(span)) => [11, span].into(),
@@ -205,6 +216,7 @@ impl Operation {
                 Self::Budget(Budget { holder: Id([high, low]), wants, unspent })
             }
             [9, units] => Self::Refund(units),
+            [12, high, low, actual] => Self::Commit(Id([high, low]), actual),
             [10] => Self::Reset(Depth::Whole),
             [11, span] => Self::Block(Micros(span)),
             [10, parts] => Self::Reset(Depth::Parts(parts.try_into().ok()?)),
@@ -219,7 +231,14 @@ impl Request {
     #[must_use]
     #[inline]
     pub const fn of(cost: u64) -> Self {
-        Self { cost, lease: None, class: Class(0), signal: None, draw: Draw(0) }
+        Self { cost, lease: None, hold: Micros::ZERO, class: Class(0), signal: None, draw: Draw(0) }
+    }
+
+    /// Whether the request reserves its cost.
+    #[must_use]
+    #[inline]
+    pub const fn reserves(&self) -> bool {
+        self.hold.0 > 0
     }
 
     /// The same request as a peek.
@@ -229,17 +248,20 @@ impl Request {
     }
 
     fn to_words(self, operation: u64) -> Vec<u64> {
-        let Self { cost, lease, class, signal, draw } = self;
+        let Self { cost, lease, hold, class, signal, draw } = self;
         let signal = signal.map_or(NO_SIGNAL, |signal| signal.ppm().into());
         let rest = [operation, cost, class.0.into(), signal, draw.0.into()];
-        rest.into_iter().chain(lease.into_iter().flat_map(|Id(words)| words)).collect()
+        let lease = lease.into_iter().flat_map(|Id(words)| words);
+        let hold = (hold > Micros::ZERO).then_some(hold.0); // stands only behind a lease
+        rest.into_iter().chain(lease).chain(hold).collect()
     }
 
     fn from_words(words: &[u64]) -> Option<Self> {
         let (&[cost, class, signal, draw], lease) = words.split_first_chunk()?;
-        let lease = match *lease {
-            [] => None,
-            [high, low] => Some(Id([high, low])),
+        let (lease, hold) = match *lease {
+            [] => (None, 0),
+            [high, low] => (Some(Id([high, low])), 0),
+            [high, low, hold] if hold > 0 => (Some(Id([high, low])), hold),
             _ => return None,
         };
         let signal = match signal {
@@ -247,7 +269,7 @@ impl Request {
             signal => Some(Share::from_ppm(signal.try_into().ok()?)?),
         };
         let (class, draw) = (Class(class.try_into().ok()?), Draw(draw.try_into().ok()?));
-        Some(Self { cost, lease, class, signal, draw })
+        Some(Self { cost, lease, hold: Micros(hold), class, signal, draw })
     }
 
     /// The places that the request takes: one for any cost above 0.

@@ -7,10 +7,9 @@ use tidegate_core::{Decision, Micros};
 use super::algorithm::Algorithm;
 use super::request::{OperationError, Request};
 
-/// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter). `$come_back` is the form in
-/// which it takes unused units back.
+/// Implements [`Algorithm`] for a [`RateLimiter`](tidegate_core::RateLimiter).
 macro_rules! asks_a_rate_limiter {
-    (|$limiter:ident, $unused:ident| $come_back:expr) => {
+    () => {
         const KIND: Kind = Kind::Rate;
 
         #[inline]
@@ -40,11 +39,10 @@ macro_rules! asks_a_rate_limiter {
             RateLimiter::charge(self, state, now, cost);
         }
 
-        fn refund(&self, state: &mut State<&mut [u64]>, now: Timestamp, $unused: &Refundable) {
-            let ($limiter, $unused) = (self, &$crate::limit::shared::still_counted(self, $unused));
-            let come_back = $come_back;
+        fn refund(&self, state: &mut State<&mut [u64]>, now: Timestamp, unused: &Refundable) {
+            let refund = self.come_back(&$crate::limit::shared::still_counted(self, unused));
             self.advance(state, now);
-            RateLimiter::refund(self, state, come_back);
+            RateLimiter::refund(self, state, refund);
         }
     };
 }
@@ -115,23 +113,9 @@ macro_rules! holds_leases {
     };
 }
 
-/// Finds the configuration in a limit of this variant of [`Limit`].
-macro_rules! found_as {
-    ($variant:ident) => {
-        fn of(limit: &Limit) -> Option<&Self> {
-            match limit {
-                Limit::$variant(config) => Some(config),
-                _ => None,
-            }
-        }
-    };
-}
-
-/// Takes over the leases of another limiter of the same variant of [`Limit`].
+/// Takes over the leases of another limiter of the same algorithm.
 macro_rules! adopts_leases {
-    ($variant:ident) => {
-        $crate::limit::shared::found_as!($variant);
-
+    () => {
         fn adopt(
             &self,
             own: &mut State<&mut [u64]>,
@@ -182,6 +166,4 @@ pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
     }
 }
 
-pub(super) use {
-    adopts_leases, asks_a_rate_limiter, asks_a_shedder, charges_ahead, found_as, holds_leases,
-};
+pub(super) use {adopts_leases, asks_a_rate_limiter, asks_a_shedder, charges_ahead, holds_leases};

@@ -10,14 +10,14 @@ use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::log::{Bound, Config, Denied, State, Window};
 use tidegate_core::{Limiter, Micros, RateLimiter, Timestamp, never};
 
+use super::Kind;
 use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, found_as};
-use super::{Kind, Limit};
+use super::shared::asks_a_rate_limiter;
 
 impl Algorithm for Config {
     const NAME: &'static str = "sliding_log";
@@ -71,7 +71,7 @@ impl Algorithm for Config {
         })
     }
 
-    asks_a_rate_limiter!(|_log, unused| unused.to_window());
+    asks_a_rate_limiter!();
 
     /// A log remembers no debt.
     fn most_counted(&self) -> u64 {
@@ -95,8 +95,6 @@ impl Algorithm for Config {
     ) -> Micros {
         self.refused(state, now, request.cost)
     }
-
-    found_as!(SlidingLog);
 
     /// A rate may hold more units than the whole log grants at once; the largest ratio counts enough of them.
     fn ratio(&self, old: &Self) -> (u64, u64) {

@@ -50,7 +50,7 @@ impl Algorithm for Config {
         format!("{limit} in {period}, slid by {segments} segments of {segment}")
     }
 
-    asks_a_rate_limiter!(|_window, unused| unused.to_window());
+    asks_a_rate_limiter!();
 
     charges_ahead!();
 }

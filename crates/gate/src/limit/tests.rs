@@ -3,11 +3,11 @@ use std::string::String;
 use std::vec;
 
 use proptest::prelude::*;
-use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
 use tidegate_core::shed::{Draw, Share};
+use tidegate_core::{Micros, Timestamp};
 
-use super::request::Request;
+use super::request::{OperationError, Request};
 use super::{Kind, Limit};
 use crate::policy::Policy;
 
@@ -79,6 +79,30 @@ const BESIDE_OTHERS: [(&str, &str); 2] = [
     ),
 ];
 
+/// Limits of a policy with reservations.
+const HOLDING: [(&str, &str); 5] = [
+    (
+        "algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty'",
+        "bursts of 5, then 3 every 1 s; full after 1666667 µs; empty at first; up to 3 reservations, each for up to 2 s",
+    ),
+    (
+        "algorithm = 'token_bucket', capacity = 5, rate = '3/s'",
+        "bursts of 5, then 3 every 1 s; full after 1666667 µs; up to 3 reservations, each for up to 2 s",
+    ),
+    (
+        "algorithm = 'fixed_window', limit = 5, period = '3s'",
+        "5 in every aligned 3 s; up to 3 reservations, each for up to 2 s",
+    ),
+    (
+        "algorithm = 'sliding_window', limit = 5, period = '3s', segments = 3",
+        "5 in 3 s, slid by 3 segments of 1 s; up to 3 reservations, each for up to 2 s",
+    ),
+    (
+        "algorithm = 'sliding_log', rates = ['5/2s'], count_denied = true",
+        "5 in any 2 s, refused ones too; up to 3 reservations, each for up to 2 s",
+    ),
+];
+
 /// Each limit as written, with its description.
 fn each() -> impl Iterator<Item = (Limit, &'static str)> {
     let alone = LIMITS.iter().map(|(limit, text)| (format!("limits = [{{ {limit} }}]"), *text));
@@ -86,7 +110,11 @@ fn each() -> impl Iterator<Item = (Limit, &'static str)> {
         let window = "{ algorithm = 'fixed_window', limit = 9, period = '1s' }";
         (format!("limits = [{{ {limit} }}, {window}]"), *text)
     });
-    alone.chain(beside).map(|(policy, text): (String, _)| {
+    let holding = HOLDING.iter().map(|(limit, text)| {
+        let terms = "{ most = 3, time_to_live = '2s', remember = '1s' }";
+        (format!("limits = [{{ {limit} }}]\nreservations = {terms}"), *text)
+    });
+    alone.chain(beside).chain(holding).map(|(policy, text): (String, _)| {
         let policy = Policy::parse("p", &policy).unwrap();
         let limit = policy.limits().iter().next().unwrap().limit;
         (limit, text)
@@ -119,23 +147,42 @@ proptest! {
                 let now = Timestamp(now);
                 let request = Request {
                     lease: Some(Id([lease, 0])),
+                    hold: Micros(u64::from(draw % 3) * 700_000),
                     draw: Draw(draw),
                     signal: Some(Share::of(u64::from(draw % 101), 100)),
                     ..Request::of(cost)
                 };
                 let before = words.clone();
-                let looked = limit.peek(&words, now, &request.peek());
-                prop_assert_eq!(limit.decide(&mut words, now, &request.peek()), looked, "{}", text);
+                let free = Request { hold: Micros::ZERO, ..request.peek() };
+                let looked = limit.peek(&words, now, &free);
+                prop_assert_eq!(limit.decide(&mut words, now, &free), looked, "{}", text);
                 prop_assert_eq!(&words, &before, "{}: a cost of 0 takes nothing", text);
-                let said = limit.peek(&words, now, &request).unwrap();
+                let said = match limit.peek(&words, now, &request) {
+                    Err(OperationError::ReservationEnded) => {
+                        limit.commit(&mut words, now, Id([lease, 0]), cost).unwrap();
+                        continue;
+                    }
+                    said => said.unwrap(),
+                };
                 prop_assert_eq!(&words, &before, "{}: a peek changes nothing", text);
                 let decided = limit.decide(&mut words, now, &request).unwrap();
                 prop_assert_eq!(said, decided, "{}", text);
                 prop_assert!(limit.accepts(&words).is_ok(), "{}", text);
                 if decided.is_allowed() {
-                    let after = limit.peek(&words, now, &request.peek()).unwrap();
+                    let after = limit.peek(&words, now, &free).unwrap();
                     prop_assert_eq!(after, decided, "{}", text);
+                    if draw % 5 == 0 {
+                        limit.commit(&mut words, now, Id([lease, 0]), cost / 2);
+                    }
                 } else {
+                    let wait = said.retry_after();
+                    if limit.kind() == Kind::Rate && !limit.remembers_refusals() {
+                        let passes = |at| {
+                            let said = limit.peek(&words, Timestamp(now.0 + at), &request);
+                            said.unwrap().is_allowed()
+                        };
+                        prop_assert!(!passes(wait.0 - 1) && passes(wait.0), "{}: {:?}", text, said);
+                    }
                     let (said, wait) = limit.refuse(&mut words, now, &request, false).unwrap();
                     prop_assert!(!said.is_allowed() && wait >= said.retry_after(), "{}", text);
                     prop_assert!(limit.accepts(&words).is_ok(), "{}", text);

@@ -6,17 +6,18 @@ use alloc::vec::Vec;
 
 use tidegate_core::bucket::{Config, State};
 use tidegate_core::lease::budget::Refundable;
+use tidegate_core::window::Refund;
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
 use tidegate_core::{ConfigError, Micros, Rate};
 
+use super::Kind;
 use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::describe::span;
 use super::form::{LimitForm, Start};
 use super::parameters::unfit;
 use super::request::Request;
-use super::shared::{asks_a_rate_limiter, charges_ahead, found_as};
-use super::{Kind, Limit};
+use super::shared::{asks_a_rate_limiter, charges_ahead};
 
 impl Algorithm for Config {
     const NAME: &'static str = "token_bucket";
@@ -56,8 +57,6 @@ impl Algorithm for Config {
         Self::go_on_from(self, state, old);
     }
 
-    found_as!(TokenBucket);
-
     fn describe(&self) -> String {
         let (units, period) = self.rate();
         let each = if units == 1 { String::new() } else { format!("{units} ") };
@@ -67,7 +66,11 @@ impl Algorithm for Config {
         format!("bursts of {capacity}, then {each}every {period}; full after {full}{start}")
     }
 
-    asks_a_rate_limiter!(|bucket, unused| unused.to_bucket(bucket));
+    asks_a_rate_limiter!();
+
+    fn come_back(&self, unused: &Refundable) -> Refund {
+        unused.to_bucket(self)
+    }
 
     charges_ahead!();
 }

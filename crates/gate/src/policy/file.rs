@@ -20,6 +20,7 @@ use super::nodes::LocalForm;
 use super::persist::PersistAheadForm;
 use super::policies::Policies;
 use super::policy::{Cost, OnError, Placement, Policy};
+use super::reservations::ReservationsForm;
 use super::routes::{ApiPath, Gateway, RouteForm};
 use super::source::{JoinedSources, KeySource, is_token};
 use crate::decide::OnChange;
@@ -165,6 +166,7 @@ form! {
         remember: Option<Span> = None,
         local: Option<LocalForm> = None,
         persist_ahead: Option<PersistAheadForm> = None,
+        reservations: Option<ReservationsForm> = None,
         reports: bool = false,
         share_calls: Option<bool> = None,
     }

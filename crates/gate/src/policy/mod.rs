@@ -10,6 +10,7 @@ mod persist;
 mod policies;
 #[expect(clippy::module_inception, reason = "it is what the folder is about")]
 mod policy;
+mod reservations;
 mod resolved;
 mod routes;
 mod rule;
@@ -24,6 +25,7 @@ pub use network::Network;
 pub use path::{Path, is_authority};
 pub use policies::Policies;
 pub use policy::{Cost, OnError, Placement, Policy};
+pub use reservations::Reservations;
 pub use resolved::Resolved;
 pub use routes::{Gateway, Route, TwoRoutes};
 pub use rule::Rule;

@@ -8,6 +8,7 @@ use tidegate_core::shed::utilization::Class;
 
 use super::error::PolicyError;
 use super::nodes;
+use super::reservations::Reservations;
 use super::source::{JoinedSources, KeySource};
 use crate::decide::{Limits, OnChange, PersistAhead};
 use crate::fnv::fnv1a;
@@ -38,6 +39,7 @@ pub struct Policy {
     pub(super) nodes: nodes::Nodes,
     pub(super) shares_calls: bool,
     pub(super) persist_ahead: Option<PersistAhead>,
+    pub(super) reservations: Option<Reservations>,
 }
 
 /// The cost of a request that names no cost.
@@ -99,7 +101,8 @@ impl Policy {
     /// This policy with the limits of another one on every key.
     pub(crate) fn with_limits_of(&self, other: &Self) -> Self {
         let (limits, partition) = (other.limits.clone(), other.partition);
-        Self { limits, partition, overrides: Vec::new(), ..self.clone() }
+        let reservations = other.reservations;
+        Self { limits, partition, overrides: Vec::new(), reservations, ..self.clone() }
     }
 
     /// The same policy, of which each limit counts apart: [`Limits::counting_apart`].

@@ -276,6 +276,8 @@ impl Transaction {
             return Ok(Answered { verdict, is_settled });
         }
         let taken = match operation {
+            // no state that is ahead has the reservation
+            Operation::Decide(request) if request.reserves() => None,
             Operation::Decide(request) if verdict.decision.is_allowed() => Some(request.cost),
             Operation::Decide(_) => Some(0),
             _ => None,

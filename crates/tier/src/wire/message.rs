@@ -25,9 +25,7 @@
 
 use alloc::vec::Vec;
 
-use tidegate_gate::{
-    Allowance, Decision, Effect, Id, Micros, Operation, Probability, Timestamp, Verdict,
-};
+use tidegate_gate::{Decision, Effect, Id, Micros, Operation, Probability, Timestamp, Verdict};
 
 use super::Failure;
 use super::bytes::{Reader, WireError, Writer};
@@ -35,9 +33,11 @@ use super::bytes::{Reader, WireError, Writer};
 const QUESTION: u8 = 1;
 const ANSWERS: u8 = 2;
 const FAILURE: u8 = 3;
+/// The first kind of an effect that numbers follow.
+const FIRST_WITH_NUMBERS: u8 = 3;
 
 /// The most words of an operation.
-const MOST_WORDS: usize = 7;
+const MOST_WORDS: usize = 8;
 
 /// Which question a message is or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -260,16 +260,10 @@ fn write_verdict(message: &mut Writer, verdict: &Verdict) {
     message.count(verdict.limits.len());
     verdict.limits.iter().for_each(|decision| write_decision(message, decision));
     message.word(verdict.factor.map_or(u64::MAX, Probability::units));
-    let kind = match verdict.effect {
-        Effect::Lease { live } => 1_u8.saturating_add(live.into()),
-        Effect::Budget { returned, .. } => {
-            3_u8.saturating_add(returned.map_or(0, |live| 1_u8.saturating_add(live.into())))
-        }
-        _ => 0,
-    };
+    let (kind, numbers) = verdict.effect.to_numbers();
     message.byte(kind);
-    if let Some(Allowance { left, granted_at, expires_at }) = verdict.effect.allowance() {
-        [left, granted_at.0, expires_at.0].into_iter().for_each(|number| message.number(number));
+    if kind >= FIRST_WITH_NUMBERS {
+        numbers.into_iter().for_each(|number| message.number(number));
     }
 }
 
@@ -283,25 +277,17 @@ fn verdict(message: &mut Reader<'_>) -> Result<Verdict, WireError> {
         u64::MAX => None,
         found => Some(Probability::from_units(found).ok_or(WireError::Number { expected, found })?),
     };
-    let expected = "an effect (0 to 5)";
-    let effect = match message.byte(expected)? {
-        0 => Effect::Decision,
-        kind @ 1..=2 => Effect::Lease { live: kind == 2 },
-        3 => Effect::Budget { returned: None, allowance: allowance(message)? },
-        kind @ 4..=5 => {
-            Effect::Budget { returned: Some(kind == 5), allowance: allowance(message)? }
+    let expected = "an effect (0 to 8)";
+    let kind = message.byte(expected)?;
+    let mut numbers = [0; 3];
+    if kind >= FIRST_WITH_NUMBERS {
+        for number in &mut numbers {
+            *number = message.number("a number of an effect")?;
         }
-        found => return Err(WireError::Number { expected, found: found.into() }),
-    };
+    }
+    let effect = Effect::of_numbers(kind, numbers)
+        .ok_or(WireError::Number { expected, found: kind.into() })?;
     Ok(Verdict { at, decision, limits, factor, effect })
-}
-
-fn allowance(message: &mut Reader<'_>) -> Result<Allowance, WireError> {
-    Ok(Allowance {
-        left: message.number("the units of a budget")?,
-        granted_at: Timestamp(message.number("the time of a budget")?),
-        expires_at: Timestamp(message.number("the end of a budget")?),
-    })
 }
 
 fn write_decision(message: &mut Writer, decision: &Decision) {

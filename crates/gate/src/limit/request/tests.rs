@@ -21,6 +21,7 @@ fn request() -> impl Strategy<Value = Request> {
     parts.prop_map(|(cost, lease, signal, (class, draw))| Request {
         cost,
         lease,
+        hold: Micros(lease.map_or(0, |Id([_, low])| low % 3)),
         class: Class(class),
         signal,
         draw: Draw(draw),

@@ -13,6 +13,7 @@ use crate::limit;
 use crate::limit::form::LimitEntry;
 use crate::limit::{Kind, Limit, NamedLimit};
 use crate::policy::nodes::Nodes;
+use crate::policy::reservations::Reservations;
 use crate::policy::source::once_each;
 use crate::policy::{Cost, OnError, Placement, Policy};
 use tidegate_core::never;
@@ -27,8 +28,9 @@ impl Policy {
         let nodes = Nodes::new(form.remember, form.local, form.reports, form.share_calls)?;
         let ahead = form.persist_ahead.as_ref();
         let persist_ahead = ahead.and_then(PersistAhead::new);
+        let reservations = form.reservations.as_ref().map(Reservations::new);
         let checked = |all| {
-            let limits = limits(all, &nodes, &form.cost, &form.classes)?;
+            let limits = limits(all, &nodes, reservations.as_ref(), &form.cost, &form.classes)?;
             if persist_ahead.is_some() {
                 PersistAhead::check(&limits)?;
             }
@@ -67,6 +69,7 @@ impl Policy {
             nodes,
             shares_calls,
             persist_ahead,
+            reservations,
         })
     }
 
@@ -89,8 +92,13 @@ impl Policy {
         Ok(Self {
             name: name.clone(),
             description: None,
-            limits: checked(limits.into_iter().map(named).collect(), &nodes, &Cost::default())?
-                .of_rule("", OnChange::default()),
+            limits: checked(
+                limits.into_iter().map(named).collect(),
+                &nodes,
+                None,
+                &Cost::default(),
+            )?
+            .of_rule("", OnChange::default()),
             overrides: Vec::new(),
             deny: Vec::new(),
             allow: Vec::new(),
@@ -106,6 +114,7 @@ impl Policy {
             nodes,
             shares_calls: false, // such a policy is for memory alone
             persist_ahead: None,
+            reservations: None,
         })
     }
 }
@@ -113,6 +122,7 @@ impl Policy {
 fn limits(
     mut limits: Vec<NamedLimit>,
     nodes: &Nodes,
+    reservations: Option<&Reservations>,
     cost: &Cost,
     classes: &Classes,
 ) -> Result<Limits, String> {
@@ -120,10 +130,15 @@ fn limits(
     for limit in &mut limits {
         limit.limit.set_classes(shed).map_err(|error| error.to_string())?;
     }
-    checked(limits, nodes, cost)
+    checked(limits, nodes, reservations, cost)
 }
 
-fn checked(mut limits: Vec<NamedLimit>, nodes: &Nodes, cost: &Cost) -> Result<Limits, String> {
+fn checked(
+    mut limits: Vec<NamedLimit>,
+    nodes: &Nodes,
+    reservations: Option<&Reservations>,
+    cost: &Cost,
+) -> Result<Limits, String> {
     if limits.is_empty() || limits.len() > MAX_LIMITS {
         return Err(format!("`limits`: expected 1 to {MAX_LIMITS} limits, found {}", limits.len()));
     }
@@ -131,6 +146,9 @@ fn checked(mut limits: Vec<NamedLimit>, nodes: &Nodes, cost: &Cost) -> Result<Li
         name_the_unnamed(&mut limits)?;
     }
     nodes.add_to(&mut limits)?;
+    if let Some(reservations) = reservations {
+        reservations.add_to(&mut limits)?;
+    }
     let limits = Limits::new(limits);
     let budgets = limits.iter().filter(|limit| limit.limit.kind() == Kind::Budget).count();
     let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate).count();

@@ -1,8 +1,6 @@
 //! Reads questions and replies by the description in `tier`, without its code.
 
-use tidegate_gate::{
-    Allowance, Decision, Effect, Id, Micros, Operation, Probability, Timestamp, Verdict,
-};
+use tidegate_gate::{Decision, Effect, Id, Micros, Operation, Probability, Timestamp, Verdict};
 use tidegate_tier::wire::Failure;
 
 /// The answer of an object to an operation.
@@ -121,14 +119,8 @@ impl<'b> Tape<'b> {
             units => Some(Probability::from_units(units)?),
         };
         let effect = match self.byte()? {
-            0 => Effect::Decision,
-            kind @ 1..=2 => Effect::Lease { live: kind == 2 },
-            kind => {
-                let returned = (kind > 3).then_some(kind == 5);
-                let (left, granted_at) = (self.number()?, Timestamp(self.number()?));
-                let expires_at = Timestamp(self.number()?);
-                Effect::Budget { returned, allowance: Allowance { left, granted_at, expires_at } }
-            }
+            kind @ 0..=2 => Effect::of_numbers(kind, [0; 3])?,
+            kind => Effect::of_numbers(kind, [self.number()?, self.number()?, self.number()?])?,
         };
         Some(Verdict { at, decision, limits, factor, effect })
     }

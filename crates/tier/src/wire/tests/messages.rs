@@ -176,6 +176,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let request = request.prop_map(|(cost, lease, class, signal, draw)| Request {
         cost,
         lease,
+        hold: Micros(lease.map_or(0, |Id([_, low])| low % 3)),
         class: Class(class),
         signal,
         draw: Draw(draw),

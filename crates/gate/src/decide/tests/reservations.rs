@@ -1,0 +1,269 @@
+//! Reservations: on several limits, beside leases, blocks and edits, and through stored bytes.
+
+use std::collections::BTreeMap;
+use std::format;
+use std::string::{String, ToString};
+use std::sync::Arc;
+use std::vec::Vec;
+
+use tidegate_core::{Micros, Timestamp};
+
+use crate::decide::{Effect, Verdict};
+use crate::policy::{Policy, Resolved};
+use crate::state::{Due, Transaction};
+use crate::{Ask, AskError, Operation};
+
+const SECOND: u64 = 1_000_000;
+const START: u64 = 1_700_000_000 * SECOND;
+
+const TOKENS: &str =
+    "limits = [{ algorithm = 'token_bucket', capacity = 60_000, rate = '60000/m' }]";
+
+/// The keys of a policy in a store of bytes.
+struct Keys {
+    policy: Arc<Policy>,
+    store: BTreeMap<String, Vec<u8>>,
+}
+
+impl Keys {
+    fn new(policy: &str, reservations: &str) -> Self {
+        let policy = format!("{policy}\nreservations = {{ {reservations} }}");
+        Self { policy: Arc::new(Policy::parse("p", &policy).unwrap()), store: BTreeMap::new() }
+    }
+
+    /// Asks at a second, and reads the stored bytes again for each question.
+    fn ask(&mut self, second: u64, key: &str, json: &str) -> Result<Verdict, String> {
+        let ask = Ask::parse(json).unwrap();
+        let asked = ask.resolve(&self.policy, key, &mut || Some(second));
+        let asked = asked.map_err(|error| error.to_string())?;
+        let mut transaction = Transaction::of_only_writer();
+        let joined = transaction.join(asked.resolved());
+        transaction.load(
+            transaction.names().map(|name| self.store.get(name).cloned()).collect::<Vec<_>>(),
+        );
+        let now = Timestamp(START + second * SECOND);
+        let answered = transaction.operate(&joined, now, &asked.operation());
+        let answered = answered.map_err(|error| error.to_string())?;
+        for write in transaction.writes() {
+            self.store.insert(write.name.into(), write.bytes.into());
+        }
+        Ok(asked.said(answered.verdict))
+    }
+
+    fn remaining(&mut self, second: u64, key: &str) -> u64 {
+        self.ask(second, key, r#"{"peek":{}}"#).unwrap().decision.remaining()
+    }
+}
+
+fn committed(charged: u64, late: bool) -> Effect {
+    Effect::Committed { charged, late }
+}
+
+#[test]
+fn calls_side_by_side_leave_what_they_used() {
+    let mut keys = Keys::new(TOKENS, "most = 8");
+    for id in ["a", "b", "c"] {
+        let json = format!(r#"{{"reserve":{{"cost":20000,"id":"{id}"}}}}"#);
+        let verdict = keys.ask(0, "k", &json).unwrap();
+        let until = Timestamp(START + 300 * SECOND);
+        assert_eq!(verdict.effect, Effect::Reserved { units: 20_000, until });
+    }
+    assert_eq!(keys.remaining(0, "k"), 0);
+    for id in ["a", "b", "c"] {
+        let json = format!(r#"{{"commit":{{"id":"{id}","actual":500}}}}"#);
+        assert_eq!(keys.ask(20, "k", &json).unwrap().effect, committed(500, false));
+    }
+    assert_eq!(keys.remaining(20, "k"), 60_000, "1,500 flow in within 20 s");
+}
+
+#[test]
+fn a_reservation_takes_all_limits_or_none_and_counts_for_all_keys_of_a_part() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', name = 'org', limit = 100, period = '1h', depth = 1 },
+        { algorithm = 'sliding_window', name = 'user', limit = 60, period = '1m', segments = 6 },
+    ]";
+    let mut keys = Keys::new(policy, "most = 4");
+    let left = |verdict: &Verdict| -> Vec<u64> {
+        verdict.limits.iter().map(|limit| limit.remaining()).collect()
+    };
+    let taken = keys.ask(0, "acme/a", r#"{"reserve":{"cost":50,"id":"1"}}"#).unwrap();
+    assert_eq!(left(&taken), [50, 10]);
+    let refused = keys.ask(0, "acme/a", r#"{"reserve":{"cost":20,"id":"2"}}"#).unwrap();
+    assert!(!refused.decision.is_allowed());
+    assert_eq!((left(&refused), refused.effect), ([50, 10].into(), Effect::Decision));
+    // another key of the same part has reservations of its own under the same ids
+    let other = keys.ask(0, "acme/b", r#"{"reserve":{"cost":50,"id":"1"}}"#).unwrap();
+    assert_eq!(left(&other), [0, 10]);
+    let said = keys.ask(1, "acme/a", r#"{"commit":{"id":"1","actual":5}}"#).unwrap();
+    assert_eq!((left(&said), said.effect), ([45, 55].into(), committed(5, false)));
+    assert_eq!(keys.remaining(1, "acme/b"), 10);
+}
+
+#[test]
+fn a_repeated_call_takes_nothing_and_a_commit_counts_once() {
+    let mut keys = Keys::new(TOKENS, "remember = '10s'");
+    let reserve = r#"{"reserve":{"cost":1000,"id":"x","time_to_live_us":5000000}}"#;
+    let first = keys.ask(0, "k", reserve).unwrap();
+    assert_eq!(keys.ask(0, "k", reserve).unwrap(), first);
+    let commit = |keys: &mut Keys, second, actual| {
+        let json = format!(r#"{{"commit":{{"id":"x","actual":{actual}}}}}"#);
+        keys.ask(second, "k", &json).unwrap().effect
+    };
+    assert_eq!(commit(&mut keys, 1, 3_000), committed(3_000, false), "more than the estimate");
+    for _ in 0..10 {
+        assert_eq!(commit(&mut keys, 1, 7), committed(3_000, false));
+    }
+    assert_eq!(keys.remaining(1, "k"), 58_000, "1,000 have come back");
+    let again = keys.ask(1, "k", reserve).unwrap_err();
+    assert!(again.starts_with("`id`: expected the id of no earlier reservation"), "{again}");
+    assert!(keys.ask(11, "k", reserve).unwrap().decision.is_allowed(), "the key has forgotten it");
+    assert_eq!(commit(&mut keys, 16, 10), committed(10, true), "its end has come");
+    assert_eq!(keys.remaining(16, "k"), 59_990);
+}
+
+#[test]
+fn a_refusal_for_want_of_a_place_says_when_there_is_one() {
+    let mut keys = Keys::new(TOKENS, "most = 2, time_to_live = '4s', remember = '2s'");
+    for id in [1, 2] {
+        let json = format!(r#"{{"reserve":{{"cost":1,"id":"{id}"}}}}"#);
+        assert!(keys.ask(0, "k", &json).unwrap().decision.is_allowed());
+    }
+    let third = r#"{"reserve":{"cost":1,"id":"3"}}"#;
+    let refused = keys.ask(0, "k", third).unwrap().decision;
+    assert_eq!((refused.retry_after(), refused.remaining()), (Micros(6 * SECOND), 59_998));
+    assert!(keys.ask(0, "k", r#"{"check":{"cost":5}}"#).unwrap().decision.is_allowed());
+    assert!(!keys.ask(5, "k", third).unwrap().decision.is_allowed());
+    assert!(keys.ask(6, "k", third).unwrap().decision.is_allowed());
+}
+
+#[test]
+fn an_estimate_above_the_largest_share_is_cut() {
+    let mut keys = Keys::new(TOKENS, "largest_share = '12.5%'");
+    let cut = keys.ask(0, "k", r#"{"reserve":{"cost":64000,"id":"x"}}"#).unwrap();
+    assert!(matches!(cut.effect, Effect::Reserved { units: 7_500, .. }));
+    let mut whole = Keys::new(TOKENS, "");
+    let error = whole.ask(0, "k", r#"{"reserve":{"cost":64000}}"#).unwrap_err();
+    assert!(error.contains("64000"), "{error}");
+}
+
+#[test]
+fn a_commit_gives_the_place_of_a_lease_back() {
+    let policy = "limits = [
+        { algorithm = 'fixed_window', limit = 100, period = '1h' },
+        { algorithm = 'concurrency', capacity = 1, time_to_live = '1m' },
+    ]";
+    let mut keys = Keys::new(policy, "");
+    let mut allowed =
+        |second, json: &str| keys.ask(second, "k", json).unwrap().decision.is_allowed();
+    assert!(allowed(0, r#"{"reserve":{"cost":10,"id":"call"}}"#));
+    assert!(!allowed(0, r#"{"reserve":{"cost":10,"id":"other"}}"#));
+    assert!(allowed(1, r#"{"commit":{"id":"call","actual":3}}"#));
+    assert!(allowed(1, r#"{"reserve":{"cost":10,"id":"other"}}"#));
+    assert_eq!(keys.remaining(1, "k"), 87);
+}
+
+#[test]
+fn a_blocked_key_reserves_nothing_and_still_commits() {
+    let mut keys = Keys::new(TOKENS, "");
+    keys.ask(0, "k", r#"{"reserve":{"cost":9000,"id":"x"}}"#).unwrap();
+    keys.ask(0, "k", r#"{"block":{"for_us":9000000}}"#).unwrap();
+    let refused = keys.ask(1, "k", r#"{"reserve":{"cost":1,"id":"y"}}"#).unwrap();
+    assert!(!refused.decision.is_allowed());
+    let said = keys.ask(1, "k", r#"{"commit":{"id":"x","actual":10}}"#).unwrap();
+    assert_eq!(said.effect, committed(10, false));
+    assert_eq!(keys.remaining(9, "k"), 60_000);
+}
+
+#[test]
+fn an_edit_keeps_what_is_held_as_used() {
+    let edited = |limit: u64| {
+        let limits =
+            format!("limits = [{{ algorithm = 'fixed_window', limit = {limit}, period = '1h' }}]");
+        Keys::new(&format!("on_change = 'keep'\n{limits}"), "")
+    };
+    let mut keys = edited(100);
+    for id in [1, 2] {
+        keys.ask(0, "k", &format!(r#"{{"reserve":{{"cost":30,"id":"{id}"}}}}"#)).unwrap();
+    }
+    keys.policy = edited(80).policy;
+    assert_eq!(keys.remaining(1, "k"), 20);
+    let more = keys.ask(1, "k", r#"{"commit":{"id":"1","actual":35}}"#).unwrap();
+    assert_eq!((more.effect, more.decision.remaining()), (committed(35, true), 15));
+    let less = keys.ask(1, "k", r#"{"commit":{"id":"2","actual":5}}"#).unwrap();
+    assert_eq!((less.effect, less.decision.remaining()), (committed(30, true), 15));
+}
+
+#[test]
+fn what_is_stored_ahead_never_answers_for_a_reservation() {
+    let policy = format!("persist_ahead = {{ most = 1000 }}\n{TOKENS}\nreservations = {{}}");
+    let policy = Arc::new(Policy::parse("p", &policy).unwrap());
+    let key = Resolved::new(&policy, "k").unwrap();
+    let mut transaction = Transaction::of_only_writer();
+    let joined = transaction.join(&key);
+    transaction.load([None]);
+    let mut due = |json: &str| -> Vec<Due> {
+        let asked = Ask::parse(json).unwrap().resolve(&policy, "k", &mut || None).unwrap();
+        transaction.operate(&joined, Timestamp(START), &asked.operation()).unwrap();
+        let due = transaction.writes().map(|write| write.due).collect();
+        transaction.stored(|_| Micros::ZERO);
+        due
+    };
+    let check = r#"{"check":{"cost":1}}"#;
+    assert_eq!(due(check), [Due::BeforeAnswer]);
+    assert_eq!(due(check), [], "it was stored ahead");
+    assert_eq!(due(r#"{"reserve":{"cost":1,"id":"x"}}"#), [Due::BeforeAnswer]);
+    assert_eq!(due(check), [Due::BeforeAnswer], "nothing is ahead while units are held");
+    assert_eq!(due(r#"{"commit":{"id":"x","actual":0}}"#), [Due::BeforeAnswer]);
+}
+
+#[test]
+fn what_no_reservation_can_be_is_an_error() {
+    let mut plain =
+        Keys { policy: Arc::new(Policy::parse("p", TOKENS).unwrap()), store: BTreeMap::new() };
+    for json in [r#"{"reserve":{"cost":1}}"#, r#"{"commit":{"id":"x","actual":1}}"#] {
+        let error = plain.ask(0, "k", json).unwrap_err();
+        let expected = "`policy`: expected a policy with `reservations`, found \"p\"";
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let mut keys = Keys::new(TOKENS, "");
+    for (json, expected) in [
+        (
+            r#"{"reserve":{"cost":0}}"#,
+            "`cost`: expected at least 1, found 0; a peek reserves nothing",
+        ),
+        (r#"{"reserve":{"cost":1,"id":""}}"#, "`id`: expected 1 to "),
+        (r#"{"commit":{"id":"","actual":1}}"#, "`id`: expected 1 to "),
+    ] {
+        let error = keys.ask(0, "k", json).unwrap_err();
+        assert!(error.starts_with(expected), "{json}: {error}");
+    }
+    let nameless = Ask::parse(r#"{"reserve":{"cost":1}}"#).unwrap();
+    assert_eq!(nameless.resolve(&keys.policy, "k", &mut || None), Err(AskError::NoRandomness));
+    let named = Ask::parse(r#"{"reserve":{"cost":1}}"#).unwrap();
+    let named = named.resolve(&keys.policy, "k", &mut || Some(7)).unwrap();
+    assert_eq!(named.lease(), Some("00000000000000070000000000000007"));
+    assert!(matches!(named.operation(), Operation::Decide(request) if request.reserves()));
+}
+
+#[test]
+fn a_policy_says_how_it_reserves() {
+    let policy = |rest: &str| Policy::parse("p", &format!("{TOKENS}\nreservations = {rest}"));
+    let words = policy("{ largest_share = '25%', on_expiry = 'charge' }").unwrap();
+    assert_eq!(
+        words.describe_reservations().unwrap(),
+        "a key has up to 100 reservations, each for up to 5 m; if nobody commits one, its units stay charged; a commit \
+         is remembered for 10 s, and takes a place until then; an estimate above 25% of a limit is cut to it"
+    );
+    for (rest, expected) in [
+        ("{ most = 1001 }", "`reservations`: `most`: expected 1 to 1000, found 1001"),
+        ("{ on_expiry = 'keep' }", "expected `release` or `charge`"),
+        ("{ ttl = '5s' }", "expected"),
+        ("5", "expected"),
+    ] {
+        let error = policy(rest).unwrap_err().to_string();
+        assert!(error.contains(expected), "{rest}: {error}");
+    }
+    let leases = "limits = [{ algorithm = 'concurrency', capacity = 5, time_to_live = '1s' }]\nreservations = {}";
+    let error = Policy::parse("p", leases).unwrap_err().to_string();
+    assert!(error.contains("expected a limit on units over time beside it, found none"), "{error}");
+}
