@@ -55,6 +55,7 @@ mod tests;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::lease::Id;
 use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
+use crate::never::never;
 use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -106,7 +107,23 @@ pub trait Reservable: RateLimiter {
         holds: &mut Holds<H>,
         place: usize,
         actual: u64,
-    );
+    ) {
+        let Hold { units, granted_at, .. } = holds.remove(place);
+        self.correct(state, granted_at, units, actual);
+    }
+
+    /// Counts `actual` units instead of `counted` ones, of a grant at this time. A limiter that needs more than that to
+    /// [settle](Reservable::settle) a hold has its own way to do so.
+    #[doc(hidden)]
+    fn correct(
+        &self,
+        _state: &mut limiter::State<Self, impl WordsMut>,
+        _granted_at: Timestamp,
+        _counted: u64,
+        _actual: u64,
+    ) {
+        never(()); // the estimate stays charged
+    }
 }
 
 /// What becomes of a hold that nobody commits.

@@ -35,7 +35,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::hold::{Hold, Holds, Reservable};
+use crate::hold::Reservable;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, in_range};
 use crate::time::{Micros, Timestamp};
@@ -224,25 +224,6 @@ impl Config {
         }
     }
 
-    /// Counts `actual` units instead of `counted` ones, of a grant in the window of the newest time.
-    fn correct(
-        &self,
-        state: &mut State<impl WordsMut>,
-        granted_at: Timestamp,
-        counted: u64,
-        actual: u64,
-    ) {
-        let Some(mut counter) = self.read(state) else { return };
-        let from_ahead = granted_at > counter.newest; // a clock that has since come back
-        let age = counter.newest.saturating_since(granted_at).0;
-        if !from_ahead && age <= self.elapsed(&counter) {
-            let most = counter.count.max(self.limit.saturating_mul(2));
-            let count = counter.count.saturating_sub(counted).saturating_add(actual);
-            counter.count = count.min(most);
-            counter.write_to(state);
-        }
-    }
-
     /// A key's own window makes a state differ from a fresh one even if no unit counts in it.
     #[inline]
     const fn until_fresh(&self, counter: Counter) -> Micros {
@@ -366,15 +347,22 @@ impl RateLimiter for Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
-    fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
+    fn correct(
         &self,
         state: &mut State<impl WordsMut>,
-        holds: &mut Holds<H>,
-        place: usize,
+        granted_at: Timestamp,
+        counted: u64,
         actual: u64,
     ) {
-        let Hold { units, granted_at, .. } = holds.remove(place);
-        self.correct(state, granted_at, units, actual);
+        let Some(mut counter) = self.read(state) else { return };
+        let from_ahead = granted_at > counter.newest; // a clock that has since come back
+        let age = counter.newest.saturating_since(granted_at).0;
+        if !from_ahead && age <= self.elapsed(&counter) {
+            let most = counter.count.max(self.limit.saturating_mul(2));
+            let count = counter.count.saturating_sub(counted).saturating_add(actual);
+            counter.count = count.min(most);
+            counter.write_to(state);
+        }
     }
 }
 

@@ -46,7 +46,7 @@ mod view;
 use self::view::View;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
-use crate::hold::{Hold, Holds, Reservable};
+use crate::hold::Reservable;
 use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::never::never;
 use crate::quantity::{ConfigError, in_bounds, in_range};
@@ -415,18 +415,17 @@ impl RateLimiter for Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
-    fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
+    fn correct(
         &self,
         state: &mut State<impl WordsMut>,
-        holds: &mut Holds<H>,
-        place: usize,
+        granted_at: Timestamp,
+        counted: u64,
         actual: u64,
     ) {
-        let Hold { units, granted_at, .. } = holds.remove(place);
-        self.refund(state, Refund { granted_at, cost: units.saturating_sub(actual) });
+        self.refund(state, Refund { granted_at, cost: counted.saturating_sub(actual) });
         if granted_at <= state.newest() {
-            let newer = self::units(state).partition_point(|&unit| unit > granted_at.0);
-            insert(state, (newer, granted_at), index(actual.saturating_sub(units)));
+            let newer = units(state).partition_point(|&unit| unit > granted_at.0);
+            insert(state, (newer, granted_at), index(actual.saturating_sub(counted)));
             self.advance(state, state.newest()); // units that no longer count leave
         }
     }

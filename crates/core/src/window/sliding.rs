@@ -41,7 +41,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::hold::{Hold, Holds, Reservable};
+use crate::hold::Reservable;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range, saturating_product};
@@ -259,34 +259,6 @@ impl Config {
         Micros(passed.saturating_sub(offset))
     }
 
-    /// Counts `actual` units instead of `counted` ones in the segment of a grant.
-    fn correct(
-        &self,
-        state: &mut State<impl WordsMut>,
-        granted_at: Timestamp,
-        counted: u64,
-        actual: u64,
-    ) {
-        let newest = state.newest();
-        if granted_at > newest {
-            return; // granted by a clock that has since come back
-        }
-        let (newest, granted) = (self.segment.floor(newest.0), self.segment.floor(granted_at.0));
-        let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
-        else {
-            return;
-        };
-        let Some(([_, _, sum], counts)) = self.split_mut(state) else { return };
-        let Some(count) = counts.get_mut(age) else { return };
-        let others = count.saturating_sub(counted);
-        let left = sum.saturating_sub(count.saturating_sub(others));
-        let room = self.most().saturating_sub(if age < self.segments { left } else { others });
-        *count = others.saturating_add(actual.min(room));
-        if age < self.segments {
-            *sum = left.saturating_add(actual.min(room));
-        }
-    }
-
     /// The span until the newest segment with a grant in it has left.
     fn until_empty(&self, counts: &[u64], aged: usize, offset: u64) -> Micros {
         counts
@@ -436,15 +408,31 @@ impl RateLimiter for Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
-    fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
+    fn correct(
         &self,
         state: &mut State<impl WordsMut>,
-        holds: &mut Holds<H>,
-        place: usize,
+        granted_at: Timestamp,
+        counted: u64,
         actual: u64,
     ) {
-        let Hold { units, granted_at, .. } = holds.remove(place);
-        self.correct(state, granted_at, units, actual);
+        let newest = state.newest();
+        if granted_at > newest {
+            return; // granted by a clock that has since come back
+        }
+        let (newest, granted) = (self.segment.floor(newest.0), self.segment.floor(granted_at.0));
+        let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
+        else {
+            return;
+        };
+        let Some(([_, _, sum], counts)) = self.split_mut(state) else { return };
+        let Some(count) = counts.get_mut(age) else { return };
+        let others = count.saturating_sub(counted);
+        let left = sum.saturating_sub(count.saturating_sub(others));
+        let room = self.most().saturating_sub(if age < self.segments { left } else { others });
+        *count = others.saturating_add(actual.min(room));
+        if age < self.segments {
+            *sum = left.saturating_add(actual.min(room));
+        }
     }
 }
 
