@@ -60,10 +60,6 @@ pub struct Holds<W> {
 }
 
 impl<W> Holds<W> {
-    pub(super) const fn new(words: W, since: usize) -> Self {
-        Self { words, width: Self::width(since) }
-    }
-
     /// The number of words of a live hold.
     pub(super) const fn width(since: usize) -> usize {
         OWN.saturating_add(since)
@@ -71,14 +67,31 @@ impl<W> Holds<W> {
 }
 
 impl<W: AsRef<[u64]>> Holds<W> {
+    /// The list in these words. `None` if they count more holds than they have room for, so that a broken list does not read as
+    /// one without holds.
+    #[inline]
+    pub(super) fn over(words: W, since: usize) -> Option<Self> {
+        let holds = Self { words, width: Self::width(since) };
+        let [live, ended, _, _, ..] = *holds.words.as_ref() else { return None };
+        let all = usize::try_from(live.checked_add(ended)?).ok()?;
+        (all <= holds.room()).then_some(holds)
+    }
+
+    /// The most holds that the words have room for.
+    #[inline]
+    fn room(&self) -> usize {
+        let words = self.words.as_ref().len().saturating_sub(HEAD);
+        words.checked_div(self.width).unwrap_or_else(|| never(0))
+    }
+
     #[inline]
     fn head(&self, at: usize) -> u64 {
-        self.words.as_ref().get(at).copied().unwrap_or_else(|| never(0))
+        self.words.as_ref().get(at).copied().unwrap_or_else(|| never(u64::MAX))
     }
 
     #[inline]
     fn count(&self, of: usize) -> usize {
-        usize::try_from(self.head(of)).unwrap_or_else(|_| never(0))
+        usize::try_from(self.head(of)).unwrap_or_else(|_| never(usize::MAX))
     }
 
     #[inline]
@@ -104,9 +117,7 @@ impl<W: AsRef<[u64]>> Holds<W> {
 
     /// Every hold that has ended keeps its place until it is forgotten, and every live hold needs one when it ends.
     pub(super) fn has_room(&self) -> bool {
-        let room =
-            self.words.as_ref().len().saturating_sub(HEAD).checked_div(self.width).unwrap_or(0);
-        self.count(LIVE).saturating_add(self.count(ENDED)) < room
+        self.count(LIVE).saturating_add(self.count(ENDED)) < self.room()
     }
 
     fn live(&self) -> impl DoubleEndedIterator<Item = &[u64]> {
@@ -169,13 +180,9 @@ impl<W: AsRef<[u64]>> Holds<W> {
 
     /// Checks that operations on these terms can have led to the list.
     pub(super) fn accepts(&self, newest: Timestamp, terms: &Terms) -> Result<(), InvalidState> {
-        let [live, ended, next, before, list @ ..] = self.words.as_ref() else {
+        let [_, _, next, before, list @ ..] = self.words.as_ref() else {
             return Err(InvalidState);
         };
-        let fits = live.checked_add(*ended).is_some_and(|holds| holds <= terms.most);
-        if !fits {
-            return Err(InvalidState);
-        }
         let live_words = self.count(LIVE).saturating_mul(self.width);
         let past_words = self.count(ENDED).saturating_mul(PAST);
         let unused =

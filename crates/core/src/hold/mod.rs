@@ -459,18 +459,20 @@ impl<L: Reservable> Config<L> {
         Some(result)
     }
 
-    /// The limiter's part of the state, and the holds. `None` if the state is that of another limiter.
+    /// The limiter's part of the state, and the holds. `None` if the state is that of another limiter, or broken: then nothing is
+    /// granted.
     #[inline]
     fn split<'a>(&self, state: &'a mut State<L, impl WordsMut>) -> Option<Parts<'a, L>> {
         let has_its_words = state.words().len() == self.words();
         let (counted, holds) = state.words_mut().split_at_mut_checked(self.limiter.words())?;
-        has_its_words.then(|| (limiter::State::over(counted), Holds::new(holds, L::SINCE)))
+        let holds = Holds::over(holds, L::SINCE).filter(|_| has_its_words)?;
+        Some((limiter::State::over(counted), holds))
     }
 
     fn holds<'a>(&self, state: &'a State<L, impl Words>) -> Option<Holds<&'a [u64]>> {
         let has_its_words = state.words().len() == self.words();
         let (_, holds) = state.words().split_at_checked(self.limiter.words())?;
-        has_its_words.then(|| Holds::new(holds, L::SINCE))
+        Holds::over(holds, L::SINCE).filter(|_| has_its_words)
     }
 
     /// Ends the holds that have expired at `taken`.
