@@ -48,6 +48,8 @@
 //! assert_eq!(tokens.decide(&mut state, at(20), 0).unwrap().remaining(), 60_000);
 //! ```
 
+mod counter;
+mod key;
 mod list;
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,9 @@ use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
+pub use self::counter::Counter;
+use self::counter::Counting;
+use self::key::Key;
 use self::list::{HEAD, Outcome};
 pub(crate) use self::list::{Hold, Holds};
 
@@ -67,15 +72,11 @@ pub(crate) use self::list::{Hold, Holds};
 pub const MAX_HOLDS: u64 = 1_000;
 
 /// A rate limiter that can put the true cost of an earlier grant in the place of its estimate.
-///
-/// The trait is sealed: only limiters of this crate implement it.
-pub trait Reservable: RateLimiter {
+pub(crate) trait Reservable: RateLimiter {
     /// The number of words with which a hold remembers what came after its grant.
-    #[doc(hidden)]
     const SINCE: usize;
 
     /// Moves the state to `now`, and what came after the last hold too.
-    #[doc(hidden)]
     fn pass(
         &self,
         state: &mut limiter::State<Self, impl WordsMut>,
@@ -86,21 +87,17 @@ pub trait Reservable: RateLimiter {
     }
 
     /// Adds units that were taken to what came after the last hold.
-    #[doc(hidden)]
     fn took(&self, _since: &mut [u64], _units: u64) {}
 
     /// Takes units that came back out of what came after the last hold.
-    #[doc(hidden)]
     fn gave_back(&self, _since: &mut [u64], _units: u64) {}
 
     /// What the first hold has to know of the state before its grant.
-    #[doc(hidden)]
     fn before(&self, _state: &limiter::State<Self, impl Words>) -> u64 {
         0
     }
 
     /// Puts `actual` units in the place of the estimate of a hold, and takes the hold off the list.
-    #[doc(hidden)]
     fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
         &self,
         state: &mut limiter::State<Self, impl WordsMut>,
@@ -114,7 +111,6 @@ pub trait Reservable: RateLimiter {
 
     /// Counts `actual` units instead of `counted` ones, of a grant at this time. A limiter that needs more than that to
     /// [settle](Reservable::settle) a hold has its own way to do so.
-    #[doc(hidden)]
     fn correct(
         &self,
         _state: &mut limiter::State<Self, impl WordsMut>,
@@ -150,21 +146,16 @@ pub struct Terms {
 
 /// A limiter that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Config<L> {
-    limiter: L,
+pub struct Config {
+    counter: Counter,
     terms: Terms,
 }
 
-/// The state of a key: the words of the limiter, the number of live holds, the number of holds that have ended, the earliest time at
-/// which something ends, what the limiter knew before the first hold, and the holds. [`Limiter::state`] makes it.
-pub type State<L, W> = limiter::State<Config<L>, W>;
+/// The state of a key: the newest time; the words of the limiter; the number of live holds, the number of holds that have ended, the
+/// earliest time at which something ends, what the limiter knew before the first hold; and the holds. [`Limiter::state`] makes it.
+pub type State<W> = limiter::State<Config, W>;
 
-/// The state of the limiter, and the holds.
-type Parts<'a, L> = (limiter::State<L, &'a mut [u64]>, Holds<&'a mut [u64]>);
-
-impl<L: sealed::Sealed> sealed::Sealed for Config<L> {
-    const NEWEST: usize = L::NEWEST;
-}
+impl sealed::Sealed for Config {}
 
 /// The answer to a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,21 +187,32 @@ pub struct Committed {
     pub late: bool,
 }
 
-impl<L: Reservable> Config<L> {
+impl Config {
     /// Makes a limiter that holds on these terms.
     ///
     /// # Errors
     /// Returns [`ConfigError::OutOfRange`] if `most` is 0 or above [`MAX_HOLDS`], or if a span is 0 or above 2^53 − 1 µs.
-    pub fn new(limiter: L, terms: Terms) -> Result<Self, ConfigError> {
+    pub fn new(counter: impl Into<Counter>, terms: Terms) -> Result<Self, ConfigError> {
         in_bounds("most", terms.most, 1, MAX_HOLDS)?;
         in_range("longest", terms.longest.0)?;
         in_range("remember", terms.remember.0)?;
-        Ok(Self { limiter, terms })
+        Ok(Self { counter: counter.into(), terms })
     }
 
     /// The limiter that counts the units.
-    pub const fn limiter(&self) -> &L {
-        &self.limiter
+    #[must_use]
+    pub const fn counter(&self) -> &Counter {
+        &self.counter
+    }
+
+    fn counting(&self) -> &dyn Counting {
+        self.counter.counting()
+    }
+
+    /// The most units that can be granted at once.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.counting().capacity()
     }
 
     /// The terms of the holds.
@@ -226,35 +228,15 @@ impl<L: Reservable> Config<L> {
     /// then.
     pub fn reserve(
         &self,
-        state: &mut State<L, impl WordsMut>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         id: Id,
         cost: u64,
         span: Micros,
     ) -> Result<Reserved, CostExceedsCapacity> {
-        CostExceedsCapacity::check(cost, self.limiter.capacity())?;
-        self.advance(state, now);
-        let Some((mut state, mut holds)) = self.split(state) else {
-            return Err(CostExceedsCapacity { cost, capacity: 0 });
-        };
-        if let Some(place) = holds.find(id) {
-            let Hold { units, until, .. } = holds.get(place);
-            return Ok(Reserved::Again { units, until });
-        }
-        if holds.ended(id).is_some() {
-            return Ok(Reserved::Ended);
-        }
-        let taken = state.newest();
-        if cost > 0 && !holds.has_room() {
-            return Ok(Reserved::Full { until: holds.next_end() });
-        }
-        let before = self.limiter.before(&state.borrowed());
-        let decision = self.limiter.decide(&mut state, taken, cost)?;
-        if cost > 0 && decision.is_allowed() {
-            let until = taken.saturating_add(Micros(span.0.min(self.terms.longest.0)));
-            holds.push(Hold { id, units: cost, granted_at: taken, until }, before);
-        }
-        Ok(Reserved::Decided(decision))
+        CostExceedsCapacity::check(cost, self.capacity())?;
+        let mut key = self.key(state).ok_or(CostExceedsCapacity { cost, capacity: 0 })?;
+        key.reserve(now, id, cost, span)
     }
 
     /// Says what [`reserve`](Self::reserve) would answer for this id, or [`decide`](Self::decide) without an id, and changes `copy`, a
@@ -265,85 +247,26 @@ impl<L: Reservable> Config<L> {
     /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](RateLimiter::capacity).
     pub fn peek(
         &self,
-        copy: &mut State<L, impl WordsMut>,
+        copy: &mut State<impl WordsMut>,
         now: Timestamp,
         id: Option<Id>,
         cost: u64,
     ) -> Result<Reserved, CostExceedsCapacity> {
-        CostExceedsCapacity::check(cost, self.limiter.capacity())?;
-        self.advance(copy, now);
-        let asked_at = copy.newest();
-        let (counted, holds) = (self.counted(copy), self.holds(copy));
-        let first = self.limiter.peek(&counted, asked_at, cost)?;
-        if let (Some(id), Some(holds)) = (id, holds) {
-            if let Some(place) = holds.find(id) {
-                let Hold { units, until, .. } = holds.get(place);
-                return Ok(Reserved::Again { units, until });
-            }
-            if holds.ended(id).is_some() {
-                return Ok(Reserved::Ended);
-            }
-        }
-        let untaken = self.limiter.peek(&self.counted(copy), asked_at, 0)?;
-        let refused_for = |retry_after| {
-            let (limit, remaining) = (untaken.limit(), untaken.remaining());
-            let reset_after = untaken.reset_after();
-            Ok(Reserved::Decided(Decision::Deny { limit, remaining, retry_after, reset_after }))
-        };
-        loop {
-            let Some(holds) = self.holds(copy) else { return refused_for(Micros::MAX) };
-            let waited = copy.newest().saturating_since(asked_at);
-            let has_room = id.is_none() || cost == 0 || holds.has_room();
-            let decision = self.limiter.peek(&self.counted(copy), copy.newest(), cost)?;
-            let more = if has_room { decision.retry_after() } else { Micros::MAX };
-            let wait = Micros(waited.0.saturating_add(more.0).min(Micros::MAX.0));
-            if has_room && decision.is_allowed() {
-                return if waited == Micros::ZERO {
-                    Ok(Reserved::Decided(first))
-                } else {
-                    refused_for(wait)
-                };
-            }
-            if holds.are_none() || holds.next_end().saturating_since(asked_at) >= wait {
-                return refused_for(wait);
-            }
-            let next = holds.next_end();
-            self.advance(copy, next);
-        }
+        CostExceedsCapacity::check(cost, self.capacity())?;
+        let mut key = self.key(copy).ok_or(CostExceedsCapacity { cost, capacity: 0 })?;
+        key.peek(now, id, cost)
     }
 
     /// Charges what a hold has really cost, once. A cost of 0 releases the hold.
     pub fn commit(
         &self,
-        state: &mut State<L, impl WordsMut>,
+        state: &mut State<impl WordsMut>,
         now: Timestamp,
         id: Id,
         actual: u64,
     ) -> Committed {
-        self.advance(state, now);
-        let Some((mut state, mut holds)) = self.split(state) else {
-            return Committed { charged: 0, late: true };
-        };
-        let taken = state.newest();
-        let remembered = match (holds.find(id), holds.ended(id)) {
-            (Some(place), _) => {
-                self.limiter.settle(&mut state, &mut holds, place, actual);
-                Outcome { charged: actual, late: false, is_final: true }
-            }
-            (None, Some(outcome)) if outcome.is_final => {
-                return Committed { charged: outcome.charged, late: outcome.late };
-            }
-            (None, ended) => {
-                // what an expired hold was charged counts already
-                let charged = ended.map_or(0, |ended| ended.charged);
-                let due = actual.saturating_sub(charged);
-                self.limiter.charge(&mut state, taken, due);
-                holds.with_since(|since| self.limiter.took(since, due));
-                Outcome { charged: actual.max(charged), late: true, is_final: true }
-            }
-        };
-        holds.end(id, remembered, taken.saturating_add(self.terms.remember));
-        Committed { charged: remembered.charged, late: remembered.late }
+        let key = self.key(state);
+        key.map_or(Committed { charged: 0, late: true }, |mut key| key.commit(now, id, actual))
     }
 
     /// Decides on a request of `cost` units that is known now. A cost of 0 is a peek, but moves the state to `now`.
@@ -351,40 +274,30 @@ impl<L: Reservable> Config<L> {
     /// # Errors
     /// Returns [`CostExceedsCapacity`] as [`RateLimiter::decide`] does.
     #[inline]
-    pub fn decide(&self, state: &mut State<L, impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
-        CostExceedsCapacity::check(cost, self.limiter.capacity())?;
-        self.change(state, now, |limiter, state, taken| {
-            let decision = limiter.decide(state, taken, cost);
-            let took =
-                if matches!(decision, Ok(decision) if decision.is_allowed()) { cost } else { 0 };
-            (decision, took)
-        })
-        .unwrap_or(Err(CostExceedsCapacity { cost, capacity: 0 }))
+    pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        CostExceedsCapacity::check(cost, self.capacity())?;
+        self.key(state).ok_or(CostExceedsCapacity { cost, capacity: 0 })?.decide(now, cost)
     }
 
     /// Charges units that were already spent, as [`RateLimiter::charge`] does.
-    pub fn charge(&self, state: &mut State<L, impl WordsMut>, now: Timestamp, cost: u64) {
-        let _ = self
-            .change(state, now, |limiter, state, taken| (limiter.charge(state, taken, cost), cost));
+    pub fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
+        self.key(state).into_iter().for_each(|mut key| key.charge(now, cost));
     }
 
     /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`] does.
-    pub fn refund(&self, state: &mut State<L, impl WordsMut>, refund: Refund) {
-        if let Some((mut state, mut holds)) = self.split(state) {
-            self.limiter.refund(&mut state, refund);
-            holds.with_since(|since| self.limiter.gave_back(since, refund.cost));
-        }
+    pub fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
+        self.key(state).into_iter().for_each(|mut key| key.refund(refund));
     }
 
     /// Whether the key has no holds, neither live nor remembered. The words of the limiter alone then say what it grants.
     #[must_use]
-    pub fn has_no_holds(&self, state: &State<L, impl Words>) -> bool {
+    pub fn has_no_holds(&self, state: &State<impl Words>) -> bool {
         self.holds(state).is_some_and(|holds| holds.are_none())
     }
 
     /// The units of a live hold, and the time at which it ends.
     #[must_use]
-    pub fn find(&self, state: &State<L, impl Words>, id: Id) -> Option<(u64, Timestamp)> {
+    pub fn find(&self, state: &State<impl Words>, id: Id) -> Option<(u64, Timestamp)> {
         let holds = self.holds(state)?;
         let Hold { units, until, .. } = holds.get(holds.find(id)?);
         Some((units, until))
@@ -394,153 +307,99 @@ impl<L: Reservable> Config<L> {
     /// charged: a later commit charges what exceeds the estimate. The words of the limiter are not carried over.
     pub fn remember_holds_of(
         &self,
-        state: &mut State<L, impl WordsMut>,
+        state: &mut State<impl WordsMut>,
         old: &Self,
-        held: &State<L, impl Words>,
+        held: &State<impl Words>,
     ) {
-        let (Some((_, mut own)), Some(before)) = (self.split(state), old.holds(held)) else {
-            return;
-        };
+        let (Some(mut key), Some(before)) = (self.key(state), old.holds(held)) else { return };
         let longest = held.newest().saturating_add(self.terms.remember);
         for (id, outcome, until) in before.outcomes() {
-            own.end(id, outcome, until.min(longest));
+            key.holds.end(id, outcome, until.min(longest));
         }
         for Hold { id, units, .. } in before.each() {
             let outcome = Outcome { charged: units, late: true, is_final: false };
-            own.end(id, outcome, longest);
+            key.holds.end(id, outcome, longest);
         }
     }
 
-    /// The state of the limiter that counts the units.
-    pub fn counted<'a>(&self, state: &'a State<L, impl Words>) -> limiter::State<L, &'a [u64]> {
+    /// The words of the limiter that counts the units.
+    #[must_use]
+    pub fn counted<'a>(&self, state: &'a State<impl Words>) -> &'a [u64] {
         let words = state.words();
-        limiter::State::over(words.get(..self.limiter.words()).unwrap_or(words))
+        words.get(1..).and_then(|rest| rest.get(..self.counting().words())).unwrap_or(words)
     }
 
-    /// Does something with the part of the state that counts the units, which must have been [advanced](Limiter::advance). `None` if
-    /// the state is that of another limiter.
-    pub fn counting<R>(
+    /// Changes the words of the limiter that counts the units. The state must have been [advanced](Limiter::advance). `None` if the
+    /// state is that of another limiter.
+    pub fn change_counted<R>(
         &self,
-        state: &mut State<L, impl WordsMut>,
-        change: impl FnOnce(&L, &mut limiter::State<L, &mut [u64]>) -> R,
+        state: &mut State<impl WordsMut>,
+        change: impl FnOnce(&mut [u64]) -> R,
     ) -> Option<R> {
-        let (mut counted, _) = self.split(state)?;
-        Some(change(&self.limiter, &mut counted))
+        self.key(state).map(|key| change(key.words))
     }
 
     /// The units that are held.
     #[must_use]
-    pub fn held(&self, state: &State<L, impl Words>) -> u64 {
+    pub fn held(&self, state: &State<impl Words>) -> u64 {
         self.holds(state).map_or(u64::MAX, |holds| {
             holds.each().fold(0, |sum, hold| sum.saturating_add(hold.units))
         })
     }
 
-    /// Does something with the limiter's state at the time at which an operation is taken, and adds the units that it took to what
-    /// came after the last hold. `None` if the state is that of another limiter.
-    #[inline]
-    fn change<R>(
-        &self,
-        state: &mut State<L, impl WordsMut>,
-        now: Timestamp,
-        operate: impl FnOnce(&L, &mut limiter::State<L, &mut [u64]>, Timestamp) -> (R, u64),
-    ) -> Option<R> {
-        let period = self.period();
-        let (mut counted, holds) = self.split(state)?;
-        if holds.are_none() {
-            let taken = now.taken_after(counted.newest(), period);
-            return Some(operate(&self.limiter, &mut counted, taken).0);
-        }
-        self.advance(state, now);
-        let (mut counted, mut holds) = self.split(state)?;
-        let taken = counted.newest();
-        let (result, took) = operate(&self.limiter, &mut counted, taken);
-        holds.with_since(|since| self.limiter.took(since, took));
-        Some(result)
-    }
-
-    /// The limiter's part of the state, and the holds. `None` if the state is that of another limiter, or broken: then nothing is
-    /// granted.
-    #[inline]
-    fn split<'a>(&self, state: &'a mut State<L, impl WordsMut>) -> Option<Parts<'a, L>> {
+    fn holds<'a>(&self, state: &'a State<impl Words>) -> Option<Holds<&'a [u64]>> {
         let has_its_words = state.words().len() == self.words();
-        let (counted, holds) = state.words_mut().split_at_mut_checked(self.limiter.words())?;
-        let holds = Holds::over(holds, L::SINCE).filter(|_| has_its_words)?;
-        Some((limiter::State::over(counted), holds))
+        let (_, rest) = state.words().split_first()?;
+        let (_, holds) = rest.split_at_checked(self.counting().words())?;
+        Holds::over(holds, self.counting().since()).filter(|_| has_its_words)
     }
 
-    fn holds<'a>(&self, state: &'a State<L, impl Words>) -> Option<Holds<&'a [u64]>> {
+    /// The state of a key, to change it. `None` if the state is that of another limiter, or broken: then nothing is granted.
+    #[inline]
+    fn key<'a>(&'a self, state: &'a mut State<impl WordsMut>) -> Option<Key<'a>> {
         let has_its_words = state.words().len() == self.words();
-        let (_, holds) = state.words().split_at_checked(self.limiter.words())?;
-        Holds::over(holds, L::SINCE).filter(|_| has_its_words)
-    }
-
-    /// Ends the holds that have expired at `taken`.
-    #[cold]
-    fn expire(
-        &self,
-        state: &mut limiter::State<L, &mut [u64]>,
-        holds: &mut Holds<&mut [u64]>,
-        taken: Timestamp,
-    ) {
-        while let Some(place) = holds.expired(taken) {
-            let Hold { id, units, until, .. } = holds.get(place);
-            let charged = match self.terms.on_expiry {
-                OnExpiry::Release => 0,
-                OnExpiry::Charge => units,
-            };
-            self.limiter.settle(state, holds, place, charged);
-            let outcome = Outcome { charged, late: true, is_final: false };
-            holds.end(id, outcome, until.saturating_add(self.terms.remember));
-        }
-        holds.forget(taken);
+        let (limiter, terms) = (self.counting(), self.terms);
+        let (newest, rest) = state.words_mut().split_first_mut()?;
+        let (words, holds) = rest.split_at_mut_checked(limiter.words())?;
+        let holds = Holds::over(holds, limiter.since()).filter(|_| has_its_words)?;
+        Some(Key { limiter, terms, newest, words, holds })
     }
 }
 
-impl<L: Reservable> Limiter for Config<L> {
+impl Limiter for Config {
     fn words(&self) -> usize {
         let most = usize::try_from(self.terms.most).unwrap_or(usize::MAX);
-        let holds = most.saturating_mul(Holds::<&[u64]>::width(L::SINCE));
-        self.limiter.words().saturating_add(HEAD).saturating_add(holds)
+        let holds = most.saturating_mul(Holds::<&[u64]>::width(self.counting().since()));
+        self.counting().words().saturating_add(1).saturating_add(HEAD).saturating_add(holds)
     }
 
     /// The limiter's period: holds do not change what a jump of the clock is.
     fn period(&self) -> Micros {
-        self.limiter.period()
+        self.counting().period()
     }
 
     /// Ends the holds that have expired at the new time.
-    fn advance(&self, state: &mut State<L, impl WordsMut>, now: Timestamp) {
-        let period = self.period();
-        let Some((mut state, mut holds)) = self.split(state) else { return };
-        let newest = state.newest();
-        let taken = now.taken_after(newest, period);
-        if holds.are_none() {
-            return self.limiter.advance(&mut state, taken);
-        }
-        // a clock that has come back from a jump ahead: holds live as long as they would have
-        holds.shift(newest.saturating_since(taken));
-        if !holds.with_since(|since| self.limiter.pass(&mut state, since, taken)) {
-            self.limiter.advance(&mut state, taken);
-        }
-        if holds.is_due(taken) {
-            self.expire(&mut state, &mut holds, taken);
-        }
+    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+        self.key(state).into_iter().for_each(|mut key| key.advance(now));
     }
 
     /// Also the span until all holds have ended and are forgotten.
-    fn reset_after(&self, state: &State<L, impl Words>) -> Micros {
+    fn reset_after(&self, state: &State<impl Words>) -> Micros {
         let Some(holds) = self.holds(state) else { return self.period() };
-        let counted = self.limiter.reset_after(&self.counted(state));
+        let counted = self.counting().reset_after(self.counted(state));
         let newest = state.newest();
         let live = holds.each().map(|hold| hold.until.saturating_add(self.terms.remember));
         let last = live.chain(holds.forgotten_at()).max().unwrap_or(newest);
         counted.max(last.saturating_since(newest))
     }
 
-    fn accepts(&self, state: &State<L, impl Words>) -> Result<(), InvalidState> {
-        self.limiter.accepts(&self.counted(state))?;
+    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+        let (counting, counted) = (self.counting(), self.counted(state));
         let holds = self.holds(state).ok_or(InvalidState)?;
+        counting.accepts(counted)?;
+        if counting.newest(counted) != state.newest() {
+            return Err(InvalidState);
+        }
         holds.accepts(state.newest(), &self.terms)
     }
 }

@@ -178,7 +178,9 @@ pub(crate) trait Algorithm: Limiter + Variant {
     }
 
     /// Whether [`charge_ahead`](Self::charge_ahead) can make the state stricter in advance, or need not do so.
-    const CHARGES_AHEAD: bool = false;
+    fn charges_ahead(&self) -> bool {
+        false
+    }
 
     /// Charges units before they are granted. `None` if that is not possible; nothing has changed then.
     fn charge_ahead(
@@ -309,10 +311,17 @@ impl Limit {
 
     /// Whether the state of the limit can be [charged ahead](Self::charge_ahead).
     pub(crate) fn charges_ahead(&self) -> bool {
-        const fn charges_ahead<A: Algorithm>(_: &A) -> bool {
-            A::CHARGES_AHEAD
-        }
-        ask!(self, |limiter| charges_ahead(limiter))
+        ask!(self, |limiter| limiter.charges_ahead())
+    }
+
+    /// The most units that count as used at once.
+    pub(crate) fn most_counted(&self) -> u64 {
+        ask!(self, |limiter| limiter.most_counted())
+    }
+
+    /// The form in which the limit takes unused units back.
+    pub(crate) fn come_back(&self, unused: &Refundable) -> Refund {
+        ask!(self, |limiter| limiter.come_back(unused))
     }
 
     /// Takes over the number of classes that may be shed, which the policy sets.

@@ -48,7 +48,9 @@ impl Algorithm for Config {
 
     const KIND: Kind = Kind::Budget;
 
-    const CHARGES_AHEAD: bool = true;
+    fn charges_ahead(&self) -> bool {
+        true
+    }
 
     /// Requests take nothing from the holders, so nothing is to be charged.
     fn charge_ahead(&self, _: &mut State<&mut [u64]>, _: u64, _: Micros) -> Option<Ahead> {

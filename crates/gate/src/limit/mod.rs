@@ -76,14 +76,8 @@ macro_rules! algorithms {
     ($macro:ident $($rest:tt)*) => {
         $crate::limit::algorithms! {
             @each [
-                /// [`tidegate_core::bucket`] with [holds](tidegate_core::hold)
-                HoldingTokenBucket(tidegate_core::hold::Config<tidegate_core::bucket::Config>),
-                /// [`tidegate_core::window::fixed`] with [holds](tidegate_core::hold)
-                HoldingFixedWindow(tidegate_core::hold::Config<tidegate_core::window::fixed::Config>),
-                /// [`tidegate_core::window::sliding`] with [holds](tidegate_core::hold)
-                HoldingSlidingWindow(tidegate_core::hold::Config<tidegate_core::window::sliding::Config>),
-                /// [`tidegate_core::window::log`] with [holds](tidegate_core::hold)
-                HoldingSlidingLog(tidegate_core::hold::Config<tidegate_core::window::log::Config>),
+                /// [`tidegate_core::hold`]: one of the others, under a policy with `reservations`
+                Holding(tidegate_core::hold::Config),
             ]
             $macro $($rest)*
         }

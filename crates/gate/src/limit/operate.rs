@@ -133,6 +133,18 @@ impl Limit {
         .unwrap_or(Err(OperationError::InvalidState))
     }
 
+    /// Records a request that any limiter of the policy refused. Returns how long the same request then has to wait because of
+    /// recorded refusals.
+    pub(crate) fn note_refusal(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        request: &Request,
+    ) -> Micros {
+        ask_about!(self, words, |limiter, mut state| limiter.note_refusal(&mut state, now, request))
+            .unwrap_or(Micros::MAX)
+    }
+
     /// Whether a refusal changes more of the state than its newest time.
     #[must_use]
     pub fn remembers_refusals(&self) -> bool {

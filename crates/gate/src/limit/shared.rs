@@ -50,7 +50,9 @@ macro_rules! asks_a_rate_limiter {
 /// Charges units ahead as the [`RateLimiter`](tidegate_core::RateLimiter) does.
 macro_rules! charges_ahead {
     () => {
-        const CHARGES_AHEAD: bool = true;
+        fn charges_ahead(&self) -> bool {
+            true
+        }
 
         fn charge_ahead(
             &self,

@@ -9,7 +9,7 @@ use tidegate_core::shed::Share;
 
 use super::policy::Policy;
 use crate::limit::build::text;
-use crate::limit::{Kind, NamedLimit, span};
+use crate::limit::{Limit, NamedLimit, span};
 use crate::units::{Percent, Span};
 use tidegate_form::{Bounded, Error, Form, Node, form};
 
@@ -66,12 +66,15 @@ impl Reservations {
 
     /// Makes the limits on units over time hold on these terms.
     pub(super) fn add_to(&self, limits: &mut [NamedLimit]) -> Result<(), String> {
-        let rates = limits.iter_mut().filter(|limit| limit.limit.kind() == Kind::Rate);
         let mut found = false;
-        for NamedLimit { limit, .. } in rates {
+        for NamedLimit { limit, .. } in limits {
             let holding = limit.holding(self.terms);
-            *limit = holding.map_err(|error| format!("`reservations`: {}", text(error)))?;
-            found = true;
+            if let Some(holding) =
+                holding.map_err(|error| format!("`reservations`: {}", text(error)))?
+            {
+                *limit = Limit::Holding(holding);
+                found = true;
+            }
         }
         match found {
             true => Ok(()),
