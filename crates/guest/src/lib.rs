@@ -34,8 +34,6 @@ pub const COST_EXCEEDS_CAPACITY: i32 = 2;
 /// Answer of [`tidegate_decide`]: a limit holds leases, so the operation must name a lease. Use
 /// [`tidegate_operate`].
 pub const NEEDS_LEASE: i32 = 3;
-/// The reservation of this id has ended.
-pub const RESERVATION_ENDED: i32 = 4;
 /// Answer of any call: the arguments or the words in the buffer are invalid. Nothing was done.
 pub const INVALID: i32 = -1;
 
@@ -67,7 +65,7 @@ pub extern "C" fn tidegate_words(policy: i32) -> i32 {
 }
 
 /// Decides on a request of `cost` with the state in the buffer. Returns [`ALLOWED`], [`DENIED`],
-/// [`COST_EXCEEDS_CAPACITY`], [`NEEDS_LEASE`], [`RESERVATION_ENDED`] or [`INVALID`].
+/// [`COST_EXCEEDS_CAPACITY`], [`NEEDS_LEASE`] or [`INVALID`].
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
     with_policy(policy, |policy| decide(policy, Timestamp(now_us), cost)).unwrap_or(INVALID)
@@ -151,7 +149,6 @@ const fn why_not(error: OperationError) -> Option<i32> {
     match error {
         OperationError::Cost(_) => Some(COST_EXCEEDS_CAPACITY),
         OperationError::NeedsLease => Some(NEEDS_LEASE),
-        OperationError::ReservationEnded => Some(RESERVATION_ENDED),
         _ => None,
     }
 }

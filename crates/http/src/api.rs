@@ -53,6 +53,13 @@ pub(crate) fn begin(
         Route::Metrics => answered(answer_text(METRICS_TYPE, (server.metrics)())),
         Route::Gate => gate(policies, head, random),
         Route::Post(call) => with_body(call),
+        Route::Reservation(id, end) => {
+            let id = decoded("id", id)?;
+            with_body(match end {
+                ReservationEnd::Commit => Call::Commit(id),
+                ReservationEnd::Release => Call::Release(id),
+            })
+        }
         Route::Lease(lease) => {
             let lease = decoded("lease", lease)?;
             if head.method == "PUT" {
@@ -102,11 +109,18 @@ enum Route<'a> {
     /// A call with a body.
     Post(Call),
     Lease(&'a str),
+    Reservation(&'a str, ReservationEnd),
     Policies(PolicyRoute),
     Key {
         policy: &'a str,
         key: &'a str,
     },
+}
+
+#[derive(Clone, Copy)]
+enum ReservationEnd {
+    Commit,
+    Release,
 }
 
 enum PolicyRoute {
@@ -124,6 +138,7 @@ impl<'a> Route<'a> {
             "/v1/gate" => Self::Gate,
             "/v1/check" => Self::Post(Call::Check),
             "/v1/leases" => Self::Post(Call::Acquire),
+            "/v1/reservations" => Self::Post(Call::Reserve),
             "/v1/settle" => Self::Post(Call::Settle),
             "/v1/budget" => Self::Post(Call::Budget),
             "/v1/report" => Self::Post(Call::Report),
@@ -131,13 +146,22 @@ impl<'a> Route<'a> {
             "/v1/policies/history" => Self::Policies(PolicyRoute::History),
             "/v1/policies/file" => Self::Policies(PolicyRoute::File),
             "/v1/policies/restore" => Self::Policies(PolicyRoute::Restore),
-            path => match path.strip_prefix("/v1/leases/") {
-                Some(lease) => Self::Lease(Some(lease).filter(|lease| !lease.is_empty())?),
-                None => {
-                    let (policy, key) = path.strip_prefix("/v1/keys/")?.split_once('/')?;
-                    Self::Key { policy, key }
+            path => {
+                if let Some(lease) = path.strip_prefix("/v1/leases/") {
+                    return Some(Self::Lease(lease)).filter(|_| !lease.is_empty());
                 }
-            },
+                if let Some(reservation) = path.strip_prefix("/v1/reservations/") {
+                    let (id, end) = reservation.rsplit_once('/')?;
+                    let end = match end {
+                        "commit" => ReservationEnd::Commit,
+                        "release" => ReservationEnd::Release,
+                        _ => return None,
+                    };
+                    return Some(Self::Reservation(id, end)).filter(|_| !id.is_empty());
+                }
+                let (policy, key) = path.strip_prefix("/v1/keys/")?.split_once('/')?;
+                Self::Key { policy, key }
+            }
         })
     }
 
@@ -157,7 +181,9 @@ impl<'a> Route<'a> {
             Self::Health | Self::Metrics | Self::Gate => &["GET", "HEAD"],
             Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
             Self::Policies(PolicyRoute::History | PolicyRoute::File) => &["GET", "HEAD"],
-            Self::Post(_) | Self::Policies(PolicyRoute::Restore) => &["POST"],
+            Self::Post(_) | Self::Reservation(..) | Self::Policies(PolicyRoute::Restore) => {
+                &["POST"]
+            }
             Self::Lease(_) => &["PUT", "DELETE"],
             Self::Key { key, .. } if blocked(key).is_some() => &["GET", "HEAD", "DELETE", "POST"],
             Self::Key { .. } => &["GET", "HEAD", "DELETE"],

@@ -121,10 +121,8 @@ impl Loaded {
         self.write(&[&*words, &asked].concat())?;
         let told =
             self.operate.call(&mut self.store, (handle, now.0, u32::try_from(asked.len())?))?;
-        match told {
-            3 => return Ok(Err(OperationError::NeedsLease)),
-            4 => return Ok(Err(OperationError::ReservationEnded)),
-            _ => {}
+        if told == 3 {
+            return Ok(Err(OperationError::NeedsLease));
         }
         let answer = self.read(words.len() + ANSWER_WORDS)?;
         let (state, answer) = answer.split_at(words.len());

@@ -143,7 +143,7 @@ impl Key<'_> {
     ) -> Result<Reserved, CostExceedsCapacity> {
         self.advance(now);
         let asked_at = self.newest();
-        if let Some(known) = id.and_then(|id| self.known(id)) {
+        if let Some(known @ Reserved::Again { .. }) = id.and_then(|id| self.known(id)) {
             return Ok(known);
         }
         let (granted, untaken) = (self.peek_now(cost)?, self.peek_now(0)?);
@@ -154,7 +154,8 @@ impl Key<'_> {
         };
         loop {
             let waited = self.newest().saturating_since(asked_at);
-            let has_room = id.is_none() || cost == 0 || self.holds.has_room();
+            let is_new = |id| self.holds.ended(id).is_none() && self.holds.has_room();
+            let has_room = cost == 0 || id.is_none_or(is_new);
             let decision = self.peek_now(cost)?;
             let more = if has_room { decision.retry_after() } else { Micros::MAX };
             let wait = Micros(waited.0.saturating_add(more.0).min(Micros::MAX.0));

@@ -241,7 +241,8 @@ impl Config {
 
     /// Says what [`reserve`](Self::reserve) would answer for this id, or [`decide`](Self::decide) without an id, and changes `copy`, a
     /// copy of the key's state. A refusal has the exact wait: the same question is refused one microsecond before its end and granted
-    /// at its end, because holds that end meanwhile are counted. `reserve` and `decide` do not count them.
+    /// at its end, because holds that end meanwhile are counted. `reserve` and `decide` do not count them. An id whose hold has ended
+    /// is refused until the key forgets it.
     ///
     /// # Errors
     /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](RateLimiter::capacity).

@@ -298,6 +298,16 @@ impl Asked {
         self.lease.as_deref()
     }
 
+    /// Whether the operation makes or ends a reservation.
+    #[must_use]
+    pub const fn is_of_reservation(&self) -> bool {
+        match self.operation {
+            Operation::Commit(..) => true,
+            Operation::Decide(request) => request.reserves(),
+            _ => false,
+        }
+    }
+
     /// The random bits of the request; `None` for an operation that is not a request.
     #[must_use]
     pub const fn draw(&self) -> Option<Draw> {

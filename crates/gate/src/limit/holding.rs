@@ -92,9 +92,8 @@ impl Algorithm for Config {
         let mut copy = self.state(&mut words[..]).map_err(|_| OperationError::InvalidState)?;
         match self.peek(&mut copy, now, id_of(request), request.cost)? {
             Reserved::Decided(decision) => Ok(decision),
-            Reserved::Ended => Err(OperationError::ReservationEnded),
             // a reservation that is repeated takes nothing
-            Reserved::Again { .. } | Reserved::Full { .. } => {
+            Reserved::Again { .. } | Reserved::Ended | Reserved::Full { .. } => {
                 match self.peek(&mut copy, now, None, 0)? {
                     Reserved::Decided(decision) => Ok(decision),
                     _ => Err(OperationError::InvalidState),

@@ -117,8 +117,6 @@ pub enum OperationError {
     NeedsLease,
     /// A key cannot be blocked, because no limit counts by the whole key.
     NoWholeKey,
-    /// The reservation of this id has ended. A new one needs another id.
-    ReservationEnded,
     /// The words are not a state of these limits.
     InvalidState,
 }
@@ -133,9 +131,6 @@ impl fmt::Display for OperationError {
             Self::NoWholeKey => f.write_str(
                 "`policy`: expected a policy with a limit that counts by the whole key, found none; \
                  blocks are kept there",
-            ),
-            Self::ReservationEnded => f.write_str(
-                "`id`: expected the id of no earlier reservation, found one that was committed, released or has expired",
             ),
             Self::InvalidState => f.write_str("state: expected words that these limits write, found others"),
         }

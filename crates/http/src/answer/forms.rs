@@ -2,8 +2,8 @@
 
 use alloc::string::String;
 
-use tidegate_gate::Decision;
 use tidegate_gate::Probability;
+use tidegate_gate::{Decision, Effect};
 
 use super::json::{Object, object};
 use super::{CheckResult, Outcome};
@@ -35,16 +35,26 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
     decided(it, allowed, &verdict.decision);
     it.some("denied", resolved.is_denied().then_some(true)); // no wait helps
     it.field("at_us", verdict.at.0);
-    it.some("lease", result.asked.lease()); // the lease that the operation concerns
+    // the lease or the reservation that the operation concerns
+    it.some(if result.asked.is_of_reservation() { "id" } else { "lease" }, result.asked.lease());
     it.some("live", verdict.effect.live()); // whether it was live when it was renewed or released
     it.some("factor", factor.map(|units| if shadow { 0 } else { units }));
     it.some("would_factor", factor.filter(|_| shadow)); // `factor` without shadow mode
-    if let Some(budget) = verdict.effect.allowance() {
-        it.object("budget", |it| {
-            it.field("granted", budget.left);
-            it.field("granted_at_us", budget.granted_at.0);
-            it.field("expires_at_us", budget.expires_at.0); // the units must not be spent from then on
-        });
+    match verdict.effect {
+        Effect::Reserved { units, until } => {
+            it.field("reserved", units);
+            it.field("expires_at_us", until.0);
+        }
+        Effect::Committed { charged, late } => {
+            it.field("charged", charged);
+            it.field("late", late);
+        }
+        Effect::Budget { allowance, .. } => it.object("budget", |it| {
+            it.field("granted", allowance.left);
+            it.field("granted_at_us", allowance.granted_at.0);
+            it.field("expires_at_us", allowance.expires_at.0); // the units must not be spent from then on
+        }),
+        _ => {} // the decision says all, or `live` does
     }
     it.some("would_allow", shadow.then(|| verdict.decision.is_allowed())); // without shadow mode
     let limits = resolved.limits().into_iter().flat_map(Limits::iter);

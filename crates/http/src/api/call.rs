@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use tidegate_form::{Error, Fields, Form as Readable, Node};
 use tidegate_gate::{
-    Ask, Bounded, Chance, CheckForm, Draw, DrawBits, Policies, Policy, Quoted, Timestamp, read_json,
+    Ask, Bounded, Chance, CheckForm, Draw, DrawBits, Policies, Policy, Quoted, ReserveForm,
+    Timestamp, read_json,
 };
 
 use crate::answer::problem::{self, Problem};
@@ -29,6 +30,10 @@ pub(crate) enum Call {
     Acquire,
     Renew(String),
     Settle,
+    Reserve,
+    /// The end of the reservation with this id: it is committed, or released.
+    Commit(String),
+    Release(String),
     Budget,
     Report,
     /// The block of this key of this policy.
@@ -65,6 +70,36 @@ impl Call {
             Self::Renew(lease) => {
                 let fields = node.fields(&["policy", "key", "now_us", "count"])?;
                 one(Target::of(&fields)?, Ask::Renew { lease, count: fields.optional("count")? })
+            }
+            Self::Reserve => {
+                let names = &[
+                    "policy",
+                    "key",
+                    "now_us",
+                    "cost",
+                    "class",
+                    "signal_ppm",
+                    "id",
+                    "time_to_live_us",
+                ];
+                let fields = node.fields(names)?;
+                let form = ReserveForm {
+                    cost: fields.optional("cost")?,
+                    class: fields.optional("class")?,
+                    id: fields.optional("id")?,
+                    signal_ppm: fields.optional("signal_ppm")?,
+                    draw: None,
+                    time_to_live_us: fields.optional("time_to_live_us")?,
+                };
+                one(Target::of(&fields)?, Ask::Reserve(form))
+            }
+            Self::Commit(id) => {
+                let fields = node.fields(&["policy", "key", "now_us", "actual"])?;
+                one(Target::of(&fields)?, Ask::Commit { id, actual: fields.get("actual")? })
+            }
+            Self::Release(id) => {
+                let fields = node.fields(&["policy", "key", "now_us"])?;
+                one(Target::of(&fields)?, Ask::Commit { id, actual: Bounded::clamped(0) })
             }
             Self::Settle => settle(node).and_then(|(target, ask)| one(target, ask)),
             Self::Budget => {

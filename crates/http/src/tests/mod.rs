@@ -8,6 +8,7 @@ mod gate;
 mod keys;
 mod leases;
 mod metrics;
+mod reservations;
 mod revisions;
 mod units;
 

@@ -1,0 +1,105 @@
+//! Reservations: the calls, their answers, and bad input.
+
+use serde_json::{Value, json};
+
+use super::{SECOND, START, Server, about, header};
+
+const TOKENS: &str = "
+[policies.p]
+limits = [{ algorithm = 'token_bucket', capacity = 60_000, rate = '60000/m' }]
+reservations = { most = 3, largest_share = '50%' }
+allow = ['free']
+[policies.plain]
+limits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+
+fn reserve(server: &mut Server, rest: &str) -> Value {
+    server.post("/v1/reservations", &about(rest))
+}
+
+fn end(server: &mut Server, id: &str, end: &str, rest: &str) -> Value {
+    server.post(&std::format!("/v1/reservations/{id}/{end}"), &about(rest))
+}
+
+#[test]
+fn a_reservation_is_answered_as_a_check_is_with_its_id_and_its_end() {
+    let mut server = Server::new(TOKENS);
+    let response =
+        server.call("POST", "/v1/reservations", &about(",\"cost\":20000,\"id\":\"a b\""));
+    assert_eq!(header(&response, "ratelimit"), Some("\"p\";r=40000;t=20"));
+    let first = super::json(&response);
+    assert_eq!(
+        (&first["allowed"], &first["remaining"], &first["id"], &first["reserved"]),
+        (&json!(true), &json!(40_000), &json!("a b"), &json!(20_000))
+    );
+    assert_eq!(first["expires_at_us"], START + 300 * SECOND);
+    assert_eq!((first.get("lease"), first.get("charged")), (None, None));
+    assert_eq!(reserve(&mut server, ",\"cost\":20000,\"id\":\"a b\""), first, "repeated");
+
+    let committed = end(&mut server, "a%20b", "commit", ",\"actual\":500");
+    assert_eq!(
+        (&committed["charged"], &committed["late"], &committed["remaining"], &committed["id"]),
+        (&json!(500), &json!(false), &json!(59_500), &json!("a b"))
+    );
+    assert_eq!(end(&mut server, "a%20b", "commit", ",\"actual\":9"), committed, "taken once");
+    assert_eq!(end(&mut server, "a%20b", "release", "")["charged"], 500);
+}
+
+#[test]
+fn an_id_is_drawn_an_estimate_is_cut_and_a_release_gives_all_back() {
+    let mut server = Server::new(TOKENS);
+    let first = reserve(&mut server, ",\"cost\":64000,\"time_to_live_us\":7");
+    assert_eq!((&first["reserved"], &first["remaining"]), (&json!(30_000), &json!(30_000)));
+    assert_eq!(first["expires_at_us"], START + 7);
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(id.len(), 32);
+    let released = end(&mut server, id, "release", "");
+    assert_eq!((&released["charged"], &released["remaining"]), (&json!(0), &json!(60_000)));
+    let late = end(&mut server, "unknown", "commit", ",\"actual\":10");
+    assert_eq!((&late["charged"], &late["late"]), (&json!(10), &json!(true)));
+    let listed = server.post("/v1/reservations", "{\"policy\":\"p\",\"key\":\"free\",\"cost\":9}");
+    assert_eq!((&listed["allowed"], listed.get("reserved")), (&json!(true), None));
+}
+
+#[test]
+fn a_refused_reservation_holds_nothing_and_says_when_it_passes() {
+    let mut server = Server::new(TOKENS);
+    for id in ["a", "b"] {
+        reserve(&mut server, &std::format!(",\"cost\":30000,\"id\":\"{id}\""));
+    }
+    let refused = reserve(&mut server, ",\"cost\":1000,\"id\":\"c\"");
+    assert_eq!(
+        (&refused["allowed"], &refused["retry_after_us"], refused.get("reserved")),
+        (&json!(false), &json!(SECOND), None)
+    );
+    end(&mut server, "a", "commit", ",\"actual\":29000");
+    assert_eq!(reserve(&mut server, ",\"cost\":1000,\"id\":\"c\"")["allowed"], true);
+}
+
+#[test]
+fn bad_reservations_are_refused() {
+    let mut server = Server::new(TOKENS);
+    let plain = |rest: &str| about(rest).replace("\"p\"", "\"plain\"");
+    for (call, body, detail) in [
+        ("", about(",\"cost\":0"), "`cost`: expected at least 1, found 0; a peek reserves nothing"),
+        ("", about(",\"cost\":1,\"id\":\"\""), "`id`: expected 1 to"),
+        ("", about(",\"cost\":1,\"lease\":\"x\""), "found the field \"lease\""),
+        ("", about(",\"cost\":1,\"time_to_live_us\":0"), "`time_to_live_us`: expected"),
+        ("", plain(""), "`policy`: expected a policy with `reservations`, found \"plain\""),
+        ("/x/commit", about(""), "missing field `actual`"),
+        ("/x/commit", about(",\"actual\":-1"), "`actual`: expected a whole number"),
+        ("/x/commit", plain(",\"actual\":1"), "expected a policy with `reservations`"),
+        ("/x/release", about(",\"actual\":1"), "found the field \"actual\""),
+    ] {
+        server.refuses(("POST", &std::format!("/v1/reservations{call}")), &body, detail);
+    }
+    for path in [
+        "/v1/reservations/x",
+        "/v1/reservations/x/",
+        "/v1/reservations//commit",
+        "/v1/reservations/x/keep",
+    ] {
+        assert_eq!(server.call("POST", path, "{}").status, 404, "{path}");
+    }
+    let get = server.call("GET", "/v1/reservations/x/commit", "");
+    assert_eq!((get.status, header(&get, "allow")), (405, Some("POST")));
+}
