@@ -147,7 +147,7 @@ fn operation<'b>(content: &mut Reader<'b>, last_key: &'b str) -> Result<Item<'b>
         "" => last_key,
         key => key,
     };
-    let words = "a number of words up to 7, twice, plus one for a time";
+    let words = "a number of words up to 8, twice, plus one for a time";
     let found = content.number(words)?;
     let most = u64::try_from(MOST_WORDS).unwrap_or(u64::MAX);
     if found >> 1 > most {

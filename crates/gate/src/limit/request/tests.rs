@@ -33,6 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let settled = (any::<u64>(), any::<u64>(), any::<u64>());
     let unspent = prop::option::of(any::<(u64, u64)>());
     prop_oneof![
+        (id(), any::<u64>()).prop_map(|(id, actual)| Operation::Commit(id, actual)),
         request().prop_map(Operation::Decide),
         request().prop_map(Operation::Peek),
         settled.prop_map(|(granted_at, reserved, actual)| {

@@ -284,3 +284,24 @@ fn the_refusal_of_a_peek_is_not_remembered() {
     assert!(!world.ask(1).0, "the bucket fills from this request on");
     assert!(world.ask(Operation::Peek(request(1))).0);
 }
+
+#[test]
+fn a_reservation_is_always_asked_for_and_a_commit_ends_a_refusal() {
+    let mut world =
+        World::new(&format!("{BUCKET}\nreservations = {{ most = 1, remember = '1s' }}"));
+    let reserve = |id: u64, cost: u64| {
+        Operation::Decide(Request { lease: Some(Id([0, id])), hold: s(60), ..request(cost) })
+    };
+    assert!(world.ask(reserve(1, 5)).1.decision.is_allowed());
+    let (by_node, verdict) = world.ask(1);
+    assert!(!by_node && !verdict.decision.is_allowed());
+    assert!(world.ask(1).0, "the refusal is remembered");
+    let (by_node, again) = world.ask(reserve(1, 5));
+    assert!(!by_node && again.decision.is_allowed(), "only the authority knows the reservation");
+    world.ask(Operation::Commit(Id([0, 1]), 2));
+    let (by_node, verdict) = world.ask(1);
+    assert!(!by_node && verdict.decision.is_allowed(), "3 units have come back");
+    let (by_node, full) = world.ask(reserve(2, 1));
+    assert!(!by_node && !full.decision.is_allowed(), "the key remembers the first one");
+    assert!(world.ask(1).1.decision.is_allowed(), "which says nothing of other requests");
+}

@@ -140,6 +140,9 @@ fn effect() -> impl Strategy<Value = Effect> {
             let (granted_at, expires_at) = (Timestamp(granted_at), Timestamp(expires_at));
             Effect::Budget { returned, allowance: Allowance { left, granted_at, expires_at } }
         }),
+        (number(), number())
+            .prop_map(|(units, until)| Effect::Reserved { units, until: Timestamp(until) }),
+        (number(), any::<bool>()).prop_map(|(charged, late)| Effect::Committed { charged, late }),
     ]
 }
 
@@ -194,6 +197,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             Operation::Settle(Settlement { granted_at: Timestamp(at), reserved, actual })
         }),
         number().prop_map(Operation::Refund),
+        (id(), number()).prop_map(|(id, actual)| Operation::Commit(id, actual)),
         id().prop_map(Operation::Heartbeat),
         (id(), number()).prop_map(|(id, count)| Operation::Count(id, count)),
         id().prop_map(Operation::Release),
@@ -321,8 +325,8 @@ fn errors_say_what_was_expected_and_found() {
             "message: expected the name of a policy as a number of 64 bits in its shortest form, found another",
         ),
         (
-            question(&[1, 0x61, 1, 0x6b, 16]),
-            "message: expected a number of words up to 7, twice, plus one for a time, found 16",
+            question(&[1, 0x61, 1, 0x6b, 18]),
+            "message: expected a number of words up to 8, twice, plus one for a time, found 18",
         ),
         (
             question(&[1, 0x61, 1, 0x6b, 4, 13, 1]),
@@ -341,10 +345,17 @@ fn errors_say_what_was_expected_and_found() {
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0x82, 0x80, 0x80, 0x80, 0x10]),
             "message: expected a factor up to 2^32, or none, found 4294967297",
         ),
-        (reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 6]), "message: expected an effect (0 to 5), found 6"),
+        (
+            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0]),
+            "message: expected an effect (0 to 8), found 9",
+        ),
+        (
+            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 7, 5, 0, 1]),
+            "message: expected an effect (0 to 8), found 7",
+        ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 3, 1]),
-            "message: expected the time of a budget, found its end",
+            "message: expected a number of an effect, found its end",
         ),
     ] {
         assert_eq!(found, expected);
