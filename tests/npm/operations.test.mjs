@@ -269,6 +269,44 @@ test("a budget takes units from the other limits, and unspent units come back", 
   assert.throws(() => of(bucket).budget("a", "node", { wants: 1, now: NOW }), { code: "INVALID_REQUEST", message: /a limit `budget`/ });
 });
 
+test("calls side by side reserve their estimates, and leave what they used", () => {
+  const tokens = { algorithm: "token_bucket", capacity: 60_000, rate: "60000/m" };
+  const limiter = new Limiter({ limits: [tokens], reservations: { most: 3, largest_share: "50%" } });
+  const first = limiter.reserve("a", { cost: 20_000, id: "call 1", timeToLive: "2m", now: NOW });
+  assert.deepEqual([first.allowed, first.id, first.reserved, first.expiresAtUs], [true, "call 1", 20_000, NOW + 120 * SECOND]);
+  assert.equal(first.lease, undefined);
+  assert.deepEqual(limiter.reserve("a", { cost: 20_000, id: "call 1", now: NOW }), first, "repeated");
+  const second = limiter.reserve("a", { cost: 64_000, now: NOW });
+  assert.deepEqual([second.reserved, second.remaining, second.id.length], [30_000, 10_000, 32]);
+  const refused = limiter.reserve("a", { cost: 11_000, id: "3", now: NOW });
+  assert.deepEqual([refused.allowed, refused.id, refused.reserved, refused.retryAfterUs], [false, "3", undefined, SECOND]);
+  for (const actual of [500, 0, 9]) {
+    const { id, charged, late, remaining } = limiter.commit("a", "call 1", actual, { now: NOW + 1 });
+    assert.deepEqual([id, charged, late, remaining], ["call 1", 500, false, 29_500], "once");
+  }
+  assert.equal(limiter.commit("a", second.id, 0, { now: NOW + 1 }).remaining, 59_500);
+  assert.deepEqual(Object.keys(limiter.commit("a", "?", 7, { now: NOW + 1 })).slice(-3), ["id", "charged", "late"].sort((a) => (a === "id" ? 1 : -1)));
+});
+
+test("bad reservations are refused", () => {
+  const limiter = new Limiter({ limits: [minute], reservations: {} });
+  for (const [call, message] of [
+    [() => limiter.reserve("a", { cost: 0 }), /`cost`: expected a whole number from 1/],
+    [() => limiter.reserve("a", { cost: 1, id: "" }), /`id`: expected 1 to/],
+    [() => limiter.reserve("a", { cost: 1, id: 5 }), /`id`: expected a string/],
+    [() => limiter.reserve("a", { cost: 1, lease: "x" }), /`lease`/],
+    [() => limiter.reserve("a", { timeToLive: "soon" }), /`timeToLive`: expected a span/],
+    [() => limiter.reserve("a", { timeToLive: 0 }), /`timeToLive`: expected a whole number from 1/],
+    [() => limiter.commit("a"), /`id`: expected a string/],
+    [() => limiter.commit("a", "x"), /`actual`: expected/],
+    [() => limiter.commit("a", "x", -1), /`actual`: expected/],
+    [() => new Limiter({ limits: [minute] }).reserve("a"), /a policy with `reservations`/],
+    [() => new Limiter({ limits: [minute], reservations: { ttl: "1s" } }), /ttl/],
+  ]) {
+    assert.throws(call, { message });
+  }
+});
+
 test("an estimate is settled at the true cost", () => {
   const limiter = of({ algorithm: "fixed_window", limit: 10, period: "1h" });
   const { atUs } = limiter.decide("a", { cost: 5, now: NOW });

@@ -97,7 +97,7 @@ expectTypeOf<Span>().toEqualTypeOf<number | string>();
 
 // every call of a limiter
 
-type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "settle" | "refund" | "reset"
+type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "reserve" | "commit" | "settle" | "refund" | "reset"
   | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit";
 expectTypeOf<keyof Limiter>().toEqualTypeOf<Calls | "size" | "bytes" | "waiting" | typeof Symbol.dispose>();
 
@@ -113,6 +113,10 @@ expectTypeOf(limiter.acquire).toEqualTypeOf<(key: string, request?: Request) => 
 expectTypeOf(limiter.renew).toEqualTypeOf<(key: string, lease: string, options?: Options & { count?: number }) => HeldAnswer>();
 expectTypeOf(limiter.release).toEqualTypeOf<(key: string, lease: string, options?: Options) => HeldAnswer>();
 expectTypeOf(limiter.budget).toEqualTypeOf<(key: string, lease: string, wanted: WantedBudget) => HeldAnswer>();
+expectTypeOf(limiter.reserve).toEqualTypeOf<(key: string, request?: ReserveRequest) => Reservation>();
+expectTypeOf(limiter.commit).toEqualTypeOf<(key: string, id: string, actual: number, options?: { now?: number }) => Committed>();
+expectTypeOf<Omit<Reservation, keyof Answer>>().toEqualTypeOf<{ readonly id: string; readonly reserved?: number; readonly expiresAtUs?: number }>();
+expectTypeOf<Omit<Committed, keyof Answer>>().toEqualTypeOf<{ readonly id: string; readonly charged?: number; readonly late?: boolean }>();
 expectTypeOf(limiter.settle).toEqualTypeOf<(key: string, settlement: Settlement) => Answer>();
 expectTypeOf(limiter.refund).toEqualTypeOf<(key: string, units: number, options?: Options) => Answer>();
 expectTypeOf(limiter.reset).toEqualTypeOf<(key: string, options?: Options) => Answer>();

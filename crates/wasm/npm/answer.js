@@ -12,8 +12,11 @@ import { requireNumber } from "./input.js";
 /** @typedef {(grant: Grant, account: Account, before: number, cost: number, now: number) => number} Settle */
 /** @typedef {{ numbers: Numbers, granted: boolean, isShadow: boolean, names: string[], lease?: string }} Source what an answer is read from */
 
-const [AT, FACTOR, LIVE, GRANTED, GRANTED_AT, EXPIRES_AT, RULE, HAS_LEASE, COUNT, HEAD, EACH] =
-  [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 5];
+const [AT, FACTOR, EFFECT, RULE, HAS_LEASE, COUNT, HEAD, EACH] = [4, 5, 6, 10, 11, 12, 13, 5];
+
+// What an operation did beside deciding: `verdict.rs` has the numbers. A lease or a budget was live if its number is that of
+// `LIVE` or `BACK`, a reservation had ended if it is that of `LATE`.
+const [LEASE, LIVE, BUDGET, BACK, RESERVED, LATE] = [1, 2, 3, 5, 6, 8];
 
 /**
  * The number of the rule of an answer; below 0 for a listed key.
@@ -69,6 +72,17 @@ export function readAnswer({ numbers, granted, isShadow, names, lease }) {
     limits: readLimits(numbers, names),
   };
   addOptional(answer, numbers, granted, isShadow, lease);
+  return answer;
+}
+
+/**
+ * The answer about a reservation, whose id is what WebAssembly takes for a lease.
+ *
+ * @type {(source: Source) => declared.Answer}
+ */
+export function readReservation({ lease, ...source }) {
+  const answer = readAnswer(source);
+  define(answer, "id", lease);
   return answer;
 }
 
@@ -223,15 +237,20 @@ function readLimit(numbers, at, name) {
 function addOptional(answer, numbers, granted, isShadow, lease) {
   if (isDenied(numbers, granted)) define(answer, "denied", true);
   if (lease !== undefined) define(answer, "lease", lease);
-  if (numbers[LIVE] >= 0) define(answer, "live", numbers[LIVE] === 1);
+  const [effect, first, second, third] = [numbers[EFFECT], numbers[EFFECT + 1], numbers[EFFECT + 2], numbers[EFFECT + 3]];
+  if (effect >= LEASE && effect <= BACK && effect !== BUDGET) define(answer, "live", effect === LIVE || effect === BACK);
   if (numbers[FACTOR] >= 0) {
     const factor = numbers[FACTOR] / 2 ** 32; // exact
     define(answer, "factor", isShadow ? 0 : factor);
     if (isShadow) define(answer, "wouldFactor", factor);
   }
-  if (numbers[GRANTED] >= 0) {
-    const [granted, grantedAtUs, expiresAtUs] = [numbers[GRANTED], numbers[GRANTED_AT], numbers[EXPIRES_AT]];
-    define(answer, "budget", { granted, grantedAtUs, expiresAtUs });
+  if (effect >= BUDGET && effect <= BACK) define(answer, "budget", { granted: first, grantedAtUs: second, expiresAtUs: third });
+  if (effect === RESERVED) {
+    define(answer, "reserved", first);
+    define(answer, "expiresAtUs", second);
+  } else if (effect > RESERVED) {
+    define(answer, "charged", first);
+    define(answer, "late", effect === LATE);
   }
   if (isShadow) define(answer, "wouldAllow", granted);
 }

@@ -36,6 +36,10 @@ class Fields {
   admitted;
   /** @type {any} */
   suppressed;
+  /** @type {string | undefined} */
+  id;
+  /** @type {number | string | undefined} */
+  timeToLive;
 }
 
 export const NO_FIELDS = new Fields();
@@ -156,8 +160,9 @@ const NEEDED = { ...QUANTITY, required: true };
 const COST = { ...QUANTITY, code: "INVALID_COST" };
 /** @type {FieldRule} */
 const NOW = { check: isNumber, code: "INVALID_NOW" };
-/** @type {any} `limitsText` checks it */
-const LIMITS = { check() {} };
+/** @type {any} it is checked where it is read: by `limitsText` or `spanUs` */
+const ANY = { check() {} };
+const LIMITS = ANY;
 const EVERY = { now: NOW, limits: LIMITS };
 const FIELDS = {
   class: TEXT,
@@ -178,6 +183,10 @@ export const REQUEST = fieldList({ cost: COST, ...FIELDS, ...EVERY });
 export const ACQUISITION = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, ...EVERY });
 /** The options of `waitFor`, which goes by the clock. */
 export const WAIT = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, limits: LIMITS, signal: SIGNAL, jitter: JITTER });
+/** What `reserve` takes: a cost of 0 reserves nothing. */
+export const RESERVATION = fieldList({
+  cost: { ...COST, least: 1 }, class: TEXT, id: TEXT, signalPpm: FIELDS.signalPpm, draw: FIELDS.draw, timeToLive: ANY, now: NOW,
+});
 /** What `settle` takes. */
 export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED, ...EVERY });
 /** The options of calls that have no others. */

@@ -230,12 +230,28 @@ export interface Policy {
   local?: Omit<BudgetLimit, "algorithm">;
   /** Whether nodes decide by the factor of a `suppression` and report; not used here. */
   reports?: boolean;
+  /** What a key may reserve with `reserve`, for requests whose true cost is known later. */
+  reservations?: Reservations;
   /** How far a Durable Object may store states before it grants them; not used here. */
   persist_ahead?: Partial<Pick<BudgetLimit, "most" | "time">>;
   /** Whether checks of an isolate share a call to a Durable Object; not used here. Default: `true`. */
   share_calls?: boolean;
   /** The assignment of keys to Durable Objects; not used here. */
   placement?: string;
+}
+
+/** What a key may reserve. */
+export interface Reservations {
+  /** The most reservations of a key: live ones, and those that ended less than `remember` ago; at most 1,000. Default: 100. */
+  most?: number;
+  /** The longest span for which units are held. Default: `"5m"`. */
+  time_to_live?: string;
+  /** How long the key remembers how a reservation ended, so that a repeated commit changes nothing. Default: `"10s"`. */
+  remember?: string;
+  /** What becomes of a reservation that nobody commits: its units come back, or stay charged. Default: `"release"`. */
+  on_expiry?: "release" | "charge";
+  /** The largest share of the limits that one reservation may hold, such as `"25%"`. A larger estimate is cut to it. */
+  largest_share?: string;
 }
 
 /** A policy file, which the Worker and the native host read too. */
@@ -363,6 +379,44 @@ export interface Answer extends Decision {
 export interface HeldAnswer extends Answer {
   /** The name of the lease. */
   readonly lease: string;
+}
+
+/** A request whose true cost is known later. */
+export interface ReserveRequest {
+  /** The estimate, at least 1. Default: the policy's cost. */
+  cost?: number;
+  /** The id of the reservation: 1 to 128 bytes of UTF-8. Default: an id that nobody can guess. */
+  id?: string;
+  /** For how long the units are held: microseconds, or a span such as `"30s"`. Default, and at most: the policy's `time_to_live`. */
+  timeToLive?: Span;
+  /** The importance: one of the policy's `classes`. Default: the least important one. */
+  class?: string;
+  /** The measured signal for a limit `utilization`: busy parts per million. */
+  signalPpm?: number;
+  /** The random bits of the request, from 0 to 2^32 − 1, for a test. Default: drawn at random. */
+  draw?: number;
+  /** Microseconds since the Unix epoch. Default: `Date.now() * 1000`. */
+  now?: number;
+}
+
+/** The answer to `reserve`. */
+export interface Reservation extends Answer {
+  /** The id of the reservation. */
+  readonly id: string;
+  /** The units that are held; absent if nothing is. */
+  readonly reserved?: number;
+  /** The time at which the reservation ends unless it is committed; absent if nothing is held. */
+  readonly expiresAtUs?: number;
+}
+
+/** The answer to `commit`. */
+export interface Committed extends Answer {
+  /** The id of the reservation. */
+  readonly id: string;
+  /** The units that count for the reservation: those of the first commit. Absent for a key on a list. */
+  readonly charged?: number;
+  /** Whether the reservation had ended before its first commit, or was never known. Its units were then charged at that commit. */
+  readonly late?: boolean;
 }
 
 /** Units that a holder may spend without asking. */
@@ -672,6 +726,23 @@ export class Limiter {
    * @throws {LimiterError} `INVALID_REQUEST` if no limit on the key is `budget`
    */
   budget(key: string, lease: string, wanted: WantedBudget): HeldAnswer;
+
+  /**
+   * Reserves units for a request whose true cost is known later. They count as used until the reservation is committed or
+   * ends. A call that is repeated with the same id takes nothing more.
+   *
+   * @throws {ArgumentError} `COST_EXCEEDS_CAPACITY` for an estimate that can never be granted
+   * @throws {LimiterError} `INVALID_REQUEST` if the policy has no `reservations`
+   */
+  reserve(key: string, request?: ReserveRequest): Reservation;
+
+  /**
+   * Says what a reservation has really cost, once: a repeated call gets the same answer and changes nothing. What is left in
+   * the limits is then what a history with the true cost would have left. 0 gives all units back.
+   *
+   * @param actual the units that were used, which may exceed the estimate
+   */
+  commit(key: string, id: string, actual: number, options?: { now?: number }): Committed;
 
   /**
    * Reports the real cost of a request that was granted on an estimate. Units that were not needed come

@@ -179,12 +179,12 @@ export function requireTime(now) {
 }
 
 /**
- * Checks the name of a lease.
+ * Checks the name of a lease, or the id of a reservation.
  *
- * @type {(lease: any) => string}
+ * @type {(lease: any, field?: string) => string}
  */
-export function held(lease) {
-  requireText("lease", "INVALID_REQUEST", lease);
+export function held(lease, field = "lease") {
+  requireText(field, "INVALID_REQUEST", lease);
   return lease;
 }
 

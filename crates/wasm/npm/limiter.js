@@ -1,8 +1,8 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, hasLease, isDenied, readAdmission, readAnswer, ruleOf } from "./answer.js";
+import { Grant, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
 import {
-  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, SETTLEMENT, WAIT, callOptions,
+  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, SETTLEMENT, WAIT, callOptions,
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
@@ -145,6 +145,23 @@ export class Limiter {
     const { wants, grantedAtUs, left } = read.fields;
     held(lease);
     return this.#operate(key, read, lease, (native, keyBytes) => native.budget(keyBytes, lease, wants, grantedAtUs, left, read.now));
+  }
+
+  /** @type {declared.Limiter["reserve"]} */
+  reserve(key, request) {
+    const read = callOptions("request", request, RESERVATION);
+    const { cost = this.#defaultCost, fields } = read;
+    const timeToLive = fields.timeToLive === undefined ? undefined : spanUs("timeToLive", fields.timeToLive);
+    return this.#operate(key, read, undefined, (native, keyBytes) =>
+      native.reserve(keyBytes, cost, read.now, fields.class, fields.id, fields.signalPpm, fields.draw, timeToLive), readReservation);
+  }
+
+  /** @type {declared.Limiter["commit"]} */
+  commit(key, id, actual, options) {
+    const read = callOptions("options", options, ONLY_NOW);
+    held(id, "id");
+    requireUnits("actual", actual, 0);
+    return this.#operate(key, read, id, (native, keyBytes) => native.commit(keyBytes, id, actual, read.now), readReservation);
   }
 
   /** @type {declared.Limiter["settle"]} */
@@ -372,15 +389,16 @@ export class Limiter {
   /**
    * Does an operation after which other requests may pass.
    *
-   * @type {(key: string, read: Call, lease: string | undefined, call: (native: Native, keyBytes: number) => boolean | undefined) => declared.HeldAnswer}
+   * @type {(key: string, read: Call, lease: string | undefined, call: (native: Native, keyBytes: number) => boolean | undefined,
+   *   make?: (source: Source) => declared.Answer) => any}
    */
-  #operate(key, read, lease, call) {
+  #operate(key, read, lease, call, make = readAnswer) {
     const keyBytes = this.#begin(key, read.now, read.limits);
     const granted = call(this.#native, keyBytes);
-    if (granted === undefined) throw this.#failure(0, read.now);
-    const answer = this.#answer(granted, read, lease, readAnswer);
+    if (granted === undefined) throw this.#failure(read.cost ?? 0, read.now);
+    const answer = this.#answer(granted, read, lease, make);
     this.#wake(key);
-    return /** @type {declared.HeldAnswer} */ (answer); // it names a lease if the operation does
+    return answer; // it names a lease if the operation does
   }
 
   /**

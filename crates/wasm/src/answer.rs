@@ -13,9 +13,9 @@ const EACH: usize = 5;
 /// In place of a number that an answer does not have.
 const NONE: f64 = -1.0;
 
-/// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`; the time, the factor in units of 2^-32, whether the lease was live;
-/// the units, the time and the end of a budget; the number of the rule, whether there is the name of a lease, and how many
-/// limits follow.
+/// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`; the time, the factor in units of 2^-32; the kind and the three numbers
+/// of the [effect](tidegate_gate::Effect::to_numbers); the number of the rule, whether there is the name of a lease, and how
+/// many limits follow.
 pub(crate) type Numbers = [f64; HEAD + MOST_LIMITS * EACH];
 
 pub(crate) const NO_NUMBERS: Numbers = [0.0; HEAD + MOST_LIMITS * EACH];
@@ -54,8 +54,7 @@ fn number_of(rule: Option<usize>) -> f64 {
 pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras) {
     let [limit, remaining, retry_after, reset_after] = of_decision(&verdict.decision);
     let units = |units: Option<u64>| units.map_or(NONE, from_quantity);
-    let budget = verdict.effect.allowance();
-    let live = verdict.effect.live().map(u64::from);
+    let (kind, [first, second, third]) = verdict.effect.to_numbers();
     let factor = verdict.factor.map(Probability::units);
     let limits = verdict.limits.iter().take(MOST_LIMITS);
     let head: [f64; HEAD] = [
@@ -65,10 +64,10 @@ pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras) {
         reset_after,
         from_quantity(verdict.at.0),
         units(factor),
-        units(live),
-        units(budget.map(|budget| budget.left)),
-        units(budget.map(|budget| budget.granted_at.0)),
-        units(budget.map(|budget| budget.expires_at.0)),
+        kind.into(),
+        from_quantity(first),
+        from_quantity(second),
+        from_quantity(third),
         number_of(extras.rule),
         from_quantity(extras.has_lease.into()),
         from_quantity(u64::try_from(limits.len()).unwrap_or_default()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tidegate_gate::{
     Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Decision, InvalidKey, Kind, Operation,
-    OperationError, Policy, Request, Rule, Table, TableError, Timestamp, Verdict, check_key,
+    OperationError, Policy, Request, ReserveForm, Rule, Table, TableError, Timestamp, Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -115,6 +115,34 @@ impl Limiter {
     pub fn set(&mut self, key_bytes: usize, used: f64, now: f64) -> Option<bool> {
         let done = self.set_used(key_bytes, used, now);
         self.answered(done)
+    }
+
+    /// Reserves units for a request whose true cost is known later.
+    #[expect(clippy::too_many_arguments, reason = "an object would take longer to pass")]
+    pub fn reserve(
+        &mut self,
+        key_bytes: usize,
+        cost: f64,
+        now: f64,
+        class: Option<String>,
+        id: Option<String>,
+        signal_ppm: Option<f64>,
+        draw: Option<f64>,
+        time_to_live_us: Option<f64>,
+    ) -> Option<bool> {
+        let read = || {
+            let CheckForm { cost, class, signal_ppm, draw, .. } =
+                form(cost, class, None, signal_ppm, draw)?;
+            let time_to_live_us = optional("timeToLive", time_to_live_us)?;
+            Ok(Ask::Reserve(ReserveForm { cost, class, id, signal_ppm, draw, time_to_live_us }))
+        };
+        self.operate(key_bytes, read(), now)
+    }
+
+    /// Says what a reservation has really cost.
+    pub fn commit(&mut self, key_bytes: usize, id: String, actual: f64, now: f64) -> Option<bool> {
+        let actual = whole("actual", actual);
+        self.operate(key_bytes, actual.map(|actual| Ask::Commit { id, actual }), now)
     }
 
     /// Reports the real cost of a request that was granted on an estimate.
