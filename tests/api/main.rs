@@ -13,6 +13,7 @@ mod leases;
 mod misconfigured;
 mod modes;
 mod object;
+mod origins;
 mod patience;
 mod policies;
 mod revisions;

@@ -17,7 +17,10 @@ const file: PolicyFile = { policies: { api: policy } };
 const elsewhere: Policy = { limits: [limit], remember: "2s", local: { most: 5, time: "1s" }, reports: false, persist_ahead: { most: 5 } };
 const gateway: PolicyFile = {
   policies: { api: { limits: [limit], key: ["jwt:sub", ["header:x-tenant", "ip"]] } },
-  routes: [{ match: "/api/*", policy: "api", upstream: "https://origin.example" }],
+  routes: [{
+    match: "/api/*", policy: "api", upstream: "https://origin.example", class: "critical", cost: 2, count_preflight: true, origins: ["*"],
+  }],
+  health_path: "/healthz",
   jwt: { algorithms: ["ES256"], keys: "JWT_KEYS", issuer: "us", audience: "api" }, trusted_proxies: ["10.0.0.0/8"], api_path: "/_tidegate",
 };
 
@@ -43,7 +46,7 @@ expectTypeOf(Limiter).toBeConstructibleWith({
     { algorithm: "penalty", refusals: 3, within: "1m", duration: "5m" },
   ],
   overrides: { "user:42": { capacity: 5 }, "team:*": { limits: [limit] } },
-  deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, ipv6_prefix: 56, classes: ["low", "high"],
+  deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, lease_retry_after: "2s", ipv6_prefix: 56, classes: ["low", "high"],
 });
 // @ts-expect-error a policy is needed
 new Limiter();

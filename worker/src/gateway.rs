@@ -2,7 +2,7 @@
 
 use js_sys::Function;
 use js_sys::futures::JsFuture;
-use tidegate_http::{Pass, Served};
+use tidegate_http::{Pass, Served, upstream_failed};
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast as _, JsError, JsValue};
@@ -49,8 +49,7 @@ extern "C" {
 
 #[wasm_bindgen]
 impl Isolate {
-    /// Sends the request of an exchange that passes to its upstream, and returns the answer; `undefined` if the upstream
-    /// gives none. `hold` renews or releases a lease, by whether it renews, policy, key and name.
+    /// Sends the request of an exchange that passes to its upstream, and returns the answer, or the response in its place. `hold` renews or releases a lease, by whether it renews, policy, key and name.
     ///
     /// # Errors
     /// Throws an `Error` if the exchange does not pass.
@@ -60,7 +59,7 @@ impl Isolate {
         context: JsContext,
         hold: Function,
         now_ms: f64,
-    ) -> Result<Option<Response>, JsValue> {
+    ) -> Result<Response, JsValue> {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
         let Some(End::Served(Served::Pass(pass))) = running.and_then(|running| running.end) else {
             return Err(JsError::new("the request does not pass").into());
@@ -68,16 +67,29 @@ impl Isolate {
         let held = pass.lease.clone().map(|lease| Held::begin(lease, hold));
         let (context, signal) = (Context::new(context), left(&request));
         match send(&request, &pass, &signal).await {
-            Ok(answer) => released(answer, &pass, &context, held, signal).map(Some),
+            Ok(answer) => released(answer, &pass, &context, held, signal),
             Err(error) => {
                 log(&signal, "upstream", &error);
                 if let Some(held) = held {
                     context.wait_until(held.release());
                 }
-                Ok(None)
+                failed(&request, &pass)
             }
         }
     }
+}
+
+/// The response to a request whose upstream did not answer.
+fn failed(request: &Request, pass: &Pass) -> Result<Response, JsValue> {
+    let accept = request.headers().get("accept")?;
+    let response = upstream_failed(accept.as_deref(), &pass.own_fields);
+    let (init, headers) = (ResponseInit::new(), web_sys::Headers::new()?);
+    for (name, value) in &response.headers {
+        headers.append(name, value)?;
+    }
+    init.set_status(response.status);
+    init.set_headers(&headers);
+    Response::new_with_opt_str_and_init(Some(&response.body), &init)
 }
 
 /// A signal that the client has left. The runtime does not hand its own signal on.

@@ -77,10 +77,10 @@ impl Isolate {
         with(now_ms, |node, now, at| node.hold(&lease, now, at));
     }
 
-    /// The response to a request whose upstream did not answer.
+    /// The response to a request whose upstream did not answer before WebAssembly ended.
     #[must_use]
     pub fn upstream_failed(request: &Request) -> String {
-        text(&upstream_failed(request.header("accept").as_deref()))
+        text(&upstream_failed(request.header("accept").as_deref(), &[]))
     }
 
     /// The calls that are due, in fields: how many, and of each the name of the object, the numbers of the questions, for

@@ -1,6 +1,6 @@
 //! One request, from its head to its answer: a state machine that says what it lacks. The crate's page has the contract.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::convert::identity;
@@ -13,7 +13,7 @@ use crate::answer::page;
 use crate::answer::problem::internal_error;
 use crate::api;
 use crate::api::policies::PolicyCall;
-use crate::gateway;
+use crate::gateway::{self, Begun};
 use crate::head::{BodyError, Head, NoKeys};
 use crate::key::token::Verify;
 use crate::plan::{Check, Keyless};
@@ -44,6 +44,8 @@ pub struct Exchange {
     /// The words of a response: JSON, or a page for a browser. A function, because a program whose requests never are for
     /// an upstream then has no page in it.
     words: fn(Response) -> Response,
+    /// The fields that every response of this gateway to the request has.
+    fields: Vec<(&'static str, String)>,
 }
 
 impl Exchange {
@@ -56,17 +58,18 @@ impl Exchange {
     pub fn new(server: &Server<'_>, head: &Head<'_>, random: Chance<'_>) -> Self {
         match server.policies.gateway().api(head.path) {
             Some(path) => Self::of_api(server, &Head { path, ..*head }, random),
-            None => Self {
-                state: gateway::begin(server.policies, head, random).into(),
-                words: if page::is_preferred_by(head) { page::of } else { identity },
-            },
+            None => {
+                let Begun { state, fields } = gateway::begin(server.policies, head, random);
+                let words = if page::is_preferred_by(head) { page::of } else { identity };
+                Self { state: state.into(), words, fields }
+            }
         }
     }
 
     /// Begins with a request for the HTTP API, which routes may hide from other requests.
     #[must_use]
     pub fn of_api(server: &Server<'_>, head: &Head<'_>, random: Chance<'_>) -> Self {
-        Self { state: api::begin(server, head, random).into(), words: identity }
+        Self::begun(api::begin(server, head, random))
     }
 
     /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream. Without
@@ -81,7 +84,11 @@ impl Exchange {
         random: Chance<'_>,
     ) -> Self {
         let keyless = Keyless::of_middleware(policy, cost, form);
-        Self { state: keyless.plan(Some(key), random).map(State::Decide).into(), words: identity }
+        Self::begun(keyless.plan(Some(key), random).map(State::Decide))
+    }
+
+    fn begun(state: Result<State, Response>) -> Self {
+        Self { state: state.into(), words: identity, fields: Vec::new() }
     }
 
     /// What to do next. Until its result is handed in, the step stays the same.
@@ -147,7 +154,10 @@ impl Exchange {
 
     fn shown(&self, served: Served) -> Served {
         match served {
-            Served::Response(response) => Served::Response((self.words)(response)),
+            Served::Response(mut response) => {
+                response.headers.extend_from_slice(&self.fields);
+                Served::Response((self.words)(response))
+            }
             pass @ Served::Pass(_) => pass,
         }
     }

@@ -3,14 +3,16 @@
 //! An adapter adds the I/O: it sends a request that passes to the upstream, adds [`Pass::headers`] to the answer, and holds
 //! [`Pass::lease`] until the answer has ended.
 
+mod cross_origin;
 mod target;
 #[cfg(test)]
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use tidegate_gate::{Chance, Policies, Quoted};
+use tidegate_gate::{Chance, Policies, Quoted, Route};
 
 use crate::answer::page;
 use crate::answer::problem::Problem;
@@ -21,36 +23,67 @@ use crate::response::Response;
 use crate::served::{Pass, Served};
 use crate::state::State;
 
+/// A request that has begun, and the fields of the gateway's own answer to it, whatever comes.
+pub(crate) struct Begun {
+    pub(crate) state: Result<State, Response>,
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
 /// Finds the route of a request, and its key if the route counts.
-pub(crate) fn begin(
-    policies: &Policies,
-    head: &Head<'_>,
-    random: Chance<'_>,
-) -> Result<State, Response> {
+pub(crate) fn begin(policies: &Policies, head: &Head<'_>, random: Chance<'_>) -> Begun {
+    match find(policies, head) {
+        Err(response) => Begun { state: Err(response), fields: Vec::new() },
+        Ok(route) => {
+            let fields = cross_origin::of_own_answer(route, head);
+            Begun { state: by(route, policies, head, &fields, random), fields }
+        }
+    }
+}
+
+fn find<'p>(policies: &'p Policies, head: &Head<'_>) -> Result<&'p Route, Response> {
     let gateway = policies.gateway();
     let path = target::read(head).map_err(|error| error.response())?;
-    let route = gateway.route(head.authority, &path, head.method);
-    let Some(route) = route.map_err(|two| target::TargetError::from(two).response())? else {
+    let asked = cross_origin::preflight(head);
+    let methods = [head.method, asked.as_deref().unwrap_or(head.method)];
+    let route = gateway.route(head.authority, &path, &methods);
+    route.map_err(|two| target::TargetError::from(two).response())?.ok_or_else(|| {
         let (method, found) = (Quoted(head.method), Quoted(head.path));
         let detail =
             alloc::format!("expected a request that a route matches, found {method} {found}");
-        return Err(Problem::NotFound.response(detail));
-    };
+        Problem::NotFound.response(detail)
+    })
+}
+
+/// Finds the key of a request of this route. `fields` are those of the gateway's own answer.
+fn by(
+    route: &Route,
+    policies: &Policies,
+    head: &Head<'_>,
+    fields: &[(&'static str, String)],
+    random: Chance<'_>,
+) -> Result<State, Response> {
+    let gateway = policies.gateway();
     let url = route.upstream().map(|upstream| match head.query {
         "" => alloc::format!("{upstream}{}", head.path),
         query => alloc::format!("{upstream}{}?{query}", head.path),
     });
     let client = key::client_address(gateway, head).map(|client| client.to_string());
-    let pass = Pass { url, client, ..Pass::default() };
-    let Some(policy) = route.policy() else { return Ok(State::Done(Served::Pass(pass))) };
-    let keyless = Keyless::of_route(policy, Box::new(pass));
+    let headers = cross_origin::of_passed(route);
+    let pass = Pass { url, client, headers, own_fields: fields.to_vec(), ..Pass::default() };
+    let is_free = || !route.counts_preflights() && cross_origin::preflight(head).is_some();
+    let Some(policy) = route.policy().filter(|_| !is_free()) else {
+        return Ok(State::Done(Served::Pass(pass)));
+    };
+    let keyless = Keyless::of_route(policy, route, Box::new(pass));
     State::of_key(key::find(gateway, policy, head), keyless, random)
 }
 
-/// The response to a request whose upstream did not answer. `accept` is the header `Accept` of the request.
+/// The response to a request whose upstream did not answer. `accept` is the header `Accept` of the request, and `fields` are
+/// the [`own_fields`](Pass::own_fields) of the request.
 #[must_use]
-pub fn upstream_failed(accept: Option<&str>) -> Response {
-    let response = Problem::BadGateway.response("the upstream did not answer".to_string());
+pub fn upstream_failed(accept: Option<&str>, fields: &[(&'static str, String)]) -> Response {
+    let mut response = Problem::BadGateway.response("the upstream did not answer".to_string());
+    response.headers.extend_from_slice(fields);
     match accept.is_some_and(page::is_preferred) {
         true => page::of(response),
         false => response,

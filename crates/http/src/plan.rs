@@ -6,7 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_gate::{
-    Ask, Asked, Bounded, Chance, CheckForm, Draw, Kind, Operation, Policy, Resolved, Timestamp,
+    Ask, Asked, Bounded, Chance, CheckForm, Draw, Kind, Operation, Policy, Resolved, Route,
+    Timestamp,
 };
 
 use crate::answer::headers::OlderForm;
@@ -58,9 +59,10 @@ impl Keyless {
     }
 
     /// A request that passes to an upstream by a route.
-    pub(crate) fn of_route(policy: &Arc<Policy>, pass: Box<Pass>) -> Self {
-        let (cost, form) = (policy.cost().stated(), Form::Pass(pass, None));
-        Self { policy: Arc::clone(policy), cost, class: None, form }
+    pub(crate) fn of_route(policy: &Arc<Policy>, route: &Route, pass: Box<Pass>) -> Self {
+        let cost = route.cost().unwrap_or(policy.cost().stated());
+        let (class, form) = (route.class().map(String::from), Form::Pass(pass, None));
+        Self { policy: Arc::clone(policy), cost, class, form }
     }
 
     /// A request that passes to the rest of its process.
@@ -182,7 +184,9 @@ fn single(result: &CheckResult<'_>) -> Response {
 fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
     let mut response = match result.outcome {
         _ if result.passes() => problem::no_content(),
-        Outcome::Decided(verdict) => problem::refused(result.limits(), verdict),
+        Outcome::Decided(verdict) => {
+            problem::refused(result.limits(), verdict, headers::retry_after(result, verdict))
+        }
         Outcome::Unavailable(reason) => Problem::ReducedCapacity.response(reason.clone()),
     };
     if let Outcome::Decided(verdict) = result.outcome {

@@ -25,6 +25,8 @@ pub struct Pass {
     pub client: Option<String>,
     /// The headers to add to the upstream's answer.
     pub headers: Vec<(&'static str, String)>,
+    /// The headers to add to the gateway's own answer, if the upstream gives none.
+    pub own_fields: Vec<(&'static str, String)>,
     /// The lease to hold until the exchange has ended.
     pub lease: Option<Lease>,
 }

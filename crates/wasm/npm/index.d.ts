@@ -224,6 +224,8 @@ export interface Policy {
   on_error?: "open" | "closed";
   /** The effect of `update` on the units that a changed limit counts as used. Default: `"reset"`. */
   on_change?: "reset" | "keep" | "proportional";
+  /** What `Retry-After` of a refusal by a limit on leases is at most. Default: `"5s"`. */
+  lease_retry_after?: string;
   /** How long a node may repeat a refusal without asking; not used here. */
   remember?: string;
   /** The units that a node may spend without asking; not used here. */
@@ -264,6 +266,8 @@ export interface PolicyFile {
   routes?: Route[];
   /** The path of the Worker's decision API; not used here. */
   api_path?: string;
+  /** The path of the Worker's health beside its routes; not used here. */
+  health_path?: string;
   /** The networks of proxies that middleware believes about a client's address. */
   trusted_proxies?: string[];
   /** How tokens are read. Middleware verifies none. */
@@ -286,6 +290,14 @@ export interface Route {
   methods?: string[];
   /** The name of the policy that decides. Default: none. */
   policy?: string;
+  /** The class of the requests. Default: the least important one. */
+  class?: string;
+  /** What a request costs. Default: the cost of the policy. */
+  cost?: number;
+  /** Whether preflights of browsers are counted. Default: `false`. */
+  count_preflight?: boolean;
+  /** The origins whose pages may read the gateway's own answers. */
+  origins?: string[];
   /** The address to which granted requests go. */
   upstream?: string;
 }

@@ -13,7 +13,7 @@ const UNNAMED: &str = "policy";
 /// policy. Also returns what the file says about the sources of keys.
 pub(crate) fn read(text: &str, name: Option<&str>) -> Result<(Arc<Policy>, Gateway), Failure> {
     match (Policies::parse(text), name) {
-        (Ok(file), _) => Ok((choose(&file, name)?, file.gateway().clone())),
+        (Ok(file), _) => Ok((choose(&file, name)?, file.into_gateway())),
         (Err(error), Some(_)) => Err(Failure::Policy(error)),
         (Err(of_file), None) => match Policy::parse(UNNAMED, text) {
             Ok(policy) => Ok((Arc::new(policy), Gateway::default())),

@@ -80,7 +80,8 @@ pub(super) fn routes(gateway: &Gateway) -> Option<String> {
         Some(path) => format!("the decision API is under {path}"),
         None => "the decision API is not served".to_owned(),
     };
-    Some(format!("routes{routes}\n  {api}"))
+    let health = gateway.health_path().map(|path| format!("\n  the gateway's health is at {path}"));
+    Some(format!("routes{routes}\n  {api}{}", health.unwrap_or_default()))
 }
 
 /// The size of each stored record, and the end of its name.

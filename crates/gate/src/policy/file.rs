@@ -28,10 +28,14 @@ use crate::key::Pattern;
 use crate::limit::form::{LimitEntry, LimitForm};
 use crate::name::Name;
 use crate::units::Span;
+use tidegate_core::Micros;
 use tidegate_form::Bounded;
 
 const MAX_SHARDS: u32 = 65_536;
 const MAX_CLASSES: usize = 16;
+
+/// When a refused caller may try again for a lease, at the latest: a lease usually ends long before it expires.
+pub(super) const LEASE_RETRY_AFTER: Micros = Micros(5_000_000);
 
 pub(super) fn parse<T: Form>(text: &str) -> Result<T, PolicyError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
@@ -85,6 +89,7 @@ form! {
         policies: Named,
         routes: Vec<RouteForm> = Vec::new(),
         api_path: Option<ApiPath> = None,
+        health_path: Option<ApiPath> = None,
         trusted_proxies: Vec<Network> = Vec::new(),
         jwt: Option<Jwt> = None,
     }
@@ -107,16 +112,22 @@ impl TryFrom<File> for Policies {
     type Error = PolicyError;
 
     fn try_from(file: File) -> Result<Self, PolicyError> {
-        let File { auth, policies: Named(policies), routes, api_path, trusted_proxies, jwt } = file;
+        let File {
+            auth, policies: Named(policies), routes, api_path, trusted_proxies, jwt, ..
+        } = file;
+        let health_path = file.health_path;
         let policies = policies.into_iter().map(|(name, policy)| Arc::new(policy.named(name)));
         let mut all = Self {
             policies: policies.collect(),
             needs_token: matches!(auth, Auth::Token),
             gateway: Gateway::default(),
         };
-        if api_path.is_some() && routes.is_empty() {
+        let paths = [("api_path", &api_path), ("health_path", &health_path)];
+        if let Some((path, _)) = paths.into_iter().find(|(_, path)| path.is_some())
+            && routes.is_empty()
+        {
             let message = "expected `routes` beside it, found none";
-            return Err(PolicyError::at_path("api_path".to_owned(), message.to_owned()));
+            return Err(PolicyError::at_path(path.to_owned(), message.to_owned()));
         }
         let routes = routes.into_iter().enumerate().map(|(place, form)| {
             form.route(|name| all.get(name))
@@ -131,7 +142,7 @@ impl TryFrom<File> for Policies {
                 "expected a table `jwt` in the file, which says how tokens are read; found none";
             return Err(PolicyError::at_path(path, message.to_owned()));
         }
-        all.gateway = Gateway { routes, api_path, trusted_proxies, jwt };
+        all.gateway = Gateway { routes, api_path, health_path, trusted_proxies, jwt };
         Ok(all)
     }
 }
@@ -162,6 +173,7 @@ form! {
         cost: Cost = Cost::default(),
         on_error: OnError = OnError::default(),
         on_change: OnChange = OnChange::default(),
+        lease_retry_after: Span = Span(LEASE_RETRY_AFTER),
         placement: Placement = Placement::default(),
         remember: Option<Span> = None,
         local: Option<LocalForm> = None,

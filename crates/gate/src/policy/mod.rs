@@ -5,6 +5,7 @@ mod file;
 mod jwt;
 mod network;
 mod nodes;
+mod origin;
 mod path;
 mod persist;
 mod policies;

@@ -53,6 +53,12 @@ impl Policies {
         &self.gateway
     }
 
+    /// What the file says of the gateway, without the policies.
+    #[must_use]
+    pub fn into_gateway(self) -> Gateway {
+        self.gateway
+    }
+
     /// The first policy whose keys need verified tokens, for a server that cannot verify them.
     #[must_use]
     pub fn needs_verification(&self) -> Option<&Arc<Policy>> {

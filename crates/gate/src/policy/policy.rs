@@ -3,8 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::never;
 use tidegate_core::shed::utilization::Class;
+use tidegate_core::{Micros, never};
 
 use super::error::PolicyError;
 use super::nodes;
@@ -35,6 +35,7 @@ pub struct Policy {
     pub(super) cost: Cost,
     pub(super) on_error: OnError,
     pub(super) on_change: OnChange,
+    pub(super) lease_retry_after: Micros,
     pub(super) placement: Placement,
     pub(super) nodes: nodes::Nodes,
     pub(super) shares_calls: bool,
@@ -230,6 +231,13 @@ impl Policy {
     #[must_use]
     pub const fn on_change(&self) -> OnChange {
         self.on_change
+    }
+
+    /// After how long a caller that a limit on leases refuses is told to try again, at the latest. It is a hint: a lease that
+    /// is released earlier than it expires makes room for another.
+    #[must_use]
+    pub const fn lease_retry_after(&self) -> Micros {
+        self.lease_retry_after
     }
 
     /// The assignment of keys to Durable Objects.

@@ -5,21 +5,24 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, iter};
 
-use tidegate_form::{Error, Form, Node, Quoted, form};
+use tidegate_form::{Bounded, Error, Form, Node, Quoted, form};
 
 use super::jwt::Jwt;
 use super::network::Network;
+use super::origin::Origin;
 use super::path::{Path, is_authority, written_path};
 use super::policy::Policy;
 use super::source::is_token;
+use crate::decide::Limits;
 
 /// The part of a policy file about requests: their routes to upstreams, and where they have their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
     pub(crate) routes: Vec<Route>,
     pub(crate) api_path: Option<ApiPath>,
+    pub(crate) health_path: Option<ApiPath>,
     pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) jwt: Option<Jwt>,
 }
@@ -37,6 +40,12 @@ impl Gateway {
         self.api_path.as_ref().map(|ApiPath(path)| path.as_str())
     }
 
+    /// The path at which the gateway says whether it is healthy, beside its routes.
+    #[must_use]
+    pub fn health_path(&self) -> Option<&str> {
+        self.health_path.as_ref().map(|ApiPath(path)| path.as_str())
+    }
+
     /// The path of a request as the HTTP API knows it; `None` if the request is not for the API. A gateway serves the
     /// API only under `api_path`, so that no path of the API hides a path of the upstream, and no client reaches the
     /// API by accident.
@@ -44,6 +53,7 @@ impl Gateway {
     pub fn api<'p>(&self, path: &'p str) -> Option<&'p str> {
         match &self.api_path {
             _ if self.routes.is_empty() => Some(path),
+            _ if self.health_path() == Some(path) => Some("/healthz"),
             Some(ApiPath(api)) => {
                 path.strip_prefix(api.as_str()).filter(|rest| rest.starts_with('/'))
             }
@@ -51,7 +61,8 @@ impl Gateway {
         }
     }
 
-    /// The route of a request, if it has one.
+    /// The route of a request, if it has one: the first that includes one of these methods. A preflight has two, its own and
+    /// the one it asks about.
     ///
     /// # Errors
     /// Fails with [`TwoRoutes`] if the request would take another route at an upstream that is more lenient about paths.
@@ -59,7 +70,7 @@ impl Gateway {
         &self,
         authority: &str,
         path: &Path,
-        method: &str,
+        methods: &[&str],
     ) -> Result<Option<&Route>, TwoRoutes> {
         let first = |reading: fn(&Path) -> &[u8]| {
             self.routes.iter().position(|route| {
@@ -67,7 +78,9 @@ impl Gateway {
                     && (route.methods.is_empty()
                         || route.methods.iter().any(|Method(one)| {
                             // a server answers `HEAD` as `GET`
-                            one == method || (one == "GET" && method == "HEAD")
+                            methods
+                                .iter()
+                                .any(|method| one == method || (one == "GET" && *method == "HEAD"))
                         }))
             })
         };
@@ -101,6 +114,11 @@ pub struct Route {
     methods: Vec<Method>,
     policy: Option<Arc<Policy>>,
     upstream: Option<Upstream>,
+    /// The place of the class in the policy's list.
+    class: Option<usize>,
+    cost: Option<u64>,
+    counts_preflights: bool,
+    origins: Vec<Origin>,
 }
 
 impl Route {
@@ -114,6 +132,30 @@ impl Route {
     #[must_use]
     pub fn upstream(&self) -> Option<&str> {
         self.upstream.as_ref().map(|Upstream(url)| url.as_str())
+    }
+
+    /// The class of the route's requests; `None` for the least important class of the policy.
+    #[must_use]
+    pub fn class(&self) -> Option<&str> {
+        self.policy.as_ref()?.classes().get(self.class?).map(String::as_str)
+    }
+
+    /// The cost of a request of the route; `None` for the cost that the policy states.
+    #[must_use]
+    pub const fn cost(&self) -> Option<u64> {
+        self.cost
+    }
+
+    /// Whether a preflight of a browser is counted like any other request.
+    #[must_use]
+    pub const fn counts_preflights(&self) -> bool {
+        self.counts_preflights
+    }
+
+    /// The origins whose pages may read the gateway's own answers, each as browsers write it; or `*` alone, which stands for
+    /// all of them.
+    pub fn origins(&self) -> impl Iterator<Item = &str> {
+        self.origins.iter().map(|Origin(origin)| origin.as_str())
     }
 }
 
@@ -130,6 +172,12 @@ impl fmt::Display for Route {
             Some(policy) => write!(f, "by {}, ", policy.name())?,
             None => f.write_str("not counted, ")?,
         }
+        if let Some(class) = self.class() {
+            write!(f, "of class {class}, ")?;
+        }
+        if let Some(cost) = self.cost {
+            write!(f, "at a cost of {cost}, ")?;
+        }
         write!(f, "to {}", self.upstream().unwrap_or("its own URL"))
     }
 }
@@ -140,6 +188,10 @@ form! {
         methods: Vec<Method> = Vec::new(),
         policy: Option<String> = None,
         upstream: Option<Upstream> = None,
+        class: Option<String> = None,
+        cost: Option<Bounded<1>> = None,
+        count_preflight: Option<bool> = None,
+        origins: Vec<Origin> = Vec::new(),
     }
 }
 
@@ -150,7 +202,8 @@ impl RouteForm {
         self,
         policy: impl FnOnce(&str) -> Option<&'a Arc<Policy>>,
     ) -> Result<Route, String> {
-        let Self { r#match: matches, methods, policy: name, upstream } = self;
+        let Self { r#match: matches, methods, policy: name, upstream, class, .. } = self;
+        let (cost, count_preflight) = (self.cost.map(Bounded::get), self.count_preflight);
         if upstream.is_none() && matches.host.is_none() {
             // otherwise a client could choose the host that its request is sent to
             return Err(
@@ -168,7 +221,41 @@ impl RouteForm {
                 )
             })?)),
         };
-        Ok(Route { matches, methods, policy, upstream })
+        let class = match &policy {
+            Some(policy) => {
+                fits(policy, cost)?;
+                class.map(|class| place_of(&class, policy)).transpose()?
+            }
+            None if class.is_some() || cost.is_some() || count_preflight.is_some() => {
+                let fields = "`class`, `cost` and `count_preflight`";
+                return Err(format!("`policy`: expected it beside {fields}, found none"));
+            }
+            None => None,
+        };
+        let (counts_preflights, origins) = (count_preflight == Some(true), self.origins);
+        if origins.len() > 1 && origins.iter().any(|Origin(origin)| origin == "*") {
+            return Err("`origins`: expected \"*\" alone, found other origins beside it".to_owned());
+        }
+        Ok(Route { matches, methods, policy, upstream, class, cost, counts_preflights, origins })
+    }
+}
+
+fn place_of(class: &str, policy: &Policy) -> Result<usize, String> {
+    let all = policy.classes();
+    all.iter().position(|name| name == class).ok_or_else(|| {
+        format!("`class`: expected one of {}; found {}", all.join(", "), Quoted(class))
+    })
+}
+
+/// Checks that the policy can grant requests of this cost.
+fn fits(policy: &Policy, cost: Option<u64>) -> Result<(), String> {
+    let own = policy.overrides().iter().map(|(_, own)| own);
+    let most = iter::once(policy.limits()).chain(own).map(Limits::capacity).min();
+    match cost.zip(most).filter(|(cost, most)| cost > most) {
+        None => Ok(()),
+        Some((cost, most)) => Err(format!(
+            "`cost`: expected at most {most}, the most that the policy grants at once; found {cost}"
+        )),
     }
 }
 

@@ -25,19 +25,41 @@ pub(crate) fn add(
     form: Option<OlderForm>,
 ) {
     let Some(limits) = result.limits() else { return }; // a listed key has no quota
+    let hint = result.policy().lease_retry_after();
     match form {
-        None => add_states(headers, limits, verdict),
-        Some(form) => form.add_state(headers, limits, verdict),
+        None => add_states(headers, limits, verdict, hint),
+        Some(form) => form.add_state(headers, limits, verdict, hint),
     }
-    if let Some(seconds) = verdict.decision.retry_after_secs()
-        && !result.passes()
-    {
-        headers.push(("retry-after", seconds.to_string()));
+    let wait = retry_after(result, verdict);
+    if !verdict.decision.is_allowed() && wait < Micros::MAX && !result.passes() {
+        headers.push(("retry-after", wait.as_secs_ceil().to_string()));
     }
 }
 
+/// How long a refused caller is told to wait: until all limits grant, but if the caller waits for a lease to expire, no longer
+/// than the policy says, because a lease usually ends before.
+pub(crate) fn retry_after(result: &CheckResult<'_>, verdict: &Verdict) -> Micros {
+    let wait = verdict.decision.retry_after();
+    let (mut leases, mut others) = (Micros::ZERO, Micros::ZERO);
+    let limits = result.limits().into_iter().flat_map(Limits::iter);
+    for (limit, decision) in limits.zip(&verdict.limits) {
+        let longest = if limit.limit.kind() == Kind::Lease { &mut leases } else { &mut others };
+        *longest = decision.retry_after().max(*longest);
+    }
+    match leases == wait {
+        true => wait.min(result.policy().lease_retry_after()).max(others),
+        false => wait, // of a limit on units, or of a block
+    }
+}
+
+/// The wait of a refusal by one limit. `hint` is the longest wait for a lease.
+fn hinted(limit: &Limit, decision: &Decision, hint: Micros) -> Micros {
+    let wait = decision.retry_after();
+    if limit.kind() == Kind::Lease { wait.min(hint) } else { wait }
+}
+
 /// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
-fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict) {
+fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict, hint: Micros) {
     let (mut policies, mut states) = (String::new(), String::new());
     for (limit, decision) in limits.iter().zip(&verdict.limits) {
         let (name, limit) = (&limit.name, &limit.limit);
@@ -54,7 +76,7 @@ fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict) {
         let (most, remaining) = (most.min(MOST), decision.remaining().min(MOST));
         let _ = write!(policies, "{comma}\"{name}\";q={most}{terms}");
         let _ = write!(states, "{comma}\"{name}\";r={remaining}");
-        if let Some(wait) = wait(limit, decision, verdict) {
+        if let Some(wait) = wait(limit, decision, verdict, hint) {
             let _ = write!(states, ";t={}", wait.as_secs_ceil());
         }
     }
@@ -65,9 +87,9 @@ fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict) {
 }
 
 /// The time until a limit has more units. `Retry-After` wins over it and must not be earlier, so both are rounded up.
-fn wait(limit: &Limit, decision: &Decision, verdict: &Verdict) -> Option<Micros> {
+fn wait(limit: &Limit, decision: &Decision, verdict: &Verdict, hint: Micros) -> Option<Micros> {
     match (*decision, verdict.decision) {
-        (Decision::Deny { retry_after, .. }, _) => Some(retry_after),
+        (Decision::Deny { .. }, _) => Some(hinted(limit, decision, hint)),
         (Decision::Allow { reset_after, .. }, Decision::Allow { .. })
             if limit.kind() == Kind::Rate =>
         {

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_gate::{AskError, Cause, Limits, PolicyError, Verdict};
+use tidegate_gate::{AskError, Cause, Limits, Micros, PolicyError, Verdict};
 
 use super::json::object;
 use crate::response::Response;
@@ -134,8 +134,8 @@ pub(crate) fn wrong_policies(error: &PolicyError) -> Response {
     Problem::InvalidPolicies.with(Body { detail, place, ..Body::default() })
 }
 
-/// `limits` is `None` for a listed key.
-pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
+/// `limits` is `None` for a listed key, and `wait` is what the caller is told to wait.
+pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict, wait: Micros) -> Response {
     let Some(limits) = limits else {
         return Problem::Denied.response("the key is on the policy's list `deny`".to_string());
     };
@@ -145,12 +145,14 @@ pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict) -> Response {
     };
     let problem = Problem::of_causes(violated().map(|limit| limit.limit.cause()));
     let names: Vec<_> = violated().map(|limit| limit.name.as_str()).collect();
-    let wait = verdict.decision.retry_after().0;
+    let is_hint = wait < verdict.decision.retry_after();
+    let wait = wait.0;
     let detail = match problem {
         _ if names.is_empty() => alloc::format!("the key is blocked for {wait} µs"),
         Problem::ReducedCapacity => {
             alloc::format!("the service is shedding load; try again in {wait} µs")
         }
+        _ if is_hint => alloc::format!("all places are taken; try again in {wait} µs"),
         _ => alloc::format!("the same request is granted in {wait} µs"),
     };
     let violated_policies = names.as_slice();

@@ -1,7 +1,9 @@
 //! Tests of routes, of their errors, of hostile targets, and of the answers.
 
 mod admit;
+mod cross_origin;
 mod errors;
+mod fields;
 mod paths;
 
 use alloc::sync::Arc;
@@ -42,6 +44,8 @@ impl InMemory {
 struct Gateway {
     policies: Arc<Policies>,
     server: InMemory,
+    /// How many random numbers were drawn.
+    drawn: u64,
 }
 
 impl Gateway {
@@ -51,7 +55,8 @@ impl Gateway {
         let policies = Policies::parse(&policies).unwrap_or_else(|error| panic!("{error}"));
         let table = Table::new(1 << 20, KeyHasher::new(0));
         let policies = policies.into();
-        Self { policies, server: InMemory { table, fails: false, trusts: Some(false) } }
+        let server = InMemory { table, fails: false, trusts: Some(false) };
+        Self { policies, server, drawn: 0 }
     }
 
     fn send(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Served {
@@ -65,7 +70,11 @@ impl Gateway {
         let head = Head { method, authority, path, query, header, client_ip, ..Head::default() };
         let (access, revision) = (&Access::OPEN, &RevisionTag::default());
         let server = Server { policies: &self.policies, access, revision, metrics: &String::new };
-        let random = &mut || Some(7);
+        let drawn = &mut self.drawn;
+        let random = &mut || {
+            *drawn += 1;
+            Some(*drawn)
+        };
         let mut exchange = Exchange::new(&server, &head, random);
         loop {
             match exchange.step() {
@@ -279,8 +288,8 @@ fn a_refusal_is_a_problem_or_a_page() {
     let problem = gateway.refuses("https://h/api/a", &[]);
     assert_eq!(problem.status, 503);
     assert!(problem.body.contains("temporary-reduced-capacity"), "{problem:?}");
-    assert_eq!(upstream_failed(None).status, 502);
-    assert!(upstream_failed(Some("text/html")).body.contains("does not answer"));
+    assert_eq!(upstream_failed(None, &[]).status, 502);
+    assert!(upstream_failed(Some("text/html"), &[]).body.contains("does not answer"));
 }
 
 #[test]

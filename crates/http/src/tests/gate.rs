@@ -215,7 +215,9 @@ limits = [{ algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_li
     let Served::Response(refused) = served else { panic!("{served:?}") };
     let problem = super::json(&refused);
     assert_eq!((refused.status, &problem["violated-policies"]), (503, &json!(["p"])));
-    assert_eq!(header(&refused, "ratelimit"), Some("\"p\";r=0;t=30"));
+    assert_eq!(header(&refused, "ratelimit"), Some("\"p\";r=0;t=5"));
+    assert_eq!(header(&refused, "retry-after"), Some("5"), "a place is usually given back earlier");
+    assert_eq!(problem["retry_after_us"], 5 * SECOND);
 }
 
 #[test]

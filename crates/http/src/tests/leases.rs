@@ -1,8 +1,9 @@
 use std::string::ToString;
 
 use serde_json::json;
+use tidegate_gate::Timestamp;
 
-use super::{SECOND, Server, about, answer, header, send};
+use super::{SECOND, START, Server, about, answer, header, send};
 
 const JOBS: &str = "
 [policies.p]
@@ -92,7 +93,7 @@ fn headers_tell_how_many_may_be_held_at_once() {
     let mut server = Server::new(JOBS);
     let policy = Some("\"p\";q=2;qu=\"concurrent-requests\"");
     for (lease, status, wait) in
-        [("a", "\"p\";r=1", None), ("b", "\"p\";r=0", None), ("c", "\"p\";r=0;t=30", Some("30"))]
+        [("a", "\"p\";r=1", None), ("b", "\"p\";r=0", None), ("c", "\"p\";r=0;t=5", Some("5"))]
     {
         let response =
             server.call("POST", "/v1/leases", &about(&std::format!(",\"lease\":\"{lease}\"")));
@@ -108,6 +109,47 @@ fn headers_tell_how_many_may_be_held_at_once() {
     }
     let released = server.call("DELETE", RELEASE_A, "");
     assert_eq!(header(&released, "ratelimit"), Some("\"p\";r=1"));
+}
+
+#[test]
+fn whoever_waits_for_a_lease_is_told_a_time_that_the_policy_names() {
+    let lease = "{ name = 'l', algorithm = 'concurrency', capacity = 1, time_to_live = '10m' }";
+    let unit = "{ name = 'u', algorithm = 'fixed_window', limit = 2, period = '1m' }";
+    let check = |limits: &str, lease: &str| match limits.contains("concurrency") {
+        true => about(&std::format!(",\"lease\":\"{lease}\"")),
+        false => about(""),
+    };
+    // the policy, how many requests come before, and the seconds that the next one is told to wait
+    for (fields, limits, before, expected) in [
+        ("", lease.into(), 1, "5"),
+        ("lease_retry_after = '1500ms'", lease.into(), 1, "2"),
+        ("lease_retry_after = '1h'", lease.into(), 1, "600"),
+        ("", std::format!("{lease}, {unit}"), 1, "5"),
+        ("lease_retry_after = '2m'", std::format!("{lease}, {unit}"), 1, "120"),
+        ("", unit.to_string(), 2, "60"),
+    ] {
+        let file = std::format!("[policies.p]\n{fields}\nlimits = [{limits}]");
+        let mut server = Server::new(&file);
+        server.now = Timestamp(START - START % (60 * SECOND));
+        for _ in 0..before {
+            assert_eq!(server.post("/v1/check", &check(&limits, "a"))["allowed"], true);
+        }
+        let refused = server.call("POST", "/v1/check", &check(&limits, "b"));
+        assert_eq!(header(&refused, "retry-after"), Some(expected), "{file}");
+    }
+    // a limit on units refuses as well, and for longer than the policy says of leases
+    let limits = std::format!("{lease}, {}", unit.replace('2', "1"));
+    let mut server = Server::new(&std::format!("[policies.p]\nlimits = [{limits}]"));
+    server.now = Timestamp(START - START % (60 * SECOND));
+    assert_eq!(server.post("/v1/check", &check(&limits, "a"))["allowed"], true);
+    let refused = server.call("POST", "/v1/check", &check(&limits, "b"));
+    assert_eq!(header(&refused, "retry-after"), Some("60"));
+    let exact = super::json(&refused);
+    assert_eq!(exact["retry_after_us"], 600 * SECOND, "a check says when the lease expires");
+    // a block is no lease
+    server.post("/v1/keys/p/k/block", &std::format!("{{\"for_us\":{}}}", 900 * SECOND));
+    let refused = server.call("POST", "/v1/check", &check(&limits, "b"));
+    assert_eq!(header(&refused, "retry-after"), Some("900"));
 }
 
 #[test]

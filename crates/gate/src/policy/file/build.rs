@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::iter;
 
-use super::{Classes, Ipv6Prefix, PolicyForm, Ranked, by_ip};
+use super::{Classes, Ipv6Prefix, LEASE_RETRY_AFTER, PolicyForm, Ranked, by_ip};
 use crate::decide::{Limits, MAX_LIMITS, OnChange, PersistAhead, Record};
 use crate::key::Depth;
 use crate::limit;
@@ -65,6 +65,7 @@ impl Policy {
             cost: form.cost,
             on_error: form.on_error,
             on_change: form.on_change,
+            lease_retry_after: form.lease_retry_after.0,
             placement: form.placement,
             nodes,
             shares_calls,
@@ -110,6 +111,7 @@ impl Policy {
             cost: Cost::default(),
             on_error: OnError::default(),
             on_change: OnChange::default(),
+            lease_retry_after: LEASE_RETRY_AFTER,
             placement: Placement::default(),
             nodes,
             shares_calls: false, // such a policy is for memory alone

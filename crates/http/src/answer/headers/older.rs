@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::str::FromStr;
 
-use tidegate_gate::Decision;
+use tidegate_gate::{Decision, Micros};
 
 use super::{Headers, MOST, wait};
 use tidegate_gate::Limits;
@@ -44,7 +44,13 @@ impl FromStr for OlderForm {
 }
 
 impl OlderForm {
-    pub(super) fn add_state(self, headers: &mut Headers, limits: &Limits, verdict: &Verdict) {
+    pub(super) fn add_state(
+        self,
+        headers: &mut Headers,
+        limits: &Limits,
+        verdict: &Verdict,
+        hint: Micros,
+    ) {
         let quotas = || {
             let all = limits.iter().map(|each| &each.limit).zip(&verdict.limits);
             all.filter(|(limit, _)| matches!(limit.kind(), Kind::Rate | Kind::Lease))
@@ -54,7 +60,7 @@ impl OlderForm {
         });
         let Some((limit, decision)) = closest else { return };
         let (quota, remaining) = (most(limit, decision), decision.remaining().min(MOST));
-        let wait = wait(limit, decision, verdict);
+        let wait = wait(limit, decision, verdict, hint);
         if self != Self::X {
             let policies = quotas().map(|(limit, decision)| match limit.kind() {
                 Kind::Rate => {

@@ -24,6 +24,47 @@ fn errors_of_the_file_name_their_place() {
         ),
         ("api_path = '/a'".into(), "api_path", "expected `routes` beside it"),
         ("api_path = 'a'".into(), "api_path", "expected a path such as"),
+        ("health_path = '/a'".into(), "health_path", "expected `routes` beside it"),
+        ("health_path = '/a/'".into(), "health_path", "expected a path such as"),
+        (
+            route(&format!("match = '/'\n{up}\ncost = 1")),
+            "routes[0]",
+            "`policy`: expected it beside `class`",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\nclass = 'x'")),
+            "routes[0]",
+            "`policy`: expected it beside `class`",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\ncount_preflight = true")),
+            "routes[0]",
+            "`policy`: expected it beside `class`",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicy = 'p'\nclass = 'x'")),
+            "routes[0]",
+            "`class`: expected one of default, critical; found \"x\"",
+        ),
+        (
+            route(&format!("match = '/'\n{up}\npolicy = 'p'\ncost = 3")),
+            "routes[0]",
+            "`cost`: expected at most 2",
+        ),
+        (
+            format!(
+                "{}[policies.q]\n{LIMITS}\noverrides = {{ 'user:*' = {{ limit = 1 }} }}",
+                route(&format!("match = '/'\n{up}\npolicy = 'q'\ncost = 2"))
+            ),
+            "routes[0]",
+            "`cost`: expected at most 1",
+        ),
+        (route(&format!("match = '/'\n{up}\npolicy = 'p'\ncost = 0")), "routes[0].cost", "from 1"),
+        (
+            route(&format!("match = '/'\n{up}\norigins = ['https://a', '*']")),
+            "routes[0]",
+            "\"*\" alone",
+        ),
         ("trusted_proxies = ['x']".into(), "trusted_proxies[0]", "expected an address"),
         (
             format!("[policies.q]\nkey = ['jwt:sub']\n{LIMITS}"),
@@ -69,6 +110,22 @@ fn errors_of_the_file_name_their_place() {
         let file = format!("{}\n[policies.p]\n{LIMITS}", route(&format!("match = {bad}\n{up}")));
         let error = Policies::parse(&file).unwrap_err();
         assert_eq!(error.path, "routes[0].match", "{bad}: {error}");
+    }
+    for bad in [
+        "https://a/",
+        "https://A",
+        "HTTPS://a",
+        "https://a:443",
+        "http://a:80",
+        "a.example",
+        "null",
+        "://a",
+        "https://*.a",
+        "https://u@a",
+    ] {
+        let file = route(&format!("match = '/'\n{up}\norigins = ['{bad}']"));
+        let error = Policies::parse(&format!("{file}\n[policies.p]\n{LIMITS}")).unwrap_err();
+        assert_eq!(error.path, "routes[0].origins[0]", "{bad}: {error}");
     }
     for bad in [
         "origin.example",
