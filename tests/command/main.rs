@@ -113,6 +113,23 @@ fn serve_helps_with_all_its_calls() {
 }
 
 #[test]
+fn a_page_of_a_browser_blocks_no_key_of_a_server_on_loopback() {
+    let (mut server, api) = Folder::new().serve(&[]);
+    let block = |headers: &[(&str, &str)]| {
+        let path = "/v1/keys/api/user:42/block";
+        api.post_with(path, headers, r#"{"for_us":60000000}"#).status
+    };
+    // what a form or a fetch of any page can send without asking
+    let simple = ("content-type", "text/plain");
+    assert_eq!(block(&[simple, ("origin", "https://evil.example")]), 401);
+    assert_eq!(block(&[simple, ("origin", "null")]), 401);
+    assert_eq!(block(&[simple, ("sec-fetch-site", "cross-site")]), 401);
+    assert_eq!(block(&[]), 200, "a program of this machine may");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
 fn a_server_that_cannot_verify_tokens_says_so_before_it_serves() {
     let folder = Folder::new();
     folder.write(

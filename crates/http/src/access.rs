@@ -113,14 +113,14 @@ impl Access {
     pub(crate) fn check(
         &self,
         scope: Scope,
-        authorization: impl FnOnce() -> Option<String>,
+        header: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), Response> {
         if self.open_to_all >= Some(scope) {
-            return Ok(());
+            return if scope == Scope::Decisions { Ok(()) } else { of_no_page(header) };
         }
         let Tokens { decisions, administration } = &self.tokens;
         let decisions = decisions.as_ref().filter(|_| scope == Scope::Decisions);
-        let authorization = authorization();
+        let authorization = header("authorization");
         let found = authorization.as_deref().and_then(bearer);
         let is = |token: Option<&String>| {
             let same =
@@ -148,10 +148,34 @@ impl Access {
                 "expected the bearer token for administration, found another"
             }
         };
-        let mut response = Problem::Unauthorized.response(detail.to_string());
-        response.headers.push(("www-authenticate", "Bearer".to_string()));
-        Err(response)
+        Err(unauthorized(detail))
     }
+}
+
+fn unauthorized(detail: &str) -> Response {
+    let mut response = Problem::Unauthorized.response(detail.to_string());
+    response.headers.push(("www-authenticate", "Bearer".to_string()));
+    response
+}
+
+/// Refuses what a page in a browser sends. Any page can send a simple `POST` to any server that the browser reaches, also to one
+/// on loopback, without asking for leave.
+///
+/// With every method but `GET` and `HEAD` a browser sends `Origin`, whatever the page. The value does not matter, nor does
+/// `Host`: a page whose name is bound to the address of this server has the server's origin. No page is the server's own.
+fn of_no_page(header: &dyn Fn(&str) -> Option<String>) -> Result<(), Response> {
+    let detail = match (header("origin"), header("sec-fetch-site").as_deref()) {
+        (None, None | Some("none")) => return Ok(()),
+        (Some(_), _) => {
+            "expected a caller that is no page in a browser, found `Origin`; to administrate from a page, set \
+             TIDEGATE_ADMIN_TOKEN and send it"
+        }
+        (None, Some(_)) => {
+            "expected a caller that is no page in a browser, found `Sec-Fetch-Site`; to administrate from a page, \
+             set TIDEGATE_ADMIN_TOKEN and send it"
+        }
+    };
+    Err(unauthorized(detail))
 }
 
 fn open_to_all(policies: &Policies, tokens: &Tokens) -> Option<Scope> {

@@ -45,7 +45,7 @@ pub(crate) fn begin(
         return Err(response);
     }
     if let Some(scope) = route.scope(head.method) {
-        access.check(scope, || (head.header)("authorization"))?;
+        access.check(scope, head.header)?;
     }
     let with_body = |call| Ok(State::Body(Unread::Call(call), Arc::clone(policies)));
     match route {

@@ -110,6 +110,50 @@ fn the_file_opens_what_has_no_token() {
 }
 
 #[test]
+fn no_page_of_a_browser_administrates_a_server_without_a_token() {
+    let file = "auth = \"none\"\n";
+    let of_a_page: [&[(&str, &str)]; 7] = [
+        &[("origin", "https://evil.example")],
+        &[("origin", "null")],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site")],
+        // a name that is bound to another address is of the same origin, too
+        &[("origin", "http://evil.example:8080"), ("host", "evil.example:8080")],
+        &[("sec-fetch-site", "same-origin"), ("host", "evil.example:8080")],
+        &[("origin", "http://127.0.0.1:8080"), ("host", "127.0.0.1:8080")],
+    ];
+    let may = |access: &Access, call, headers: &[(&str, &str)]| {
+        !is_unauthorized(sent(&policies(), access, call, headers))
+    };
+    for open in [&Access::OPEN, &access(file, None, None)] {
+        for call in ADMINISTRATION {
+            for headers in of_a_page {
+                assert!(!may(open, call, headers), "{call:?} {headers:?}");
+            }
+            for headers in [&[][..], &[("sec-fetch-site", "none")], &[("host", "name")]] {
+                assert!(may(open, call, headers), "no page sends {headers:?}");
+            }
+        }
+        // a proxy that asks before it lets a request pass sends the fields of the request
+        for headers in of_a_page {
+            assert!(may(open, ("GET", "/v1/gate?policy=api&key=k"), headers), "{headers:?}");
+        }
+    }
+    let administrated = access(file, None, Some("a"));
+    for headers in of_a_page {
+        let with_token = [headers, &[("authorization", "Bearer a")]].concat();
+        assert!(may(&administrated, ADMINISTRATION[0], &with_token), "no page knows a token");
+    }
+    let headers = [("origin", "https://evil.example")];
+    let refusal = answer(sent(&policies(), &Access::OPEN, ADMINISTRATION[1], &headers));
+    let detail = super::json(&refusal)["detail"].to_string();
+    assert!(
+        detail.contains("found `Origin`") && detail.contains("TIDEGATE_ADMIN_TOKEN"),
+        "{detail}"
+    );
+}
+
+#[test]
 fn what_is_not_there_is_said_to_be_not_there() {
     assert_eq!(answer(send("GET", "/", &[TOKEN])).status, 404);
     let response = answer(send("GET", "/v1/check", &[TOKEN]));
