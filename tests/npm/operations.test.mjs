@@ -365,7 +365,10 @@ test("units come back, a key starts afresh, a key is blocked", () => {
   limiter.check("a", { cost: capacity, now: NOW });
   assert.equal(limiter.refund("a", 1, { now: NOW }).remaining, 1);
   assert.equal(limiter.reset("a", { now: NOW }).remaining, capacity);
-  assert.equal(limiter.block("a", 5 * SECOND, { now: NOW }).remaining, 0);
+  const blocked = limiter.block("a", 5 * SECOND, { now: NOW });
+  assert.deepEqual([blocked.allowed, blocked.remaining, blocked.retryAfterUs], [false, 0, 5 * SECOND]);
+  assert.equal(limiter.peek("a", { now: NOW }).allowed, false);
+  assert.equal(limiter.check("a", { cost: 0, now: NOW }).allowed, false);
   assert.equal(limiter.check("a", { cost: 1, now: NOW + SECOND }).retryAfterUs, 4 * SECOND);
   assert.equal(limiter.check("b", { cost: 1, now: NOW + SECOND }).allowed, true);
   assert.equal(limiter.check("a", { cost: 1, now: NOW + 5 * SECOND }).allowed, true);

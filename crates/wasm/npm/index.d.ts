@@ -795,7 +795,8 @@ export class Limiter {
   set(key: string, used: number, options?: Options): Answer;
 
   /**
-   * Refuses every request on the key for a time, whatever its limits say.
+   * Refuses every request on the key for a time, whatever its limits say. While the block lasts, this answer and those of
+   * `check` and `peek` at any cost have `allowed: false`.
    *
    * @param span the time; 0 ends the block, and so does `reset`
    * @throws {LimiterError} `INVALID_REQUEST` if no limit counts by the whole key

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tidegate::gate::Operation;
 use tidegate::replay::{DecisionForm, Line};
 
 /// How many of the most refused keys, and how many of the unreadable lines, the report shows.
@@ -36,7 +37,8 @@ impl Report {
                 let resolved = event.asked.resolved();
                 let key = (resolved.policy().name().to_owned(), resolved.key().to_owned());
                 let (refused, allowed) = self.keys.entry(key).or_default();
-                if decision.allowed {
+                let is_block = matches!(event.asked.operation(), Operation::Block(_)); // done, although it says that the key is refused
+                if decision.allowed || is_block {
                     (self.allowed, *allowed) = (self.allowed + 1, *allowed + 1);
                 } else {
                     (self.denied, *refused) = (self.denied + 1, *refused + 1);

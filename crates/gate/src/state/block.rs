@@ -46,7 +46,9 @@ impl KeyState {
                 _ => decide(limits, words),
             };
         };
-        let asks = matches!(operation, Operation::Peek(request) if request.cost > 0);
+        // what asks about the key hears that it is refused, also at no cost; the other operations report what has happened
+        let asks =
+            matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Block(_));
         let mut verdict = match operation {
             Operation::Decide(request) if request.cost > 0 => limits.refuse(words, now, request)?,
             // nothing would be taken, but a cost that can never be granted is an error as ever

@@ -304,7 +304,7 @@ impl Table {
             self.sweep(policy, now);
             learned = self.learned(limits, key, &state, now);
         }
-        if learned.is_none() && decided.decision().is_allowed() {
+        if learned.is_none() && !is_refused {
             return Err(full);
         }
         learned.into_iter().flatten().for_each(|entry| self.insert(entry));

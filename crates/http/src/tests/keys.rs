@@ -126,7 +126,17 @@ fn a_blocked_key_is_refused_for_its_time_and_no_other_key() {
     let check = |key: &str| json!({ "policy": "p", "key": key }).to_string();
     let path = "/v1/keys/p/acme/alice/block";
     let blocked = server.json("POST", path, r#"{"for_us":60000000}"#);
-    assert_eq!((&blocked["allowed"], &blocked["remaining"]), (&json!(true), &json!(0)));
+    let refused = [json!(false), json!(60_000_000), json!(0)];
+    let said = |answer: &serde_json::Value| {
+        ["allowed", "retry_after_us", "remaining"].map(|field| answer[field].clone())
+    };
+    assert_eq!(said(&blocked), refused, "the answer to the block itself");
+    let looked = server.json("GET", "/v1/keys/p/acme/alice", "");
+    assert_eq!(said(&looked), refused, "a peek at no cost");
+    let looked = server.post("/v1/check", r#"{"policy":"p","key":"acme/alice","cost":0}"#);
+    assert_eq!(said(&looked), refused, "a check at no cost");
+    let gate = server.call("GET", "/v1/gate?policy=p&key=acme/alice&cost=0", "");
+    assert_eq!(gate.status, 429);
     let refused = server.post("/v1/check", &check("acme/alice"));
     assert_eq!(
         (&refused["allowed"], &refused["retry_after_us"]),
@@ -148,7 +158,7 @@ fn a_blocked_key_is_refused_for_its_time_and_no_other_key() {
     for ends in [("POST", path, r#"{"for_us":0}"#), ("DELETE", "/v1/keys/p/acme/alice", "")] {
         server.json("POST", path, r#"{"for_us":60000000}"#);
         assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], false);
-        server.json(ends.0, ends.1, ends.2);
+        assert_eq!(server.json(ends.0, ends.1, ends.2)["allowed"], true);
         assert_eq!(server.post("/v1/check", &check("acme/alice"))["allowed"], true, "{ends:?}");
     }
 }

@@ -79,10 +79,7 @@ pub(super) fn operate(
         }
         other => limits.operate(words, now, &other)?,
     };
-    let asks = match operation {
-        Operation::Decide(request) | Operation::Peek(request) => request.cost > 0,
-        _ => false,
-    };
+    let asks = matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Block(_));
     let decision = blocked(&verdict.decision, Micros(left), asks);
     let factor = verdict.factor.map(|_| Probability::CERTAIN);
     Ok(Verdict { decision, factor, ..verdict })

@@ -196,12 +196,12 @@ fn a_block_is_stored_and_ends_by_itself() {
             let due = save(store, &mut transaction);
             (answered.verdict.decision, due)
         };
-        let (_, due) = at(&mut store, 7, Operation::Block(Micros(5_000_000)));
-        assert_eq!(due, [Due::BeforeAnswer], "{policy}");
+        let (blocked, due) = at(&mut store, 7, Operation::Block(Micros(5_000_000)));
+        assert_eq!((blocked.retry_after(), due), (Micros(5_000_000), [Due::BeforeAnswer].into()));
         let (refused, due) = at(&mut store, 8, 1.into());
         assert_eq!((refused.retry_after(), due), (Micros(4_999_999), [Due::AfterAnswer].into()));
         let (looked, _) = at(&mut store, 5_000_006, 0.into());
-        assert!(looked.is_allowed() && looked.remaining() == 0, "{policy}");
+        assert_eq!((looked.retry_after(), looked.remaining()), (Micros(1), 0), "{policy}");
         let (granted, due) = at(&mut store, 5_000_007, 1.into());
         assert!(granted.is_allowed() && due == [Due::BeforeAnswer], "{policy}");
         let _ = at(&mut store, 5_000_008, Operation::Block(Micros(5_000_000)));

@@ -158,7 +158,7 @@ fn blocks_are_kept_within_the_bound_and_end() {
     // a key that is in use, and one that is not
     assert_eq!(ask(&mut table, "a", 0, 1.into()), Ok(true));
     for key in ["a", "a key that is too long to be kept inline anywhere"] {
-        assert_eq!(ask(&mut table, key, 0, block(9)), Ok(true));
+        assert_eq!(ask(&mut table, key, 0, block(9)), Ok(false), "it is blocked now");
         assert_eq!(ask(&mut table, key, 1, 1.into()), Ok(false));
         let decision = table.decide(&policy, key, Timestamp(1), 1).unwrap();
         assert_eq!(decision.retry_after(), Micros(8_999_999));
@@ -177,11 +177,13 @@ fn blocks_are_kept_within_the_bound_and_end() {
         blocked += 1;
     }
     assert!(blocked > 10, "{blocked}");
+    let no_room = ask(&mut full, &format!("key-{blocked}"), 1, block(9));
+    assert!(matches!(no_room, Err(TableError::Full { .. })), "a block is never lost: {no_room:?}");
     assert_eq!(ask(&mut full, "key-0", 1, 1.into()), Ok(false), "it is still blocked");
     assert_eq!(ask(&mut full, "key-0", 1, block(0)), Ok(true));
     assert_eq!(
         ask(&mut full, "key-0", 1, block(9)),
-        Ok(true),
+        Ok(false),
         "a key that is known needs no new place"
     );
 }
