@@ -348,14 +348,17 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
         assert_eq!(code, 0, "{backend}: {error}");
         assert!(
             report.contains(
-                "5 lines, 1 keys: 2 allowed, 2 refused, 1 unreadable; 1 went back in time"
+                "5 lines, 1 keys: 2 allowed, 1 refused, 1 too costly, 1 unreadable; 1 went back in time"
             ),
             "{report}"
         );
-        assert!(
-            report.contains("line 2: expected a line of an access log or a JSON object"),
-            "{report}"
-        );
+        assert!(report.contains("         1         2  api              k\n"), "{report}");
+        for line in [
+            "line 2: expected a line of an access log or a JSON object",
+            "line 5: the limits of \"api\" can never grant the cost, so no wait helps",
+        ] {
+            assert!(report.contains(line), "{report}");
+        }
         let out = fs::read_to_string(folder.path().join("out.jsonl")).unwrap();
         assert_eq!(
             out,
@@ -367,6 +370,20 @@ fn a_replay_reports_and_writes_a_decision_for_each_line() {
             "{backend}"
         );
     }
+}
+
+#[test]
+fn a_trace_without_lines_is_an_error() {
+    let folder = Folder::new();
+    folder.write("empty.jsonl", "");
+    for command in ["replay", "parity"] {
+        let message = "expected at least one line, found an empty trace";
+        folder.fails(&[command, "empty.jsonl", "--policy", "api"], message);
+    }
+    let mut replay = folder.command(&["replay", "-"]);
+    let output = replay.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("found an empty trace"), "{error}");
 }
 
 #[test]

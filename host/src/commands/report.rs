@@ -16,6 +16,9 @@ pub(crate) struct Report {
     lines: u64,
     allowed: u64,
     denied: u64,
+    /// The requests whose cost the limits can never grant, and the first of their lines.
+    too_costly: u64,
+    first_too_costly: Option<(u64, String)>,
     unreadable: u64,
     went_back: u64,
     newest: u64,
@@ -40,6 +43,10 @@ impl Report {
                 let is_block = matches!(event.asked.operation(), Operation::Block(_)); // done, although it says that the key is refused
                 if decision.allowed || is_block {
                     (self.allowed, *allowed) = (self.allowed + 1, *allowed + 1);
+                } else if event.asked.costs_too_much() && !resolved.is_denied() {
+                    self.too_costly += 1;
+                    let policy = resolved.policy().name();
+                    self.first_too_costly.get_or_insert_with(|| (self.lines, policy.to_owned()));
                 } else {
                     (self.denied, *refused) = (self.denied + 1, *refused + 1);
                 }
@@ -55,10 +62,11 @@ impl Report {
     }
 
     /// # Errors
-    /// Returns an error if the trace has lines and none of them can be read.
+    /// Returns an error if the trace has no line, or none that can be read.
     pub(crate) fn something_was_decided(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.lines > 0, "expected at least one line, found an empty trace");
         anyhow::ensure!(
-            self.lines == 0 || self.lines > self.unreadable,
+            self.lines > self.unreadable,
             "expected at least one line that can be read, found none in {} lines",
             self.lines
         );
@@ -67,10 +75,14 @@ impl Report {
 
     /// The report as text.
     pub(crate) fn text(&self, took: Duration) -> String {
-        let decided = self.allowed + self.denied;
+        let decided = self.allowed + self.denied + self.too_costly;
+        let too_costly = match self.too_costly {
+            0 => String::new(),
+            number => format!(", {number} too costly"),
+        };
         let micros = took.as_micros().max(1);
         let mut text = format!(
-            "{} lines, {} keys: {} allowed, {} refused, {} unreadable; {} went back in time\n\
+            "{} lines, {} keys: {} allowed, {} refused{too_costly}, {} unreadable; {} went back in time\n\
              {} decisions in {took:.1?}, {} a second\n",
             self.lines,
             self.keys.len(),
@@ -91,6 +103,10 @@ impl Report {
         }
         if refused.len() > SHOWN {
             let _ = writeln!(text, "  … and {} more keys", refused.len() - SHOWN);
+        }
+        if let Some((number, policy)) = &self.first_too_costly {
+            let why = "can never grant the cost, so no wait helps";
+            let _ = writeln!(text, "line {number}: the limits of {policy:?} {why}");
         }
         for (number, reason) in &self.first_unreadable {
             let _ = writeln!(text, "line {number}: {reason}");
