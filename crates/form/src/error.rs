@@ -23,6 +23,9 @@ struct Inner {
     message: Message,
 }
 
+/// The most steps of a path that an error repeats.
+const MOST_STEPS: usize = 8;
+
 #[derive(Debug)]
 enum PathStep {
     Field(String),
@@ -96,11 +99,19 @@ impl Error {
         (before.matches('\n').count().saturating_add(1), column.saturating_add(1))
     }
 
-    /// The field, such as `policies.api.limits[0].rate`; empty at the top. A long name lacks its end, and a long path
-    /// its middle.
+    /// The field, such as `policies.api.limits[0].rate`; empty at the top. A long name lacks its end. A path of more than
+    /// eight steps, which is longer than those of any form, has the first and the last four.
     pub fn path(&self) -> String {
         let mut path = String::new();
-        for step in self.0.path.iter().rev() {
+        let steps = &self.0.path;
+        let hidden = MOST_STEPS / 2..steps.len().saturating_sub(MOST_STEPS / 2);
+        for (place, step) in steps.iter().rev().enumerate() {
+            if hidden.contains(&place) {
+                if place == hidden.start {
+                    path.push('…');
+                }
+                continue;
+            }
             let dot = if path.is_empty() { "" } else { "." };
             let _ = match step {
                 // writing to a string cannot fail

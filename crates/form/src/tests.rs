@@ -46,6 +46,22 @@ fn wrong<T: Form + core::fmt::Debug>(text: &str) -> (String, String) {
 }
 
 #[test]
+fn the_path_of_an_error_has_a_few_steps_however_deep_it_is() {
+    let path = |text: &str| {
+        let error = json(text).unwrap_err();
+        error.path()
+    };
+    let lists = |number: usize| format!("{{\"x\":{}", "[".repeat(number));
+    assert_eq!(path(&lists(7)), "x[0][0][0][0][0][0][0]");
+    assert_eq!(path(&lists(8)), "x[0][0][0]…[0][0][0][0]");
+    assert_eq!(path(&lists(1_000)), "x[0][0][0]…[0][0][0][0]");
+    let names = "{\"a\":{\"b\":".repeat(100);
+    assert_eq!(path(&names), "a.b.a.b….a.b.a.b");
+    let long = format!("{{\"{}\":", "n".repeat(1_000)).repeat(200);
+    assert!(path(&long).len() <= 600 + '…'.len_utf8(), "{}", path(&long));
+}
+
+#[test]
 fn both_formats_make_the_same_form() {
     let form = |node: Result<Node<'_>, Error>| node.unwrap().read::<Sample>().unwrap();
     let expected = Sample {
