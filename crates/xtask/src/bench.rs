@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::run::{cargo, command, root, step};
+use crate::run::{cargo, command, step, target};
 use crate::{build, install};
 
 /// The benchmark of a group that is compared with the others.
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.name.as_deref() == Some("npm") {
         return npm();
     }
-    let folder = root().join("target/criterion");
+    let folder = target()?.join("criterion");
     let _ = fs::remove_dir_all(&folder); // no figures of an earlier run
     fs::create_dir_all(&folder)?;
     let own_table = |target: &str| folder.join(format!("{target}.json"));

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 
 use self::worker_files::worker_files;
 use crate::install;
-use crate::run::{cargo, command, root, step};
+use crate::run::{cargo, command, root, step, target};
 
 mod npm;
 // the host starts the same files, but `xtask` does not build the host
@@ -122,7 +122,7 @@ fn is_newer(file: &Path, than: &[PathBuf]) -> bool {
 
 fn guest() -> Result<()> {
     let module = wasm("tidegate-guest", "wasm", "")?;
-    let folder = root().join("target/guest");
+    let folder = target()?.join("guest");
     fs::create_dir_all(&folder)?;
     let optimized = folder.join("tidegate_guest.wasm");
     if !is_newer(&optimized, &[module.clone(), std::env::current_exe()?]) {
@@ -131,10 +131,10 @@ fn guest() -> Result<()> {
     within("guest module", usize::try_from(fs::metadata(optimized)?.len())?, GUEST_LIMIT)
 }
 
-/// Packs the npm package into target/npm as it would be published. Returns the tarball.
+/// Packs the npm package into `npm` in the target directory as it would be published. Returns the tarball.
 pub(crate) fn pack() -> Result<PathBuf> {
     build(Artifact::Npm)?;
-    let folder = root().join("target/npm");
+    let folder = target()?.join("npm");
     fs::create_dir_all(&folder)?;
     let mut pack = command("npm", &["pack", "--pack-destination"]);
     pack.arg(&folder).current_dir(root().join("crates/wasm/npm"));
@@ -143,13 +143,13 @@ pub(crate) fn pack() -> Result<PathBuf> {
 }
 
 fn wasm(package: &str, profile: &str, features: &str) -> Result<std::path::PathBuf> {
-    let target = "wasm32-unknown-unknown";
+    let triple = "wasm32-unknown-unknown";
     let mut build =
-        cargo(&["build", "--profile", profile, "--target", target, "--package", package]);
+        cargo(&["build", "--profile", profile, "--target", triple, "--package", package]);
     build.args(["--features", features]);
     step(&format!("build {package} for wasm"), &mut build)?;
     let file = format!("{}.wasm", package.replace('-', "_"));
-    Ok(root().join("target").join(target).join(profile).join(file))
+    Ok(target()?.join(triple).join(profile).join(file))
 }
 
 /// Puts the script that binds the Worker into one file, with the scripts out of crates. It imports the Worker's own.
@@ -188,7 +188,7 @@ fn wasm_opt(from: &Path, to: &Path, options: &[&str]) -> Result<()> {
 
 /// The module of the npm package in this folder of `dist`, with the names of its functions. Build the package before.
 pub(crate) fn named_npm_module(variant: &str) -> Result<Vec<u8>> {
-    let folder = root().join("target/npm-build").join(variant);
+    let folder = target()?.join("npm-build").join(variant);
     let named = folder.join("named.wasm");
     let options = [&["--debuginfo", "--strip-producers"], &PORTABLE[..]].concat();
     wasm_opt(&folder.join("tidegate_bg.wasm"), &named, &options)?;

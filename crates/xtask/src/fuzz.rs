@@ -1,18 +1,18 @@
 //! Runs the targets of `tests/fuzz` with libFuzzer.
 //!
-//! `target/fuzz/TARGET/corpus` keeps the inputs that libFuzzer finds, for the next run. This command
+//! `fuzz/TARGET/corpus` in the target directory keeps the inputs that libFuzzer finds, for the next run. This command
 //! runs a target again with an input that breaks it:
 //! `cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz TARGET INPUT`.
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::install;
-use crate::run::{command, root, step};
+use crate::run::{command, root, step, target};
 
 /// The targets, which together run for a minute.
 pub(crate) const TARGETS: [Target; 4] = [
@@ -29,7 +29,10 @@ pub(crate) const TARGETS: [Target; 4] = [
 /// The number of processes of a target. They share the inputs that they find.
 const JOBS: u32 = 2;
 
-const OUTPUT: &str = "target/fuzz";
+/// The folder of what the targets build and find.
+fn output() -> Result<PathBuf> {
+    Ok(target()?.join("fuzz"))
+}
 
 pub(crate) struct Target {
     name: &'static str,
@@ -53,7 +56,7 @@ impl Target {
     /// Runs the target for its time, or until an input breaks it. Returns the number of inputs.
     pub(crate) fn run(&self) -> Result<u64> {
         eprintln!("\x1b[1m==> {self}\x1b[0m");
-        let folder = root().join(OUTPUT).join(self.name);
+        let folder = output()?.join(self.name);
         let (corpus, logs) = (folder.join("corpus"), folder.join("logs"));
         fs::create_dir_all(&corpus)?;
         fs::create_dir_all(&logs)?;
@@ -99,7 +102,7 @@ fn cargo_fuzz(task: &str) -> Result<Command> {
     cargo_fuzz
         .arg(root().join("tests/fuzz"))
         .arg("--target-dir")
-        .arg(root().join(OUTPUT))
+        .arg(output()?)
         .env("RUSTUP_TOOLCHAIN", "nightly")
         .env_remove("CARGO") // the cargo of this program belongs to another toolchain
         .env_remove("RUSTC");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::ready::VERSION;
 pub(crate) use self::ready::{PUBLISHED, oldest_rust};
-use crate::run::{cargo, command, output, root, step};
+use crate::run::{cargo, command, output, root, step, target};
 use crate::{build, install};
 
 #[derive(clap::Args)]
@@ -83,7 +83,8 @@ fn crates(_: &Arguments) -> Result<String> {
     let mut package = cargo(&["package", "--locked"]);
     package.args(PUBLISHED.iter().flat_map(|name| ["--package", name]));
     step("pack the crates and build each from its package", &mut package)?;
-    Ok(format!("{} built from their packages in target/package", PUBLISHED.join(", ")))
+    let folder = target()?.join("package");
+    Ok(format!("{} built from their packages in {}", PUBLISHED.join(", "), folder.display()))
 }
 
 /// Makes the pages that docs.rs will make, without a broken link.
@@ -91,7 +92,7 @@ fn pages(_: &Arguments) -> Result<String> {
     let mut doc = cargo(&["doc", "--locked", "--no-deps", "--all-features"]);
     doc.args(PUBLISHED.iter().flat_map(|name| ["--package", name]));
     step("make the API pages of the crates", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
-    Ok("in target/doc".to_owned())
+    Ok(format!("in {}", target()?.join("doc").display()))
 }
 
 /// Installs the tarball in an empty project, and asks it for a grant and a refusal.

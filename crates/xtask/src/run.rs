@@ -3,9 +3,11 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// The root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -23,6 +25,31 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     command(&cargo, arguments)
+}
+
+/// What cargo says of the workspace.
+pub(crate) fn metadata() -> Result<Value> {
+    metadata_of(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))
+}
+
+fn metadata_of(cargo: &mut Command) -> Result<Value> {
+    serde_json::from_slice(&cargo.output()?.stdout).context("cargo metadata")
+}
+
+/// The folder into which cargo builds: `target` in the root folder, unless `CARGO_TARGET_DIR` or the configuration of cargo
+/// names another.
+pub(crate) fn target() -> Result<PathBuf> {
+    static TARGET: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(target) = TARGET.get() {
+        return Ok(target.clone());
+    }
+    let target = target_of(&metadata()?)?;
+    Ok(TARGET.get_or_init(|| target).clone())
+}
+
+fn target_of(metadata: &Value) -> Result<PathBuf> {
+    let target = metadata["target_directory"].as_str();
+    target.map(PathBuf::from).context("cargo metadata names no target directory")
 }
 
 /// Runs a command, with its output on the terminal.
@@ -46,4 +73,18 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = command(program, arguments).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{cargo, metadata_of, target_of};
+
+    #[test]
+    fn the_target_directory_is_the_one_that_cargo_uses() {
+        let mut asked = cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+        let metadata = metadata_of(asked.env("CARGO_TARGET_DIR", "/elsewhere/target")).unwrap();
+        assert_eq!(target_of(&metadata).unwrap(), Path::new("/elsewhere/target"));
+    }
 }

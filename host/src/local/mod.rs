@@ -22,8 +22,14 @@ pub fn workspace() -> PathBuf {
     here.ancestors().find(is_workspace).unwrap_or(built_in).to_path_buf()
 }
 
-/// The file in which `cargo xtask build` puts the guest.
+/// The file in which `cargo xtask build` puts the guest: in the target directory in which cargo built this program, or else in
+/// that of the workspace.
 #[must_use]
 pub fn guest_module() -> PathBuf {
-    workspace().join("target/guest/tidegate_guest.wasm")
+    let guest = Path::new("guest/tidegate_guest.wasm");
+    // the program lies in TARGET/PROFILE, and a test in TARGET/PROFILE/deps
+    let program = env::current_exe().unwrap_or_default();
+    let built = program.ancestors().skip(2).take(2).map(|folder| folder.join(guest));
+    let here = || workspace().join("target").join(guest);
+    built.into_iter().find(|file| file.is_file()).unwrap_or_else(here)
 }

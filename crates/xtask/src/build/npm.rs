@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{ESBUILD, PORTABLE, gzipped, minify, optimize, wasm, within, worker_files};
 use crate::install;
-use crate::run::{command, root, step};
+use crate::run::{command, root, step, target};
 
 /// The most bytes that a browser loads, compressed.
 const LIMIT: usize = 175 * 1_024;
@@ -47,7 +47,7 @@ pub(super) fn build() -> Result<()> {
 /// Builds the module and the script that binds it. Returns their folder.
 fn bind(variant: &str, features: &str) -> Result<PathBuf> {
     let module = wasm("tidegate-wasm", "wasm", features)?;
-    let folder = root().join("target/npm-build").join(variant);
+    let folder = target()?.join("npm-build").join(variant);
     let mut bindgen = command(&install::wasm_bindgen()?.to_string_lossy(), &[]);
     bindgen
         .arg(&module)

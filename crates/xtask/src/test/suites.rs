@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::{Suite, Tally, circles};
 use crate::build::{self, Artifact};
-use crate::run::{cargo, command, root};
+use crate::run::{cargo, command, metadata, root};
 use crate::{docs, fuzz, install, release};
 
 /// The crates that run natively. All builds select the same ones, because cargo builds a dependency again for each selection
@@ -183,9 +183,7 @@ fn folders() -> Result<Vec<PathBuf>> {
 }
 
 fn packages() -> Result<Vec<Value>> {
-    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output()?;
-    let mut metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
-    match metadata["packages"].take() {
+    match metadata()?["packages"].take() {
         Value::Array(packages) => Ok(packages),
         _ => bail!("cargo metadata lists no packages"),
     }
