@@ -39,7 +39,10 @@ pub fn leases_are_acquired_renewed_and_released(served: &Served) {
     assert_ne!(refused.get("lease"), name.as_str());
     let retry = refused.get("retry_after_us").as_u64().unwrap();
     assert!((DAY - 3_600_000_000..=DAY).contains(&retry), "{retry}");
-    assert!(refused.header("retry-after").is_some());
+    let hint = refused.header("retry-after");
+    assert_eq!(hint, Some("5"), "a hint, and not the day after which the lease expires");
+    let gate = served.api.get("/v1/keys/jobs/k?cost=1", &[]);
+    assert_eq!((gate.get("allowed"), gate.header("retry-after")), (json!(false), Some("5")));
 
     let renewed = renew(served, "jobs", "a");
     assert_eq!((renewed.status, renewed.get("live")), (200, json!(true)), "{renewed:?}");

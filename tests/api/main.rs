@@ -130,7 +130,8 @@ on_every_server!(
         overrides_and_lists_hold_for_some_keys,
         addresses_are_counted_by_their_network,
         in_shadow_nobody_is_refused,
-        a_caller_who_is_refused_too_often_gets_a_penalty;
+        a_caller_who_is_refused_too_often_gets_a_penalty,
+        a_blocked_key_is_refused_at_every_cost;
     revisions:
         policies_are_shown,
         another_file_is_put_in_force_and_the_one_before_restored,

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tidegate_tests::{Reply, Served};
 
+const DAY: u64 = 86_400_000_000;
+
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
 /// The status, the end of the problem's type, and the limits that refused.
@@ -153,4 +155,32 @@ pub fn a_caller_who_is_refused_too_often_gets_a_penalty(served: &Served) {
     let checked = served.api.check("login", "k", 1, None);
     assert_eq!((checked.status, checked.get("allowed")), (200, json!(false)));
     assert_eq!(served.api.check("login", "other", 1, None).get("allowed"), true);
+}
+
+pub fn a_blocked_key_is_refused_at_every_cost(served: &Served) {
+    let refused = |reply: &Reply, what: &str| {
+        let wait = reply.get("retry_after_us").as_u64().unwrap();
+        assert!((1..=DAY).contains(&wait), "{what}: {reply:?}");
+        assert_eq!(
+            (reply.get("allowed"), reply.get("remaining")),
+            (json!(false), json!(0)),
+            "{what}"
+        );
+    };
+    let path = "/v1/keys/day/k";
+    let block = |for_us: u64| {
+        let body = json!({ "for_us": for_us }).to_string();
+        served.api.post(&format!("{path}/block"), body)
+    };
+    refused(&block(DAY), "the answer to the block");
+    for cost in [0, 1] {
+        refused(&served.api.check("day", "k", cost, None), "a check");
+        refused(&served.api.get(&format!("{path}?cost={cost}"), &[]), "a peek");
+        let gate = served.api.get(&format!("/v1/gate?policy=day&key=k&cost={cost}"), &[]);
+        assert_eq!(gate.status, 429, "{gate:?}");
+    }
+    let refund = json!({ "policy": "day", "key": "k", "refund": 1 }).to_string();
+    assert_eq!(served.api.post("/v1/settle", refund).get("allowed"), true, "this asks for nothing");
+    assert_eq!(block(0).get("allowed"), true);
+    assert_eq!(served.api.get(path, &[]).get("remaining"), 3);
 }
