@@ -30,7 +30,7 @@ impl Pattern {
     /// Reads a pattern as the policy file writes it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let invalid = |expected: &str| alloc::format!("expected {expected} found {}", Quoted(text));
-        if let Some(written) = text.strip_prefix("ip:").filter(|rest| !rest.contains('*')) {
+        if let Some(written) = text.strip_prefix("ip:").filter(|rest| !has_star(rest)) {
             let Some(network) = network_of(written) else {
                 return Err(invalid("`ip:` and an address or a network such as ip:192.0.2.0/24,"));
             };
@@ -59,10 +59,15 @@ impl Pattern {
         }
         match text.split_once('*') {
             None => Ok(Self::Exact(text.into())),
-            Some((_, end)) if end.contains('*') => Err(invalid("at most one `*`,")),
+            Some((_, end)) if has_star(end) => Err(invalid("at most one `*`,")),
             Some((start, end)) => Ok(Self::Between(start.into(), end.into())),
         }
     }
+}
+
+/// In bytes: the search for a character has a search for a text in it, which takes a kilobyte.
+fn has_star(text: &str) -> bool {
+    text.as_bytes().contains(&b'*')
 }
 
 impl fmt::Display for Pattern {
