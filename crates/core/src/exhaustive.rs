@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::vec;
 use std::vec::Vec;
 
-use crate::properties::{Model, Subject, fresh, outcome};
+use crate::properties::{Model, Subject, fresh, listed, outcome};
 use crate::window::log::Denied;
 use crate::window::{Refund, fixed, log, sliding};
 use crate::{Micros, Rate, State, Timestamp, bucket};
@@ -44,6 +44,15 @@ fn fixed_windows() {
         let window = fixed::Config::new(limit, Micros(period)).unwrap();
         check(window);
         check(window.starting_at_first());
+    }
+}
+
+#[test]
+fn calendar_windows() {
+    for limit in 1..=3 {
+        for boundaries in [&[][..], &[4], &[1, 2, 3], &[2, 5, 6], &[3, 4, 8], &[1, 7, 20]] {
+            check(listed(limit, boundaries));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # The limiters
 //!
-//! Each limiter is a validated `Config` (`Copy`), a [`State`] of plain words, and functions of the
+//! Each limiter is a validated `Config` (a plain value), a [`State`] of plain words, and functions of the
 //! two. The traits [`Limiter`] and [`RateLimiter`] hold the functions that all limiters share. No
 //! function reads a clock, draws a random number, allocates, uses a float or does I/O. Time is an
 //! argument and a decision is a value, so the same request gets the same answer in a process, in a
@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | [`bucket`] | grants at most capacity + rate·L in any span of length L | 16 bytes |
 //! | [`window::fixed`] | grants at most limit in a window, 2·limit in any span of a period | 16 bytes; 24 for windows that start at the first grant |
+//! | [`window::calendar`] | grants at most limit in a window between two given instants, such as a month in Madrid | 16 bytes |
 //! | [`window::sliding`] | the weighted estimate never exceeds the limit | 24 + 8·(n + 1) bytes |
 //! | [`window::log`] | grants at most limit in every span of every rate, exactly | 16 + 8·limit bytes |
 //! | [`hold`], around a bucket or a window | used and held units together never exceed what the limiter grants; a commit leaves what a replay with the true costs would have left | the limiter's, 32 bytes, and 64 for each hold of a bucket, 40 of a window |

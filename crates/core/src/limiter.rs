@@ -13,7 +13,7 @@ use crate::window::Refund;
 /// The operations that every limiter has on its state.
 ///
 /// The trait is sealed: only the limiters of this crate implement it.
-pub trait Limiter: Copy + sealed::Sealed {
+pub trait Limiter: Clone + sealed::Sealed {
     /// The number of words in a state.
     fn words(&self) -> usize;
 

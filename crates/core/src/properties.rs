@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use tidegate_reference::{Oracle, Outcome, Rule};
 
-use crate::window::{Refund, fixed, log, sliding};
+use crate::window::{Refund, calendar, fixed, log, sliding};
 use crate::{
     CostExceedsCapacity, Decision, Limiter, Micros, RateLimiter, State, Timestamp, bucket,
 };
@@ -46,7 +46,7 @@ model!(Oracle);
 model!(tidegate_reference::log::Log);
 
 /// A limiter as the properties see it, with its oracle.
-pub(crate) trait Subject: RateLimiter + Eq + Hash + core::fmt::Debug {
+pub(crate) trait Subject: RateLimiter + Copy + Eq + Hash + core::fmt::Debug {
     type Oracle: Model;
     fn oracle(self) -> Self::Oracle;
 }
@@ -74,6 +74,24 @@ impl Subject for fixed::Config {
     }
 }
 
+/// Boundaries in a list, in µs.
+pub(crate) type Listed = calendar::Config<calendar::Instants<&'static [Timestamp]>>;
+
+pub(crate) fn listed(limit: u64, boundaries: &[u64]) -> Listed {
+    let boundaries: Vec<Timestamp> = boundaries.iter().copied().map(Timestamp).collect();
+    let boundaries = calendar::Instants::new(&*boundaries.leak()).unwrap();
+    calendar::Config::new(limit, boundaries).unwrap()
+}
+
+impl Subject for Listed {
+    type Oracle = Oracle;
+    fn oracle(self) -> Oracle {
+        let sorted = self.boundaries().sorted();
+        let boundaries: Vec<u64> = sorted.iter().map(|boundary| boundary.0).collect();
+        Oracle::new(Rule::Calendar { limit: self.limit(), boundaries: boundaries.leak() })
+    }
+}
+
 impl Subject for sliding::Config {
     type Oracle = Oracle;
     fn oracle(self) -> Oracle {
@@ -97,7 +115,7 @@ impl Subject for log::Config {
 }
 
 /// The state of a key never seen.
-pub(crate) fn fresh<L: Limiter>(limiter: L) -> State<L, Vec<u64>> {
+pub(crate) fn fresh<L: Limiter + Copy>(limiter: L) -> State<L, Vec<u64>> {
     limiter.state(std::vec![0; limiter.words()]).unwrap()
 }
 

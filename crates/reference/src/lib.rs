@@ -5,6 +5,7 @@
 //! rule grants. This crate shares no code with `tidegate-core` and is not fast.
 #![expect(clippy::panic, reason = "an oracle that breaks ends its test")]
 
+pub mod calendar;
 pub mod lease;
 pub mod log;
 pub mod penalty;
@@ -33,6 +34,8 @@ pub enum Rule {
     /// A request is granted if the estimate leaves room. The estimate is over `segments` segments
     /// and a weighted trailing segment.
     SlidingWindow { limit: u64, period: u64, segments: u64 },
+    /// A request is granted if the grants in its window leave room. Windows begin at 0 and at each boundary.
+    Calendar { limit: u64, boundaries: &'static [u64] },
 }
 
 /// A naive limiter for one key.
@@ -67,7 +70,9 @@ impl Oracle {
     pub fn refund(&mut self, granted_at: u64, cost: u64) {
         let at = match self.rule {
             Rule::TokenBucket { .. } => self.newest,
-            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => i128::from(granted_at),
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } | Rule::Calendar { .. } => {
+                i128::from(granted_at)
+            }
         };
         let index = self.index(at);
         let granted: i128 = self
@@ -78,7 +83,7 @@ impl Oracle {
             .sum();
         let cost = match self.rule {
             Rule::TokenBucket { .. } => i128::from(cost) * self.length(), // `room` caps the level
-            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } | Rule::Calendar { .. } => {
                 (i128::from(cost) * self.length()).min(granted)
             }
         };
@@ -98,7 +103,7 @@ impl Oracle {
                 let granted = self.granted(|index| index == current);
                 return vec![self.newest, granted, self.until_closed(self.newest).into()];
             }
-            Rule::FixedWindow { .. } => 0,
+            Rule::FixedWindow { .. } | Rule::Calendar { .. } => 0,
             Rule::SlidingWindow { segments, .. } => i128::from(segments),
         };
         let held = |age: i128| self.granted(|index| index == current - age);
@@ -119,13 +124,15 @@ impl Oracle {
             Rule::TokenBucket { units, .. } => {
                 (2 * self.most() * self.length()).min(((1 << 53) - 1) * i128::from(units))
             }
-            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
+            Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } | Rule::Calendar { .. } => {
                 (2 * self.most()).min(i128::from(u64::MAX) / self.length()) * self.length()
             }
         };
         let spent = match self.rule {
             Rule::TokenBucket { .. } => self.most() * self.length() - self.room(now),
-            Rule::FixedWindow { .. } => self.granted(|index| index == self.index(now)),
+            Rule::FixedWindow { .. } | Rule::Calendar { .. } => {
+                self.granted(|index| index == self.index(now))
+            }
             Rule::SlidingWindow { segments, .. } => {
                 let oldest = self.index(now) - i128::from(segments);
                 self.granted(|index| index > oldest)
@@ -144,10 +151,15 @@ impl Oracle {
         }
         if now < self.newest - self.period() {
             // the newest time came from a clock that was ahead, so all grants move back
+            if let Rule::Calendar { .. } = self.rule {
+                let held = self.granted(|index| index == self.index(self.newest));
+                self.grants = vec![(now, held)];
+            }
             let shift = match self.rule {
                 Rule::TokenBucket { .. } | Rule::FixedWindow { first: true, .. } => {
                     self.newest - now
                 }
+                Rule::Calendar { .. } => 0,
                 Rule::FixedWindow { .. } | Rule::SlidingWindow { .. } => {
                     (self.index(self.newest) - self.index(now)) * self.length()
                 }
@@ -167,7 +179,7 @@ impl Oracle {
         // after a jump back the room may be negative, but a peek is always allowed
         let allowed = cost == 0 || self.room(now) >= cost * self.length();
         let retry_after =
-            if allowed { 0 } else { first(|d| self.room(now + d) >= cost * self.length()) };
+            if allowed { 0 } else { self.first(|d| self.room(now + d) >= cost * self.length()) };
         if allowed {
             self.grants.push((now, cost * self.length()));
         }
@@ -179,7 +191,7 @@ impl Oracle {
             reset_after: match self.rule {
                 Rule::TokenBucket { starts_empty: true, .. } => (1 << 53) - 1,
                 Rule::FixedWindow { first: true, .. } => self.until_closed(now),
-                _ => first(|d| self.room(now + d) >= full),
+                _ => self.first(|d| self.room(now + d) >= full),
             },
         })
     }
@@ -199,7 +211,7 @@ impl Oracle {
                 }
                 (level + (t - last).min(1 << 70) * i128::from(units)).min(full)
             }
-            Rule::FixedWindow { limit, .. } => {
+            Rule::FixedWindow { limit, .. } | Rule::Calendar { limit, .. } => {
                 let current = self.index(t);
                 let granted: i128 = self.granted(|index| index == current);
                 i128::from(limit) * length - granted
@@ -225,6 +237,9 @@ impl Oracle {
     /// The number of the segment or window at `t`. Windows that start at their first grant have even numbers,
     /// and the time between two windows has an odd number.
     fn index(&self, t: i128) -> i128 {
+        if let Rule::Calendar { boundaries, .. } = self.rule {
+            return boundaries.iter().map(|boundary| i128::from(i128::from(*boundary) <= t)).sum();
+        }
         let Rule::FixedWindow { first: true, period, .. } = self.rule else {
             return t.div_euclid(self.length());
         };
@@ -247,13 +262,16 @@ impl Oracle {
         match self.rule {
             Rule::TokenBucket { period, .. } | Rule::FixedWindow { period, .. } => period.into(),
             Rule::SlidingWindow { period, segments, .. } => (period / segments).into(),
+            Rule::Calendar { .. } => 1,
         }
     }
 
     fn most(&self) -> i128 {
         match self.rule {
             Rule::TokenBucket { capacity, .. } => capacity.into(),
-            Rule::FixedWindow { limit, .. } | Rule::SlidingWindow { limit, .. } => limit.into(),
+            Rule::FixedWindow { limit, .. }
+            | Rule::SlidingWindow { limit, .. }
+            | Rule::Calendar { limit, .. } => limit.into(),
         }
     }
 
@@ -264,7 +282,26 @@ impl Oracle {
                 (full + units - 1) / units
             }
             Rule::FixedWindow { period, .. } | Rule::SlidingWindow { period, .. } => period.into(),
+            Rule::Calendar { boundaries, .. } => {
+                let (mut longest, mut before) = (1, 0);
+                for &boundary in boundaries {
+                    longest = longest.max(boundary - before);
+                    before = boundary;
+                }
+                longest.into()
+            }
         }
+    }
+
+    /// The first moment at which something is true, counted from now. Nothing changes after the last boundary of a calendar.
+    fn first(&self, yes: impl Fn(i128) -> bool) -> u64 {
+        if let Rule::Calendar { boundaries, .. } = self.rule {
+            let ahead = boundaries.iter().map(|boundary| i128::from(*boundary) - self.newest);
+            let mut ahead = std::iter::once(0).chain(ahead.filter(|ahead| *ahead > 0));
+            let found = ahead.find(|ahead| yes(*ahead)).unwrap_or((1 << 53) - 1);
+            return u64::try_from(found).unwrap_or_default();
+        }
+        first(yes)
     }
 }
 

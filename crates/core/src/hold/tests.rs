@@ -238,7 +238,7 @@ fn a_broken_list_refuses() {
 }
 
 /// The words of a key with holds, some of them changed, are refused, or lead to no state that is refused.
-fn accepted_words_stay_accepted<L: Into<Counter>>(
+fn accepted_words_stay_accepted<L: Into<Counter> + Copy>(
     limiter: L,
     changes: &[(usize, u64)],
 ) -> Result<(), TestCaseError> {

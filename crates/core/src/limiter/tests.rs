@@ -8,7 +8,7 @@ use proptest::test_runner::TestCaseError;
 
 use crate::hold::{self, OnExpiry, Terms};
 use crate::lease::{Held, Id, Leases, budget, concurrency, connections};
-use crate::properties::fresh;
+use crate::properties::{fresh, listed};
 use crate::shed::reporter::LocalCap;
 use crate::shed::suppression::{Estimator, Report};
 use crate::shed::utilization::{Thresholds, Timing};
@@ -21,7 +21,7 @@ type Owned<L> = State<L, Vec<u64>>;
 /// Steps of (µs ahead, µs back, a number that selects an operation).
 type Steps = Vec<(u64, u64, u64)>;
 
-fn keeps_the_contract<L: Limiter + PartialEq + core::fmt::Debug>(
+fn keeps_the_contract<L: Limiter + Copy + PartialEq + core::fmt::Debug>(
     limiter: L,
     steps: &Steps,
     operate: impl Fn(&mut Owned<L>, Timestamp, u64),
@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Steps> {
 }
 
 fn counts(
-    limiter: impl RateLimiter + PartialEq + core::fmt::Debug,
+    limiter: impl RateLimiter + Copy + PartialEq + core::fmt::Debug,
     steps: &Steps,
 ) -> Result<(), TestCaseError> {
     keeps_the_contract(limiter, steps, |state, now, number| match number % 4 {
@@ -94,6 +94,8 @@ proptest! {
         let window = fixed::Config::new(5, Micros(10_000_000)).unwrap();
         counts(window, &steps)?;
         counts(window.starting_at_first(), &steps)?;
+        let boundaries: Vec<u64> = (1..100).map(|each| each * 4_000_000 + each % 3 * 999).collect();
+        counts(listed(5, &boundaries), &steps)?;
         counts(sliding::Config::new(5, Micros(9_000_000), 3).unwrap(), &steps)?;
         let windows = [(4, 9_000_000), (2, 1_000_000)];
         let windows = windows.map(|(limit, period)| log::Window { limit, period: Micros(period) });
@@ -182,7 +184,7 @@ proptest! {
 }
 
 /// Whether the lease is held just before its end, at its end, and after its release.
-fn held<L: Leases>(
+fn held<L: Leases + Copy>(
     limiter: L,
     acquire: impl Fn(&mut Owned<L>, Timestamp, Id) -> bool,
     release: impl Fn(&mut Owned<L>, Timestamp, Id) -> Held,
@@ -237,6 +239,8 @@ fn a_configuration_says_what_it_was_made_of() {
     let fixed = fixed::Config::new(5, span).unwrap();
     assert_eq!((fixed.limit(), fixed.capacity(), fixed.period()), (5, 5, span));
     assert!(!fixed.starts_at_first() && fixed.starting_at_first().starts_at_first());
+    let calendar = listed(5, &[3, 10]);
+    assert_eq!((calendar.limit(), calendar.capacity(), calendar.period()), (5, 5, Micros(7)));
     let sliding = sliding::Config::new(5, span, 4).unwrap();
     assert_eq!((sliding.limit(), sliding.capacity(), sliding.segments()), (5, 5, 4));
     let window = log::Window { limit: 5, period: span };
@@ -283,6 +287,7 @@ fn a_state_has_the_size_that_the_docs_say() {
         (bucket::Config::new(5, rate).unwrap().words(), 16),
         (fixed::Config::new(5, span).unwrap().words(), 16),
         (fixed::Config::new(5, span).unwrap().starting_at_first().words(), 24),
+        (listed(5, &[100]).words(), 16),
         (sliding::Config::new(5, span, 4).unwrap().words(), 24 + 8 * (4 + 1)),
         (log::Config::new(&window, Micros(0), log::Denied::Forgotten).unwrap().words(), 16 + 8 * 5),
         (penalty::Config::new(terms).unwrap().words(), 32 + 8 * (4 - 1)),
@@ -315,7 +320,7 @@ fn of_others<L: Limiter>(limiter: L) -> [Owned<L>; 3] {
 #[test]
 fn a_state_of_another_limiter_grants_nothing() {
     const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
-    fn refuses(limiter: impl RateLimiter) {
+    fn refuses(limiter: impl RateLimiter + Copy) {
         for mut state in of_others(limiter) {
             assert!(limiter.decide(&mut state, NOW, 1).is_err(), "{} words", state.words().len());
             assert!(limiter.peek(&state, NOW, 1).is_err());
@@ -324,6 +329,7 @@ fn a_state_of_another_limiter_grants_nothing() {
     let (minute, id) = (Micros(60_000_000), Id([7, 42]));
     refuses(fixed::Config::new(5, minute).unwrap().starting_at_first());
     refuses(fixed::Config::new(5, minute).unwrap());
+    refuses(listed(5, &[minute.0]));
     refuses(sliding::Config::new(5, minute, 4).unwrap());
     refuses(
         log::Config::new(
@@ -364,7 +370,7 @@ fn the_two_states_of_a_fixed_window_are_not_one_another() {
 
 #[test]
 fn a_state_of_another_limiter_is_not_accepted() {
-    fn check(limiter: impl Limiter) {
+    fn check(limiter: impl Limiter + Copy) {
         assert_eq!(limiter.accepts(&fresh(limiter)), Ok(()));
         for state in of_others(limiter) {
             assert_eq!(limiter.accepts(&state), Err(InvalidState), "{} words", state.words().len());
@@ -374,6 +380,7 @@ fn a_state_of_another_limiter_is_not_accepted() {
     let fixed = fixed::Config::new(5, minute).unwrap();
     check(fixed);
     check(fixed.starting_at_first());
+    check(listed(5, &[minute.0]));
     check(sliding::Config::new(5, minute, 4).unwrap());
     let windows = [log::Window { limit: 5, period: minute }];
     check(log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap());

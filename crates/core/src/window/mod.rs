@@ -1,5 +1,6 @@
 //! Windows: limiters that bound how much is granted within a period.
 
+pub mod calendar;
 pub mod fixed;
 pub mod log;
 pub mod sliding;

@@ -33,7 +33,7 @@ pub struct Limits {
 }
 
 /// A limit, and what every decision asks of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LimitFacts {
     pub(crate) limit: Limit,
     pub(crate) words: usize,
@@ -72,7 +72,7 @@ impl Limits {
             limits.insert(at, limit);
         }
         let each: Vec<LimitFacts> =
-            limits.iter().map(|named| LimitFacts::new(named.limit)).collect();
+            limits.iter().map(|named| LimitFacts::new(named.limit.clone())).collect();
         let period = each.iter().map(|each| each.limit.period()).max();
         let period = period.unwrap_or_else(|| never(Micros::MAX));
         let mut words = 0_usize;
@@ -183,7 +183,7 @@ impl Limits {
 impl LimitFacts {
     fn new(limit: Limit) -> Self {
         let (kind, punishes_refusals) = (limit.kind(), limit.punishes_refusals());
-        Self { limit, words: limit.words(), kind, punishes_refusals }
+        Self { words: limit.words(), limit, kind, punishes_refusals }
     }
 }
 

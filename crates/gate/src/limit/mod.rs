@@ -91,7 +91,7 @@ macro_rules! limit {
         ///
         /// The state has [`words`](Self::words) words, which are all zero for a new key. A limiter refuses a state
         /// of another length with [`OperationError::InvalidState`].
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Limit {
             $($(#[$about])* $name($config),)*

@@ -116,7 +116,7 @@ fn each() -> impl Iterator<Item = (Limit, &'static str)> {
     });
     alone.chain(beside).chain(holding).map(|(policy, text): (String, _)| {
         let policy = Policy::parse("p", &policy).unwrap();
-        let limit = policy.limits().iter().next().unwrap().limit;
+        let limit = policy.limits().iter().next().unwrap().limit.clone();
         (limit, text)
     })
 }
@@ -126,9 +126,9 @@ fn each_limit_is_described_and_told_by_its_numbers() {
     for (limit, text) in each() {
         assert_eq!(limit.describe(), text);
         let parameters = limit.parameters();
-        assert_eq!(Limit::from_parameters(&parameters), Ok(limit), "{text}");
+        assert_eq!(Limit::from_parameters(&parameters), Ok(limit.clone()), "{text}");
         for wrong in [&parameters[..1], &[&parameters[..], &[1]].concat()] {
-            assert_ne!(Limit::from_parameters(wrong), Ok(limit), "{text}");
+            assert_ne!(Limit::from_parameters(wrong), Ok(limit.clone()), "{text}");
         }
     }
 }

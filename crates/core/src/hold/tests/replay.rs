@@ -49,7 +49,7 @@ struct Replay<L> {
     holds: Vec<(u64, Fate)>,
 }
 
-impl<L: RateLimiter + Into<Counter> + core::fmt::Debug> Replay<L> {
+impl<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug> Replay<L> {
     fn words(&self, now: Timestamp) -> Vec<u64> {
         let mut state = self.limiter.state(vec![0; self.limiter.words()]).unwrap();
         for event in &self.events {
@@ -138,7 +138,7 @@ impl<L: RateLimiter + Into<Counter> + core::fmt::Debug> Replay<L> {
     }
 }
 
-pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + core::fmt::Debug>(
+pub(super) fn equals_the_replay<L: RateLimiter + Into<Counter> + Copy + core::fmt::Debug>(
     limiter: L,
     terms: Terms,
     steps: &[(u64, Step)],
