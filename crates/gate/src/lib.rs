@@ -44,8 +44,8 @@ pub use key::{
     Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,
 };
 pub use limit::{
-    Budget, Cause, Kind, Limit, NamedLimit, Offered, Operation, OperationError, Request,
-    Settlement, Unspent, suppression,
+    Budget, CalendarFacts, Cause, Kind, Limit, NamedLimit, Offered, Operation, OperationError,
+    Request, Settlement, Timezone, Unspent, suppression,
 };
 pub use policy::{
     Cost, Gateway, JoinedSources, Jwt, KeySource, Network, OnError, Path, Placement, Policies,

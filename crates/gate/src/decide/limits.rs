@@ -221,15 +221,17 @@ impl Record {
         fnv1a(iter::once(&self.0.place).chain(limits).flat_map(|word| word.to_le_bytes()))
     }
 
-    /// The limits of the record in numbers.
+    /// What the states of the limits depend on, in numbers.
     fn parameters(&self) -> Vec<u64> {
-        limit::write(self.0.limits.iter().map(|each| &each.limit))
+        limit::write_identity(self.0.limits.iter().map(|each| &each.limit))
     }
 
     /// The limits in numbers, each followed by its tag: [`before`](Self::before) reads this.
     pub(crate) fn described(&self) -> Vec<u64> {
         let each = self.0.limits.iter();
-        each.flat_map(|each| limit::write([&each.limit]).into_iter().chain([each.tag])).collect()
+        let each = each
+            .flat_map(|each| limit::write_identity([&each.limit]).into_iter().chain([each.tag]));
+        each.collect()
     }
 
     /// This record with the limits of a [description](Self::described); `None` if no limits have it.

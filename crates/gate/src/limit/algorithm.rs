@@ -87,6 +87,12 @@ pub(crate) trait Algorithm: Limiter + Variant {
     /// Fails with [`ConfigError`] for numbers that no configuration has.
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError>;
 
+    /// The numbers that tell states of the limit from those of other limits. They leave out what may change while states
+    /// stay. A limit [of these numbers](Self::of_numbers) can say what its states count.
+    fn identity(&self) -> Vec<u64> {
+        self.numbers()
+    }
+
     /// The numbers that a count belongs to: limits that differ in other numbers alone go on with each other's states.
     fn count(&self) -> Vec<u64> {
         self.numbers()

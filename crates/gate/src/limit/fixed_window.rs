@@ -25,7 +25,7 @@ impl Algorithm for Config {
 
     fn read(form: &LimitForm) -> Result<Self, String> {
         let limit = required("limit", form.limit)?.get();
-        let period = required("period", form.period)?.0;
+        let period = required("period", form.period)?.span(Self::NAME)?;
         let window = Self::new(limit, period).map_err(text)?;
         match form.start {
             Some(Start::First) => Ok(window.starting_at_first()),

@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::algorithm::Algorithm;
+use super::calendar_window::form::{Anchor, Period, Weekday};
+use super::calendar_window::zone::{ZoneData, ZoneName};
 use super::{NamedLimit, algorithms};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
@@ -122,7 +124,7 @@ limit_form! {
     capacity: Bounded<1>,
     rate: RateForm,
     limit: Bounded<1>,
-    period: Span,
+    period: Period,
     segments: Bounded<0>,
     start: Start,
     rates: Vec<WindowForm>,
@@ -147,6 +149,10 @@ limit_form! {
     duration: Span,
     max: Span,
     forgive_after: Span,
+    timezone: ZoneName,
+    zone_data: ZoneData,
+    anchor: Anchor,
+    week_start: Weekday,
 }
 
 /// A limit and its form, of which an override may replace some fields.

@@ -219,8 +219,8 @@ impl Limit {
     ///
     /// # Errors
     /// Fails with [`ConfigError`] if the terms are out of bounds.
-    pub(crate) fn holding(self, terms: Terms) -> Result<Option<Config>, ConfigError> {
-        let counter: Counter = match self {
+    pub(crate) fn holding(&self, terms: Terms) -> Result<Option<Config>, ConfigError> {
+        let counter: Counter = match *self {
             Self::TokenBucket(limiter) => limiter.into(),
             Self::FixedWindow(limiter) => limiter.into(),
             Self::SlidingWindow(limiter) => limiter.into(),

@@ -7,6 +7,7 @@
 mod algorithm;
 mod budget;
 pub(crate) mod build;
+mod calendar_window;
 mod concurrency;
 mod connections;
 mod describe;
@@ -31,9 +32,10 @@ mod utilization;
 pub(crate) use algorithm::Algorithm;
 pub use algorithm::Cause;
 pub(crate) use budget::DEFAULT_MAX_HOLDERS;
+pub use calendar_window::{CalendarFacts, Timezone};
 pub(crate) use describe::span;
 pub use named::NamedLimit;
-pub(crate) use parameters::{read, write};
+pub(crate) use parameters::{read, write, write_identity};
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub(crate) use shared::scaled;
 
@@ -50,6 +52,8 @@ macro_rules! algorithms {
                 TokenBucket(tidegate_core::bucket::Config),
                 /// [`tidegate_core::window::fixed`]
                 FixedWindow(tidegate_core::window::fixed::Config),
+                /// [`tidegate_core::window::calendar`]
+                Calendar($crate::limit::calendar_window::Config),
                 /// [`tidegate_core::window::sliding`]
                 SlidingWindow(tidegate_core::window::sliding::Config),
                 /// [`tidegate_core::window::log`]

@@ -10,11 +10,19 @@ use super::{Limit, algorithms, ask};
 
 /// Writes for each limit the count of its numbers and then its [`parameters`](Limit::parameters).
 pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64> {
+    counted(limits.into_iter().map(Limit::parameters))
+}
+
+/// Does the same as [`write()`] with the [`identity`](Limit::identity) of each limit. [`read`] reads it, too.
+pub(crate) fn write_identity<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64> {
+    counted(limits.into_iter().map(Limit::identity))
+}
+
+fn counted(all: impl Iterator<Item = Vec<u64>>) -> Vec<u64> {
     let mut words = Vec::new();
-    for limit in limits {
-        let parameters = limit.parameters();
-        words.push(wide(parameters.len()));
-        words.extend(parameters);
+    for numbers in all {
+        words.push(wide(numbers.len()));
+        words.extend(numbers);
     }
     words
 }
@@ -51,6 +59,11 @@ impl Limit {
         ask!(self, |limiter| parameters_of(limiter))
     }
 
+    /// The algorithm's number, and the numbers that tell states of the limit from those of other limits.
+    fn identity(&self) -> Vec<u64> {
+        ask!(self, |limiter| identity_of(limiter))
+    }
+
     /// The algorithm's number, and the numbers that a count belongs to.
     pub(crate) fn count(&self) -> Vec<u64> {
         ask!(self, |limiter| count_of(limiter))
@@ -68,6 +81,10 @@ impl Limit {
 
 fn parameters_of<A: Algorithm>(limiter: &A) -> Vec<u64> {
     [A::NUMBER].into_iter().chain(limiter.numbers()).collect()
+}
+
+fn identity_of<A: Algorithm>(limiter: &A) -> Vec<u64> {
+    [A::NUMBER].into_iter().chain(limiter.identity()).collect()
 }
 
 fn count_of<A: Algorithm>(limiter: &A) -> Vec<u64> {

@@ -25,7 +25,7 @@ impl Algorithm for Config {
 
     fn read(form: &LimitForm) -> Result<Self, String> {
         let limit = required("limit", form.limit)?.get();
-        let period = required("period", form.period)?.0;
+        let period = required("period", form.period)?.span(Self::NAME)?;
         let segments = form.segments.map_or(1, |segments| segments.get());
         Self::new(limit, period, segments).map_err(text)
     }

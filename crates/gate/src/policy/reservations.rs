@@ -9,7 +9,7 @@ use tidegate_core::shed::Share;
 
 use super::policy::Policy;
 use crate::limit::build::text;
-use crate::limit::{Limit, NamedLimit, span};
+use crate::limit::{Kind, Limit, NamedLimit, span};
 use crate::units::{Percent, Span};
 use tidegate_form::{Bounded, Error, Form, Node, form};
 
@@ -74,6 +74,11 @@ impl Reservations {
             {
                 *limit = Limit::Holding(holding);
                 found = true;
+            } else if limit.kind() == Kind::Rate {
+                return Err(format!(
+                    "`reservations`: expected only limits that can hold units, found `{}`",
+                    limit.algorithm()
+                ));
             }
         }
         match found {

@@ -50,6 +50,8 @@ pub struct Every {
 pub struct Calendar<S> {
     every: Every,
     zone: Zone<S>,
+    /// The last known boundary.
+    last: Timestamp,
 }
 
 impl<S: AsRef<[Shift]>> Zone<S> {
@@ -71,6 +73,12 @@ impl<S: AsRef<[Shift]>> Zone<S> {
         }
         in_bounds("until", until.0, least, MAX_QUANTITY)?;
         Ok(Self { shifts, until })
+    }
+
+    /// What the zone was made of.
+    #[must_use]
+    pub const fn table(&self) -> &S {
+        &self.shifts
     }
 
     /// The instants at which the offset changes.
@@ -169,6 +177,22 @@ impl Every {
         [months.into(), count.unsigned_abs(), phase.unsigned_abs(), day.unsigned_abs()]
     }
 
+    /// What has these [`numbers`](Self::numbers).
+    ///
+    /// # Errors
+    /// Returns [`ConfigError::OutOfRange`] for other numbers.
+    pub fn of_numbers(numbers: [u64; 4]) -> Result<Self, ConfigError> {
+        let unfit = |found| ConfigError::OutOfRange { field: "every", found, least: 1, most: 366 };
+        let byte = |number: u64| u8::try_from(number).map_err(|_| unfit(number));
+        let [months, count, phase, day] = numbers;
+        let made = match (months, count) {
+            (0, 1) => Self::day(),
+            (0, _) => Self::week((byte(phase % 7)? + 3) % 7)?,
+            _ => Self::months(byte(count)?, byte(phase % 12)? + 1, byte(day)?)?,
+        };
+        if made.numbers() == numbers { Ok(made) } else { Err(unfit(count)) }
+    }
+
     /// The number of the window to which a date belongs, or of the next one if the window of its month begins later.
     fn index(&self, day: i64) -> i64 {
         let at = if self.months { month_of(day) } else { day };
@@ -199,8 +223,10 @@ impl Every {
 impl<S: AsRef<[Shift]>> Calendar<S> {
     /// The windows of the zone's calendar.
     #[must_use]
-    pub const fn new(every: Every, zone: Zone<S>) -> Self {
-        Self { every, zone }
+    pub fn new(every: Every, zone: Zone<S>) -> Self {
+        let mut calendar = Self { every, zone, last: Timestamp::EPOCH };
+        calendar.last = calendar.around(calendar.zone.until).begin;
+        calendar
     }
 
     /// What a window is.
@@ -215,16 +241,8 @@ impl<S: AsRef<[Shift]>> Calendar<S> {
         &self.zone
     }
 
-    fn start_of(&self, index: i64) -> i64 {
-        self.zone.start_of(self.every.first_day(index))
-    }
-}
-
-impl<S> sealed_boundaries::Sealed for Calendar<S> {}
-
-impl<S: AsRef<[Shift]> + Clone + Debug + Eq> Boundaries for Calendar<S> {
     /// Before the zone is known there is no boundary, and after the last one that is known there is none either.
-    fn window(&self, at: Timestamp) -> Window {
+    fn around(&self, at: Timestamp) -> Window {
         let (first, last) = (signed(self.zone.first()), signed(self.zone.until));
         let at = signed(at.min(self.zone.until)).max(first);
         let mut index = self.every.index(self.zone.day_at(at)) + 1;
@@ -242,12 +260,24 @@ impl<S: AsRef<[Shift]> + Clone + Debug + Eq> Boundaries for Calendar<S> {
         Window { begin, end: (end <= last).then(|| micros(end)) }
     }
 
+    fn start_of(&self, index: i64) -> i64 {
+        self.zone.start_of(self.every.first_day(index))
+    }
+}
+
+impl<S> sealed_boundaries::Sealed for Calendar<S> {}
+
+impl<S: AsRef<[Shift]> + Clone + Debug + Eq> Boundaries for Calendar<S> {
+    fn window(&self, at: Timestamp) -> Window {
+        self.around(at)
+    }
+
     fn longest(&self) -> Micros {
         Micros(self.every.longest_us().unsigned_abs() + self.zone.spread())
     }
 
     fn reach(&self) -> (Timestamp, Timestamp) {
-        (self.zone.first(), self.window(self.zone.until).begin)
+        (self.zone.first(), self.last)
     }
 }
 

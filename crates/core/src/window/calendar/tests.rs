@@ -153,6 +153,22 @@ fn utc_until_2110_has_the_boundaries_that_a_walk_from_day_to_day_finds() {
 }
 
 #[test]
+fn windows_are_told_by_their_numbers() {
+    for every in every_kind().into_iter().map(named) {
+        let numbers = every.numbers();
+        assert_eq!(Every::of_numbers(numbers), Ok(every));
+        for place in 0..4 {
+            for other in [numbers[place] + 1, numbers[place] + 7 * 256, u64::MAX] {
+                let mut others = numbers;
+                others[place] = other;
+                assert!(Every::of_numbers(others).is_ok_and(|other| other.numbers() == others) || Every::of_numbers(others).is_err());
+                assert_ne!(Every::of_numbers(others), Ok(every));
+            }
+        }
+    }
+}
+
+#[test]
 fn an_anchor_is_never_taken_from_a_shorter_month() {
     let monthly = Calendar::new(Every::months(1, 1, 31).unwrap(), utc());
     let mut at = Timestamp(1_706_659_200_000_000); // 2024-01-31

@@ -1,0 +1,167 @@
+//! `calendar`: a number of units in each day, week, month, quarter or year of a time zone.
+//!
+//! `core` counts between sorted instants. Where the clocks of a zone change comes from outside: [`zone`] reads it from the
+//! policy (`zone_data`), or [`tzdb`] takes it from the time zone database. So a Worker and the npm package, for which the
+//! database is too large, need nothing but the text of the policy.
+
+pub(super) mod form;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "timezones")]
+mod tzdb;
+pub(super) mod zone;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tidegate_core::lease::budget::Refundable;
+use tidegate_core::window::calendar::{self, Boundaries, Calendar, Every, State as StateOf};
+use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
+use tidegate_core::{ConfigError, Micros};
+
+use super::algorithm::{Algorithm, Decided};
+use super::build::{required, text};
+use super::form::LimitForm;
+use super::parameters::unfit;
+use super::request::{OperationError, Request};
+use super::shared::{charges_ahead, counts_units};
+use super::{Kind, Limit};
+use form::{Unit, Weekday};
+use zone::Shifts;
+pub use zone::Timezone;
+
+pub type Config = calendar::Config<Calendar<Shifts>>;
+type State<W> = StateOf<Calendar<Shifts>, W>;
+
+impl Algorithm for Config {
+    const NAME: &'static str = "calendar";
+    const NUMBER: u64 = 12;
+    const FIELDS: &'static [&'static str] =
+        &["limit", "period", "timezone", "anchor", "week_start", "zone_data"];
+
+    fn read(form: &LimitForm) -> Result<Self, String> {
+        let limit = required("limit", form.limit)?.get();
+        let every = required("period", form.period)?.unit()?.every(form)?;
+        let zone = zone::of(form.timezone.as_ref(), form.zone_data.as_ref())?;
+        Self::new(limit, Calendar::new(every, zone)).map_err(text)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let mut numbers = self.identity();
+        zone::write_data(self.boundaries().zone(), &mut numbers);
+        numbers
+    }
+
+    /// The rules of a time zone may change while its counts stay, so only its name counts.
+    fn identity(&self) -> Vec<u64> {
+        let mut numbers = Vec::from([self.limit()]);
+        numbers.extend(self.count());
+        numbers
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
+        let (&[limit, months, count, phase, day], zone) =
+            numbers.split_first_chunk().ok_or(unfit(numbers))?;
+        let every = Every::of_numbers([months, count, phase, day])?;
+        let zone = zone::of_numbers(zone).ok_or(unfit(numbers))?;
+        Self::new(limit, Calendar::new(every, zone))
+    }
+
+    fn count(&self) -> Vec<u64> {
+        let mut numbers = Vec::from(self.boundaries().every().numbers());
+        zone::write_name(self.boundaries().zone(), &mut numbers);
+        numbers
+    }
+
+    fn describe(&self) -> String {
+        let (limit, calendar) = (self.limit(), self.boundaries());
+        let [_, _, phase, day] = calendar.every().numbers();
+        let (unit, month) = (Unit::of(calendar.every()), phase.saturating_add(1));
+        let from = match unit {
+            Unit::Day => String::new(),
+            Unit::Week => format!(" from {} on", Weekday::of(phase).name()),
+            _ if (month, day) == (1, 1) => String::new(),
+            Unit::Month => format!(" from day {day} on"),
+            Unit::Quarter | Unit::Year => format!(" from {month:02}-{day:02} on"),
+        };
+        format!("{limit} every calendar {}{from}, {}", unit.name(), zone::name(calendar.zone()))
+    }
+
+    const KIND: Kind = Kind::Rate;
+
+    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
+        reaches(self, now)?;
+        Ok(RateLimiter::decide(self, state, now, request.cost)?)
+    }
+
+    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
+        reaches(self, now)?;
+        Ok(RateLimiter::peek(self, state, now, request.cost)?)
+    }
+
+    counts_units!();
+
+    charges_ahead!();
+}
+
+/// Fails at a time of which it is not known to which window it belongs.
+fn reaches(config: &Config, now: Timestamp) -> Result<(), OperationError> {
+    let (from, last) = config.boundaries().reach();
+    if from <= now && now < last { Ok(()) } else { Err(OperationError::BeyondZoneData) }
+}
+
+/// The windows of a `calendar` limit.
+#[derive(Clone, Copy, Debug)]
+pub struct CalendarFacts<'a>(&'a Config);
+
+impl CalendarFacts<'_> {
+    /// The time zone, and how far its data reach.
+    #[must_use]
+    pub fn timezone(&self) -> Timezone<'_> {
+        zone::facts(self.0.boundaries().zone())
+    }
+
+    /// The instant from which, and the instant until which the windows are known. At any other time, decisions fail with
+    /// [`OperationError::BeyondZoneData`].
+    #[must_use]
+    pub fn reach(&self) -> (Timestamp, Timestamp) {
+        self.0.boundaries().reach()
+    }
+
+    /// The field `zone_data` of a policy that knows the zone between these instants, as far as this one knows it. A `calendar`
+    /// limit that has it needs no time zone database. `None` for UTC, which needs no data.
+    #[must_use]
+    pub fn zone_data(&self, from: Timestamp, until: Timestamp) -> Option<String> {
+        zone::data(self.0.boundaries().zone(), from, until)
+    }
+
+    /// The instants after `now` at which a window begins, in ascending order.
+    pub fn boundaries_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+        let next = |at: &Timestamp| self.0.boundaries().window(*at).end;
+        core::iter::successors(next(&now), next)
+    }
+}
+
+impl Limit {
+    /// The windows of a `calendar` limit; `None` for any other limit.
+    ///
+    /// ```
+    /// use tidegate_gate::{Policy, Timestamp};
+    /// let policy = Policy::parse("api", r#"
+    ///     limits = [{ algorithm = "calendar", limit = 10_000, period = "month", anchor = 31 }]
+    /// "#).unwrap();
+    /// let calendar = policy.limits().iter().next().unwrap().limit.calendar().unwrap();
+    /// let january_31 = Timestamp(1_706_659_200_000_000); // 2024
+    /// let mut boundaries = calendar.boundaries_after(january_31);
+    /// assert_eq!(boundaries.next(), Some(Timestamp(1_709_164_800_000_000))); // 29 February
+    /// assert_eq!(boundaries.next(), Some(Timestamp(1_711_843_200_000_000))); // 31 March
+    /// ```
+    #[must_use]
+    pub fn calendar(&self) -> Option<CalendarFacts<'_>> {
+        match self {
+            Self::Calendar(config) => Some(CalendarFacts(config)),
+            _ => None,
+        }
+    }
+}
