@@ -115,10 +115,10 @@ fn reaches(config: &Config, now: Timestamp) -> Result<(), OperationError> {
 #[derive(Clone, Copy, Debug)]
 pub struct CalendarFacts<'a>(&'a Config);
 
-impl CalendarFacts<'_> {
+impl<'a> CalendarFacts<'a> {
     /// The time zone, and how far its data reach.
     #[must_use]
-    pub fn timezone(&self) -> Timezone<'_> {
+    pub fn timezone(&self) -> Timezone<'a> {
         zone::facts(self.0.boundaries().zone())
     }
 
@@ -137,8 +137,9 @@ impl CalendarFacts<'_> {
     }
 
     /// The instants after `now` at which a window begins, in ascending order.
-    pub fn boundaries_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
-        let next = |at: &Timestamp| self.0.boundaries().window(*at).end;
+    pub fn boundaries_after(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> + use<'a> {
+        let calendar = self.0.boundaries();
+        let next = |at: &Timestamp| calendar.window(*at).end;
         core::iter::successors(next(&now), next)
     }
 }

@@ -60,7 +60,7 @@ impl Limit {
     }
 
     /// The algorithm's number, and the numbers that tell states of the limit from those of other limits.
-    fn identity(&self) -> Vec<u64> {
+    pub(super) fn identity(&self) -> Vec<u64> {
         ask!(self, |limiter| identity_of(limiter))
     }
 
