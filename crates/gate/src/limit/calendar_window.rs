@@ -24,8 +24,8 @@ use super::algorithm::{Algorithm, Decided};
 use super::build::{required, text};
 use super::form::LimitForm;
 use super::parameters::unfit;
-use super::request::{OperationError, Request};
-use super::shared::{charges_ahead, counts_units};
+use super::request::Request;
+use super::shared::{asks_a_rate_limiter, charges_ahead};
 use super::{Kind, Limit};
 use form::{Unit, Weekday};
 use zone::Shifts;
@@ -88,27 +88,9 @@ impl Algorithm for Config {
         format!("{limit} every calendar {}{from}, {}", unit.name(), zone::name(calendar.zone()))
     }
 
-    const KIND: Kind = Kind::Rate;
-
-    fn decide(&self, state: &mut State<&mut [u64]>, now: Timestamp, request: &Request) -> Decided {
-        reaches(self, now)?;
-        Ok(RateLimiter::decide(self, state, now, request.cost)?)
-    }
-
-    fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
-        reaches(self, now)?;
-        Ok(RateLimiter::peek(self, state, now, request.cost)?)
-    }
-
-    counts_units!();
+    asks_a_rate_limiter!();
 
     charges_ahead!();
-}
-
-/// Fails at a time of which it is not known to which window it belongs.
-fn reaches(config: &Config, now: Timestamp) -> Result<(), OperationError> {
-    let (from, last) = config.boundaries().reach();
-    if from <= now && now < last { Ok(()) } else { Err(OperationError::BeyondZoneData) }
 }
 
 /// The windows of a `calendar` limit.
@@ -122,8 +104,9 @@ impl<'a> CalendarFacts<'a> {
         zone::facts(self.0.boundaries().zone())
     }
 
-    /// The instant from which, and the instant until which the windows are known. At any other time, decisions fail with
-    /// [`OperationError::BeyondZoneData`].
+    /// The instant from which all windows are known, and the last known boundary. The window that begins there does not end: a
+    /// key gets its limit once more, and is then refused until the zone has newer data. An error would let everything pass
+    /// under a policy with `on_error = "open"`.
     #[must_use]
     pub fn reach(&self) -> (Timestamp, Timestamp) {
         self.0.boundaries().reach()

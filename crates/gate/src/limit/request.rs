@@ -119,8 +119,6 @@ pub enum OperationError {
     NoWholeKey,
     /// The words are not a state of these limits.
     InvalidState,
-    /// A `calendar` limit does not know how long the window of this time is, because the data of its time zone end before.
-    BeyondZoneData,
 }
 
 impl fmt::Display for OperationError {
@@ -133,10 +131,6 @@ impl fmt::Display for OperationError {
             Self::NoWholeKey => f.write_str(
                 "`policy`: expected a policy with a limit that counts by the whole key, found none; \
                  blocks are kept there",
-            ),
-            Self::BeyondZoneData => f.write_str(
-                "`zone_data`: expected data of the time zone that reach to the end of the window of this time, found others; \
-                 `tidegate check --compile` makes new ones",
             ),
             Self::InvalidState => f.write_str("state: expected words that these limits write, found others"),
         }

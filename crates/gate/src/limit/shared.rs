@@ -27,13 +27,6 @@ macro_rules! asks_a_rate_limiter {
             Ok(RateLimiter::peek(self, state, now, request.cost)?)
         }
 
-        $crate::limit::shared::counts_units!();
-    };
-}
-
-/// Implements what is left of [`asks_a_rate_limiter`] for an algorithm that decides by itself.
-macro_rules! counts_units {
-    () => {
         fn capacity(&self) -> u64 {
             RateLimiter::capacity(self)
         }
@@ -175,6 +168,4 @@ pub(super) fn held(request: &Request) -> Result<Id, OperationError> {
     }
 }
 
-pub(super) use {
-    adopts_leases, asks_a_rate_limiter, asks_a_shedder, charges_ahead, counts_units, holds_leases,
-};
+pub(super) use {adopts_leases, asks_a_rate_limiter, asks_a_shedder, charges_ahead, holds_leases};

@@ -205,8 +205,8 @@ pub(super) fn write_data(zone: &Zone<Shifts>, numbers: &mut Vec<u64>) {
     }
 }
 
-/// The zone whose name, and perhaps data, are these numbers. Nothing is known of a zone without data: a limit can say what a
-/// state counts, but decides nothing.
+/// The zone whose name, and perhaps data, are these numbers. Nothing is known of a zone without data: a limit says what a state
+/// counts, and its one window never ends.
 pub(super) fn of_numbers(numbers: &[u64]) -> Option<Zone<Shifts>> {
     let (&words, rest) = numbers.split_first()?;
     let (name, data) = rest.split_at_checked(usize::try_from(words).ok()?)?;
