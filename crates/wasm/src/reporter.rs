@@ -100,7 +100,7 @@ fn limit(policy: &str) -> Result<Rate, Failure> {
     let policy = Policy::parse("reporter", policy)
         .map_err(|error| Failure::Option(format!("`options.limit`: {}", error.message)))?;
     let policy = Arc::new(policy); // limiters have it so too: the code that drops a policy is long, and exists once
-    match policy.limits().iter().map(|each| each.limit).next() {
+    match policy.limits().iter().map(|each| &each.limit).next() {
         Some(Limit::Suppression(config)) => Ok(config.limit()),
         _ => Err(Failure::Option("`options.limit`: expected a rate, found none".into())),
     }

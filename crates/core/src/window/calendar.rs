@@ -203,6 +203,7 @@ impl<B: Boundaries> Config<B> {
     }
 
     /// `None` if the state has another number of words, because it is that of another limiter.
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn read(&self, state: &State<B, impl Words>) -> Option<Counter> {
         let [count, newest] = *state.words() else { return None };
         let newest = Timestamp(newest);
@@ -213,6 +214,7 @@ impl<B: Boundaries> Config<B> {
     ///
     /// After a clock has returned from a jump ahead, the count moves into the current window: `newest` then lies
     /// after the start of the current window.
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn settled(&self, state: &State<B, impl Words>, now: Timestamp) -> Option<Counter> {
         let [count, newest] = *state.words() else { return None };
         let taken = now.taken_after(Timestamp(newest), self.boundaries.longest());
@@ -221,6 +223,7 @@ impl<B: Boundaries> Config<B> {
         Some(Counter { count, newest: taken, window })
     }
 
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn answer(&self, counter: &mut Counter, cost: u64) -> Decision {
         let (limit, left) = (self.limit, self.limit.saturating_sub(counter.count));
         if let Some(remaining) = left.checked_sub(cost) {

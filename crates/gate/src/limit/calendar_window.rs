@@ -76,11 +76,10 @@ impl Algorithm for Config {
 
     fn describe(&self) -> String {
         let (limit, calendar) = (self.limit(), self.boundaries());
-        let [_, _, phase, day] = calendar.every().numbers();
-        let (unit, month) = (Unit::of(calendar.every()), phase.saturating_add(1));
+        let (unit, (month, day)) = (Unit::of(calendar.every()), calendar.every().anchor());
         let from = match unit {
             Unit::Day => String::new(),
-            Unit::Week => format!(" from {} on", Weekday::of(phase).name()),
+            Unit::Week => format!(" from {} on", Weekday::first_of(calendar.every()).name()),
             _ if (month, day) == (1, 1) => String::new(),
             Unit::Month => format!(" from day {day} on"),
             Unit::Quarter | Unit::Year => format!(" from {month:02}-{day:02} on"),

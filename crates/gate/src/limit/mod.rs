@@ -52,8 +52,6 @@ macro_rules! algorithms {
                 TokenBucket(tidegate_core::bucket::Config),
                 /// [`tidegate_core::window::fixed`]
                 FixedWindow(tidegate_core::window::fixed::Config),
-                /// [`tidegate_core::window::calendar`]
-                Calendar($crate::limit::calendar_window::Config),
                 /// [`tidegate_core::window::sliding`]
                 SlidingWindow(tidegate_core::window::sliding::Config),
                 /// [`tidegate_core::window::log`]
@@ -72,6 +70,8 @@ macro_rules! algorithms {
                 Suppression(tidegate_core::shed::suppression::Config),
                 /// [`tidegate_core::shed::penalty`]
                 Penalty(tidegate_core::shed::penalty::Config),
+                /// [`tidegate_core::window::calendar`]
+                Calendar($crate::limit::calendar_window::Config),
                 $($more)*
             ]
             $($rest)*

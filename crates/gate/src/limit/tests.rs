@@ -12,7 +12,7 @@ use super::{Kind, Limit};
 use crate::policy::Policy;
 
 /// One of each algorithm, and how it is described.
-const LIMITS: [(&str, &str); 13] = [
+const LIMITS: [(&str, &str); 18] = [
     (
         "algorithm = 'token_bucket', capacity = 5, rate = '3/s', start = 'empty'",
         "bursts of 5, then 3 every 1 s; full after 1666667 µs; empty at first",
@@ -21,6 +21,24 @@ const LIMITS: [(&str, &str); 13] = [
     (
         "algorithm = 'fixed_window', limit = 5, period = '90s', start = 'first'",
         "5 in 90 s from a key's first request on",
+    ),
+    ("algorithm = 'calendar', limit = 5, period = 'day'", "5 every calendar day, UTC"),
+    (
+        "algorithm = 'calendar', limit = 5, period = 'week', week_start = 'sunday', timezone = 'Pacific/Apia'",
+        "5 every calendar week from sunday on, Pacific/Apia",
+    ),
+    (
+        "algorithm = 'calendar', limit = 5, period = 'month', anchor = 31, timezone = 'Europe/Madrid'",
+        "5 every calendar month from day 31 on, Europe/Madrid",
+    ),
+    (
+        "algorithm = 'calendar', limit = 5, period = 'quarter', anchor = '08-31', timezone = 'Asia/Tokyo', \
+         zone_data = '2026b 0+32400 4733510400'",
+        "5 every calendar quarter from 05-31 on, Asia/Tokyo",
+    ),
+    (
+        "algorithm = 'calendar', limit = 5, period = 'year', anchor = '04-06', timezone = 'UTC'",
+        "5 every calendar year from 04-06 on, UTC",
     ),
     (
         "algorithm = 'sliding_window', limit = 5, period = '3s', segments = 3",

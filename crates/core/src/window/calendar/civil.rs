@@ -99,6 +99,7 @@ impl<S: AsRef<[Shift]>> Zone<S> {
     }
 
     /// The first instant whose local time is that of this date's midnight or later.
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn start_of(&self, day: i64) -> i64 {
         let midnight = day * DAY_US;
         // what ends that early shows an earlier local time until its end
@@ -119,6 +120,7 @@ impl<S: AsRef<[Shift]>> Zone<S> {
     }
 
     /// The date at an instant.
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn day_at(&self, at: i64) -> i64 {
         let (past, coming) = split(self.shifts(), |shift| signed(shift.from) <= at);
         let offset = past.last().or(coming.first()).map_or(0, offset_us);
@@ -162,8 +164,7 @@ impl Every {
             return Err(not_one(count.into()));
         }
         in_bounds("month", month.into(), 1, 12)?;
-        let leap_year = 1972;
-        let longest = if count == 1 { 31 } else { days_of(leap_year, month.into()) };
+        let longest = if count == 1 { 31 } else { days_of(LEAP_YEAR, month.into()) };
         in_bounds("anchor", day.into(), 1, longest.unsigned_abs())?;
         let (count, phase) = (i64::from(count), i64::from(month - 1) % i64::from(count));
         Ok(Self { months: true, count, phase, day: day.into() })
@@ -188,9 +189,16 @@ impl Every {
         let made = match (months, count) {
             (0, 1) => Self::day(),
             (0, _) => Self::week((byte(phase % 7)? + 3) % 7)?,
-            _ => Self::months(byte(count)?, byte(phase % 12)? + 1, byte(day)?)?,
+            _ => Self::months(byte(count)?, month_with(count, phase, day), byte(day)?)?,
         };
         if made.numbers() == numbers { Ok(made) } else { Err(unfit(count)) }
+    }
+
+    /// The first month of a year in which a window begins and which has the [anchor's](Self::months) day, and the day.
+    #[must_use]
+    pub fn anchor(&self) -> (u8, u8) {
+        let [_, count, phase, day] = self.numbers();
+        (month_with(count, phase, day), u8::try_from(day).unwrap_or_else(|_| never(1)))
     }
 
     /// The number of the window to which a date belongs, or of the next one if the window of its month begins later.
@@ -200,6 +208,7 @@ impl Every {
     }
 
     /// The date with which a window begins.
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn first_day(&self, index: i64) -> i64 {
         let first = index * self.count + self.phase;
         if !self.months {
@@ -242,6 +251,7 @@ impl<S: AsRef<[Shift]>> Calendar<S> {
     }
 
     /// Before the zone is known there is no boundary, and after the last one that is known there is none either.
+    #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn around(&self, at: Timestamp) -> Window {
         let (first, last) = (signed(self.zone.first()), signed(self.zone.until));
         let at = signed(at.min(self.zone.until)).max(first);
@@ -281,9 +291,18 @@ impl<S: AsRef<[Shift]> + Clone + Debug + Eq> Boundaries for Calendar<S> {
     }
 }
 
+/// The first month, of every `count` ones, that can have this day; 12 if none can.
+fn month_with(count: u64, phase: u64, day: u64) -> u8 {
+    let begins = |month: &u8| u64::from(month - 1) % count.max(1) == phase;
+    let has = |month: &u8| days_of(LEAP_YEAR, (*month).into()).unsigned_abs() >= day;
+    (1..=12).find(|month| begins(month) && has(month)).unwrap_or(12)
+}
+
+const LEAP_YEAR: i64 = 1972;
 const DAY_US: i64 = 86_400_000_000;
 
 /// The month of a date, counted from January 1970.
+#[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
 const fn month_of(day: i64) -> i64 {
     let shifted = day + 719_468; // from 0000-03-01
     let era = shifted.div_euclid(146_097);
@@ -296,6 +315,7 @@ const fn month_of(day: i64) -> i64 {
 }
 
 /// The day of a date of the Gregorian calendar.
+#[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
 const fn day_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));

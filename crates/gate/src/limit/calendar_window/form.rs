@@ -139,9 +139,10 @@ impl Unit {
 }
 
 impl Weekday {
-    /// The first day of weeks that begin so many days after 1970-01-01, which was a Thursday.
-    pub(super) fn of(phase: u64) -> Self {
-        Self(u8::try_from(phase.saturating_add(3) % 7).unwrap_or_default())
+    /// The first day of these weeks. 1970-01-01 was a Thursday.
+    pub(super) fn first_of(weeks: Every) -> Self {
+        let [_, _, first, _] = weeks.numbers();
+        Self(u8::try_from(first.saturating_add(3) % 7).unwrap_or_default())
     }
 
     pub(super) fn name(self) -> &'static str {

@@ -117,6 +117,110 @@ fn check(limit: &str, place: (usize, &str), message: &str) {
 }
 
 #[test]
+fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
+    let limit = (3, "policies.api.limits[0]");
+    for (fields, place, message) in [
+        (
+            "period = '1d'",
+            limit,
+            "`period`: expected \"day\", \"week\", \"month\", \"quarter\" or \"year\" for `calendar`, found \"1d\"",
+        ),
+        ("timezone = 'UTC'", limit, "missing field `period`"),
+        (
+            "period = 'month', timezone = 'Europe/Madird'",
+            limit,
+            "`timezone`: expected a time zone such as \"Europe/Madrid\", or \"UTC\", found \"Europe/Madird\"",
+        ),
+        ("period = 'month', timezone = 'europe/madrid'", limit, "`timezone`: expected a time zone"),
+        (
+            "period = 'month', timezone = ''",
+            (3, "policies.api.limits[0].timezone"),
+            "expected a time zone",
+        ),
+        (
+            "period = 'month', timezone = 'a b'",
+            (3, "policies.api.limits[0].timezone"),
+            "found \"a b\"",
+        ),
+        (
+            "period = 'month', week_start = 'monday'",
+            limit,
+            "`week_start`: expected no such field with `period = \"month\"`",
+        ),
+        (
+            "period = 'week', week_start = 'mon'",
+            (3, "policies.api.limits[0].week_start"),
+            "found \"mon\"",
+        ),
+        (
+            "period = 'week', anchor = 3",
+            limit,
+            "`anchor`: expected no such field with `period = \"week\"`",
+        ),
+        (
+            "period = 'month', anchor = 32",
+            (3, "policies.api.limits[0].anchor"),
+            "expected a whole number from 1 to 31",
+        ),
+        ("period = 'month', anchor = '04-06'", limit, "`anchor`: expected a day from 1 to 31 with"),
+        (
+            "period = 'year', anchor = 6",
+            limit,
+            "`anchor`: expected a month and a day such as \"04-06\" with",
+        ),
+        (
+            "period = 'year', anchor = '02-30'",
+            (3, "policies.api.limits[0].anchor"),
+            "found \"02-30\"",
+        ),
+        ("period = 'year', anchor = '4-6'", (3, "policies.api.limits[0].anchor"), "found \"4-6\""),
+        (
+            "period = 'month', zone_data = '2026b 0+0 9'",
+            limit,
+            "`zone_data`: expected no such field, because UTC needs none",
+        ),
+        (
+            "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 9'",
+            (3, "policies.api.limits[0].zone_data"),
+            "expected what `tidegate check --compile` wrote",
+        ),
+        (
+            "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 9+0 9'",
+            (3, "policies.api.limits[0].zone_data"),
+            "found \"2026b 9+0 9\"",
+        ),
+        (
+            "period = 'month', timezone = 'Asia/Tokyo', zone_data = ''",
+            (3, "policies.api.limits[0].zone_data"),
+            "found",
+        ),
+        (
+            "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 0+93600 9'",
+            (3, "policies.api.limits[0].zone_data"),
+            "found",
+        ),
+        (
+            "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 0+99999999999 9'",
+            (3, "policies.api.limits[0].zone_data"),
+            "found",
+        ),
+        (
+            "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 0+0 99999999999'",
+            (3, "policies.api.limits[0].zone_data"),
+            "found",
+        ),
+        ("period = 'month', segments = 3", limit, "expected only fields of `calendar`"),
+    ] {
+        check(&std::format!("algorithm = 'calendar', limit = 5, {fields}"), place, message);
+    }
+    check(
+        "algorithm = 'fixed_window', limit = 5, period = 'day'",
+        limit,
+        "`period`: expected a span of time such as \"1d\" for `fixed_window`, found \"day\"; `calendar` has such periods",
+    );
+}
+
+#[test]
 fn spans_are_taken_in_several_units_and_with_decimals() {
     let period = |span: &str| {
         let limit = std::format!("algorithm = 'fixed_window', limit = 1, period = '{span}'");

@@ -1,4 +1,5 @@
 use std::borrow::ToOwned;
+use std::format;
 use std::string::{String, ToString};
 use std::vec;
 use std::vec::Vec;
@@ -75,6 +76,29 @@ fn the_bytes_of_a_window_that_starts_at_the_first_grant_are_these() {
     let words_written = [3, 1_700_000_000_123_466, 999_990].map(word).concat();
     assert_eq!(hex(&bytes), ["03", "7a41714251f58605", &words_written].concat());
     assert_eq!(decode(&policy, record, &bytes), Ok(words));
+}
+
+/// The fingerprint of a calendar has the name of its time zone, and nothing of what the zone does. So the states go on with the
+/// next version of the time zone database.
+#[test]
+fn the_bytes_of_a_calendar_are_these() {
+    let text = "algorithm = 'calendar', limit = 9, period = 'month', anchor = 31, timezone = 'Europe/Madrid'";
+    let policies = [
+        format!("{{ {text} }}"),
+        format!("{{ {text}, zone_data = '2026b 1672531200+3600 1735689600' }}"),
+        format!("{{ {text}, zone_data = '2030a 1672531200+10800 1672617600+3600 1735689600' }}"),
+    ];
+    for policy in policies.map(|limits| policy(&limits)) {
+        let record = &policy.limits().records()[0];
+        let mut words = vec![0; record.words()];
+        let now = Timestamp(1_700_000_000_123_456);
+        let decision = policy.limits().decide(&mut words, now, &Request::of(2)).unwrap();
+        assert!(decision.is_allowed());
+        let bytes = encode(&policy, record, &words);
+        let written = [2, now.0].map(|word: u64| hex(&word.to_le_bytes())).concat();
+        assert_eq!(hex(&bytes), ["03", "9eb160c29fcb3955", &written].concat());
+        assert_eq!(decode(&policy, record, &bytes), Ok(words));
+    }
 }
 
 #[test]

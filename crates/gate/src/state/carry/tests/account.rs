@@ -27,6 +27,8 @@ enum Kind {
     Fixed {
         period: u64,
     },
+    /// A calendar's day, which is UTC's.
+    Day,
     /// Windows that start at the first grant.
     First {
         period: u64,
@@ -46,6 +48,7 @@ impl Spec {
         let kind = prop_oneof![
             (1..5_u64, any::<bool>()).prop_map(bucket),
             (1..4_u64).prop_map(|period| Kind::Fixed { period }),
+            Just(Kind::Day),
             (1..4_u64).prop_map(|period| Kind::First { period }),
             (1..4_u64, prop::sample::select(vec![1, 2, 4]))
                 .prop_map(|(period, segments)| Kind::Sliding { period, segments }),
@@ -68,6 +71,7 @@ impl Spec {
             Kind::Fixed { period } => {
                 format!("algorithm = 'fixed_window', limit = {limit}, period = '{period}s'")
             }
+            Kind::Day => format!("algorithm = 'calendar', limit = {limit}, period = 'day'"),
             Kind::First { period } => format!(
                 "algorithm = 'fixed_window', limit = {limit}, period = '{period}s', start = 'first'"
             ),
@@ -131,6 +135,7 @@ impl Account {
         self.uses.retain(|(at, _)| match kind {
             Kind::Bucket { .. } => false,
             Kind::Fixed { period } => at / (period * SECOND) == now / (period * SECOND),
+            Kind::Day => at / DAY == now / DAY,
             Kind::First { .. } => true,
             Kind::Sliding { segments, .. } => age(kind, *at, now) <= segments,
             Kind::Log { period } => now - at < period * SECOND,
@@ -142,7 +147,7 @@ impl Account {
         let (kind, now) = (self.spec.kind, self.now);
         match kind {
             Kind::Bucket { .. } => self.spent.div_ceil(SECOND),
-            Kind::Fixed { .. } | Kind::First { .. } | Kind::Log { .. } => {
+            Kind::Fixed { .. } | Kind::Day | Kind::First { .. } | Kind::Log { .. } => {
                 self.uses.iter().map(|(_, units)| units).sum()
             }
             Kind::Sliding { period, segments } => {
@@ -173,7 +178,9 @@ impl Account {
                 self.spent = most.min(self.spent + units * SECOND);
                 return;
             }
-            Kind::Fixed { .. } | Kind::First { .. } => units.min(most.saturating_sub(self.used())),
+            Kind::Fixed { .. } | Kind::Day | Kind::First { .. } => {
+                units.min(most.saturating_sub(self.used()))
+            }
             Kind::Sliding { segments, .. } => {
                 units.min(most.saturating_sub(self.in_segments(segments)))
             }
@@ -204,6 +211,7 @@ impl Account {
         for _ in 0..units {
             let counted_together = |at: u64| match kind {
                 Kind::Fixed { period } => at / (period * SECOND) == granted_at / (period * SECOND),
+                Kind::Day => at / DAY == granted_at / DAY,
                 Kind::First { .. } => begin.is_some_and(|begin| begin <= granted_at),
                 Kind::Sliding { .. } => age(kind, at, now) == age(kind, granted_at, now),
                 _ => at == granted_at,
@@ -246,6 +254,8 @@ impl Account {
         edited
     }
 }
+
+const DAY: u64 = 86_400 * SECOND;
 
 /// By how many segments a time is past.
 fn age(kind: Kind, at: u64, now: u64) -> u64 {
