@@ -87,6 +87,23 @@ pub struct Entry<'t> {
     node: Node<'t>,
 }
 
+impl Node<'_> {
+    /// The byte of the text at which the value begins.
+    #[must_use]
+    pub const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The entries of a map, by name; none of any other value.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Self)> {
+        let entries = match &self.value {
+            Value::Map(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().map(|entry| (&*entry.name, &entry.node))
+    }
+}
+
 impl<'t> Value<'t> {
     /// The whole number that `digits` stand for; the number as written if it does not fit.
     fn whole(digits: &str, radix: u32, written: impl FnOnce() -> Cow<'t, str>) -> Self {

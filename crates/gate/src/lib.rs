@@ -43,6 +43,8 @@ pub use fnv::fnv1a;
 pub use key::{
     Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,
 };
+#[cfg(feature = "timezones")]
+pub use limit::zone_data;
 pub use limit::{
     Budget, CalendarFacts, Cause, Kind, Limit, NamedLimit, Offered, Operation, OperationError,
     Request, Settlement, Timezone, Unspent, suppression,

@@ -15,7 +15,7 @@ use tidegate::serve::warn;
 use tidegate::store::RedisOptions;
 
 use super::describe::{describe, routes};
-use super::{PolicyFile, say};
+use super::{PolicyFile, calendars, say};
 
 /// Validate the policy file and describe it, or decide on one request
 #[derive(clap::Args)]
@@ -27,6 +27,7 @@ Exit codes:
 
 Examples:
   tidegate check --policies policies.toml
+  tidegate check --policies policies.toml --compile
   tidegate check --policy login --key user:42 --cost 2 --redis redis://127.0.0.1:6379")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -43,6 +44,12 @@ pub(crate) struct Arguments {
     /// Acquire a lease of this name. Required if the policy limits leases
     #[arg(long, value_name = "NAME", requires = "key")]
     lease: Option<String>,
+    /// Write the data of time zones into the policy file first, for Workers and the npm package, which have no time zone database
+    #[arg(long, conflicts_with = "key")]
+    compile: bool,
+    /// How many years ahead --compile writes
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "compile", value_parser = clap::value_parser!(u16).range(1..=90))]
+    years: u16,
     /// Decide in this Redis instead of in a fresh store in memory
     #[arg(long, value_name = "URL", requires = "key")]
     redis: Option<String>,
@@ -57,6 +64,10 @@ struct Shown {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
+    let now = clock::now();
+    if arguments.compile {
+        say(&calendars::compile(arguments.policies.path(), arguments.years, now)?)?;
+    }
     let (policies, _) = arguments.policies.read()?;
     let Some(key) = &arguments.key else {
         if let Some(routes) = routes(policies.gateway()) {
@@ -64,7 +75,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         for policy in policies.all() {
             say(describe(policy).trim_end())?;
-            for warning in policy.warnings() {
+            let windows = calendars::describe(policy, now);
+            if !windows.is_empty() {
+                say(windows.trim_end())?;
+            }
+            for warning in policy.warnings().into_iter().chain(calendars::warnings(policy, now)) {
                 warn(format!("policies.{}: {warning}", policy.name()));
             }
         }

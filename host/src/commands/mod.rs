@@ -1,5 +1,6 @@
 //! One module for each command.
 
+mod calendars;
 pub(crate) mod check;
 mod describe;
 pub(crate) mod parity;

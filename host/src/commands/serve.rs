@@ -119,6 +119,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode> {
         clock: Some(tidegate::clock::now),
         ..RedisOptions::default()
     };
+    for policy in policies.all() {
+        for warning in super::calendars::warnings(policy, tidegate::clock::now()) {
+            warn(format!("policies.{}: {warning}", policy.name()));
+        }
+    }
     let redis = arguments.redis.as_deref();
     let store = super::store(&policies, redis, options, arguments.max_memory)?;
     if let Store::Redis(redis) = &store {

@@ -148,3 +148,11 @@ impl Limit {
         }
     }
 }
+
+/// The field `zone_data` for a time zone between two instants; `None` for UTC, which needs none, and for a zone that the time
+/// zone database does not have.
+#[cfg(feature = "timezones")]
+#[must_use]
+pub fn zone_data(name: &str, from: Timestamp, until: Timestamp) -> Option<String> {
+    zone::data(&zone::of_database(name)?, from, until)
+}

@@ -190,7 +190,13 @@ impl LimitEntry {
                 Ok(limits.into_iter().map(|entry| entry.limit).collect())
             }
             (Some(_), _) => Err("expected either `limits` or other fields, found both".into()),
-            (None, [only]) => Ok([Self::new(only.form.but(&own))?.limit].into()),
+            (None, [only]) => {
+                let mut form = only.form.but(&own);
+                if own.timezone.is_some() {
+                    form.zone_data = own.zone_data; // those of another zone would be wrong
+                }
+                Ok([Self::new(form)?.limit].into())
+            }
             (None, _) => Err(
                 "expected `limits` with all limits of these keys, because the policy has several; \
                      found fields of one limit"

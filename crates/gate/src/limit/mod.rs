@@ -32,6 +32,8 @@ mod utilization;
 pub(crate) use algorithm::Algorithm;
 pub use algorithm::Cause;
 pub(crate) use budget::DEFAULT_MAX_HOLDERS;
+#[cfg(feature = "timezones")]
+pub use calendar_window::zone_data;
 pub use calendar_window::{CalendarFacts, Timezone};
 pub(crate) use describe::span;
 pub use named::NamedLimit;

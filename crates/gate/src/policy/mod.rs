@@ -1,5 +1,7 @@
 //! Policies: the limits on keys, and everything else that a policy file says.
 
+#[cfg(feature = "timezones")]
+mod compile;
 mod error;
 mod file;
 mod jwt;

@@ -199,6 +199,13 @@ fn show_limit(NamedLimit { name, limit, .. }: &NamedLimit, it: &mut Object<'_>) 
     // a limiter without a greatest number says a number that is above all others
     it.field("limit", limit_of.filter(|most| *most <= MAX_QUANTITY));
     it.field("period_us", limit.period().0);
+    if let Some(calendar) = limit.calendar() {
+        let zone = calendar.timezone();
+        it.field("timezone", zone.name);
+        // the version of the time zone database; empty for UTC
+        it.field("zone_data", zone.version);
+        it.field("last_boundary_us", calendar.reach().1.0);
+    }
 }
 
 /// A policy file as it was written.

@@ -146,6 +146,11 @@ fn database(name: &str) -> Result<Option<ZoneData>, String> {
     Ok(super::tzdb::data(name))
 }
 
+#[cfg(feature = "timezones")]
+pub(super) fn of_database(name: &str) -> Option<Zone<Shifts>> {
+    (name != UTC).then(|| super::tzdb::data(name)?.named(name)).flatten()
+}
+
 #[cfg(not(feature = "timezones"))]
 fn database(_: &str) -> Result<Option<ZoneData>, String> {
     Err("missing field `zone_data`: this build has no time zones; `tidegate check --compile` adds the field".into())
