@@ -185,6 +185,6 @@ fn decimal(count: &str, decimals: &str, unit: u64) -> Option<u64> {
 }
 
 /// Accepts digits alone: `u64::from_str` would also accept a plus sign.
-fn whole(text: &str) -> Option<u64> {
+pub(crate) fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

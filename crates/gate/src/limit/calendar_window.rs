@@ -27,7 +27,7 @@ use super::parameters::unfit;
 use super::request::Request;
 use super::shared::{asks_a_rate_limiter, charges_ahead};
 use super::{Kind, Limit};
-use form::{Unit, Weekday};
+use form::Unit;
 use zone::Shifts;
 pub use zone::Timezone;
 
@@ -43,7 +43,7 @@ impl Algorithm for Config {
     fn read(form: &LimitForm) -> Result<Self, String> {
         let limit = required("limit", form.limit)?.get();
         let every = required("period", form.period)?.unit()?.every(form)?;
-        let zone = zone::of(form.timezone.as_ref(), form.zone_data.as_ref())?;
+        let zone = zone::of(form.timezone.as_deref(), form.zone_data.as_deref())?;
         Self::new(limit, Calendar::new(every, zone)).map_err(text)
     }
 
@@ -61,28 +61,28 @@ impl Algorithm for Config {
     }
 
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
-        let (&[limit, months, count, phase, day], zone) =
+        let (&[limit, months, count, start, day], zone) =
             numbers.split_first_chunk().ok_or(unfit(numbers))?;
-        let every = Every::of_numbers([months, count, phase, day])?;
+        let every = Every::of_numbers([months, count, start, day])?;
         let zone = zone::of_numbers(zone).ok_or(unfit(numbers))?;
         Self::new(limit, Calendar::new(every, zone))
     }
 
     fn count(&self) -> Vec<u64> {
         let mut numbers = Vec::from(self.boundaries().every().numbers());
-        zone::write_name(self.boundaries().zone(), &mut numbers);
+        numbers.push(zone::hash(self.boundaries().zone()));
         numbers
     }
 
     fn describe(&self) -> String {
         let (limit, calendar) = (self.limit(), self.boundaries());
-        let (unit, (month, day)) = (Unit::of(calendar.every()), calendar.every().anchor());
+        let (unit, [_, _, start, day]) = (Unit::of(calendar.every()), calendar.every().numbers());
         let from = match unit {
             Unit::Day => String::new(),
-            Unit::Week => format!(" from {} on", Weekday::first_of(calendar.every()).name()),
-            _ if (month, day) == (1, 1) => String::new(),
+            Unit::Week => format!(" from {} on", form::weekday(start)),
+            _ if (start, day) == (1, 1) => String::new(),
             Unit::Month => format!(" from day {day} on"),
-            Unit::Quarter | Unit::Year => format!(" from {month:02}-{day:02} on"),
+            Unit::Quarter | Unit::Year => format!(" from {start:02}-{day:02} on"),
         };
         format!("{limit} every calendar {}{from}, {}", unit.name(), zone::name(calendar.zone()))
     }

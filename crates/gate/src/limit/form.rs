@@ -5,8 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::algorithm::Algorithm;
-use super::calendar_window::form::{Anchor, Period, Weekday};
-use super::calendar_window::zone::{ZoneData, ZoneName};
+use super::calendar_window::form::{Anchor, Period};
 use super::{NamedLimit, algorithms};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
@@ -149,10 +148,10 @@ limit_form! {
     duration: Span,
     max: Span,
     forgive_after: Span,
-    timezone: ZoneName,
-    zone_data: ZoneData,
+    timezone: String,
+    zone_data: String,
     anchor: Anchor,
-    week_start: Weekday,
+    week_start: String,
 }
 
 /// A limit and its form, of which an override may replace some fields.

@@ -34,7 +34,7 @@ const LIMITS: [(&str, &str); 18] = [
     (
         "algorithm = 'calendar', limit = 5, period = 'quarter', anchor = '08-31', timezone = 'Asia/Tokyo', \
          zone_data = '2026b 0+32400 4733510400'",
-        "5 every calendar quarter from 05-31 on, Asia/Tokyo",
+        "5 every calendar quarter from 08-31 on, Asia/Tokyo",
     ),
     (
         "algorithm = 'calendar', limit = 5, period = 'year', anchor = '04-06', timezone = 'UTC'",

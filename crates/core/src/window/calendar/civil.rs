@@ -30,6 +30,8 @@ pub struct Shift {
 pub struct Zone<S> {
     shifts: S,
     until: Timestamp,
+    /// The least and the greatest offset.
+    offsets_s: (i32, i32),
 }
 
 /// What the windows of a calendar are: days, weeks, months, quarters or years.
@@ -39,8 +41,8 @@ pub struct Every {
     months: bool,
     /// The months or days of a window.
     count: i64,
-    /// The month (from January 1970) or day with which a window begins; less than `count`.
-    phase: i64,
+    /// The day of the week (0 is Monday) or the month (1 to 12) in which some window begins.
+    start: i64,
     /// The day of the month on which a window begins. In a shorter month it begins on the last day.
     day: i64,
 }
@@ -65,14 +67,17 @@ impl<S: AsRef<[Shift]>> Zone<S> {
     /// offset is too large.
     pub fn new(shifts: S, until: Timestamp) -> Result<Self, ConfigError> {
         let mut least = 0;
+        let first = shifts.as_ref().first().map_or(0, |first| first.offset_s);
+        let mut offsets_s = (first, first);
         for shift in shifts.as_ref() {
             in_bounds("from", shift.from.0, least, MAX_QUANTITY)?;
             let offset = shift.offset_s.unsigned_abs().into();
             in_bounds("offset", offset, 0, (Self::MOST_OFFSET_S - 1).into())?;
+            offsets_s = (offsets_s.0.min(shift.offset_s), offsets_s.1.max(shift.offset_s));
             least = shift.from.0 + 1;
         }
         in_bounds("until", until.0, least, MAX_QUANTITY)?;
-        Ok(Self { shifts, until })
+        Ok(Self { shifts, until, offsets_s })
     }
 
     /// What the zone was made of.
@@ -126,20 +131,13 @@ impl<S: AsRef<[Shift]>> Zone<S> {
         let offset = past.last().or(coming.first()).map_or(0, offset_us);
         (at + offset).div_euclid(DAY_US)
     }
-
-    /// How far the offsets lie apart.
-    fn spread(&self) -> u64 {
-        let offsets = || self.shifts().iter().map(offset_us);
-        let (least, most) = (offsets().min().unwrap_or(0), offsets().max().unwrap_or(0));
-        most.abs_diff(least)
-    }
 }
 
 impl Every {
     /// Days.
     #[must_use]
     pub const fn day() -> Self {
-        Self { months: false, count: 1, phase: 0, day: 1 }
+        Self { months: false, count: 1, start: 0, day: 1 }
     }
 
     /// Weeks that begin with this day: 0 is Monday, and 6 is Sunday.
@@ -148,8 +146,7 @@ impl Every {
     /// Returns [`ConfigError::OutOfRange`] for another number.
     pub fn week(first_day: u8) -> Result<Self, ConfigError> {
         in_bounds("week_start", first_day.into(), 0, 6)?;
-        // 5 January 1970 was the first Monday
-        Ok(Self { months: false, count: 7, phase: (i64::from(first_day) + 4) % 7, day: 1 })
+        Ok(Self { months: false, count: 7, start: first_day.into(), day: 1 })
     }
 
     /// One month (`count` is 1), a quarter (3) or a year (12) from this day of this month on. In a month that has no such day,
@@ -159,23 +156,23 @@ impl Every {
     /// Returns [`ConfigError::OutOfRange`] for another count, for a month beyond 12, or for a day that the month never has. If
     /// windows begin in each month, the month does not matter.
     pub fn months(count: u8, month: u8, day: u8) -> Result<Self, ConfigError> {
-        let not_one = |found| ConfigError::OutOfRange { field: "count", found, least: 1, most: 12 };
         if !matches!(count, 1 | 3 | 12) {
-            return Err(not_one(count.into()));
+            return Err(not_one("count", count));
         }
         in_bounds("month", month.into(), 1, 12)?;
         let longest = if count == 1 { 31 } else { days_of(LEAP_YEAR, month.into()) };
         in_bounds("anchor", day.into(), 1, longest.unsigned_abs())?;
-        let (count, phase) = (i64::from(count), i64::from(month - 1) % i64::from(count));
-        Ok(Self { months: true, count, phase, day: day.into() })
+        // each month begins a window
+        let start = if count == 1 { 1 } else { month.into() };
+        Ok(Self { months: true, count: count.into(), start, day: day.into() })
     }
 
-    /// The numbers that no other `Every` has, for fingerprints: days or months, their count, the first one, and the day of a
-    /// month.
+    /// The numbers that no other `Every` has, for fingerprints: whether windows are counted in months; how many months or days; the
+    /// first day of a week, or the month in which a window begins; and the day of that month.
     #[must_use]
     pub fn numbers(&self) -> [u64; 4] {
-        let Self { months, count, phase, day } = *self;
-        [months.into(), count.unsigned_abs(), phase.unsigned_abs(), day.unsigned_abs()]
+        let Self { months, count, start, day } = *self;
+        [months.into(), count.unsigned_abs(), start.unsigned_abs(), day.unsigned_abs()]
     }
 
     /// What has these [`numbers`](Self::numbers).
@@ -183,34 +180,35 @@ impl Every {
     /// # Errors
     /// Returns [`ConfigError::OutOfRange`] for other numbers.
     pub fn of_numbers(numbers: [u64; 4]) -> Result<Self, ConfigError> {
-        let unfit = |found| ConfigError::OutOfRange { field: "every", found, least: 1, most: 366 };
-        let byte = |number: u64| u8::try_from(number).map_err(|_| unfit(number));
-        let [months, count, phase, day] = numbers;
-        let made = match (months, count) {
-            (0, 1) => Self::day(),
-            (0, _) => Self::week((byte(phase % 7)? + 3) % 7)?,
-            _ => Self::months(byte(count)?, month_with(count, phase, day), byte(day)?)?,
-        };
-        if made.numbers() == numbers { Ok(made) } else { Err(unfit(count)) }
+        let [months, count, start, day] =
+            numbers.map(|number| u8::try_from(number).unwrap_or(u8::MAX));
+        match (months, count, day) {
+            (0, 1, 1) if start == 0 => Ok(Self::day()),
+            (0, 7, 1) => Self::week(start),
+            (1, 1, _) if start > 1 => Err(not_one("month", start)),
+            (1, ..) => Self::months(count, start, day),
+            _ => Err(not_one("count", count)),
+        }
     }
 
-    /// The first month of a year in which a window begins and which has the [anchor's](Self::months) day, and the day.
-    #[must_use]
-    pub fn anchor(&self) -> (u8, u8) {
-        let [_, count, phase, day] = self.numbers();
-        (month_with(count, phase, day), u8::try_from(day).unwrap_or_else(|_| never(1)))
+    /// The month (from January 1970) or the day with which the window of the number 0 begins.
+    fn phase(&self) -> i64 {
+        match self.count {
+            7 => (self.start + 4) % 7, // 5 January 1970 was the first Monday
+            count => (self.start - i64::from(self.months)) % count,
+        }
     }
 
     /// The number of the window to which a date belongs, or of the next one if the window of its month begins later.
     fn index(&self, day: i64) -> i64 {
         let at = if self.months { month_of(day) } else { day };
-        (at - self.phase).div_euclid(self.count)
+        (at - self.phase()).div_euclid(self.count)
     }
 
     /// The date with which a window begins.
     #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn first_day(&self, index: i64) -> i64 {
-        let first = index * self.count + self.phase;
+        let first = index * self.count + self.phase();
         if !self.months {
             return first;
         }
@@ -283,7 +281,9 @@ impl<S: AsRef<[Shift]> + Clone + Debug + Eq> Boundaries for Calendar<S> {
     }
 
     fn longest(&self) -> Micros {
-        Micros(self.every.longest_us().unsigned_abs() + self.zone.spread())
+        let (least, most) = self.zone.offsets_s;
+        let spread = u64::from(most.abs_diff(least)) * 1_000_000;
+        Micros(self.every.longest_us().unsigned_abs() + spread)
     }
 
     fn reach(&self) -> (Timestamp, Timestamp) {
@@ -291,11 +291,8 @@ impl<S: AsRef<[Shift]> + Clone + Debug + Eq> Boundaries for Calendar<S> {
     }
 }
 
-/// The first month, of every `count` ones, that can have this day; 12 if none can.
-fn month_with(count: u64, phase: u64, day: u64) -> u8 {
-    let begins = |month: &u8| u64::from(month - 1) % count.max(1) == phase;
-    let has = |month: &u8| days_of(LEAP_YEAR, (*month).into()).unsigned_abs() >= day;
-    (1..=12).find(|month| begins(month) && has(month)).unwrap_or(12)
+fn not_one(field: &'static str, found: u8) -> ConfigError {
+    ConfigError::OutOfRange { field, found: found.into(), least: 1, most: 12 }
 }
 
 const LEAP_YEAR: i64 = 1972;

@@ -9,7 +9,7 @@ use tidegate_form::{Error, Form, Node, Quoted, Value};
 
 use super::super::build::text;
 use super::super::form::LimitForm;
-use crate::units::Span;
+use crate::units::{Span, whole};
 
 /// The period of a window: a span of time, or a unit of the calendar.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +27,6 @@ pub(crate) enum Unit {
     Year,
 }
 
-/// A day of the week: 0 is Monday.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weekday(u8);
-
 /// The day on which a window begins: a day of the month, or of a month of the year.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
@@ -46,15 +42,8 @@ const UNITS: [(&str, Unit); 5] = [
     ("year", Unit::Year),
 ];
 
-const WEEKDAYS: [(&str, Weekday); 7] = [
-    ("monday", Weekday(0)),
-    ("tuesday", Weekday(1)),
-    ("wednesday", Weekday(2)),
-    ("thursday", Weekday(3)),
-    ("friday", Weekday(4)),
-    ("saturday", Weekday(5)),
-    ("sunday", Weekday(6)),
-];
+const WEEKDAYS: [&str; 7] =
+    ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 impl Form for Period {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
@@ -123,8 +112,12 @@ impl Unit {
             }
             (Self::Day, _) => return Ok(Every::day()),
             (Self::Week, _) => {
-                let start = form.week_start.map_or(0, |day| day.0);
-                return Every::week(start).map_err(text);
+                let start = form.week_start.as_deref().unwrap_or("monday");
+                let found = (0..).zip(WEEKDAYS).find(|(_, name)| *name == start);
+                return found.and_then(|(day, _)| Every::week(day).ok()).ok_or_else(|| {
+                    let found = Quoted(start);
+                    format!("`week_start`: expected a day such as \"monday\", found {found}")
+                });
             }
             (Self::Month, Anchor { month: None, day }) => (1, 1, day),
             (Self::Month, _) => return unfit("anchor", "a day from 1 to 31"),
@@ -138,44 +131,30 @@ impl Unit {
     }
 }
 
-impl Weekday {
-    /// The first day of these weeks. 1970-01-01 was a Thursday.
-    pub(super) fn first_of(weeks: Every) -> Self {
-        let [_, _, first, _] = weeks.numbers();
-        Self(u8::try_from(first.saturating_add(3) % 7).unwrap_or_default())
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        WEEKDAYS.get(usize::from(self.0)).map_or("", |(name, _)| name)
-    }
-}
-
-impl Form for Weekday {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        node.one_of(&WEEKDAYS)
-    }
+/// The name of a day of the week: 0 is Monday.
+pub(super) fn weekday(day: u64) -> &'static str {
+    usize::try_from(day).ok().and_then(|day| WEEKDAYS.get(day)).unwrap_or(&"")
 }
 
 impl Form for Anchor {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let small = |number: u64| u8::try_from(number).unwrap_or_default();
-        if let Value::Natural(_) = node.value {
-            return node.whole(1, 31).map(|day| Self { month: None, day: small(day) });
-        }
-        node.parse(|text| {
-            let date = text.split_once('-').and_then(|(month, day)| {
-                let two = |digits: &str| (digits.len() == 2).then(|| digits.parse().ok()).flatten();
-                Some((two(month)?, two(day)?))
-            });
-            match date {
-                Some((month, day)) if Every::months(12, month, day).is_ok() => {
-                    Ok(Self { month: Some(month), day })
-                }
-                _ => Err(format!(
-                    "expected a day from 1 to 31, or a month and a day such as \"04-06\"; found {}",
-                    Quoted(text)
-                )),
-            }
-        })
+        let date = match &node.value {
+            Value::Natural(day) => Some((None, *day)),
+            Value::Text(text) if text.len() == 5 => text
+                .split_once('-')
+                .and_then(|(month, day)| Some((Some(small(whole(month)?)), whole(day)?))),
+            _ => None,
+        };
+        let anchor = date.map(|(month, day)| Self { month, day: small(day) });
+        let is_date = |anchor: &Self| match anchor.month {
+            Some(month) => Every::months(12, month, anchor.day).is_ok(),
+            None => (1..=31).contains(&anchor.day),
+        };
+        let expected = "a day from 1 to 31, or a month and a day such as \"04-06\"";
+        anchor.filter(is_date).ok_or_else(|| node.refused(expected))
     }
+}
+
+fn small(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or_default()
 }

@@ -12,21 +12,32 @@ use core::fmt::Write;
 
 use tidegate_core::window::calendar::{Shift, Zone};
 use tidegate_core::{MAX_QUANTITY, Timestamp};
-use tidegate_form::{Error, Form, Node, Quoted};
 
-use super::super::parameters::wide;
+use crate::fnv::fnv1a;
+use crate::units::whole;
 
 /// The changes of a zone's offset, its name, and the version of the database from which they are. All clones are one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Shifts(Arc<Named>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Named {
+    /// A hash of the name, which fingerprints of stored states contain.
+    hash: u64,
     name: String,
     /// Empty for UTC.
     version: String,
     shifts: Vec<Shift>,
 }
+
+/// What is known of the name and the version only says where the rest comes from.
+impl PartialEq for Shifts {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.hash == other.0.hash && self.0.shifts == other.0.shifts
+    }
+}
+
+impl Eq for Shifts {}
 
 impl AsRef<[Shift]> for Shifts {
     fn as_ref(&self) -> &[Shift] {
@@ -54,96 +65,87 @@ const MAX_SHIFTS: usize = 1_024;
 const MAX_NAME_BYTES: usize = 40;
 const MAX_VERSION_BYTES: usize = 8;
 
-/// A name such as `Europe/Madrid`.
-#[derive(Clone, Debug)]
-pub(crate) struct ZoneName(String);
-
-impl Form for ZoneName {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte);
-        node.parse(|name| {
-            match (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed) {
-                true => Ok(Self(name.into())),
-                false => Err(format!("{EXPECTED}, found {}", Quoted(name))),
-            }
-        })
-    }
+fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte);
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 const EXPECTED: &str = "expected a time zone such as \"Europe/Madrid\", or \"UTC\"";
 
-/// What a policy says of a time zone.
-#[derive(Clone, Debug)]
-pub(crate) struct ZoneData {
+/// What is known of a time zone.
+pub(super) struct ZoneData {
     pub(super) version: String,
     pub(super) shifts: Vec<Shift>,
     pub(super) until: Timestamp,
 }
 
-impl Form for ZoneData {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        node.parse(|text| {
-            Self::parse(text).ok_or_else(|| {
-                format!(
-                    "expected what `tidegate check --compile` wrote, such as \"2026b 0+3600 2366841600\"; found {}",
-                    Quoted(text)
-                )
-            })
-        })
-    }
-}
-
 impl ZoneData {
+    const fn utc() -> Self {
+        Self { version: String::new(), shifts: Vec::new(), until: Timestamp(MAX_QUANTITY) }
+    }
+
     /// `None` if the text is no data of a zone.
     fn parse(text: &str) -> Option<Self> {
-        let mut words: Vec<&str> = text.split(' ').collect();
-        let until = instant(words.pop()?)?;
-        let shift = |word: &str| {
-            let (from, offset) = word.split_at_checked(word.find(['+', '-'])?)?;
-            Some(Shift { from: instant(from)?, offset_s: offset.parse().ok()? })
-        };
-        let (version, shifts) = words.split_first()?;
-        let shifts: Vec<Shift> = shifts.iter().map(|word| shift(word)).collect::<Option<_>>()?;
-        let fits = (1..=MAX_VERSION_BYTES).contains(&version.len())
-            && (1..=MAX_SHIFTS).contains(&shifts.len());
-        let data = Self { version: (*version).into(), shifts, until };
-        (fits && Zone::new(&data.shifts, until).is_ok()).then_some(data)
+        let (version, rest) = text.split_once(' ')?;
+        let (changes, until) = rest.rsplit_once(' ')?;
+        let mut shifts = Vec::new();
+        for change in changes.split(' ') {
+            let (from, offset) = change.split_at_checked(change.find(['+', '-'])?)?;
+            let size = i32::try_from(whole(offset.get(1..)?)?).ok()?;
+            let offset_s = if offset.starts_with('-') { size.saturating_neg() } else { size };
+            shifts.push(Shift { from: instant(from)?, offset_s });
+        }
+        let fits = version.len() <= MAX_VERSION_BYTES && shifts.len() <= MAX_SHIFTS;
+        fits.then_some(Self { version: version.into(), shifts, until: instant(until)? })
     }
 
     fn named(self, name: &str) -> Option<Zone<Shifts>> {
         let Self { version, shifts, until } = self;
-        Zone::new(Shifts(Arc::new(Named { name: name.into(), version, shifts })), until).ok()
+        named_zone(hash_of(name), name.into(), version, shifts, until)
     }
 }
 
+fn named_zone(
+    hash: u64,
+    name: String,
+    version: String,
+    shifts: Vec<Shift>,
+    until: Timestamp,
+) -> Option<Zone<Shifts>> {
+    Zone::new(Shifts(Arc::new(Named { hash, name, version, shifts })), until).ok()
+}
+
+fn hash_of(name: &str) -> u64 {
+    fnv1a(name.bytes())
+}
+
 fn instant(seconds: &str) -> Option<Timestamp> {
-    let plain = seconds.bytes().all(|byte| byte.is_ascii_digit());
-    let seconds: u64 = plain.then(|| seconds.parse().ok()).flatten()?;
-    seconds.checked_mul(SECOND).map(Timestamp)
+    whole(seconds)?.checked_mul(SECOND).map(Timestamp)
 }
 
 /// The zone of these fields.
-pub(super) fn of(name: Option<&ZoneName>, data: Option<&ZoneData>) -> Result<Zone<Shifts>, String> {
-    let name = name.map_or(UTC, |name| &name.0);
-    let found = match data {
-        Some(_) if name == UTC => {
-            return Err("`zone_data`: expected no such field, because UTC needs none".into());
-        }
-        Some(data) => Some(data.clone()),
-        None if name == UTC => None,
-        None => database(name)?,
+pub(super) fn of(name: Option<&str>, data: Option<&str>) -> Result<Zone<Shifts>, String> {
+    let name = name.unwrap_or(UTC);
+    let data = match data {
+        Some(text) if name != UTC => ZoneData::parse(text),
+        Some(_) => return Err("`zone_data`: expected no such field, because UTC needs none".into()),
+        None if name == UTC => Some(ZoneData::utc()),
+        None => return database(name),
     };
-    let zone = match found {
-        None if name == UTC => without_shifts(name.into(), Timestamp(MAX_QUANTITY)),
-        found => found.and_then(|data| data.named(name)),
-    };
-    zone.ok_or_else(|| format!("`timezone`: {EXPECTED}, found {}", Quoted(name)))
+    let zone = data.filter(|_| is_name(name)).and_then(|data| data.named(name));
+    zone.ok_or_else(|| {
+        format!(
+            "`zone_data`: {EXPECTED} beside what `tidegate check --compile` writes, found others"
+        )
+    })
 }
 
 #[cfg(feature = "timezones")]
-#[expect(clippy::unnecessary_wraps, reason = "without the database it fails")]
-fn database(name: &str) -> Result<Option<ZoneData>, String> {
-    Ok(super::tzdb::data(name))
+fn database(name: &str) -> Result<Zone<Shifts>, String> {
+    of_database(name).ok_or_else(|| {
+        let found = tidegate_form::Quoted(name);
+        format!("`timezone`: {EXPECTED}, found {found}")
+    })
 }
 
 #[cfg(feature = "timezones")]
@@ -152,14 +154,8 @@ pub(super) fn of_database(name: &str) -> Option<Zone<Shifts>> {
 }
 
 #[cfg(not(feature = "timezones"))]
-fn database(_: &str) -> Result<Option<ZoneData>, String> {
+fn database(_: &str) -> Result<Zone<Shifts>, String> {
     Err("missing field `zone_data`: this build has no time zones; `tidegate check --compile` adds the field".into())
-}
-
-/// A zone without a change of its offset.
-fn without_shifts(name: String, until: Timestamp) -> Option<Zone<Shifts>> {
-    let (version, shifts) = (String::new(), Vec::new());
-    Zone::new(Shifts(Arc::new(Named { name, version, shifts })), until).ok()
 }
 
 fn named(zone: &Zone<Shifts>) -> &Named {
@@ -172,7 +168,7 @@ pub(super) fn name(zone: &Zone<Shifts>) -> &str {
 
 /// The time zone, without the instants at which its offset changes.
 pub(super) fn facts(zone: &Zone<Shifts>) -> Timezone<'_> {
-    let Named { name, version, shifts } = named(zone);
+    let Named { name, version, shifts, .. } = named(zone);
     let from = shifts.first().map_or(Timestamp::EPOCH, |first| first.from);
     Timezone { name, version, from, until: zone.until() }
 }
@@ -193,51 +189,36 @@ pub(super) fn data(zone: &Zone<Shifts>, from: Timestamp, until: Timestamp) -> Op
     Some(text)
 }
 
-/// The name in numbers: how many there are, and its bytes.
-pub(super) fn write_name(zone: &Zone<Shifts>, numbers: &mut Vec<u64>) {
-    let words = name(zone).as_bytes().chunks(8);
-    numbers.push(wide(words.len()));
-    numbers.extend(words.map(packed));
+/// The hash of the name, which stands for the zone in fingerprints.
+pub(super) fn hash(zone: &Zone<Shifts>) -> u64 {
+    named(zone).hash
 }
 
-/// The version, the end and the changes in numbers; nothing for UTC.
+/// The end and the changes in numbers; nothing for UTC.
 pub(super) fn write_data(zone: &Zone<Shifts>, numbers: &mut Vec<u64>) {
-    let Named { version, shifts, .. } = named(zone);
-    if !version.is_empty() {
-        numbers.extend([packed(version.as_bytes()), zone.until().0]);
+    let shifts = &named(zone).shifts;
+    if !shifts.is_empty() {
+        numbers.push(zone.until().0);
         let offset = |shift: &Shift| shift.offset_s.cast_unsigned().into();
         numbers.extend(shifts.iter().flat_map(|shift| [shift.from.0, offset(shift)]));
     }
 }
 
-/// The zone whose name, and perhaps data, are these numbers. Nothing is known of a zone without data: a limit says what a state
+/// The zone whose hash, and perhaps data, are these numbers. Nothing is known of a zone without data: a limit says what a state
 /// counts, and its one window never ends.
 pub(super) fn of_numbers(numbers: &[u64]) -> Option<Zone<Shifts>> {
-    let (&words, rest) = numbers.split_first()?;
-    let (name, data) = rest.split_at_checked(usize::try_from(words).ok()?)?;
-    let name = unpacked(name).filter(|name| (1..=MAX_NAME_BYTES).contains(&name.len()))?;
-    let [version, until, ref shifts @ ..] = *data else {
-        let until = if name == UTC { MAX_QUANTITY } else { 0 };
-        return data.is_empty().then(|| without_shifts(name, Timestamp(until)))?;
+    let (&hash, data) = numbers.split_first()?;
+    let is_utc = hash == hash_of(UTC);
+    let (until, data) = match data.split_first() {
+        Some((until, shifts)) if !is_utc && !shifts.is_empty() => (*until, shifts),
+        None => (if is_utc { MAX_QUANTITY } else { 0 }, data),
+        _ => return None,
     };
-    let (shifts, []) = shifts.as_chunks() else { return None };
-    let shift = |&[from, offset]: &[u64; 2]| {
+    let (pairs, []) = data.as_chunks() else { return None };
+    let mut shifts = Vec::new();
+    for &[from, offset] in pairs {
         let offset_s = u32::try_from(offset).ok()?.cast_signed();
-        Some(Shift { from: Timestamp(from), offset_s })
-    };
-    let shifts: Vec<Shift> = shifts.iter().map(shift).collect::<Option<_>>()?;
-    let version = unpacked(&[version]).filter(|_| name != UTC && !shifts.is_empty())?;
-    ZoneData { version, shifts, until: Timestamp(until) }.named(&name)
-}
-
-/// Up to eight bytes, none of which is 0.
-fn packed(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
-}
-
-fn unpacked(words: &[u64]) -> Option<String> {
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    while bytes.pop_if(|last| *last == 0).is_some() {}
-    let text = String::from_utf8(bytes).ok()?;
-    (!text.is_empty() && !text.contains('\0')).then_some(text)
+        shifts.push(Shift { from: Timestamp(from), offset_s });
+    }
+    named_zone(hash, String::new(), String::new(), shifts, Timestamp(until))
 }

@@ -132,26 +132,14 @@ fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
             "`timezone`: expected a time zone such as \"Europe/Madrid\", or \"UTC\", found \"Europe/Madird\"",
         ),
         ("period = 'month', timezone = 'europe/madrid'", limit, "`timezone`: expected a time zone"),
-        (
-            "period = 'month', timezone = ''",
-            (3, "policies.api.limits[0].timezone"),
-            "expected a time zone",
-        ),
-        (
-            "period = 'month', timezone = 'a b'",
-            (3, "policies.api.limits[0].timezone"),
-            "found \"a b\"",
-        ),
+        ("period = 'month', timezone = ''", limit, "expected a time zone"),
+        ("period = 'month', timezone = 'a b'", limit, "found \"a b\""),
         (
             "period = 'month', week_start = 'monday'",
             limit,
             "`week_start`: expected no such field with `period = \"month\"`",
         ),
-        (
-            "period = 'week', week_start = 'mon'",
-            (3, "policies.api.limits[0].week_start"),
-            "found \"mon\"",
-        ),
+        ("period = 'week', week_start = 'mon'", limit, "found \"mon\""),
         (
             "period = 'week', anchor = 3",
             limit,
@@ -160,7 +148,7 @@ fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
         (
             "period = 'month', anchor = 32",
             (3, "policies.api.limits[0].anchor"),
-            "expected a whole number from 1 to 31",
+            "expected a day from 1 to 31",
         ),
         ("period = 'month', anchor = '04-06'", limit, "`anchor`: expected a day from 1 to 31 with"),
         (
@@ -171,9 +159,13 @@ fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
         (
             "period = 'year', anchor = '02-30'",
             (3, "policies.api.limits[0].anchor"),
-            "found \"02-30\"",
+            "found the string \"02-30\"",
         ),
-        ("period = 'year', anchor = '4-6'", (3, "policies.api.limits[0].anchor"), "found \"4-6\""),
+        (
+            "period = 'year', anchor = '4-6'",
+            (3, "policies.api.limits[0].anchor"),
+            "found the string \"4-6\"",
+        ),
         (
             "period = 'month', zone_data = '2026b 0+0 9'",
             limit,
@@ -181,32 +173,28 @@ fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
         ),
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 9'",
-            (3, "policies.api.limits[0].zone_data"),
+            limit,
             "expected what `tidegate check --compile` wrote",
         ),
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 9+0 9'",
-            (3, "policies.api.limits[0].zone_data"),
+            limit,
             "found \"2026b 9+0 9\"",
         ),
-        (
-            "period = 'month', timezone = 'Asia/Tokyo', zone_data = ''",
-            (3, "policies.api.limits[0].zone_data"),
-            "found",
-        ),
+        ("period = 'month', timezone = 'Asia/Tokyo', zone_data = ''", limit, "found"),
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 0+93600 9'",
-            (3, "policies.api.limits[0].zone_data"),
+            limit,
             "found",
         ),
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 0+99999999999 9'",
-            (3, "policies.api.limits[0].zone_data"),
+            limit,
             "found",
         ),
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 0+0 99999999999'",
-            (3, "policies.api.limits[0].zone_data"),
+            limit,
             "found",
         ),
         ("period = 'month', segments = 3", limit, "expected only fields of `calendar`"),
