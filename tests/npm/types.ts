@@ -35,6 +35,8 @@ expectTypeOf(Limiter).toBeConstructibleWith({
   limits: [
     { algorithm: "token_bucket", capacity: 2, rate: "3/s", start: "empty", depth: 1 },
     { algorithm: "fixed_window", limit: 1, period: "1.5s", start: "first" },
+    { algorithm: "calendar", limit: 1, period: "month", anchor: 31, timezone: "Asia/Tokyo", zone_data: "2026a 0+32400 4102444800" },
+    { algorithm: "calendar", limit: 1, period: "week", week_start: "sunday" },
     { algorithm: "sliding_window", limit: 1, period: "1m30s", segments: 4 },
     { algorithm: "sliding_log", rates: ["5/s", "20/m"], min_gap: "1ms", count_denied: true },
     { algorithm: "concurrency", capacity: 2, time_to_live: "10s", max_leases: 4 },
@@ -56,6 +58,8 @@ new Limiter(policy, { maxKeys: 5 });
 new Limiter({ limits: [limit], limit });
 // @ts-expect-error a bucket has no period
 new Limiter({ limits: [{ algorithm: "token_bucket", capacity: 2, period: "1s" }] });
+// @ts-expect-error a calendar has no such period
+new Limiter({ limits: [{ algorithm: "calendar", limit: 2, period: "1d" }] });
 // @ts-expect-error there is no such algorithm
 new Limiter({ limits: [{ algorithm: "leaky_bucket", capacity: 2, rate: "1/s" }] });
 // @ts-expect-error an override has the fields of limits

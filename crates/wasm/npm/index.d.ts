@@ -29,6 +29,7 @@ export type Limit = Algorithm & {
 export type Algorithm =
   | TokenBucketLimit
   | FixedWindowLimit
+  | CalendarLimit
   | SlidingWindowLimit
   | SlidingLogLimit
   | ConcurrencyLimit
@@ -64,6 +65,27 @@ export interface FixedWindowLimit {
    * window. Default: `"aligned"`.
    */
   start?: "aligned" | "first";
+}
+
+/** At most `limit` in each day, week, month, quarter or year of a time zone. */
+export interface CalendarLimit {
+  /** The algorithm. */
+  algorithm: "calendar";
+  /** The most units in a window. */
+  limit: number;
+  /** What a window is. */
+  period: "day" | "week" | "month" | "quarter" | "year";
+  /** The IANA time zone, such as `"Europe/Madrid"`. It needs `zone_data`. Default: `"UTC"`. */
+  timezone?: string;
+  /** What the time zone's clocks do, as `tidegate check --compile` writes it. */
+  zone_data?: string;
+  /**
+   * The day on which a window begins: a day of the month, or for quarters and years a month and a day such as `"04-06"`. In
+   * a month without this day a window begins on the last day. Default: the first day.
+   */
+  anchor?: number | string;
+  /** The first day of a week. Default: `"monday"`. */
+  week_start?: "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
 }
 
 /** An estimate of the units in the last `period`, which weights the oldest segment, never exceeds `limit`. */

@@ -45,7 +45,7 @@ impl Parameters {
                 })
                 .ok()
         })?;
-        assert_eq!(Limit::from_parameters(&limit.parameters()), Ok(limit));
+        assert_eq!(Limit::from_parameters(&limit.parameters()), Ok(limit.clone()));
         Some(limit)
     }
 
