@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use tidegate_gate::{
     Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Decision, InvalidKey, Kind, Operation,
-    OperationError, Policy, Request, ReserveForm, Rule, Table, TableError, Timestamp, Verdict, check_key,
+    OperationError, Policy, Request, ReserveForm, Rule, Table, TableError, Timestamp, Verdict,
+    check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
