@@ -5,6 +5,7 @@
 //! - costs above 1;
 //! - a clock that goes back, jumps and returns;
 //! - leases that are renewed, released or expire;
+//! - reservations that are repeated, committed once, twice, late or never;
 //! - settlements, reports, signals and classes.
 
 use std::fmt::Write as _;
@@ -100,6 +101,9 @@ impl Key {
             5 if self.counts_by_the_key() => {
                 json!({ "block": { "for_us": rng.u64(..2) * rng.u64(..4 * EDGE_US) } })
             }
+            5..50 if self.has(|limit| matches!(limit, Limit::Holding(_))) => {
+                self.special(rng).unwrap_or_else(|| self.check(rng))
+            }
             5..20 => self.special(rng).unwrap_or_else(|| self.check(rng)),
             _ => self.check(rng),
         }
@@ -133,7 +137,15 @@ impl Key {
         let has_rate = self.has(|limit| limit.kind() == Kind::Rate);
         let connections = self.has(|limit| matches!(limit, Limit::Connections(_)));
         let most = self.policy.limits().capacity();
+        let reserves = self.has(|limit| matches!(limit, Limit::Holding(_)));
         let choices = [
+            (
+                reserves,
+                json!({ "reserve": {
+                "id": lease, "cost": some + 1, "time_to_live_us": EDGE_US * (more + 1) - rng.u64(..2),
+            } }),
+            ),
+            (reserves, json!({ "commit": { "id": lease, "actual": some } })),
             (
                 has_rate,
                 json!({ "settle": {

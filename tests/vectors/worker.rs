@@ -25,6 +25,7 @@ impl Worker {
         let (name, mut fields) = step.asked();
         let lease = match name.as_str() {
             "renew" | "release" => fields["lease"].take(),
+            "commit" => fields["id"].take(),
             _ => Value::Null,
         };
         let lease = lease.as_str().unwrap_or_default();
@@ -42,6 +43,8 @@ impl Worker {
         let body = body.to_string();
         match name.as_str() {
             "renew" => self.api.put(&format!("/v1/leases/{lease}"), body),
+            "reserve" => self.api.post("/v1/reservations", body),
+            "commit" => self.api.post(&format!("/v1/reservations/{lease}/commit"), body),
             call => self.api.post(&format!("/v1/{call}"), body),
         }
     }

@@ -29,6 +29,11 @@ impl Isolate {
             "check" => ("POST", "check".to_owned(), given.clone()),
             "acquire" => ("POST", "leases".to_owned(), given.clone()),
             "settle" => ("POST", "settle".to_owned(), given.clone()),
+            "reserve" => ("POST", "reservations".to_owned(), given.clone()),
+            "commit" => {
+                let target = format!("reservations/{}/commit", field("id")?);
+                ("POST", target, without(given, "id")?)
+            }
             "peek" => {
                 let (policy, key) = (field("policy")?, field("key")?);
                 let target = format!("keys/{policy}/{key}?{}", query(given, ["cost", "class"])?);
@@ -36,9 +41,7 @@ impl Isolate {
             }
             "renew" => {
                 let target = format!("leases/{}", field("lease")?);
-                let rest = Object::assign(&Object::new(), given.unchecked_ref());
-                Reflect::delete_property(&rest, &"lease".into())?;
-                ("PUT", target, rest.into())
+                ("PUT", target, without(given, "lease")?)
             }
             _ => {
                 let (lease, policy, key) = (field("lease")?, field("policy")?, field("key")?);
@@ -55,6 +58,13 @@ impl Isolate {
         // the scheme says that the request is for the API, whatever routes match; no upstream gets the token
         Request::new_with_str_and_init(&format!("{RPC}tidegate/v1/{target}"), &init)
     }
+}
+
+/// A copy without the field that has become a part of the URL.
+fn without(given: &JsValue, name: &str) -> Result<JsValue, JsValue> {
+    let rest = Object::assign(&Object::new(), given.unchecked_ref());
+    Reflect::delete_property(&rest, &name.into())?;
+    Ok(rest.into())
 }
 
 fn headers(env: &Env) -> Result<Headers, JsValue> {

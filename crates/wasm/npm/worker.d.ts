@@ -44,6 +44,10 @@ export class Tidegate {
   renew(lease: Lease & { count?: number }): Promise<Decision>;
   /** Gives a lease back. */
   release(lease: Lease): Promise<Decision>;
+  /** Reserves units for a request whose true cost is known later. */
+  reserve(reservation: Reserve): Promise<Decision>;
+  /** Says what a reservation has really cost, once. 0 gives all units back. */
+  commit(reservation: Key & { id: string; actual: number }): Promise<Decision>;
   /** Tells the true cost of a request that passed on an estimate, or gives unused units back. */
   settle(settlement: Key & (Estimate | { refund: number })): Promise<Decision>;
 }
@@ -66,6 +70,14 @@ export interface Check extends Key {
   lease?: string;
   /** The measured signal for a limit `utilization`: busy parts per million. */
   signal_ppm?: number;
+}
+
+/** A request whose true cost is known later. */
+export interface Reserve extends Omit<Check, "lease"> {
+  /** The id of the reservation. Default: an id that nobody can guess. */
+  id?: string;
+  /** For how long the units are held, in microseconds. Default, and at most: the policy's `time_to_live`. */
+  time_to_live_us?: number;
 }
 
 /** Several requests to decide on. */
@@ -128,6 +140,16 @@ export interface Decision extends Omit<LimitDecision, "name"> {
   lease?: string;
   /** Whether the lease was live. */
   live?: boolean;
+  /** The id of the reservation that the operation concerns. */
+  id?: string;
+  /** The units that are held. */
+  reserved?: number;
+  /** The time at which the reservation ends unless it is committed. */
+  expires_at_us?: number;
+  /** The units that count for the reservation: those of the first commit. */
+  charged?: number;
+  /** Whether the reservation had ended before its first commit, or was never known. */
+  late?: boolean;
   /** Under a limit `suppression`: the fraction of the load to refuse, in units of 2^-32. */
   factor?: number;
   /** The store could not be asked, so the policy's `on_error` has decided. */

@@ -229,8 +229,10 @@ fn client(names: &str) -> Result<&str, String> {
 }
 
 /// The operations that a line may name.
-const OPERATIONS: [&str; 10] =
-    ["check", "peek", "settle", "refund", "renew", "release", "budget", "report", "reset", "block"];
+const OPERATIONS: [&str; 12] = [
+    "check", "peek", "reserve", "commit", "settle", "refund", "renew", "release", "budget",
+    "report", "reset", "block",
+];
 
 /// An operation that every backend would refuse to do makes its line unreadable. A cost that can never be
 /// granted does not: the decision on it is a refusal. No random numbers are drawn here, so that all backends

@@ -165,15 +165,24 @@ impl Worker {
         let mut body = self.body(event, Some(fields))?;
         let lease = encoded(fields["lease"].as_str().unwrap_or_default());
         if let Some(fields) = body.as_object_mut()
-            && matches!(name.as_str(), "renew" | "release")
+            && let Some(in_path) = match name.as_str() {
+                "renew" | "release" => Some("lease"),
+                "commit" => Some("id"),
+                _ => None,
+            }
         {
-            fields.remove("lease");
+            fields.remove(in_path);
         }
         let (at, decision) = match name.as_str() {
             "renew" => self.call("PUT", &format!("/v1/leases/{lease}"), &body)?,
             "release" => {
                 let target = format!("/v1/leases/{lease}?policy={policy}&key={key}&now_us={at}");
                 self.call("DELETE", &target, &Value::Null)?
+            }
+            "reserve" => self.call("POST", "/v1/reservations", &body)?,
+            "commit" => {
+                let id = encoded(fields["id"].as_str().unwrap_or_default());
+                self.call("POST", &format!("/v1/reservations/{id}/commit"), &body)?
             }
             "reset" => {
                 self.call("DELETE", &format!("/v1/keys/{policy}/{key}?now_us={at}"), &Value::Null)?

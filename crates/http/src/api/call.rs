@@ -81,6 +81,7 @@ impl Call {
                     "signal_ppm",
                     "id",
                     "time_to_live_us",
+                    "draw",
                 ];
                 let fields = node.fields(names)?;
                 let form = ReserveForm {
@@ -91,7 +92,8 @@ impl Call {
                     draw: None,
                     time_to_live_us: fields.optional("time_to_live_us")?,
                 };
-                one(Target::of(&fields)?, Ask::Reserve(form))
+                let (target, draw) = (Target::of(&fields)?, fields.optional("draw")?);
+                Ok(([Item { target, ask: Ask::Reserve(form), draw }].into(), Form::Single))
             }
             Self::Commit(id) => {
                 let fields = node.fields(&["policy", "key", "now_us", "actual"])?;
