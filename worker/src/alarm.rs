@@ -19,30 +19,38 @@ pub(crate) struct Alarm {
     after_ms: i64,
     is_set: Rc<Cell<bool>>,
     has_written: bool,
+    /// Whether the table was made since an alarm was last set or deleted, so that there is none.
+    is_missing: bool,
 }
 
 impl Alarm {
     pub(crate) fn new(after_ms: u64) -> Self {
         let after_ms = i64::try_from(after_ms).unwrap_or(i64::MAX);
-        Self { after_ms, is_set: Rc::default(), has_written: false }
+        Self { after_ms, is_set: Rc::default(), has_written: false, is_missing: false }
     }
 
-    /// Takes note of a write.
-    pub(crate) const fn has_written(&mut self) {
+    /// Takes note of a write, and whether it made the table.
+    pub(crate) const fn has_written(&mut self, is_new: bool) {
         self.has_written = true;
+        self.is_missing |= is_new;
     }
 
     /// Sets the alarm if there is something to delete and no alarm: after the response has left, so that no answer waits
     /// for it.
-    pub(crate) fn set_after_write(&self, object: &State) {
+    pub(crate) fn set_after_write(&mut self, object: &State) {
         if !self.has_written || self.is_set.replace(true) {
             return;
         }
         let (storage, is_set, after_ms) =
             (object.storage(), Rc::clone(&self.is_set), self.after_ms);
+        let is_missing = std::mem::take(&mut self.is_missing);
         object.wait_until(async move {
             Delay::from(AFTER_RESPONSE).await;
-            if let Err(error) = set_if_missing(&storage, after_ms).await {
+            let set = match is_missing {
+                true => storage.set_alarm(after_ms).await,
+                false => set_if_missing(&storage, after_ms).await,
+            };
+            if let Err(error) = set {
                 is_set.set(false); // the next write tries again
                 log_error(
                     "the alarm could not be set, so expired states stay for now",

@@ -219,8 +219,8 @@ impl Owner {
             outcomes.push(Outcome::Swapped);
         }
         if writes {
-            self.rows.write()?;
-            self.alarm.has_written();
+            let is_new = self.rows.write()?;
+            self.alarm.has_written(is_new);
         }
         Ok(outcomes)
     }

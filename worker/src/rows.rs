@@ -65,8 +65,8 @@ extern "C" {
 pub(crate) struct Rows {
     storage: Storage,
     sql: Sql,
-    /// Whether it is known that there is a table.
-    exists: bool,
+    /// Whether there is a table; `None` if that is not known.
+    exists: Option<bool>,
     /// What the next write stores.
     added: Vec<Row>,
 }
@@ -81,21 +81,21 @@ struct Row {
 impl Rows {
     pub(crate) fn new(object: &DurableObjectState) -> Result<Self, JsValue> {
         let storage: Storage = object.storage()?.unchecked_into();
-        Ok(Self { sql: storage.sql(), storage, exists: false, added: Vec::new() })
+        Ok(Self { sql: storage.sql(), storage, exists: None, added: Vec::new() })
     }
 
-    /// Forgets that there is a table.
+    /// Forgets whether there is a table.
     pub(crate) const fn forget(&mut self) {
-        self.exists = false;
+        self.exists = None;
     }
 
     /// Whether there is a table. An object that is only looked at stores nothing, not even an empty table.
     pub(crate) fn exists(&mut self) -> Result<bool, JsValue> {
-        if !self.exists {
-            let found = self.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'states'")?;
-            self.exists = found.to_array().length() > 0;
+        if let Some(exists) = self.exists {
+            return Ok(exists);
         }
-        Ok(self.exists)
+        let found = self.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'states'")?;
+        Ok(*self.exists.insert(found.to_array().length() > 0))
     }
 
     /// The bytes under a name.
@@ -119,15 +119,16 @@ impl Rows {
         self.added.push(Row { name, bytes, expires_ms: expires_ms.unwrap_or(0.0) });
     }
 
-    /// Writes all rows that were added, or none.
-    pub(crate) fn write(&mut self) -> Result<(), JsValue> {
+    /// Writes all rows that were added, or none. Returns whether that made the table.
+    pub(crate) fn write(&mut self) -> Result<bool, JsValue> {
         let added = std::mem::take(&mut self.added);
-        if !self.exists()? {
+        let is_new = !self.exists()?;
+        if is_new {
             self.sql.exec(
                 "CREATE TABLE states (name TEXT PRIMARY KEY, blob BLOB NOT NULL, expires_ms INTEGER NOT NULL) \
                  WITHOUT ROWID",
             )?;
-            self.exists = true;
+            self.exists = Some(true);
         }
         match &*added {
             [Row { name, bytes, expires_ms }] => {
@@ -144,7 +145,7 @@ impl Rows {
                 self.storage.transaction(&mut insert)?;
             }
         }
-        Ok(())
+        Ok(is_new)
     }
 
     fn insert(&self, rows: &[Row]) -> Result<(), JsValue> {
