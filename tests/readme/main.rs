@@ -62,7 +62,7 @@ fn the_commands_of_docs_http_print_what_it_says() {
 
 #[test]
 fn the_file_of_docs_gateway_is_described_as_it_says() {
-    assert_eq!(run_blocks("docs/gateway.md"), 2);
+    assert_eq!(run_blocks("docs/gateway.md"), 3);
 }
 
 #[test]

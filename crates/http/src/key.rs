@@ -21,7 +21,7 @@ use crate::response::Response;
 use address::FORWARDED_FOR;
 pub(crate) use address::client_address;
 pub(crate) use find::{FoundKey, find};
-use spelling::other_spellings;
+pub(crate) use spelling::other_spellings;
 
 /// The key of a request, of which no token can be verified.
 ///

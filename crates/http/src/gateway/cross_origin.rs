@@ -7,24 +7,30 @@ use alloc::vec::Vec;
 use tidegate_gate::Route;
 
 use crate::head::Head;
+use crate::key::other_spellings;
 
 /// The fields of an answer that a page may read only if the answer says so.
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After";
 
+/// The fields by which a server may take a request for one of another method.
+const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
 /// The method that a preflight asks about; `None` for any other request.
 ///
 /// A preflight is free, so nothing that a server takes for another method may pass for one: browsers send a preflight
-/// without a body, and never with these fields.
+/// without a body, and never with a field of [`OVERRIDES`].
 pub(super) fn preflight(head: &Head<'_>) -> Option<String> {
     if head.method != "OPTIONS" {
         return None;
     }
     let header = head.header;
-    let of_another =
-        ["x-http-method-override", "x-http-method", "x-method-override", "transfer-encoding"];
-    let is_plain = of_another.iter().all(|name| header(name).is_none());
-    let is_empty = header("content-length").is_none_or(|length| length == "0");
-    header("origin").filter(|_| is_plain && is_empty)?;
+    let has = |name: &str| header(name).is_some();
+    let overrides = |name: &&str| has(name) || other_spellings(name).iter().any(|name| has(name));
+    let is_of_another = OVERRIDES.iter().any(overrides) || head.query.contains("_method");
+    let length = header("content-length").filter(|length| length != "0");
+    if is_of_another || length.is_some() || has("transfer-encoding") || !has("origin") {
+        return None;
+    }
     header("access-control-request-method")
 }
 

@@ -132,6 +132,8 @@ fn nothing_but_a_preflight_is_free() {
     let preflight = [("origin", APP), ("access-control-request-method", "PUT")];
     for more in [
         ("x-http-method-override", "PUT"),
+        ("x_http_method_override", "PUT"),
+        ("x-http_method-override", "PUT"),
         ("x-http-method", "PUT"),
         ("x-method-override", "PUT"),
         ("transfer-encoding", "chunked"),
@@ -152,6 +154,12 @@ fn nothing_but_a_preflight_is_free() {
             .map(|_| matches!(gateway.send(method, "https://h/plain/a", headers), Served::Pass(_)));
         assert_eq!(passes, [true, true, false], "{method} {headers:?}");
     }
+    let mut gateway = Gateway::new(ROUTES);
+    let passes = [0; 3].map(|_| {
+        let served = gateway.send("OPTIONS", "https://h/plain/a?_method=PUT", &preflight);
+        matches!(served, Served::Pass(_))
+    });
+    assert_eq!(passes, [true, true, false], "a method in the query");
     let mut gateway = Gateway::new(ROUTES);
     let headers = [preflight[0], preflight[1], ("content-length", "0")];
     for _ in 0..3 {
