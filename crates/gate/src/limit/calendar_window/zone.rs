@@ -12,6 +12,7 @@ use core::fmt::Write;
 
 use tidegate_core::window::calendar::{Shift, Zone};
 use tidegate_core::{MAX_QUANTITY, Timestamp};
+use tidegate_form::Quoted;
 
 use crate::fnv::fnv1a;
 use crate::units::whole;
@@ -30,7 +31,7 @@ struct Named {
     shifts: Vec<Shift>,
 }
 
-/// What is known of the name and the version only says where the rest comes from.
+/// The version only says where the changes come from, and the hash stands for the name.
 impl PartialEq for Shifts {
     fn eq(&self, other: &Self) -> bool {
         self.0.hash == other.0.hash && self.0.shifts == other.0.shifts
@@ -69,8 +70,6 @@ fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/_+-".contains(&byte);
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed)
 }
-
-const EXPECTED: &str = "expected a time zone such as \"Europe/Madrid\", or \"UTC\"";
 
 /// What is known of a time zone.
 pub(super) struct ZoneData {
@@ -124,28 +123,31 @@ fn instant(seconds: &str) -> Option<Timestamp> {
 }
 
 /// The zone of these fields.
-pub(super) fn of(name: Option<&str>, data: Option<&str>) -> Result<Zone<Shifts>, String> {
+pub(super) fn of(name: Option<&str>, text: Option<&str>) -> Result<Zone<Shifts>, String> {
     let name = name.unwrap_or(UTC);
-    let data = match data {
+    let data = match text {
         Some(text) if name != UTC => ZoneData::parse(text),
         Some(_) => return Err("`zone_data`: expected no such field, because UTC needs none".into()),
         None if name == UTC => Some(ZoneData::utc()),
         None => return database(name),
     };
-    let zone = data.filter(|_| is_name(name)).and_then(|data| data.named(name));
-    zone.ok_or_else(|| {
-        format!(
-            "`zone_data`: {EXPECTED} beside what `tidegate check --compile` writes, found others"
-        )
+    if !is_name(name) {
+        return Err(unknown(name));
+    }
+    data.and_then(|data| data.named(name)).ok_or_else(|| {
+        let found = Quoted(text.unwrap_or_default());
+        format!("`zone_data`: expected what `tidegate check --compile` writes, found {found}")
     })
+}
+
+fn unknown(name: &str) -> String {
+    let found = Quoted(name);
+    format!("`timezone`: expected a time zone such as \"Europe/Madrid\", or \"UTC\", found {found}")
 }
 
 #[cfg(feature = "timezones")]
 fn database(name: &str) -> Result<Zone<Shifts>, String> {
-    of_database(name).ok_or_else(|| {
-        let found = tidegate_form::Quoted(name);
-        format!("`timezone`: {EXPECTED}, found {found}")
-    })
+    of_database(name).ok_or_else(|| unknown(name))
 }
 
 #[cfg(feature = "timezones")]

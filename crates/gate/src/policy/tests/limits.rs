@@ -174,7 +174,7 @@ fn errors_in_a_calendar_name_the_place_and_what_was_expected() {
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 9'",
             limit,
-            "expected what `tidegate check --compile` wrote",
+            "expected what `tidegate check --compile` writes",
         ),
         (
             "period = 'month', timezone = 'Asia/Tokyo', zone_data = '2026b 9+0 9'",
