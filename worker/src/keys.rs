@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use js_sys::Promise;
 use tidegate_gate::{Micros, Policy, Timestamp};
-use tidegate_tier::authority::{Authority, Options, Outcome, Swap, SwapEntry};
+use tidegate_tier::authority::{Authority, Options, Swap, SwapEntry, SwapOutcome};
 use tidegate_tier::wire::{AuthorityOptions, Inbox, Place};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
@@ -188,7 +188,7 @@ impl Owner {
                 Ok(outcomes) => outcomes,
                 Err(reason) => {
                     log_error("storage", &reason);
-                    vec![Outcome::Failed(STORAGE_FAILED); swap.len()]
+                    vec![SwapOutcome::Failed(STORAGE_FAILED); swap.len()]
                 }
             };
             self.authority.handle(swap, outcomes, (clock, at));
@@ -196,7 +196,11 @@ impl Owner {
     }
 
     /// Reads what the authority does not know, and writes what it has decided.
-    fn swap(&mut self, swap: &Swap, now: Timestamp) -> Result<Vec<Outcome<&'static str>>, JsValue> {
+    fn swap(
+        &mut self,
+        swap: &Swap,
+        now: Timestamp,
+    ) -> Result<Vec<SwapOutcome<&'static str>>, JsValue> {
         let mut outcomes = Vec::with_capacity(swap.len());
         let mut writes = false;
         for partition in 0..swap.len() {
@@ -206,7 +210,7 @@ impl Owner {
                     false => self.rows.read(record.name),
                 };
                 let found = self.authority.records(swap, partition).map(read);
-                outcomes.push(Outcome::Found(found.collect::<Result<_, _>>()?));
+                outcomes.push(SwapOutcome::Found(found.collect::<Result<_, _>>()?));
                 continue;
             }
             for record in self.authority.records(swap, partition) {
@@ -216,7 +220,7 @@ impl Owner {
                 self.rows.add(record.name, bytes, expires);
                 writes = true;
             }
-            outcomes.push(Outcome::Swapped);
+            outcomes.push(SwapOutcome::Swapped);
         }
         if writes {
             let is_new = self.rows.write()?;

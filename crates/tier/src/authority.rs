@@ -23,7 +23,7 @@
 //! use std::collections::HashMap;
 //! use std::sync::Arc;
 //! use tidegate_gate::{Micros, Policy, Resolved, Timestamp};
-//! use tidegate_tier::authority::{Queued, Authority, Options, Outcome};
+//! use tidegate_tier::authority::{Queued, Authority, Options, SwapOutcome};
 //!
 //! let policy = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1m' }]";
 //! let policy = Arc::new(Policy::parse("login", policy).unwrap());
@@ -51,9 +51,9 @@
 //!                     store.insert(record.name.into(), bytes.into());
 //!                 }
 //!             }
-//!             Outcome::Swapped
+//!             SwapOutcome::Swapped
 //!         } else {
-//!             Outcome::Found(expected.iter().map(|(name, _)| store.get(name).cloned()).collect())
+//!             SwapOutcome::Found(expected.iter().map(|(name, _)| store.get(name).cloned()).collect())
 //!         });
 //!     }
 //!     authority.handle(swap, outcomes, (None, Micros(0)));
@@ -81,7 +81,7 @@ use tidegate_gate::{Micros, Rule, Timestamp, Used, Verdict};
 
 use crate::count::less;
 use ask::Completion;
-pub use ask::{Failure, Options, Outcome, Queued};
+pub use ask::{Failure, Options, Queued, SwapOutcome};
 use partitions::{Left, Partitions};
 use swap::expires_at;
 pub use swap::{Swap, SwapEntry};
@@ -181,28 +181,28 @@ impl<T, E: Clone> Authority<T, E> {
     pub fn handle(
         &mut self,
         swap: Swap,
-        outcomes: impl IntoIterator<Item = Outcome<E>>,
+        outcomes: impl IntoIterator<Item = SwapOutcome<E>>,
         (now, at): (Option<Timestamp>, Micros),
     ) {
         let ttl_margin = self.options.ttl_margin;
         for (id, outcome) in swap.partitions.into_iter().zip(outcomes) {
             let Some(partition) = self.partitions.get_mut(id) else { continue };
             match outcome {
-                Outcome::Swapped => {
+                SwapOutcome::Swapped => {
                     let expires_at = |used: &Used<'_>| expires_at(used, ttl_margin, swap.at);
                     partition.swapped(expires_at, now, &mut self.answers);
                 }
-                Outcome::Found(found) => {
+                SwapOutcome::Found(found) => {
                     if partition.lost_for(at) > self.options.patience {
                         partition.give_up(&found, (now, &Failure::Contended), &mut self.answers);
                     } else {
                         partition.found(found, now, &mut self.answers);
                     }
                 }
-                Outcome::Refused(found, error) => {
+                SwapOutcome::Refused(found, error) => {
                     partition.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);
                 }
-                Outcome::Failed(error) => {
+                SwapOutcome::Failed(error) => {
                     partition.failed(&Failure::Store(error), &mut self.answers)
                 }
             }

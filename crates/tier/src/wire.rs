@@ -44,7 +44,7 @@
 //! use std::collections::HashMap;
 //! use std::sync::Arc;
 //! use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp};
-//! use tidegate_tier::authority::{self, Authority, Outcome, SwapEntry};
+//! use tidegate_tier::authority::{self, Authority, SwapOutcome, SwapEntry};
 //! use tidegate_tier::{Node, cache};
 //! use tidegate_tier::wire::{
 //!     Outgoing, AuthorityOptions, Failure, Outbox, NodeOptions, Place, Inbox, WireError,
@@ -71,13 +71,13 @@
 //!                 let records: Vec<_> = authority.records(&swap, partition).collect();
 //!                 let found = |record: &SwapEntry<'_>| store.get(record.name).cloned();
 //!                 if records.iter().any(|record| found(record).as_deref() != record.found) {
-//!                     outcomes.push(Outcome::Found(records.iter().map(found).collect()));
+//!                     outcomes.push(SwapOutcome::Found(records.iter().map(found).collect()));
 //!                     continue;
 //!                 }
 //!                 for record in records {
 //!                     store.extend(record.becomes.map(|bytes| (record.name.into(), bytes.into())));
 //!                 }
-//!                 outcomes.push(Outcome::Swapped);
+//!                 outcomes.push(SwapOutcome::Swapped);
 //!             }
 //!             authority.handle(swap, outcomes, (Some(now), at));
 //!         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use tidegate_gate::{Id, Micros, Operation, Policies, Resolved, Timestamp, fnv1a};
-use tidegate_tier::authority::{self, Authority, Outcome, SwapEntry};
+use tidegate_tier::authority::{self, Authority, SwapEntry, SwapOutcome};
 use tidegate_tier::wire::{AuthorityOptions, Inbox, NodeOptions, Outbox, Outgoing, Place};
 
 static POLICIES: LazyLock<Policies> =
@@ -93,7 +93,7 @@ fn decide(
                 store.extend(becomes.map(|bytes| (name.to_owned(), bytes.to_owned())));
             }
         }
-        let outcomes = vec![Outcome::Swapped; swap.len()];
+        let outcomes = vec![SwapOutcome::Swapped; swap.len()];
         authority.handle(swap, outcomes, times);
     }
 }

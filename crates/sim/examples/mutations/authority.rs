@@ -70,9 +70,9 @@ pub(super) const MUTATIONS: [Mutation; 44] = [
     ("patience is too short", AUTHORITY,
         "if partition.lost_for(at) > self.options.patience {", "if partition.lost_for(at) >= self.options.patience {"),
     ("a refused write is tried again", AUTHORITY,
-        "                Outcome::Refused(found, error) => {
+        "                SwapOutcome::Refused(found, error) => {
                     partition.give_up(&found, (now, &Failure::Store(error)), &mut self.answers);",
-        "                Outcome::Refused(found, _) => {
+        "                SwapOutcome::Refused(found, _) => {
                     partition.found(found, now, &mut self.answers);"),
     ("a partition is not ready again after a swap", AUTHORITY,
         "                }

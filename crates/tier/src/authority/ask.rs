@@ -92,7 +92,7 @@ pub enum Failure<E> {
 
 /// What became of the records of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome<E> {
+pub enum SwapOutcome<E> {
     /// All records were as expected, and the writes are stored.
     Swapped,
     /// These bytes were found, at least one of them not as expected. Nothing was written. One element for

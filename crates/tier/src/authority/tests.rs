@@ -9,7 +9,7 @@ use tidegate_gate::{Id, Micros, Operation, Policy, Request, Resolved, Timestamp}
 mod memory;
 mod only_writer;
 
-use super::{Authority, Failure, Options, Outcome, Queued, Swap};
+use super::{Authority, Failure, Options, Queued, Swap, SwapOutcome};
 
 const WINDOW: &str = "limits = [{ algorithm = 'fixed_window', limit = 1_000_000, period = '1m' }]";
 
@@ -45,7 +45,7 @@ fn after_a_grant(policy: &Arc<Policy>) -> Vec<u8> {
 fn send_all(authority: &mut Tested) -> usize {
     let mut swaps = 0;
     while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
-        let outcomes = vec![Outcome::Swapped; swap.len()];
+        let outcomes = vec![SwapOutcome::Swapped; swap.len()];
         authority.handle(swap, outcomes, (None, Micros(0)));
         swaps += 1;
     }
@@ -125,7 +125,7 @@ fn what_waited_too_long_is_not_begun() {
     }
     let swap = authority.poll_swap((None, Micros(12)), |_| false).unwrap();
     assert_eq!(answers(&mut authority), [(0, Err(Failure::TooLate)), (1, Err(Failure::TooLate))]);
-    authority.handle(swap, [Outcome::Failed("no answer")], (None, Micros(12)));
+    authority.handle(swap, [SwapOutcome::Failed("no answer")], (None, Micros(12)));
     assert_eq!(answers(&mut authority), [(2, Err(Failure::Store("no answer")))]);
 }
 
@@ -141,7 +141,7 @@ fn what_nobody_waits_for_is_left_out_unless_it_reports() {
         authority.ask(Queued { resolved, now, at, operation, token });
     }
     let swap = authority.poll_swap((None, Micros(0)), |token| *token < 2).unwrap();
-    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
     let answered: Vec<usize> =
         answers(&mut authority).into_iter().map(|(token, _)| token).collect();
     assert_eq!((answered, authority.waiting()), (vec![1, 2], 0));
@@ -159,7 +159,7 @@ fn a_store_that_is_known_not_to_answer_fails_what_waits_and_not_what_is_under_wa
     let away = || Err(Failure::Store("away"));
     assert_eq!(answers(&mut authority), [(2, away()), (3, away())]);
     assert_eq!(authority.waiting(), 2, "the operations on the partition that is under way");
-    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Ok(true))]);
     assert_eq!((send_all(&mut authority), answers(&mut authority)), (1, vec![(1, Ok(true))]));
     ask(&mut authority, &policy, "b", 0, 4);
@@ -185,7 +185,7 @@ fn the_operations_on_a_key_are_counted_until_each_is_answered() {
     (0..2).for_each(|token| ask(&mut authority, &policy, "k", 0, token));
     let overloaded = Failure::Overloaded { most: 8_192 };
     assert_eq!(answers(&mut authority), [(1, Err(overloaded))], "one place is free");
-    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
     assert_eq!(answers(&mut authority).len(), 8_191);
 }
 
@@ -196,7 +196,7 @@ fn the_time_of_a_refusal_is_stored_also_if_it_was_answered_before() {
     let resolved = Resolved::new(&policy, "k").unwrap();
     next.ask(Queued { resolved, now: Timestamp(9), at: Micros(0), operation: 1.into(), token: 0 });
     let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
-    next.handle(swap, [Outcome::Found(vec![Some(stored)])], (None, Micros(0)));
+    next.handle(swap, [SwapOutcome::Found(vec![Some(stored)])], (None, Micros(0)));
     assert_eq!(answers(&mut next), [(0, Ok(false))]);
     let (_, known, writes) = next_swap(&mut next).expect("a swap for the newest time");
     assert_eq!((known, writes), (1, 1));
@@ -213,7 +213,7 @@ fn a_swap_takes_partitions_until_it_has_its_records() {
         let mut found = Vec::new();
         while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
             found.push(swap.len());
-            let outcomes = vec![Outcome::Swapped; swap.len()];
+            let outcomes = vec![SwapOutcome::Swapped; swap.len()];
             authority.handle(swap, outcomes, (None, Micros(0)));
         }
         assert_eq!(found, sizes, "{most_records}");
@@ -229,7 +229,7 @@ fn what_is_written_is_kept_twice_as_long_as_needed_and_so_the_next_writes_set_no
         ask(&mut authority, &policy, "k", at, 0);
         let swap = authority.poll_swap((None, Micros(at)), |_| false).unwrap();
         let keep = authority.records(&swap, 0).next().unwrap().ttl;
-        authority.handle(swap, [Outcome::Swapped], (None, Micros(at)));
+        authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(at)));
         keep
     };
     assert_eq!(keep_at(0), Some(Micros(2 * needed)));
@@ -246,7 +246,7 @@ fn an_operation_is_decided_at_its_own_time_while_that_is_at_most_half_a_period_o
         let mut authority = Tested::new(Options::default());
         ask(&mut authority, &policy, "k", 0, 0); // at 7
         let swap = authority.poll_swap((Some(Timestamp(now)), Micros(0)), |_| false).unwrap();
-        authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+        authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
         let (_, answer) = authority.poll_answer().unwrap();
         assert_eq!(answer.unwrap().at, Timestamp(decided), "at {now}");
     }
@@ -272,7 +272,7 @@ fn what_is_refused_stays_refused_if_the_store_refuses_to_write() {
         next.ask(Queued { resolved, now, at: Micros(0), operation, token });
     }
     let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
-    next.handle(swap, [Outcome::Refused(vec![Some(stored)], "full")], (None, Micros(0)));
+    next.handle(swap, [SwapOutcome::Refused(vec![Some(stored)], "full")], (None, Micros(0)));
     let failed = Err(Failure::Store("full"));
     assert_eq!(answers(&mut next), [(0, Ok(false)), (1, failed), (2, Ok(true))]);
 }

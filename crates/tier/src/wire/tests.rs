@@ -11,7 +11,7 @@ use std::string::String;
 use tidegate_gate::{Id, Micros, Operation, Policies, Request, Resolved, Timestamp, Verdict};
 
 use super::*;
-use crate::authority::{self, Authority, Outcome};
+use crate::authority::{self, Authority, SwapOutcome};
 
 const NODE: Id = Id([0x0123_4567_89ab_cdef, 7]);
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
@@ -87,7 +87,7 @@ impl Object {
         while let Some(swap) = self.authority.poll_swap(times, |_| false) {
             self.swaps += 1;
             self.write(&swap);
-            let outcomes = alloc::vec![Outcome::Swapped; swap.len()];
+            let outcomes = alloc::vec![SwapOutcome::Swapped; swap.len()];
             self.authority.handle(swap, outcomes, times);
         }
     }

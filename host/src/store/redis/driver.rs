@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tidegate_gate::{Micros, Operation, Resolved, Timestamp, Verdict};
 use tidegate_tier::Authority;
-use tidegate_tier::authority::{Failure, Options, Outcome, Queued, Swap};
+use tidegate_tier::authority::{Failure, Options, Queued, Swap, SwapOutcome};
 use tokio::sync::{mpsc, oneshot};
 
 use super::shared::{MOST_DEADLINES, Shared};
@@ -70,7 +70,7 @@ impl Queue {
 }
 
 /// A call that has ended: the outcome of each partition, or the error of the whole call.
-type Ended = (Swap, Result<Vec<Outcome<StoreError>>, StoreError>);
+type Ended = (Swap, Result<Vec<SwapOutcome<StoreError>>, StoreError>);
 
 pub(super) struct Driver {
     shared: Arc<Shared>,
@@ -136,7 +136,7 @@ impl Driver {
         match outcomes {
             Ok(outcomes) => self.authority.handle(swap, outcomes, times),
             Err(error) => {
-                let failed = vec![Outcome::Failed(error.clone()); swap.len()];
+                let failed = vec![SwapOutcome::Failed(error.clone()); swap.len()];
                 self.authority.handle(swap, failed, times);
                 self.authority.fail_waiting(&error);
             }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::aio::MultiplexedConnection;
 use redis::{Arg, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use tidegate_tier::Authority;
-use tidegate_tier::authority::{Outcome, Swap};
+use tidegate_tier::authority::{Swap, SwapOutcome};
 
 use super::driver::Token;
 use super::shared::{RedisOptions, Shared};
@@ -67,7 +67,7 @@ impl Call {
     pub(super) async fn make(
         self,
         shared: &Shared,
-    ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
+    ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
         shared.connection.wake().await?;
         let told = match send(shared, &self.command).await {
             Ok(Value::ServerError(error)) if error.kind() == Some(ServerErrorKind::NoScript) => {
@@ -99,7 +99,7 @@ impl Call {
         &self,
         shared: &Shared,
         error: RedisError,
-    ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
+    ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
         let names: Vec<&[u8]> = self.arguments().skip(BEFORE_NAMES).take(self.names).collect();
         let found = shared.get(&names).await?;
         let expected = self.arguments().skip(BEFORE_NAMES + self.names).step_by(VALUES);
@@ -112,8 +112,8 @@ impl Call {
             let is_unwritten = own.iter().all(is_expected);
             let found = own.into_iter().map(|(found, _)| found).collect();
             match is_unwritten {
-                true => Outcome::Found(found),
-                false => Outcome::Refused(found, error.clone().into()),
+                true => SwapOutcome::Found(found),
+                false => SwapOutcome::Refused(found, error.clone().into()),
             }
         };
         Ok(self.partitions.iter().map(outcome).collect())
@@ -123,9 +123,9 @@ impl Call {
         &self,
         shared: &Shared,
         told: Value,
-    ) -> Result<Vec<Outcome<StoreError>>, StoreError> {
+    ) -> Result<Vec<SwapOutcome<StoreError>>, StoreError> {
         match told {
-            Value::Int(0) => Ok(self.partitions.iter().map(|_| Outcome::Swapped).collect()),
+            Value::Int(0) => Ok(self.partitions.iter().map(|_| SwapOutcome::Swapped).collect()),
             Value::Array(told) if told.len() == self.partitions.len() => {
                 let mut names = self.arguments().skip(BEFORE_NAMES).take(self.names);
                 let each = told.into_iter().zip(&self.partitions).map(|(told, records)| {
@@ -155,12 +155,12 @@ async fn send(shared: &Shared, command: &Cmd) -> Result<Value, StoreError> {
     shared.connection.ask(ask).await
 }
 
-fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> Outcome<StoreError> {
+fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> SwapOutcome<StoreError> {
     let records = names.len();
     let told = match told {
-        Value::Int(0) => return Outcome::Swapped,
+        Value::Int(0) => return SwapOutcome::Swapped,
         Value::Array(told) => told,
-        _ => return Outcome::Failed(unexpected().into()),
+        _ => return SwapOutcome::Failed(unexpected().into()),
     };
     let (mut error, mut found) = (None, Vec::with_capacity(records));
     for value in told {
@@ -168,20 +168,20 @@ fn outcome(shared: &Shared, told: Value, names: &[&[u8]]) -> Outcome<StoreError>
             Value::Nil => found.push(None),
             Value::BulkString(bytes) => found.push(Some(bytes)),
             Value::ServerError(server) if error.is_none() => error = Some(RedisError::from(server)),
-            _ => return Outcome::Failed(unexpected().into()),
+            _ => return SwapOutcome::Failed(unexpected().into()),
         }
     }
     if let Some(error) = &error {
         shared.connection.doubt(error);
     }
     match error {
-        None if found.len() == records => Outcome::Found(found),
-        Some(error) if found.len() == records => Outcome::Refused(found, error.into()),
+        None if found.len() == records => SwapOutcome::Found(found),
+        Some(error) if found.len() == records => SwapOutcome::Refused(found, error.into()),
         Some(error) => {
             let names = names.iter().map(|name| String::from_utf8_lossy(name).into_owned());
-            Outcome::Failed(StoreError::Unreadable { names: names.collect(), error })
+            SwapOutcome::Failed(StoreError::Unreadable { names: names.collect(), error })
         }
-        None => Outcome::Failed(unexpected().into()),
+        None => SwapOutcome::Failed(unexpected().into()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Swaps on their way: what the storage does, what the authority makes of it, and whether that is true.
 
 use tidegate_gate::{Operation, Timestamp, TransactionError, Verdict};
-use tidegate_tier::authority::{Failure, Outcome as Told};
+use tidegate_tier::authority::{Failure, SwapOutcome as Told};
 
 use super::asking::{Answer, Asking};
 use super::machine::World;

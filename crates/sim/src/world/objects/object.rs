@@ -62,7 +62,7 @@ pub(super) struct UnderWay {
 pub(super) struct Part {
     pub(super) partition: usize,
     pub(super) records: Vec<Compared>,
-    pub(super) outcome: Option<authority::Outcome<Fault>>,
+    pub(super) outcome: Option<authority::SwapOutcome<Fault>>,
 }
 
 impl Part {

@@ -1,7 +1,7 @@
 //! Storage reads and writes, an object learns what came of it, and both fail.
 
 use tidegate_gate::Timestamp;
-use tidegate_tier::authority::Outcome;
+use tidegate_tier::authority::SwapOutcome;
 
 use super::machine::{Row, World};
 use super::object::{Batch, Part, UnderWay};
@@ -39,15 +39,15 @@ impl World {
         let writes = records.iter().any(|record| record.becomes.is_some());
         let outcome = if self.objects[object].refuses && writes {
             self.tally.add("storage refused to write");
-            Outcome::Refused(found, "no disk")
+            SwapOutcome::Refused(found, "no disk")
         } else if !is_expected {
-            Outcome::Found(found)
+            SwapOutcome::Found(found)
         } else {
             self.write(object, &records);
             if records.iter().all(|record| record.is_known) {
                 self.written(object, self.swaps[swap].parts[part].partition, &records)?;
             }
-            Outcome::Swapped
+            SwapOutcome::Swapped
         };
         let part = &mut self.swaps[swap].parts[part];
         (part.records, part.outcome) = (records, Some(outcome));
@@ -99,9 +99,9 @@ impl World {
         let mut told = Vec::new();
         let mut failed = Vec::new();
         for part in &mut parts {
-            let outcome = part.outcome.take().unwrap_or(Outcome::Failed("no disk"));
-            let was_written = outcome == Outcome::Swapped && !part.reads();
-            let outcome = if fails { Outcome::Failed("no disk") } else { outcome };
+            let outcome = part.outcome.take().unwrap_or(SwapOutcome::Failed("no disk"));
+            let was_written = outcome == SwapOutcome::Swapped && !part.reads();
+            let outcome = if fails { SwapOutcome::Failed("no disk") } else { outcome };
             if let Some(batch) = self.land(object, part, &outcome)?
                 && !was_written
             {
@@ -137,7 +137,7 @@ impl World {
         &mut self,
         object: usize,
         part: &Part,
-        outcome: &Outcome<&'static str>,
+        outcome: &SwapOutcome<&'static str>,
     ) -> Result<Option<Batch>, Seen> {
         let Some(waits) = self.objects[object].partitions.get_mut(&part.partition) else {
             return Ok(None);
@@ -145,11 +145,11 @@ impl World {
         waits.is_swapping = false;
         let mut batch = std::mem::take(&mut waits.batch);
         match outcome {
-            Outcome::Swapped if !part.reads() => Ok(None),
-            Outcome::Swapped | Outcome::Found(_) => {
+            SwapOutcome::Swapped if !part.reads() => Ok(None),
+            SwapOutcome::Swapped | SwapOutcome::Found(_) => {
                 self.tally.add("an object read what was stored");
                 let found = match outcome {
-                    Outcome::Found(found) => found.clone(),
+                    SwapOutcome::Found(found) => found.clone(),
                     _ => part.records.iter().map(|record| record.found.clone()).collect(),
                 };
                 self.load(object, part, &found, &batch)?;
@@ -162,7 +162,7 @@ impl World {
                 self.objects[object].partitions.entry(part.partition).or_default().batch = batch;
                 Ok(None)
             }
-            Outcome::Refused(found, _) => {
+            SwapOutcome::Refused(found, _) => {
                 let records = part.records.iter().map(|record| record.record);
                 let read = States::read(records.zip(found.iter().map(Option::as_deref)));
                 for (op, _) in &batch {
@@ -179,7 +179,7 @@ impl World {
                 self.forget(object, part.partition, &batch);
                 Ok(Some(batch))
             }
-            Outcome::Failed(_) => {
+            SwapOutcome::Failed(_) => {
                 self.tally.add("a swap failed");
                 self.forget(object, part.partition, &batch);
                 Ok(Some(batch))
@@ -252,7 +252,7 @@ impl World {
             }
             let UnderWay { parts, .. } = self.swaps.remove(swap);
             for part in parts {
-                let was_written = part.outcome == Some(Outcome::Swapped) && !part.reads();
+                let was_written = part.outcome == Some(SwapOutcome::Swapped) && !part.reads();
                 self.tally.add(match was_written {
                     true => "an object crashed after its write",
                     false => "an object crashed before its write",

@@ -1,7 +1,7 @@
 //! The world itself.
 
 use tidegate_gate::{Operation, Timestamp};
-use tidegate_tier::authority::{Outcome, Swap};
+use tidegate_tier::authority::{Swap, SwapOutcome};
 use tidegate_tier::wire::{Failure, Outgoing, WireError};
 
 use super::watch::{Watch, units};
@@ -44,7 +44,7 @@ struct UnderWay {
     life: u64,
     swap: Swap,
     partitions: Vec<Vec<Compared>>,
-    outcomes: Vec<Outcome<Fault>>,
+    outcomes: Vec<SwapOutcome<Fault>>,
 }
 
 impl Happens for World {
@@ -200,13 +200,13 @@ impl World {
             let held = |record: usize| self.store.get(record).map(<[u8]>::to_vec);
             if partition.iter().any(|each| held(each.record) != each.found) {
                 let found = partition.iter().map(|each| held(each.record));
-                outcomes.push(Outcome::Found(found.collect()));
+                outcomes.push(SwapOutcome::Found(found.collect()));
                 continue;
             }
             for each in partition.iter().filter(|each| each.becomes.is_some()) {
                 self.store.put(each.record, each.becomes.as_deref());
             }
-            outcomes.push(Outcome::Swapped);
+            outcomes.push(SwapOutcome::Swapped);
         }
     }
 
@@ -218,7 +218,7 @@ impl World {
         }
         let UnderWay { life, swap, mut outcomes, .. } = self.swaps.remove(index);
         if fails {
-            outcomes = vec![Outcome::Failed("no disk"); swap.len()];
+            outcomes = vec![SwapOutcome::Failed("no disk"); swap.len()];
         }
         if life == self.life {
             let (now, at) = self.object.times(self.setup.start, self.now);

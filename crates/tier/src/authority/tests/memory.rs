@@ -89,7 +89,7 @@ fn a_partition_in_use_is_passed_over_once() {
     let mut knows = |key: &str| {
         ask(&mut small, &policy, key, 0, 0);
         let (swap, known, _) = next_swap(&mut small).unwrap();
-        small.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+        small.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
         assert!(small.remembered() <= most);
         known == 1
     };
@@ -113,7 +113,7 @@ fn a_partition_on_which_operations_wait_is_not_forgotten() {
         assert_eq!((send_all(&mut authority), answers(&mut authority).len()), (1, 1));
         assert_eq!(authority.remembered(), 0);
     }
-    authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Ok(true))]);
 }
 

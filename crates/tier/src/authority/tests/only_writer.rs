@@ -42,7 +42,7 @@ fn an_only_writer_does_not_answer_before_it_has_seen_what_is_stored() {
     }
     let swap = next.poll_swap((None, Micros(0)), |_| false).unwrap();
     assert_eq!(answers(&mut next), []);
-    next.handle(swap, [Outcome::Found(vec![Some(stored)])], (None, Micros(0)));
+    next.handle(swap, [SwapOutcome::Found(vec![Some(stored)])], (None, Micros(0)));
     assert_eq!(answers(&mut next), [(0, Ok(false)), (1, Ok(false))]);
 }
 
@@ -54,12 +54,12 @@ fn an_only_writer_whose_write_failed_asks_what_is_stored() {
     assert_eq!(one_by_one(&mut authority, &policy, 101), 1 + 1);
     ask(&mut authority, &policy, "k", 0, 0);
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
-    authority.handle(swap, [Outcome::Failed("full")], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Failed("full")], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Err(Failure::Store("full")))]);
     ask(&mut authority, &policy, "k", 0, 1);
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
     assert!(!authority.records(&swap, 0).next().unwrap().is_known);
-    authority.handle(swap, [Outcome::Failed("away")], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Failed("away")], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(1, Err(Failure::Store("away")))], "it could not read");
 }
 
@@ -75,10 +75,10 @@ fn an_only_writer_undoes_nothing_when_it_reads_a_further_key() {
         assert_eq!((found, writes), (known, 0), "{key}: it reads what it does not know");
         let found = authority.records(&swap, 0).map(|record| record.found.map(<[u8]>::to_vec));
         let found = found.collect();
-        authority.handle(swap, [Outcome::Found(found)], at);
+        authority.handle(swap, [SwapOutcome::Found(found)], at);
         let (swap, known, writes) = next_swap(&mut authority).unwrap();
         assert_eq!((known, writes), (2, 2 - usize::from(key == "b")), "{key}: the lead stays");
-        authority.handle(swap, [Outcome::Swapped], at);
+        authority.handle(swap, [SwapOutcome::Swapped], at);
     }
     let left =
         |authority: &mut Tested| authority.poll_answer().unwrap().1.unwrap().limits[0].remaining();
@@ -98,7 +98,7 @@ fn an_only_writer_decides_what_it_knows_and_then_reads() {
     }
     let mut swaps = Vec::new();
     while let Some((swap, known, writes)) = next_swap(&mut authority) {
-        authority.handle(swap, [Outcome::Swapped], (None, Micros(0)));
+        authority.handle(swap, [SwapOutcome::Swapped], (None, Micros(0)));
         let order: Vec<usize> = answers(&mut authority).iter().map(|answer| answer.0).collect();
         swaps.push((known, writes, order));
     }
@@ -114,7 +114,7 @@ fn an_only_writer_that_finds_other_bytes_than_it_wrote_grants_nothing() {
     assert_eq!(one_by_one(&mut authority, &strict, 1), 2);
     ask(&mut authority, &strict, "k", 0, 0);
     let swap = authority.poll_swap((None, Micros(0)), |_| false).unwrap();
-    authority.handle(swap, [Outcome::Found(vec![None])], (None, Micros(0)));
+    authority.handle(swap, [SwapOutcome::Found(vec![None])], (None, Micros(0)));
     assert_eq!(answers(&mut authority), [(0, Err(Failure::Contended))]);
 }
 
@@ -137,9 +137,9 @@ fn an_only_writer_that_reads_one_key_after_another_is_not_contended() {
                 let writes =
                     records.iter().filter_map(|record| Some((record.name, record.becomes?)));
                 store.extend(writes.map(|(name, bytes)| (name.into(), bytes.to_vec())));
-                Outcome::Swapped
+                SwapOutcome::Swapped
             }
-            false => Outcome::Found(found),
+            false => SwapOutcome::Found(found),
         };
         authority.handle(swap, [outcome], (None, Micros(at)));
         true

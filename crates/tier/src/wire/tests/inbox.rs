@@ -289,7 +289,7 @@ fn every_failure_of_the_authority_has_its_name_on_the_wire() {
     let mut failed = object();
     ask(&mut failed);
     let swap = failed.authority.poll_swap(times(0), |_| false).unwrap();
-    failed.authority.handle(swap, [Outcome::Failed("no disk")], times(0));
+    failed.authority.handle(swap, [SwapOutcome::Failed("no disk")], times(0));
     assert_eq!(answer(&mut failed), Failure::Store("no disk".into()));
 
     let mut late = object();
@@ -307,7 +307,7 @@ fn every_failure_of_the_authority_has_its_name_on_the_wire() {
     ask(&mut foreign);
     let swap = foreign.authority.poll_swap(times(0), |_| false).unwrap();
     let found = vec![Some(vec![9]); foreign.authority.records(&swap, 0).count()];
-    foreign.authority.handle(swap, [Outcome::Found(found)], times(0));
+    foreign.authority.handle(swap, [SwapOutcome::Found(found)], times(0));
     let text = "stored state: expected version 3, found 9";
     assert_eq!(
         answer(&mut foreign),
@@ -320,7 +320,7 @@ fn every_failure_of_the_authority_has_its_name_on_the_wire() {
     for at in [0, 1_000_001] {
         let swap = contended.authority.poll_swap(times(0), |_| false).unwrap();
         let found = vec![None; contended.authority.records(&swap, 0).count()];
-        contended.authority.handle(swap, [Outcome::Found(found)], times(at));
+        contended.authority.handle(swap, [SwapOutcome::Found(found)], times(at));
     }
     assert_eq!(answer(&mut contended), Failure::Contended);
 }
