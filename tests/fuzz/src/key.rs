@@ -26,7 +26,7 @@ pub struct Key {
 
 impl Key {
     pub fn new(limits: Limits) -> Self {
-        let each = limits.iter().map(|each| Leases::of(each.limit)).enumerate();
+        let each = limits.iter().map(|each| Leases::of(each.limit.clone())).enumerate();
         let leases = each.filter_map(|(place, leases)| Some((place, leases?))).collect();
         let words = vec![0; limits.words()];
         Self { limits, words, now: 0, granted_at: 0, retry_at: 0, leases }
@@ -34,7 +34,7 @@ impl Key {
 
     /// How many limits have leases, also after foreign words were written.
     fn limits_of_leases(&self) -> usize {
-        self.limits.iter().filter(|each| Leases::of(each.limit).is_some()).count()
+        self.limits.iter().filter(|each| Leases::of(each.limit.clone()).is_some()).count()
     }
 
     pub fn step(&mut self, step: &Step) {
@@ -181,8 +181,9 @@ impl Key {
             let used = |(limit, range): (Limit, Range<usize>)| {
                 let peeked = limit.peek(&key.words[range], newest, &Request::of(0));
                 let remaining = peeked.expect("it costs nothing").remaining();
-                let counts = limit.kind() == Kind::Rate && !matches!(limit, Limit::SlidingLog(_));
-                (limit, counts.then(|| limit.capacity() - remaining))
+                let counts = limit.kind() == Kind::Rate && !is_log(&limit);
+                let used = counts.then(|| limit.capacity() - remaining);
+                (limit, used)
             };
             key.each().into_iter().map(used).collect()
         };
@@ -224,6 +225,7 @@ impl Key {
                 reserved: reserved.value(),
                 actual: actual.value(),
             }),
+            What::Commit(who, actual) => Operation::Commit(who.id(), actual.value()),
             What::Heartbeat(who) => Operation::Heartbeat(who.id()),
             What::Count(who, count) => Operation::Count(who.id(), count.value()),
             What::Release(who) => Operation::Release(who.id()),
@@ -256,8 +258,9 @@ impl Key {
             Cost::Most(below) => self.limits.capacity().saturating_sub(below.into()),
         };
         let lease = Some(ask.who.id());
-        let (class, signal, draw) = (ask.class(), ask.signal(), ask.draw());
-        Request { cost, lease, class, signal, draw }
+        let (hold, class) = (ask.hold(), ask.class());
+        let (signal, draw) = (ask.signal(), ask.draw());
+        Request { cost, lease, hold, class, signal, draw }
     }
 
     /// The time at which all limits decide.
@@ -281,7 +284,7 @@ impl Key {
     }
 
     fn some_start_empty(&self) -> bool {
-        self.has(|limit| matches!(limit, Limit::TokenBucket(bucket) if bucket.starts_empty()))
+        self.has(starts_empty)
     }
 
     /// The capacity of the limits together.
@@ -299,7 +302,7 @@ impl Key {
         let each = |NamedLimit { limit, .. }: &NamedLimit| {
             let range = start..start + limit.words();
             start = range.end;
-            (*limit, range)
+            (limit.clone(), range)
         };
         self.limits.iter().map(each).collect()
     }
@@ -323,4 +326,21 @@ fn advanced(limit: &Limit, words: &[u64], at: Timestamp) -> Vec<u64> {
     let mut words = words.to_vec();
     limit.advance(&mut words, at);
     words
+}
+
+/// The numbers of the limit that counts, also under reservations.
+fn counting(limit: &Limit) -> Vec<u64> {
+    let numbers = limit.parameters();
+    match limit {
+        Limit::Holding(_) => numbers[5..].to_vec(), // behind the terms
+        _ => numbers,
+    }
+}
+
+fn is_log(limit: &Limit) -> bool {
+    counting(limit)[0] == 4
+}
+
+fn starts_empty(limit: &Limit) -> bool {
+    matches!(counting(limit)[..], [1, _, _, _, 1])
 }

@@ -11,7 +11,7 @@ use crate::Amount;
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Parameters {
     algorithm: u8,
-    others: [Amount; 6],
+    others: [Amount; 9],
 }
 
 /// A policy for each value of `on_change`.
@@ -51,7 +51,10 @@ impl Parameters {
 
     /// The parameters. Those that would hardly ever be valid by chance are moved close to a valid value.
     fn numbers(self) -> Vec<u64> {
-        let algorithm = u64::from(self.algorithm % 16); // with room for algorithms to come
+        let algorithm = match self.algorithm % 16 {
+            15 => HOLDING,
+            algorithm => u64::from(algorithm), // with room for algorithms to come
+        };
         let mut others = self.others.map(Amount::value);
         match algorithm {
             // few places, which fill soon: thousands would only be slow
@@ -63,6 +66,12 @@ impl Parameters {
                 others[1] %= MILLION;
                 others[..2].sort_unstable();
             }
+            // few holds of a bucket, window or log
+            HOLDING => {
+                others[0] %= MOST_PLACES;
+                others[3] %= 2;
+                others[4] = 1 + others[4] % 4;
+            }
             // an estimator without a ramp
             10 if others[2] > u64::from(u16::MAX) => others[2] = (1 + others[2] % 2) << 32,
             _ => {}
@@ -71,5 +80,7 @@ impl Parameters {
     }
 }
 
+/// The number of limits that hold.
+const HOLDING: u64 = 100;
 const MOST_PLACES: u64 = 18;
 const MILLION: u64 = 1_000_000;

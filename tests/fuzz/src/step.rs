@@ -1,7 +1,7 @@
 //! Steps, as the fuzzer draws them.
 
 use arbitrary::Arbitrary;
-use tidegate_gate::{Class, Draw, Id, Share};
+use tidegate_gate::{Class, Draw, Id, Micros, Share};
 
 use crate::{Amount, Parameters};
 
@@ -39,6 +39,7 @@ pub enum What {
     Peek(Ask),
     Refund(Amount),
     Settle(Granted, [Amount; 2]),
+    Commit(Who, Amount),
     Heartbeat(Who),
     Count(Who, Amount),
     Release(Who),
@@ -60,6 +61,7 @@ pub enum Granted {
 pub struct Ask {
     pub cost: Cost,
     pub who: Who,
+    hold: Option<Amount>,
     class: u8,
     signal: Option<u32>,
     draw: u32,
@@ -80,6 +82,11 @@ pub enum Who {
 }
 
 impl Ask {
+    /// For how long the request reserves its cost.
+    pub fn hold(&self) -> Micros {
+        Micros(self.hold.map_or(0, Amount::value))
+    }
+
     /// Often the class that is never shed, or one next to it.
     pub fn class(&self) -> Class {
         match self.class {
