@@ -8,7 +8,8 @@
 //! so three words per hold are enough: o, s and u. All zeros are the identity.
 
 use super::{Config, Level, State};
-use crate::hold::{Hold, Holds, Reservable};
+use crate::hold::list::{Hold, Holds};
+use crate::hold::reservable::Reservable;
 use crate::limiter::{Limiter, Words, WordsMut};
 use crate::never::never;
 use crate::quantity::saturating_product;

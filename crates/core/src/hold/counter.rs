@@ -1,7 +1,7 @@
 //! The limiters that can hold.
 
-use super::Reservable;
 use super::list::Holds;
+use super::reservable::Reservable;
 use crate::bucket;
 use crate::decision::{Answer, InvalidState};
 use crate::limiter::State;

@@ -2,7 +2,7 @@
 
 use super::counter::Counting;
 use super::list::{Hold, Holds, Outcome};
-use super::{Committed, OnExpiry, Reserved, Terms};
+use super::terms::{Committed, OnExpiry, Reserved, Terms};
 use crate::decision::{Answer, CostExceedsCapacity, Decision};
 use crate::lease::Id;
 use crate::time::{Micros, Timestamp};

@@ -1,6 +1,6 @@
 //! The holds of a key, in words.
 
-use super::Terms;
+use super::terms::Terms;
 use crate::decision::InvalidState;
 use crate::lease::Id;
 use crate::never::never;

@@ -11,8 +11,8 @@
 //! | n | the most holds of a key: live ones, and those that ended less than a stated span ago | – |
 //!
 //! A commit puts c in the place of e *at t*: the state is then, to the unit, the one to which the whole history would have led with
-//! the true costs. That holds however many calls run side by side and in whatever order they commit. Each [limiter](Reservable) says
-//! how. c may exceed e, and what the limiter has room for: that is debt, as after a [charge](RateLimiter::charge).
+//! the true costs. That holds however many calls run side by side and in whatever order they commit. Each limiter says
+//! how. c may exceed e, and what the limiter has room for: that is debt, as after a [charge](crate::RateLimiter::charge).
 //!
 //! A commit is taken once. For a stated span the key remembers how each hold ended, and a repeated commit gets the same answer and
 //! changes nothing.
@@ -50,14 +50,15 @@
 
 mod counter;
 mod key;
-mod list;
+pub(crate) mod list;
+pub(crate) mod reservable;
+mod terms;
 #[cfg(test)]
 mod tests;
 
-use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
+use crate::decision::{Answer, CostExceedsCapacity, InvalidState};
 use crate::lease::Id;
-use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
-use crate::never::never;
+use crate::limiter::{self, Limiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -65,84 +66,8 @@ use crate::window::Refund;
 pub use self::counter::Counter;
 use self::counter::Counting;
 use self::key::Key;
-use self::list::{HEAD, Outcome};
-pub(crate) use self::list::{Hold, Holds};
-
-/// The most holds that a key may have.
-pub const MAX_HOLDS: u64 = 1_000;
-
-/// A rate limiter that can put the true cost of an earlier grant in the place of its estimate.
-pub(crate) trait Reservable: RateLimiter {
-    /// The number of words with which a hold remembers what came after its grant.
-    const SINCE: usize;
-
-    /// Moves the state to `now`, and what came after the last hold too.
-    fn pass(
-        &self,
-        state: &mut limiter::State<Self, impl WordsMut>,
-        _since: &mut [u64],
-        now: Timestamp,
-    ) {
-        self.advance(state, now);
-    }
-
-    /// Adds units that were taken to what came after the last hold.
-    fn took(&self, _since: &mut [u64], _units: u64) {}
-
-    /// Takes units that came back out of what came after the last hold.
-    fn gave_back(&self, _since: &mut [u64], _units: u64) {}
-
-    /// What the first hold has to know of the state before its grant.
-    fn before(&self, _state: &limiter::State<Self, impl Words>) -> u64 {
-        0
-    }
-
-    /// Puts `actual` units in the place of the estimate of a hold, and takes the hold off the list.
-    fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
-        &self,
-        state: &mut limiter::State<Self, impl WordsMut>,
-        holds: &mut Holds<H>,
-        place: usize,
-        actual: u64,
-    ) {
-        let Hold { units, granted_at, .. } = holds.remove(place);
-        self.correct(state, granted_at, units, actual);
-    }
-
-    /// Counts `actual` units instead of `counted` ones, of a grant at this time. A limiter that needs more than that to
-    /// [settle](Reservable::settle) a hold has its own way to do so.
-    fn correct(
-        &self,
-        _state: &mut limiter::State<Self, impl WordsMut>,
-        _granted_at: Timestamp,
-        _counted: u64,
-        _actual: u64,
-    ) {
-        never(()); // the estimate stays charged
-    }
-}
-
-/// What becomes of a hold that nobody commits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OnExpiry {
-    /// Its units come back.
-    Release,
-    /// Its units stay charged.
-    Charge,
-}
-
-/// The terms on which a limiter holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Terms {
-    /// n, from 1 to [`MAX_HOLDS`].
-    pub most: u64,
-    /// The longest span for which a hold may be live.
-    pub longest: Micros,
-    /// For how long the key remembers how a hold ended.
-    pub remember: Micros,
-    /// What becomes of a hold that nobody commits.
-    pub on_expiry: OnExpiry,
-}
+use self::list::{HEAD, Hold, Holds, Outcome};
+pub use self::terms::{Committed, MAX_HOLDS, OnExpiry, Reserved, Terms};
 
 /// A limiter that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,36 +81,6 @@ pub struct Config {
 pub type State<W> = limiter::State<Config, W>;
 
 impl sealed::Sealed for Config {}
-
-/// The answer to a reservation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reserved {
-    /// The limiter has decided. If it allows, the units are held.
-    Decided(Decision),
-    /// A live hold of this id has `units` already, until this time. Nothing has changed.
-    Again {
-        /// The units of the hold.
-        units: u64,
-        /// The time at which it ends.
-        until: Timestamp,
-    },
-    /// The hold of this id has ended. Nothing has changed.
-    Ended,
-    /// The key has as many holds as it may have. One is forgotten at this time. Nothing has changed.
-    Full {
-        /// The earliest time at which there may be room.
-        until: Timestamp,
-    },
-}
-
-/// The answer to a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// The units that count for the hold: those of the first commit, or the estimate if it stayed charged.
-    pub charged: u64,
-    /// Whether no live hold had this id at the first commit, so that its units were charged at the time of the commit.
-    pub late: bool,
-}
 
 impl Config {
     /// Makes a limiter that holds on these terms.
@@ -224,7 +119,7 @@ impl Config {
     /// Reserves `cost` units for at most `span`, cut to the longest span of the [terms](Terms). A cost of 0 is a peek.
     ///
     /// # Errors
-    /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](RateLimiter::capacity). The state does not change
+    /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](Self::capacity). The state does not change
     /// then.
     pub fn reserve(
         &self,
@@ -245,7 +140,7 @@ impl Config {
     /// is refused until the key forgets it.
     ///
     /// # Errors
-    /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](RateLimiter::capacity).
+    /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](Self::capacity).
     pub fn peek(
         &self,
         copy: &mut State<impl WordsMut>,
@@ -273,19 +168,19 @@ impl Config {
     /// Decides on a request of `cost` units that is known now. A cost of 0 is a peek, but moves the state to `now`.
     ///
     /// # Errors
-    /// Returns [`CostExceedsCapacity`] as [`RateLimiter::decide`] does.
+    /// Returns [`CostExceedsCapacity`] as [`RateLimiter::decide`](crate::RateLimiter::decide) does.
     #[inline]
     pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
         CostExceedsCapacity::check(cost, self.capacity())?;
         self.key(state).ok_or(CostExceedsCapacity { cost, capacity: 0 })?.decide(now, cost)
     }
 
-    /// Charges units that were already spent, as [`RateLimiter::charge`] does.
+    /// Charges units that were already spent, as [`RateLimiter::charge`](crate::RateLimiter::charge) does.
     pub fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
         self.key(state).into_iter().for_each(|mut key| key.charge(now, cost));
     }
 
-    /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`] does.
+    /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`](crate::RateLimiter::refund) does.
     pub fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
         self.key(state).into_iter().for_each(|mut key| key.refund(refund));
     }

@@ -47,7 +47,8 @@ use core::fmt::Debug;
 
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
-use crate::hold::{Hold, Holds, Reservable};
+use crate::hold::list::{Hold, Holds};
+use crate::hold::reservable::Reservable;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, in_range};
 use crate::time::{Micros, Timestamp};

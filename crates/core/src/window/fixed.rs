@@ -35,7 +35,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::hold::Reservable;
+use crate::hold::reservable::Reservable;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, small_state};
 use crate::quantity::{ConfigError, in_range};
 use crate::time::{Micros, Timestamp};

@@ -46,7 +46,7 @@ mod view;
 use self::view::View;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
-use crate::hold::Reservable;
+use crate::hold::reservable::Reservable;
 use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::never::never;
 use crate::quantity::{ConfigError, in_bounds, in_range};

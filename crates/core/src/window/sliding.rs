@@ -41,7 +41,7 @@ mod tests;
 use super::Refund;
 use crate::decision::{Answer, CostExceedsCapacity, Decision, InvalidState};
 use crate::divisor::Divisor;
-use crate::hold::Reservable;
+use crate::hold::reservable::Reservable;
 use crate::limiter::{self, Ahead, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::never::never;
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range, saturating_product};

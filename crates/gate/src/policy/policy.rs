@@ -240,6 +240,28 @@ impl Policy {
         self.lease_retry_after
     }
 
+    /// What the policy says of reservations; `None` if it takes none.
+    #[must_use]
+    pub const fn reservations(&self) -> Option<&Reservations> {
+        self.reservations.as_ref()
+    }
+
+    /// What becomes of reservations, in words.
+    ///
+    /// ```
+    /// use tidegate_gate::Policy;
+    /// let policy = Policy::parse("tokens", r#"
+    ///     limits = [{ algorithm = "token_bucket", capacity = 60_000, rate = "60000/m" }]
+    ///     reservations = { most = 50, time_to_live = "2m" }
+    /// "#).unwrap();
+    /// let words = policy.describe_reservations().unwrap();
+    /// assert!(words.starts_with("a key has up to 50 reservations, each for up to 2 m"));
+    /// ```
+    #[must_use]
+    pub fn describe_reservations(&self) -> Option<String> {
+        self.reservations.as_ref().map(Reservations::describe)
+    }
+
     /// The assignment of keys to Durable Objects.
     #[must_use]
     pub const fn placement(&self) -> Placement {

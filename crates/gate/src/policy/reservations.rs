@@ -7,7 +7,6 @@ use tidegate_core::Micros;
 use tidegate_core::hold::{OnExpiry, Terms};
 use tidegate_core::shed::Share;
 
-use super::policy::Policy;
 use crate::limit::build::text;
 use crate::limit::{Kind, Limit, NamedLimit, span};
 use crate::units::{Percent, Span};
@@ -64,6 +63,24 @@ impl Reservations {
         cost.min(u64::try_from(most).unwrap_or(u64::MAX).max(1))
     }
 
+    /// What becomes of reservations, in words.
+    pub(super) fn describe(&self) -> String {
+        let Terms { most, longest, remember, on_expiry } = self.terms;
+        let (longest, remember) = (span(longest), span(remember));
+        let ends = match on_expiry {
+            OnExpiry::Release => "its units come back",
+            OnExpiry::Charge => "its units stay charged",
+        };
+        let share = self
+            .largest_share
+            .map(|share| format!("; an estimate above {} of a limit is cut to it", Percent(share)));
+        format!(
+            "a key has up to {most} reservations, each for up to {longest}; if nobody commits one, {ends}; a commit is \
+             remembered for {remember}, and takes a place until then{}",
+            share.unwrap_or_default()
+        )
+    }
+
     /// Makes the limits on units over time hold on these terms.
     pub(super) fn add_to(&self, limits: &mut [NamedLimit]) -> Result<(), String> {
         let mut found = false;
@@ -88,42 +105,5 @@ impl Reservations {
                     .into())
             }
         }
-    }
-}
-
-impl Policy {
-    /// What the policy says of reservations; `None` if it takes none.
-    #[must_use]
-    pub const fn reservations(&self) -> Option<&Reservations> {
-        self.reservations.as_ref()
-    }
-
-    /// What becomes of reservations, in words.
-    ///
-    /// ```
-    /// use tidegate_gate::Policy;
-    /// let policy = Policy::parse("tokens", r#"
-    ///     limits = [{ algorithm = "token_bucket", capacity = 60_000, rate = "60000/m" }]
-    ///     reservations = { most = 50, time_to_live = "2m" }
-    /// "#).unwrap();
-    /// let words = policy.describe_reservations().unwrap();
-    /// assert!(words.starts_with("a key has up to 50 reservations, each for up to 2 m"));
-    /// ```
-    #[must_use]
-    pub fn describe_reservations(&self) -> Option<String> {
-        let Reservations { terms, largest_share } = self.reservations?;
-        let Terms { most, longest, remember, on_expiry } = terms;
-        let (longest, remember) = (span(longest), span(remember));
-        let ends = match on_expiry {
-            OnExpiry::Release => "its units come back",
-            OnExpiry::Charge => "its units stay charged",
-        };
-        let share = largest_share
-            .map(|share| format!("; an estimate above {} of a limit is cut to it", Percent(share)));
-        Some(format!(
-            "a key has up to {most} reservations, each for up to {longest}; if nobody commits one, {ends}; a commit is \
-             remembered for {remember}, and takes a place until then{}",
-            share.unwrap_or_default()
-        ))
     }
 }
