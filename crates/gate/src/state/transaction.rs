@@ -276,10 +276,9 @@ impl Transaction {
             return Ok(Answered { verdict, is_settled });
         }
         let taken = match operation {
-            // no state that is ahead has the reservation
-            Operation::Decide(request) if request.reserves() => None,
-            Operation::Decide(request) if verdict.decision.is_allowed() => Some(request.cost),
-            Operation::Decide(_) => Some(0),
+            Operation::Decide(_) if !verdict.decision.is_allowed() => Some(0),
+            Operation::Decide(request) if request.reserves() => None, // no state that is ahead has it
+            Operation::Decide(request) => Some(request.cost),
             _ => None,
         };
         for (((record, stored), began), slot) in state.apart(limits).zip(began).zip(&joined.slots) {

@@ -213,6 +213,8 @@ fn what_is_stored_ahead_never_answers_for_a_reservation() {
     assert_eq!(due(check), [], "it was stored ahead");
     assert_eq!(due(r#"{"reserve":{"cost":1,"id":"x"}}"#), [Due::BeforeAnswer]);
     assert_eq!(due(check), [Due::BeforeAnswer], "nothing is ahead while units are held");
+    let refused = r#"{"reserve":{"cost":60000,"id":"y"}}"#;
+    assert_eq!(due(refused), [], "a refusal takes nothing, so it need not be stored");
     assert_eq!(due(r#"{"commit":{"id":"x","actual":0}}"#), [Due::BeforeAnswer]);
 }
 
