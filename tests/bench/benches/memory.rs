@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -12,7 +13,7 @@ use tidegate::clock;
 use tidegate::store::Memory;
 use tidegate_bench::GivenClock;
 use tidegate_core::Timestamp;
-use tidegate_gate::Policy;
+use tidegate_gate::{Id, Micros, Operation, Policy, Request, Resolved};
 
 const POLICY: &str = "limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '100/s' }]";
 
@@ -214,12 +215,49 @@ fn two_threads(criterion: &mut Criterion) {
     }
 }
 
+fn resolved_in(policy: &str, keys: &[String]) -> (Memory, Vec<Resolved>) {
+    let policy = Arc::new(Policy::parse("bench", policy).expect("a policy"));
+    let store = Memory::new(Arc::clone(&policy), 64 << 20).expect("room");
+    let keys = keys.iter().map(|key| Resolved::new(&policy, key).expect("a key"));
+    (store, keys.collect())
+}
+
+/// A request whose cost is known later, beside a check. Each key has ten reservations that it still remembers.
+fn reservations(criterion: &mut Criterion) {
+    let keys = keys(1_000);
+    let reserving = format!("{PLENTY}\nreservations = {{ most = 16, remember = '10s' }}");
+    let mut group = criterion.benchmark_group("memory_1000_keys_reservations");
+    for (name, policy) in [("check", PLENTY), ("check_beside_reservations", &*reserving)] {
+        let (store, keys) = resolved_in(policy, &keys);
+        let (mut next, mut now) = (0, clock::now().0);
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                (next, now) = ((next + 1) % keys.len(), now + 1_000);
+                _ = black_box(&store.operate(&keys[next], Timestamp(now), Request::of(1)));
+            });
+        });
+    }
+    let (store, keys) = resolved_in(&reserving, &keys);
+    let (mut next, mut now, mut number) = (0, clock::now().0, 0);
+    group.bench_function("reserve_and_commit", |bencher| {
+        bencher.iter(|| {
+            (next, now, number) = ((next + 1) % keys.len(), now + 1_000, number + 1);
+            let (key, id) = (&keys[next], Id([1, number]));
+            let request = Request { lease: Some(id), hold: Micros(60_000_000), ..Request::of(2) };
+            let reserved = store.operate(key, Timestamp(now), request);
+            assert!(reserved.expect("room").decision.is_allowed());
+            _ = black_box(&store.operate(key, Timestamp(now), Operation::Commit(id, 1)));
+        });
+    });
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(3))
         .without_plots();
-    targets = memory, three_limits, two_threads
+    targets = memory, three_limits, two_threads, reservations
 }
 criterion_main!(benches);
