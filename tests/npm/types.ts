@@ -2,8 +2,8 @@
 import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
-  Admission, Answer, Budget, CheckOptions, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
-  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Settlement, Signal, Span, WaitOptions,
+  Admission, Answer, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
+  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Settlement, Signal, Span, WaitOptions,
   WantedBudget,
 } from "tidegate";
 
@@ -15,6 +15,7 @@ const limit: Limit = { algorithm: "token_bucket", capacity: 2, rate: "3/s" };
 const policy: Policy = { limits: [limit], cost: { header: "x-cost" } };
 const file: PolicyFile = { policies: { api: policy } };
 const elsewhere: Policy = { limits: [limit], remember: "2s", local: { most: 5, time: "1s" }, reports: false, persist_ahead: { most: 5 } };
+const reserving: Policy = { limits: [limit], reservations: { most: 5, time_to_live: "1m", remember: "1s", on_expiry: "charge", largest_share: "25%" } };
 const gateway: PolicyFile = {
   policies: { api: { limits: [limit], key: ["jwt:sub", ["header:x-tenant", "ip"]] } },
   routes: [{
@@ -27,6 +28,7 @@ const gateway: PolicyFile = {
 expectTypeOf(Limiter).constructorParameters.toEqualTypeOf<[policy: Policy | PolicyFile | string, options?: LimiterOptions]>();
 expectTypeOf<LimiterOptions>().toEqualTypeOf<{ policy?: string; maxBytes?: number; maxWaiters?: number }>();
 expectTypeOf(Limiter).toBeConstructibleWith(policy, { maxBytes: 1_000_000, maxWaiters: 5 });
+expectTypeOf(Limiter).toBeConstructibleWith(reserving);
 expectTypeOf(Limiter).toBeConstructibleWith(file, { policy: "api" });
 expectTypeOf(Limiter).toBeConstructibleWith(gateway);
 expectTypeOf(Limiter).toBeConstructibleWith(elsewhere);

@@ -7,12 +7,13 @@ const handler = tidegate("[policies.api]");
 expectTypeOf(handler.fetch).toEqualTypeOf<(request: Request, env: unknown, context: unknown) => Promise<Response>>();
 expectTypeOf(Keys).toBeConstructibleWith({}, {});
 expectTypeOf(Policies).toBeConstructibleWith({}, {});
-expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "settle">();
+expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "reserve" | "commit" | "settle">();
 expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Response>>();
 expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();
 expectTypeOf<Tidegate["settle"]>().toEqualTypeOf<(settlement: Key & (Estimate | { refund: number })) => Promise<Decision>>();
 expectTypeOf<Omit<Decision, keyof LimitDecision>>().toEqualTypeOf<{
   policy: string; at_us: number; limits: LimitDecision[]; denied?: true; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
+  id?: string; reserved?: number; expires_at_us?: number; charged?: number; late?: boolean;
 }>();
 
 async function ask(binding: Tidegate): Promise<void> {
@@ -24,6 +25,8 @@ async function ask(binding: Tidegate): Promise<void> {
   const estimate = { granted_at_us: decision.at_us, reserved: 2, actual: 1 };
   await binding.settle({ policy: "api", key: "user:42", ...estimate });
   await binding.settle({ policy: "api", key: "user:42", refund: 1 });
+  const { id } = await binding.reserve({ policy: "api", key: "user:42", cost: 2, time_to_live_us: 1_000_000 });
+  expectTypeOf((await binding.commit({ policy: "api", key: "user:42", id: id ?? "", actual: 1 })).late).toEqualTypeOf<boolean | undefined>();
   await binding.peek({ policy: "api", key: "user:42" });
   const { lease } = await binding.acquire({ policy: "jobs", key: "user:42" });
   expectTypeOf(lease).toEqualTypeOf<string | undefined>();

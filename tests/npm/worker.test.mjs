@@ -39,6 +39,10 @@ const POLICIES = `
 [policies.api]
 limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/30d" }]
 
+[policies.tokens]
+limits = [{ algorithm = "token_bucket", capacity = 50, rate = "1/30d" }]
+reservations = {}
+
 [policies.jobs]
 limits = [{ algorithm = "concurrency", capacity = 2, time_to_live = "1h" }]
 `;
@@ -125,6 +129,12 @@ test("each call by RPC answers what HTTP answers", async () => {
   assert.equal((await call("peek", api)).answer.remaining, 1);
   const settlement = { ...api, granted_at_us: granted.at_us, reserved: 4, actual: 1 };
   assert.equal((await call("settle", settlement)).answer.remaining, 4);
+
+  const tokens = { policy: "tokens", key: "k" };
+  const { id, reserved, remaining } = (await call("reserve", { ...tokens, cost: 40, id: "a/b" })).answer;
+  assert.deepEqual([id, reserved, remaining], ["a/b", 40, 10]);
+  const { charged, late, ...committed } = (await call("commit", { ...tokens, id, actual: 12 })).answer;
+  assert.deepEqual([charged, late, committed.remaining], [12, false, 38]);
 
   assert.equal((await call("acquire", job)).answer.lease, "job 1");
   assert.equal((await call("renew", job)).answer.live, true);

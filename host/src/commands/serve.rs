@@ -26,6 +26,9 @@ Calls:
   POST   /v1/leases                          acquire a lease
   PUT    /v1/leases/{lease}                  renew a lease
   DELETE /v1/leases/{lease}?policy=…&key=…   release a lease
+  POST   /v1/reservations                    hold units for a request whose cost is known later
+  POST   /v1/reservations/{id}/commit        say what a reservation has really cost
+  POST   /v1/reservations/{id}/release       give the units of a reservation back
   POST   /v1/settle                          correct the cost of a request, or refund units
   GET    /v1/keys/{policy}/{key}             show whether a request would pass, and when
   DELETE /v1/keys/{policy}/{key}             reset a key; needs the token for administration

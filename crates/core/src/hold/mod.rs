@@ -59,7 +59,7 @@ mod tests;
 use crate::decision::{Answer, CostExceedsCapacity, InvalidState};
 use crate::lease::Id;
 use crate::limiter::{self, Limiter, Words, WordsMut, sealed};
-use crate::quantity::{ConfigError, in_bounds, in_range};
+use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
 
@@ -86,11 +86,13 @@ impl Config {
     /// Makes a limiter that holds on these terms.
     ///
     /// # Errors
-    /// Returns [`ConfigError::OutOfRange`] if `most` is 0 or above [`MAX_HOLDS`], or if a span is 0 or above 2^53 − 1 µs.
+    /// Returns [`ConfigError::OutOfRange`] if `most` is 0 or above [`MAX_HOLDS`], or if a span is 0, or both spans
+    /// together are above 2^53 − 1 µs.
     pub fn new(counter: impl Into<Counter>, terms: Terms) -> Result<Self, ConfigError> {
         in_bounds("most", terms.most, 1, MAX_HOLDS)?;
         in_range("longest", terms.longest.0)?;
-        in_range("remember", terms.remember.0)?;
+        // the longest wait for a place is both together
+        in_bounds("remember", terms.remember.0, 1, MAX_QUANTITY.saturating_sub(terms.longest.0))?;
         Ok(Self { counter: counter.into(), terms })
     }
 

@@ -167,6 +167,23 @@ fn a_refusal_waits_for_the_holds_that_end_by_themselves() {
 }
 
 #[test]
+fn what_ends_with_its_window_changes_no_other_window() {
+    let window = fixed::Config::new(5, Micros(1_000_000)).unwrap().starting_at_first();
+    let terms = Terms { on_expiry: OnExpiry::Charge, ..TERMS };
+    let config = Config::new(window, terms).unwrap();
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    for (id, span) in [(1, 1_000_000), (2, 9_000_000)] {
+        let _ = config.reserve(&mut state, Timestamp(START), Id([0, id]), 2, Micros(span));
+    }
+    config.advance(&mut state, Timestamp(START + 1_000_000)); // the first one expires, and is charged
+    assert_eq!(config.accepts(&state), Ok(()));
+    let _ = config.commit(&mut state, Timestamp(START + 1_000_000), Id([0, 2]), 4);
+    assert_eq!(config.accepts(&state), Ok(()));
+    let said = config.decide(&mut state, Timestamp(START + 1_000_000), 5).unwrap();
+    assert!(said.is_allowed(), "both counted in a window that has ended");
+}
+
+#[test]
 fn an_edit_ends_the_holds_and_keeps_them_charged() {
     let (old, new) = (tokens(100), tokens(60));
     let mut held = old.state(vec![0; old.words()]).unwrap();
@@ -205,6 +222,7 @@ fn terms_out_of_bounds_are_an_error_that_names_the_field() {
         Terms { most: MAX_HOLDS + 1, ..TERMS },
         Terms { longest: Micros::ZERO, ..TERMS },
         Terms { remember: Micros(crate::MAX_QUANTITY + 1), ..TERMS },
+        Terms { longest: Micros(crate::MAX_QUANTITY), remember: Micros(1), ..TERMS },
     ] {
         assert!(Config::new(bucket, terms).is_err(), "{terms:?}");
     }

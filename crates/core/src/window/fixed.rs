@@ -357,7 +357,8 @@ impl Reservable for Config {
         let Some(mut counter) = self.read(state) else { return };
         let from_ahead = granted_at > counter.newest; // a clock that has since come back
         let age = counter.newest.saturating_since(granted_at).0;
-        if !from_ahead && age <= self.elapsed(&counter) {
+        let is_open = counter.left > 0; // a window that starts at a first request may have ended, and no other begun
+        if is_open && !from_ahead && age <= self.elapsed(&counter) {
             let most = counter.count.max(self.limit.saturating_mul(2));
             let count = counter.count.saturating_sub(counted).saturating_add(actual);
             counter.count = count.min(most);

@@ -80,6 +80,10 @@ impl Key {
     ) {
         let Some(then) = at.0.checked_add(retry_after.0) else { return };
         self.retry_at = then;
+        let is_calendar = |limit: &Limit| matches!(limit, Limit::Calendar(_));
+        if retry_after == Micros::MAX && self.has(is_calendar) {
+            return; // the last window that is known does not end
+        }
         let allowed = |time| {
             let decided = self.limits.decide(&mut self.words.clone(), Timestamp(time), request);
             decided.map(|decision| decision.is_allowed())
