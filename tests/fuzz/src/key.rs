@@ -135,7 +135,10 @@ impl Key {
     fn expires(&self, now: Timestamp, operation: &Operation) {
         let span = self.record().time_to_live(&self.words, now);
         assert!(span <= Micros::MAX);
-        if self.some_start_empty() {
+        let never_ends = |(limit, range): (Limit, Range<usize>)| {
+            limit.newest_and_reset(&self.words[range]).1 == Micros::MAX
+        };
+        if self.some_start_empty() || self.each().into_iter().any(never_ends) {
             return; // the state never expires
         }
         let Some(at) = now.0.checked_add(span.0).filter(|_| span < Micros::MAX) else { return };

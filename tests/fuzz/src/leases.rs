@@ -52,6 +52,11 @@ impl Leases {
             Operation::Release(id) => {
                 Some(self.find(id).map(|place| self.release(place)).is_some())
             }
+            // a reservation is over, and so is the lease of its id
+            Operation::Commit(id, _) => {
+                self.find(id).map(|place| self.release(place));
+                None
+            }
             Operation::Count(id, count) if self.counts() => Some(self.count(id, count, at)),
             _ => None,
         }

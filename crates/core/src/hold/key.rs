@@ -152,17 +152,23 @@ impl Key<'_> {
             let reset_after = untaken.reset_after();
             Ok(Reserved::Decided(Decision::Deny { limit, remaining, retry_after, reset_after }))
         };
+        if !granted.is_allowed() {
+            // a limiter that counts refused requests counts this one, once
+            let _ = self.limiter.decide(self.words, asked_at, cost)?;
+        }
+        let mut wait = Micros::MAX;
         loop {
             let waited = self.newest().saturating_since(asked_at);
             let is_new = |id| self.holds.ended(id).is_none() && self.holds.has_room();
             let has_room = cost == 0 || id.is_none_or(is_new);
             let decision = self.peek_now(cost)?;
             let more = if has_room { decision.retry_after() } else { Micros::MAX };
-            let wait = Micros(waited.0.saturating_add(more.0).min(Micros::MAX.0));
             if has_room && decision.is_allowed() {
                 let is_now = waited == Micros::ZERO;
-                return if is_now { Ok(Reserved::Decided(granted)) } else { refused_for(wait) };
+                return if is_now { Ok(Reserved::Decided(granted)) } else { refused_for(waited) };
             }
+            // a hold that ends makes a wait shorter, never longer
+            wait = wait.min(Micros(waited.0.saturating_add(more.0)));
             let next = self.holds.next_end();
             if self.holds.are_none() || next.saturating_since(asked_at) >= wait {
                 return refused_for(wait);

@@ -187,14 +187,16 @@ impl<W: AsRef<[u64]>> Holds<W> {
         let past_words = self.count(ENDED).saturating_mul(PAST);
         let unused =
             list.get(live_words..list.len().saturating_sub(past_words)).ok_or(InvalidState)?;
+        // no time lies after the last one
+        let is_ahead = |at: Timestamp| newest < at || at.0 == u64::MAX;
         let in_order = self.each().is_sorted_by_key(|hold| hold.granted_at);
         let live = self.each().all(|hold| {
             let ends =
-                newest < hold.until && hold.until <= hold.granted_at.saturating_add(terms.longest);
+                is_ahead(hold.until) && hold.until <= hold.granted_at.saturating_add(terms.longest);
             hold.granted_at <= newest && ends && *next <= hold.until.0 && hold.units <= MAX_QUANTITY
         });
-        let past = self.forgotten_at().all(|at| newest < at && *next <= at.0);
-        let empty = *before == 0 || self.count(LIVE) > 0;
+        let past = self.forgotten_at().all(|at| is_ahead(at) && *next <= at.0);
+        let empty = (*before == 0 || self.count(LIVE) > 0) && (*next == 0 || !self.are_none());
         let clear = unused.iter().all(|&word| word == 0);
         if in_order && live && past && empty && clear { Ok(()) } else { Err(InvalidState) }
     }

@@ -281,14 +281,22 @@ impl Limiter for Config {
         self.key(state).into_iter().for_each(|mut key| key.advance(now));
     }
 
-    /// Also the span until all holds have ended and are forgotten.
+    /// Also the span until all holds have ended and are forgotten. What is charged at the end of a hold may count anew if units came
+    /// back meanwhile, at most until twice the limiter's period later.
     fn reset_after(&self, state: &State<impl Words>) -> Micros {
         let Some(holds) = self.holds(state) else { return self.period() };
         let counted = self.counting().reset_after(self.counted(state));
+        let after = match self.terms.on_expiry {
+            OnExpiry::Release => self.terms.remember,
+            OnExpiry::Charge => {
+                let counts = Micros(self.period().0.saturating_mul(2));
+                self.terms.remember.max(counts)
+            }
+        };
         let newest = state.newest();
-        let live = holds.each().map(|hold| hold.until.saturating_add(self.terms.remember));
+        let live = holds.each().map(|hold| hold.until.saturating_add(after));
         let last = live.chain(holds.forgotten_at()).max().unwrap_or(newest);
-        counted.max(last.saturating_since(newest))
+        counted.max(last.saturating_since(newest)).min(Micros::MAX)
     }
 
     fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {

@@ -1,5 +1,7 @@
 //! The properties of each answer.
 
+use std::ops::Range;
+
 use tidegate_core::Limiter;
 use tidegate_core::shed::suppression::PART;
 use tidegate_core::shed::utilization;
@@ -80,6 +82,14 @@ impl Key {
     ) {
         let Some(then) = at.0.checked_add(retry_after.0) else { return };
         self.retry_at = then;
+        // a repeated reservation is granted by the limits that hold it, and refused once it has ended
+        let holds = |(limit, range): (Limit, Range<usize>)| {
+            let words = &self.words[range];
+            request.lease.is_some_and(|id| limit.held(words, id).is_some())
+        };
+        if request.reserves() && self.each().into_iter().any(holds) {
+            return;
+        }
         let is_calendar = |limit: &Limit| matches!(limit, Limit::Calendar(_));
         if retry_after == Micros::MAX && self.has(is_calendar) {
             return; // the last window that is known does not end
@@ -199,8 +209,13 @@ impl Key {
 }
 
 /// Whether `retry_after` is a hint.
-const fn hints(limit: &Limit) -> bool {
-    matches!(limit, Limit::Utilization(_) | Limit::Suppression(_))
+fn hints(limit: &Limit) -> bool {
+    match limit {
+        Limit::Utilization(_) | Limit::Suppression(_) => true,
+        // a refusal by another limit is counted too, and the reservations that end are not foreseen then
+        Limit::Holding(_) => limit.remembers_refusals(),
+        _ => false,
+    }
 }
 
 /// Whether a request must pass a shedder, whatever its draw.
