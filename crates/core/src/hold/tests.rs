@@ -184,6 +184,49 @@ fn what_ends_with_its_window_changes_no_other_window() {
 }
 
 #[test]
+fn a_wait_counts_a_counted_refusal_once_and_grows_by_no_hold_that_ends() {
+    // 3 in any 10 s, refused ones too; a hold that stays charged ends after 4 s
+    let windows = [log::Window { limit: 3, period: Micros(10_000_000) }];
+    let counted = log::Config::new(&windows, Micros::ZERO, log::Denied::Counted).unwrap();
+    let config = Config::new(counted, Terms { on_expiry: OnExpiry::Charge, ..TERMS }).unwrap();
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let _ = config.reserve(&mut state, Timestamp(START), Id([0, 1]), 3, Micros(4_000_000));
+    let said = config.peek(&mut state.clone(), Timestamp(START), None, 2).unwrap();
+    let Reserved::Decided(refused) = said else { panic!() };
+    assert_eq!(refused.retry_after(), Micros(10_000_000));
+}
+
+#[test]
+fn what_is_charged_at_the_end_of_a_hold_is_not_forgotten() {
+    let window = fixed::Config::new(50, Micros(60_000_000)).unwrap();
+    let terms = Terms { on_expiry: OnExpiry::Charge, remember: Micros(1), ..TERMS };
+    let config = Config::new(window, terms).unwrap();
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let now = Timestamp(START / 60_000_000 * 60_000_000);
+    let _ = config.reserve(&mut state, now, Id([0, 1]), 20, Micros(5_000_000));
+    config.refund(&mut state, Refund { cost: 20, granted_at: now });
+    let end = config.expires_at(&state);
+    config.advance(&mut state, now.saturating_add(Micros(6_000_000)));
+    assert_eq!(config.decide(&mut state, now, 0).unwrap().remaining(), 30, "20 are charged");
+    config.advance(&mut state, end);
+    assert!(state.words()[1] == 0 && state.words()[3..].iter().all(|&word| word == 0), "{state:?}");
+}
+
+#[test]
+fn the_last_timestamp_and_a_list_without_holds() {
+    let config = tokens(100);
+    let mut state = config.state(vec![0; config.words()]).unwrap();
+    let last = Timestamp(u64::MAX);
+    let _ = config.reserve(&mut state, last, Id([0, 1]), 1, Micros::SECOND);
+    assert_eq!(config.accepts(&state), Ok(()));
+    let _ = config.commit(&mut state, last, Id([0, 1]), 1);
+    assert_eq!(config.accepts(&state), Ok(()));
+    let mut words = vec![0; config.words()];
+    words[5] = 7; // the time at which the next hold ends, although there is none
+    assert!(config.accepts(&config.state(&words[..]).unwrap()).is_err());
+}
+
+#[test]
 fn an_edit_ends_the_holds_and_keeps_them_charged() {
     let (old, new) = (tokens(100), tokens(60));
     let mut held = old.state(vec![0; old.words()]).unwrap();
