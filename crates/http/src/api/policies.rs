@@ -189,6 +189,11 @@ fn show_policy(policy: &Policy, it: &mut Object<'_>) {
     it.field("reports", policy.reports());
     it.field("persist_ahead", policy.persist_ahead().is_some());
     it.field("share_calls", policy.shares_calls());
+    // how many reservations a key may have; `null` for a policy that takes none
+    it.field(
+        "reservations_most",
+        policy.reservations().map(|reservations| reservations.terms().most),
+    );
 }
 
 fn show_limit(NamedLimit { name, limit, .. }: &NamedLimit, it: &mut Object<'_>) {
