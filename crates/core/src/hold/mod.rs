@@ -187,7 +187,7 @@ impl Config {
         self.key(state).into_iter().for_each(|mut key| key.refund(refund));
     }
 
-    /// Whether the key has no holds, neither live nor remembered. The words of the limiter alone then say what it grants.
+    /// Whether the key has no live and no remembered holds. If so, the words of the limiter alone say what the key is granted.
     #[must_use]
     pub fn has_no_holds(&self, state: &State<impl Words>) -> bool {
         self.holds(state).is_some_and(|holds| holds.are_none())

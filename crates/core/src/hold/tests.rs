@@ -222,7 +222,7 @@ fn the_last_timestamp_and_a_list_without_holds() {
     let _ = config.commit(&mut state, last, Id([0, 1]), 1);
     assert_eq!(config.accepts(&state), Ok(()));
     let mut words = vec![0; config.words()];
-    words[5] = 7; // the time at which the next hold ends, although there is none
+    words[5] = 7; // an end of the next hold, in a list without holds
     assert!(config.accepts(&config.state(&words[..]).unwrap()).is_err());
 }
 

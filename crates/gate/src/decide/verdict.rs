@@ -80,7 +80,7 @@ impl Effect {
         }
     }
 
-    /// The effect with these [numbers](Self::to_numbers); `None` if there is none.
+    /// The effect with these [numbers](Self::to_numbers); `None` if no effect has them.
     #[must_use]
     pub fn of_numbers(kind: u8, numbers: [u64; 3]) -> Option<Self> {
         let [first, second, third] = numbers;

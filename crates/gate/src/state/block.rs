@@ -46,7 +46,7 @@ impl KeyState {
                 _ => decide(limits, words),
             };
         };
-        // what asks about the key hears that it is refused, also at no cost; the other operations report what has happened
+        // a check or a peek is refused, also at cost 0; the other operations report what has happened
         let asks =
             matches!(operation, Operation::Decide(_) | Operation::Peek(_) | Operation::Block(_));
         let mut verdict = match operation {

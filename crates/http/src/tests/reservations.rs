@@ -103,3 +103,22 @@ fn bad_reservations_are_refused() {
     let get = server.call("GET", "/v1/reservations/x/commit", "");
     assert_eq!((get.status, header(&get, "allow")), (405, Some("POST")));
 }
+
+#[test]
+fn the_policies_in_force_say_what_a_key_may_reserve_and_how_far_a_calendar_reaches() {
+    let calendar = "
+[policies.day]
+limits = [{ algorithm = 'calendar', limit = 5, period = 'day', timezone = 'Asia/Tokyo', zone_data = '2026a 0+32400 4102444800' }]";
+    let mut server = Server::new(&std::format!("{TOKENS}{calendar}"));
+    let shown = super::json(&server.call("GET", "/v1/policies", ""));
+    let policy = |name: &str| {
+        let all = shown["policies"].as_array().unwrap();
+        all.iter().find(|policy| policy["name"] == name).unwrap().clone()
+    };
+    assert_eq!(policy("p")["reservations_most"], 3);
+    assert_eq!(policy("plain")["reservations_most"], Value::Null);
+    let limit = &policy("day")["limits"][0];
+    assert_eq!((&limit["timezone"], &limit["zone_data"]), (&json!("Asia/Tokyo"), &json!("2026a")));
+    // the last midnight of Tokyo before the data end
+    assert_eq!(limit["last_boundary_us"], 4_102_412_400_000_000_u64);
+}

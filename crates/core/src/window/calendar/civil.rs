@@ -248,7 +248,7 @@ impl<S: AsRef<[Shift]>> Calendar<S> {
         &self.zone
     }
 
-    /// Before the zone is known there is no boundary, and after the last one that is known there is none either.
+    /// No boundary lies before the known part of the zone, and none after the last known boundary.
     #[cfg_attr(target_arch = "wasm32", inline(never))] // one copy of the code is enough
     fn around(&self, at: Timestamp) -> Window {
         let (first, last) = (signed(self.zone.first()), signed(self.zone.until));

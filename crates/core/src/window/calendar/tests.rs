@@ -40,7 +40,7 @@ fn decides_as_worked_out_by_hand() {
         (10, 5, (true, 0, 0, 30)),
         (9, 1, (false, 0, 30, 30)), // the earlier window does not come back
         (39, 1, (false, 0, 1, 1)),
-        (8, 1, (false, 0, 2, 2)), // believed again: what was used counts in the window of now
+        (8, 1, (false, 0, 2, 2)), // the clock is believed again, and used units count in its window
         (44, 5, (true, 0, 0, 1)),
         (45, 4, (true, 1, 0, never)), // the last window does not end
         (46, 2, (false, 1, never, never)),

@@ -175,7 +175,7 @@ pub(super) fn facts(zone: &Zone<Shifts>) -> Timezone<'_> {
     Timezone { name, version, from, until: zone.until() }
 }
 
-/// The field `zone_data` with what is known of the zone between two instants; `None` for UTC.
+/// The text of `zone_data`: the known changes of the zone between two instants. `None` for UTC.
 pub(super) fn data(zone: &Zone<Shifts>, from: Timestamp, until: Timestamp) -> Option<String> {
     let Named { version, shifts, .. } = named(zone);
     let first = shifts.partition_point(|shift| shift.from <= from).saturating_sub(1);
