@@ -53,13 +53,7 @@ pub(crate) fn begin(
         Route::Metrics => answered(answer_text(METRICS_TYPE, (server.metrics)())),
         Route::Gate => gate(policies, head, random),
         Route::Post(call) => with_body(call),
-        Route::Reservation(id, end) => {
-            let id = decoded("id", id)?;
-            with_body(match end {
-                ReservationEnd::Commit => Call::Commit(id),
-                ReservationEnd::Release => Call::Release(id),
-            })
-        }
+        Route::Reservation(id, call) => with_body(call(decoded("id", id)?)),
         Route::Lease(lease) => {
             let lease = decoded("lease", lease)?;
             if head.method == "PUT" {
@@ -109,18 +103,13 @@ enum Route<'a> {
     /// A call with a body.
     Post(Call),
     Lease(&'a str),
-    Reservation(&'a str, ReservationEnd),
+    /// The end of the reservation with this id.
+    Reservation(&'a str, fn(String) -> Call),
     Policies(PolicyRoute),
     Key {
         policy: &'a str,
         key: &'a str,
     },
-}
-
-#[derive(Clone, Copy)]
-enum ReservationEnd {
-    Commit,
-    Release,
 }
 
 enum PolicyRoute {
@@ -152,12 +141,12 @@ impl<'a> Route<'a> {
                 }
                 if let Some(reservation) = path.strip_prefix("/v1/reservations/") {
                     let (id, end) = reservation.rsplit_once('/')?;
-                    let end = match end {
-                        "commit" => ReservationEnd::Commit,
-                        "release" => ReservationEnd::Release,
+                    let call = match end {
+                        "commit" => Call::Commit,
+                        "release" => Call::Release,
                         _ => return None,
                     };
-                    return Some(Self::Reservation(id, end)).filter(|_| !id.is_empty());
+                    return Some(Self::Reservation(id, call)).filter(|_| !id.is_empty());
                 }
                 let (policy, key) = path.strip_prefix("/v1/keys/")?.split_once('/')?;
                 Self::Key { policy, key }
