@@ -25,7 +25,7 @@ macro_rules! counters {
     ($($name:ident($config:ty),)*) => {
         impl Counter {
             /// The limiter without its type, so that the code of holds exists once.
-            #[inline(never)] // otherwise each crate would have code of its own for all of them
+            #[inline]
             pub(super) fn counting(&self) -> &dyn Counting {
                 match self {
                     $(Self::$name(limiter) => limiter,)*

@@ -179,22 +179,21 @@ impl Key<'_> {
 
     pub(super) fn commit(&mut self, now: Timestamp, id: Id, actual: u64) -> Committed {
         self.advance(now);
-        let outcome = match (self.holds.find(id), self.holds.ended(id)) {
-            (Some(place), _) => {
-                self.settle(place, actual);
-                Outcome { charged: actual, late: false, is_final: true }
+        let outcome = if let Some(place) = self.holds.find(id) {
+            self.settle(place, actual);
+            Outcome { charged: actual, late: false, is_final: true }
+        } else {
+            let ended = self.holds.ended(id);
+            if let Some(Outcome { charged, late, is_final: true }) = ended {
+                return Committed { charged, late };
             }
-            (None, Some(outcome)) if outcome.is_final => {
-                return Committed { charged: outcome.charged, late: outcome.late };
-            }
-            (None, ended) => {
-                // what an expired hold was charged counts already
-                let charged = ended.map_or(0, |ended| ended.charged);
-                let due = actual.saturating_sub(charged);
-                self.limiter.charge(self.words, self.newest(), due);
-                self.took(due);
-                Outcome { charged: actual.max(charged), late: true, is_final: true }
-            }
+            // what an expired hold was charged counts already
+            let charged = ended.map_or(0, |ended| ended.charged);
+            let due = actual.saturating_sub(charged);
+            self.limiter.charge(self.words, self.newest(), due);
+            self.took(due);
+            self.holds.forget_id(id);
+            Outcome { charged: actual.max(charged), late: true, is_final: true }
         };
         self.holds.end(id, outcome, self.newest().saturating_add(self.terms.remember));
         Committed { charged: outcome.charged, late: outcome.late }

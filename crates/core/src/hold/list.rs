@@ -70,8 +70,8 @@ impl<W: AsRef<[u64]>> Holds<W> {
     /// The list in these words. `None` if they count more holds than they have room for, so that a broken list does not read as
     /// one without holds.
     #[inline]
-    pub(super) fn over(words: W, since: usize) -> Option<Self> {
-        let holds = Self { words, width: Self::width(since) };
+    pub(super) fn over(words: W, width: usize) -> Option<Self> {
+        let holds = Self { words, width };
         let [live, ended, _, _, ..] = *holds.words.as_ref() else { return None };
         let all = usize::try_from(live.checked_add(ended)?).ok()?;
         (all <= holds.room()).then_some(holds)
@@ -120,7 +120,7 @@ impl<W: AsRef<[u64]>> Holds<W> {
         self.count(LIVE).saturating_add(self.count(ENDED)) < self.room()
     }
 
-    fn live(&self) -> impl DoubleEndedIterator<Item = &[u64]> {
+    fn live(&self) -> impl DoubleEndedIterator<Item = &[u64]> + ExactSizeIterator {
         let holds = self.words.as_ref().get(HEAD..).unwrap_or_default();
         holds.chunks_exact(self.width).take(self.count(LIVE))
     }
@@ -137,7 +137,7 @@ impl<W: AsRef<[u64]>> Holds<W> {
 
     /// The times at which the holds that have ended are forgotten.
     pub(super) fn forgotten_at(&self) -> impl Iterator<Item = Timestamp> {
-        self.past().map(|past| Timestamp(past.last().copied().unwrap_or(0)))
+        self.past().map(forgotten_at)
     }
 
     /// The holds that have ended: how, and the time at which each is forgotten.
@@ -150,12 +150,13 @@ impl<W: AsRef<[u64]>> Holds<W> {
         })
     }
 
-    pub(super) fn find(&self, Id(id): Id) -> Option<usize> {
-        self.live().position(|hold| hold.starts_with(&id))
+    /// The place of a live hold. The newest are looked at first: a reservation asks for the one that it has just made.
+    pub(super) fn find(&self, id: Id) -> Option<usize> {
+        self.live().rposition(|hold| is_of(hold, id))
     }
 
-    pub(super) fn ended(&self, Id(id): Id) -> Option<Outcome> {
-        let past = self.past().find(|past| past.starts_with(&id))?;
+    pub(super) fn ended(&self, id: Id) -> Option<Outcome> {
+        let past = self.past().find(|past| is_of(past, id))?;
         past.get(2).map(|word| Outcome::of(*word))
     }
 
@@ -276,9 +277,9 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Holds<W> {
         removed
     }
 
-    /// Remembers until a time how a hold has ended. If there is no room, the one that is forgotten next makes place.
+    /// Remembers until a time how a hold has ended. If there is no room, the one that is forgotten next makes place. The list must
+    /// not know the id.
     pub(super) fn end(&mut self, id: Id, outcome: Outcome, until: Timestamp) {
-        self.forget_id(id);
         if !self.has_room() {
             // of two that are forgotten at the same time, the one with the lower id, whatever their places
             let first = self
@@ -302,8 +303,9 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Holds<W> {
         self.set_count(ENDED, place.saturating_add(1));
     }
 
-    fn forget_id(&mut self, Id(id): Id) {
-        let place = self.past().position(|past| past.starts_with(&id));
+    /// Forgets how the hold of this id ended.
+    pub(super) fn forget_id(&mut self, id: Id) {
+        let place = self.past().position(|past| is_of(past, id));
         if let Some(place) = place {
             self.forget_at(place);
         }
@@ -328,14 +330,18 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Holds<W> {
 
     /// Forgets the holds that ended long enough ago, and notes when the next one ends or is forgotten.
     pub(super) fn forget(&mut self, now: Timestamp) {
-        loop {
-            let place = self.forgotten_at().position(|at| at <= now);
-            let Some(place) = place else { break };
-            self.forget_at(place);
+        let (mut next, mut place) = (self.each().map(|hold| hold.until).min(), 0_usize);
+        while place < self.count(ENDED) {
+            let at =
+                self.past().nth(place).map_or_else(|| never(Timestamp(u64::MAX)), forgotten_at);
+            if at <= now {
+                self.forget_at(place); // another takes its place
+            } else {
+                next = Some(next.map_or(at, |next| next.min(at)));
+                place = place.saturating_add(1);
+            }
         }
-        let live = self.each().map(|hold| hold.until);
-        let next = live.chain(self.forgotten_at()).min().unwrap_or_default();
-        self.set(NEXT, next.0);
+        self.set(NEXT, next.unwrap_or_default().0);
     }
 
     /// Moves all times back by `span`.
@@ -358,6 +364,14 @@ impl<W: AsRef<[u64]> + AsMut<[u64]>> Holds<W> {
 /// What stands for a hold at a place that has none.
 const NONE: Hold =
     Hold { id: Id([0; 2]), units: 0, granted_at: Timestamp::EPOCH, until: Timestamp::EPOCH };
+
+fn is_of(words: &[u64], Id(id): Id) -> bool {
+    words.first_chunk() == Some(&id)
+}
+
+fn forgotten_at(past: &[u64]) -> Timestamp {
+    Timestamp(past.last().copied().unwrap_or_else(|| never(0)))
+}
 
 fn hold(words: &[u64]) -> Hold {
     match *words {

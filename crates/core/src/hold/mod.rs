@@ -58,7 +58,7 @@ mod tests;
 
 use crate::decision::{Answer, CostExceedsCapacity, InvalidState};
 use crate::lease::Id;
-use crate::limiter::{self, Limiter, Words, WordsMut, sealed};
+use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
@@ -74,6 +74,10 @@ pub use self::terms::{Committed, MAX_HOLDS, OnExpiry, Reserved, Terms};
 pub struct Config {
     counter: Counter,
     terms: Terms,
+    /// How many words a state has, how many of them are the limiter's, and how many a live hold has.
+    words: usize,
+    counted: usize,
+    width: usize,
 }
 
 /// The state of a key: the newest time; the words of the limiter; the number of live holds, the number of holds that have ended, the
@@ -93,7 +97,13 @@ impl Config {
         in_range("longest", terms.longest.0)?;
         // the longest wait for a place is both together
         in_bounds("remember", terms.remember.0, 1, MAX_QUANTITY.saturating_sub(terms.longest.0))?;
-        Ok(Self { counter: counter.into(), terms })
+        let counter = counter.into();
+        let counted = counter.counting().words();
+        let width = Holds::<&[u64]>::width(counter.counting().since());
+        let most = usize::try_from(terms.most).unwrap_or(usize::MAX);
+        let before = counted.saturating_add(1).saturating_add(HEAD);
+        let words = before.saturating_add(most.saturating_mul(width));
+        Ok(Self { counter, terms, words, counted, width })
     }
 
     /// The limiter that counts the units.
@@ -173,6 +183,17 @@ impl Config {
     /// Returns [`CostExceedsCapacity`] as [`RateLimiter::decide`](crate::RateLimiter::decide) does.
     #[inline]
     pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+        // the most frequent limiter, and keys without holds: so short that a call by a table of functions would double its time
+        if let Counter::TokenBucket(bucket) = &self.counter
+            && self.has_no_holds(state)
+            && let Some((newest, rest)) = state.words_mut().split_first_mut()
+            && let Some(words) = rest.get_mut(..self.counted)
+        {
+            let mut counted = limiter::State::over(words);
+            let answer = RateLimiter::decide(bucket, &mut counted, now, cost);
+            *newest = counted.newest().0;
+            return answer;
+        }
         CostExceedsCapacity::check(cost, self.capacity())?;
         self.key(state).ok_or(CostExceedsCapacity { cost, capacity: 0 })?.decide(now, cost)
     }
@@ -191,6 +212,13 @@ impl Config {
     #[must_use]
     pub fn has_no_holds(&self, state: &State<impl Words>) -> bool {
         self.holds(state).is_some_and(|holds| holds.are_none())
+    }
+
+    /// Whether no hold ends from the newest time to `now`, and none is forgotten. If so, the words of the limiter alone say
+    /// whether a request without an id is granted at `now`.
+    #[must_use]
+    pub fn ends_nothing(&self, state: &State<impl Words>, now: Timestamp) -> bool {
+        state.newest() <= now && self.holds(state).is_some_and(|holds| !holds.is_due(now))
     }
 
     /// The units of a live hold, and the time at which it ends.
@@ -224,7 +252,7 @@ impl Config {
     #[must_use]
     pub fn counted<'a>(&self, state: &'a State<impl Words>) -> &'a [u64] {
         let words = state.words();
-        words.get(1..).and_then(|rest| rest.get(..self.counting().words())).unwrap_or(words)
+        words.get(1..).and_then(|rest| rest.get(..self.counted)).unwrap_or(words)
     }
 
     /// Changes the words of the limiter that counts the units. The state must have been [advanced](Limiter::advance). `None` if the
@@ -246,29 +274,26 @@ impl Config {
     }
 
     fn holds<'a>(&self, state: &'a State<impl Words>) -> Option<Holds<&'a [u64]>> {
-        let has_its_words = state.words().len() == self.words();
+        let has_its_words = state.words().len() == self.words;
         let (_, rest) = state.words().split_first()?;
-        let (_, holds) = rest.split_at_checked(self.counting().words())?;
-        Holds::over(holds, self.counting().since()).filter(|_| has_its_words)
+        let (_, holds) = rest.split_at_checked(self.counted)?;
+        Holds::over(holds, self.width).filter(|_| has_its_words)
     }
 
     /// The state of a key, to change it. `None` if the state is that of another limiter, or broken: then nothing is granted.
     #[inline]
     fn key<'a>(&'a self, state: &'a mut State<impl WordsMut>) -> Option<Key<'a>> {
-        let has_its_words = state.words().len() == self.words();
-        let (limiter, terms) = (self.counting(), self.terms);
+        let has_its_words = state.words().len() == self.words;
         let (newest, rest) = state.words_mut().split_first_mut()?;
-        let (words, holds) = rest.split_at_mut_checked(limiter.words())?;
-        let holds = Holds::over(holds, limiter.since()).filter(|_| has_its_words)?;
-        Some(Key { limiter, terms, newest, words, holds })
+        let (words, holds) = rest.split_at_mut_checked(self.counted)?;
+        let holds = Holds::over(holds, self.width).filter(|_| has_its_words)?;
+        Some(Key { limiter: self.counting(), terms: self.terms, newest, words, holds })
     }
 }
 
 impl Limiter for Config {
     fn words(&self) -> usize {
-        let most = usize::try_from(self.terms.most).unwrap_or(usize::MAX);
-        let holds = most.saturating_mul(Holds::<&[u64]>::width(self.counting().since()));
-        self.counting().words().saturating_add(1).saturating_add(HEAD).saturating_add(holds)
+        self.words
     }
 
     /// The limiter's period: holds do not change what a jump of the clock is.

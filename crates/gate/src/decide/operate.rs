@@ -242,6 +242,11 @@ impl Limits {
         request: &Request,
         mut each: impl FnMut(Decision),
     ) -> Result<Decision, OperationError> {
+        if let Some(only) = self.only() {
+            let said = only.peek(words, now, request)?;
+            each(said);
+            return Ok(said);
+        }
         let grants = self.grants(words, now, request)?;
         let passes = grants.are_all();
         let mut together = Together::of(self);

@@ -88,6 +88,12 @@ impl Algorithm for Config {
         if self.has_no_holds(state) {
             return counting(self).peek(self.counted(state), now, request);
         }
+        if id_of(request).is_none() && self.ends_nothing(state, now) {
+            let said = counting(self).peek(self.counted(state), now, request)?;
+            if said.is_allowed() {
+                return Ok(said); // the wait of a refusal would depend on the holds
+            }
+        }
         let mut words = Vec::from(state.words());
         let mut copy = self.state(&mut words[..]).map_err(|_| OperationError::InvalidState)?;
         match self.peek(&mut copy, now, id_of(request), request.cost)? {
@@ -107,7 +113,7 @@ impl Algorithm for Config {
     }
 
     fn remembers_refusals(&self) -> bool {
-        counting(self).remembers_refusals()
+        matches!(self.counter(), Counter::SlidingLog(_)) && counting(self).remembers_refusals()
     }
 
     fn note_refusal(
