@@ -6,15 +6,21 @@ use crate::bucket;
 use crate::decision::{Answer, InvalidState};
 use crate::limiter::State;
 use crate::time::{Micros, Timestamp};
+use crate::window::calendar::{self, Boundaries, Instants};
 use crate::window::{Refund, fixed, log, sliding};
+
+/// The boundaries of a limiter that counts by no [`Calendar`](calendar::Calendar).
+pub type Listed = Instants<&'static [Timestamp]>;
 
 /// A limiter on units over time, which counts the units of a key with holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counter {
+pub enum Counter<B = Listed> {
     /// [`bucket`]
     TokenBucket(bucket::Config),
     /// [`window::fixed`](fixed)
     FixedWindow(fixed::Config),
+    /// [`window::calendar`](calendar)
+    Calendar(calendar::Config<B>),
     /// [`window::sliding`](sliding)
     SlidingWindow(sliding::Config),
     /// [`window::log`](log)
@@ -23,7 +29,7 @@ pub enum Counter {
 
 macro_rules! counters {
     ($($name:ident($config:ty),)*) => {
-        impl Counter {
+        impl<B: Boundaries> Counter<B> {
             /// The limiter without its type, so that the code of holds exists once.
             #[inline]
             pub(super) fn counting(&self) -> &dyn Counting {
@@ -33,7 +39,7 @@ macro_rules! counters {
             }
         }
 
-        $(impl From<$config> for Counter {
+        $(impl<B: Boundaries> From<$config> for Counter<B> {
             fn from(limiter: $config) -> Self {
                 Self::$name(limiter)
             }
@@ -44,6 +50,7 @@ macro_rules! counters {
 counters! {
     TokenBucket(bucket::Config),
     FixedWindow(fixed::Config),
+    Calendar(calendar::Config<B>),
     SlidingWindow(sliding::Config),
     SlidingLog(log::Config),
 }

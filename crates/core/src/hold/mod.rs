@@ -29,7 +29,7 @@
 //! let minute = Micros(60_000_000);
 //! let bucket = bucket::Config::new(60_000, Rate::new(60_000, minute).unwrap()).unwrap();
 //! let terms = Terms { most: 8, longest: minute, remember: minute, on_expiry: OnExpiry::Release };
-//! let tokens = hold::Config::new(bucket, terms).unwrap();
+//! let tokens: hold::Config = hold::Config::new(bucket, terms).unwrap();
 //! let mut words = vec![0; tokens.words()];
 //! let mut state = tokens.state(&mut words[..]).unwrap();
 //! let at = |seconds: u64| Timestamp(1_700_000_000_000_000 + seconds * 1_000_000);
@@ -62,17 +62,18 @@ use crate::limiter::{self, Limiter, RateLimiter, Words, WordsMut, sealed};
 use crate::quantity::{ConfigError, MAX_QUANTITY, in_bounds, in_range};
 use crate::time::{Micros, Timestamp};
 use crate::window::Refund;
+use crate::window::calendar::Boundaries;
 
-pub use self::counter::Counter;
 use self::counter::Counting;
+pub use self::counter::{Counter, Listed};
 use self::key::Key;
 use self::list::{HEAD, Hold, Holds, Outcome};
 pub use self::terms::{Committed, MAX_HOLDS, OnExpiry, Reserved, Terms};
 
 /// A limiter that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Config {
-    counter: Counter,
+pub struct Config<B = Listed> {
+    counter: Counter<B>,
     terms: Terms,
     /// How many words a state has, how many of them are the limiter's, and how many a live hold has.
     words: usize,
@@ -82,17 +83,17 @@ pub struct Config {
 
 /// The state of a key: the newest time; the words of the limiter; the number of live holds, the number of holds that have ended, the
 /// earliest time at which something ends, what the limiter knew before the first hold; and the holds. [`Limiter::state`] makes it.
-pub type State<W> = limiter::State<Config, W>;
+pub type State<W, B = Listed> = limiter::State<Config<B>, W>;
 
-impl sealed::Sealed for Config {}
+impl<B> sealed::Sealed for Config<B> {}
 
-impl Config {
+impl<B: Boundaries> Config<B> {
     /// Makes a limiter that holds on these terms.
     ///
     /// # Errors
     /// Returns [`ConfigError::OutOfRange`] if `most` is 0 or above [`MAX_HOLDS`], or if a span is 0, or both spans
     /// together are above 2^53 − 1 µs.
-    pub fn new(counter: impl Into<Counter>, terms: Terms) -> Result<Self, ConfigError> {
+    pub fn new(counter: impl Into<Counter<B>>, terms: Terms) -> Result<Self, ConfigError> {
         in_bounds("most", terms.most, 1, MAX_HOLDS)?;
         in_range("longest", terms.longest.0)?;
         // the longest wait for a place is both together
@@ -108,7 +109,7 @@ impl Config {
 
     /// The limiter that counts the units.
     #[must_use]
-    pub const fn counter(&self) -> &Counter {
+    pub const fn counter(&self) -> &Counter<B> {
         &self.counter
     }
 
@@ -135,7 +136,7 @@ impl Config {
     /// then.
     pub fn reserve(
         &self,
-        state: &mut State<impl WordsMut>,
+        state: &mut State<impl WordsMut, B>,
         now: Timestamp,
         id: Id,
         cost: u64,
@@ -155,7 +156,7 @@ impl Config {
     /// Returns [`CostExceedsCapacity`] if `cost` is above the limiter's [capacity](Self::capacity).
     pub fn peek(
         &self,
-        copy: &mut State<impl WordsMut>,
+        copy: &mut State<impl WordsMut, B>,
         now: Timestamp,
         id: Option<Id>,
         cost: u64,
@@ -168,7 +169,7 @@ impl Config {
     /// Charges what a hold has really cost, once. A cost of 0 releases the hold.
     pub fn commit(
         &self,
-        state: &mut State<impl WordsMut>,
+        state: &mut State<impl WordsMut, B>,
         now: Timestamp,
         id: Id,
         actual: u64,
@@ -182,7 +183,7 @@ impl Config {
     /// # Errors
     /// Returns [`CostExceedsCapacity`] as [`RateLimiter::decide`](crate::RateLimiter::decide) does.
     #[inline]
-    pub fn decide(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) -> Answer {
+    pub fn decide(&self, state: &mut State<impl WordsMut, B>, now: Timestamp, cost: u64) -> Answer {
         // the most frequent limiter, and keys without holds: so short that a call by a table of functions would double its time
         if let Counter::TokenBucket(bucket) = &self.counter
             && self.has_no_holds(state)
@@ -199,31 +200,31 @@ impl Config {
     }
 
     /// Charges units that were already spent, as [`RateLimiter::charge`](crate::RateLimiter::charge) does.
-    pub fn charge(&self, state: &mut State<impl WordsMut>, now: Timestamp, cost: u64) {
+    pub fn charge(&self, state: &mut State<impl WordsMut, B>, now: Timestamp, cost: u64) {
         self.key(state).into_iter().for_each(|mut key| key.charge(now, cost));
     }
 
     /// Returns units of a grant that was no reservation, as [`RateLimiter::refund`](crate::RateLimiter::refund) does.
-    pub fn refund(&self, state: &mut State<impl WordsMut>, refund: Refund) {
+    pub fn refund(&self, state: &mut State<impl WordsMut, B>, refund: Refund) {
         self.key(state).into_iter().for_each(|mut key| key.refund(refund));
     }
 
     /// Whether the key has no live and no remembered holds. If so, the words of the limiter alone say what the key is granted.
     #[must_use]
-    pub fn has_no_holds(&self, state: &State<impl Words>) -> bool {
+    pub fn has_no_holds(&self, state: &State<impl Words, B>) -> bool {
         self.holds(state).is_some_and(|holds| holds.are_none())
     }
 
     /// Whether no hold ends from the newest time to `now`, and none is forgotten. If so, the words of the limiter alone say
     /// whether a request without an id is granted at `now`.
     #[must_use]
-    pub fn ends_nothing(&self, state: &State<impl Words>, now: Timestamp) -> bool {
+    pub fn ends_nothing(&self, state: &State<impl Words, B>, now: Timestamp) -> bool {
         state.newest() <= now && self.holds(state).is_some_and(|holds| !holds.is_due(now))
     }
 
     /// The units of a live hold, and the time at which it ends.
     #[must_use]
-    pub fn find(&self, state: &State<impl Words>, id: Id) -> Option<(u64, Timestamp)> {
+    pub fn find(&self, state: &State<impl Words, B>, id: Id) -> Option<(u64, Timestamp)> {
         let holds = self.holds(state)?;
         let Hold { units, until, .. } = holds.get(holds.find(id)?);
         Some((units, until))
@@ -233,9 +234,9 @@ impl Config {
     /// charged: a later commit charges what exceeds the estimate. The words of the limiter are not carried over.
     pub fn remember_holds_of(
         &self,
-        state: &mut State<impl WordsMut>,
+        state: &mut State<impl WordsMut, B>,
         old: &Self,
-        held: &State<impl Words>,
+        held: &State<impl Words, B>,
     ) {
         let (Some(mut key), Some(before)) = (self.key(state), old.holds(held)) else { return };
         let longest = held.newest().saturating_add(self.terms.remember);
@@ -250,7 +251,7 @@ impl Config {
 
     /// The words of the limiter that counts the units.
     #[must_use]
-    pub fn counted<'a>(&self, state: &'a State<impl Words>) -> &'a [u64] {
+    pub fn counted<'a>(&self, state: &'a State<impl Words, B>) -> &'a [u64] {
         let words = state.words();
         words.get(1..).and_then(|rest| rest.get(..self.counted)).unwrap_or(words)
     }
@@ -259,7 +260,7 @@ impl Config {
     /// state is that of another limiter.
     pub fn change_counted<R>(
         &self,
-        state: &mut State<impl WordsMut>,
+        state: &mut State<impl WordsMut, B>,
         change: impl FnOnce(&mut [u64]) -> R,
     ) -> Option<R> {
         self.key(state).map(|key| change(key.words))
@@ -267,13 +268,13 @@ impl Config {
 
     /// The units that are held.
     #[must_use]
-    pub fn held(&self, state: &State<impl Words>) -> u64 {
+    pub fn held(&self, state: &State<impl Words, B>) -> u64 {
         self.holds(state).map_or(u64::MAX, |holds| {
             holds.each().fold(0, |sum, hold| sum.saturating_add(hold.units))
         })
     }
 
-    fn holds<'a>(&self, state: &'a State<impl Words>) -> Option<Holds<&'a [u64]>> {
+    fn holds<'a>(&self, state: &'a State<impl Words, B>) -> Option<Holds<&'a [u64]>> {
         let has_its_words = state.words().len() == self.words;
         let (_, rest) = state.words().split_first()?;
         let (_, holds) = rest.split_at_checked(self.counted)?;
@@ -282,7 +283,7 @@ impl Config {
 
     /// The state of a key, to change it. `None` if the state is that of another limiter, or broken: then nothing is granted.
     #[inline]
-    fn key<'a>(&'a self, state: &'a mut State<impl WordsMut>) -> Option<Key<'a>> {
+    fn key<'a>(&'a self, state: &'a mut State<impl WordsMut, B>) -> Option<Key<'a>> {
         let has_its_words = state.words().len() == self.words;
         let (newest, rest) = state.words_mut().split_first_mut()?;
         let (words, holds) = rest.split_at_mut_checked(self.counted)?;
@@ -291,7 +292,7 @@ impl Config {
     }
 }
 
-impl Limiter for Config {
+impl<B: Boundaries> Limiter for Config<B> {
     fn words(&self) -> usize {
         self.words
     }
@@ -302,13 +303,13 @@ impl Limiter for Config {
     }
 
     /// Ends the holds that have expired at the new time.
-    fn advance(&self, state: &mut State<impl WordsMut>, now: Timestamp) {
+    fn advance(&self, state: &mut State<impl WordsMut, B>, now: Timestamp) {
         self.key(state).into_iter().for_each(|mut key| key.advance(now));
     }
 
     /// Also the span until all holds have ended and are forgotten. What is charged at the end of a hold may count anew if units came
     /// back meanwhile, at most until twice the limiter's period later.
-    fn reset_after(&self, state: &State<impl Words>) -> Micros {
+    fn reset_after(&self, state: &State<impl Words, B>) -> Micros {
         let Some(holds) = self.holds(state) else { return self.period() };
         let counted = self.counting().reset_after(self.counted(state));
         let after = match self.terms.on_expiry {
@@ -324,7 +325,7 @@ impl Limiter for Config {
         counted.max(last.saturating_since(newest)).min(Micros::MAX)
     }
 
-    fn accepts(&self, state: &State<impl Words>) -> Result<(), InvalidState> {
+    fn accepts(&self, state: &State<impl Words, B>) -> Result<(), InvalidState> {
         let (counting, counted) = (self.counting(), self.counted(state));
         let holds = self.holds(state).ok_or(InvalidState)?;
         counting.accepts(counted)?;

@@ -9,10 +9,12 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use self::replay::{Step, equals_the_replay};
-use super::{Committed, Config, Counter, MAX_HOLDS, OnExpiry, Reserved, Terms};
+use super::{Committed, Counter, MAX_HOLDS, OnExpiry, Reserved, Terms};
 use crate::lease::Id;
-use crate::window::{Refund, fixed, log, sliding};
+use crate::window::{Refund, calendar, fixed, log, sliding};
 use crate::{Limiter, Micros, Rate, RateLimiter, Timestamp, bucket};
+
+type Config = super::Config;
 
 const START: u64 = 1_700_000_000_000_000;
 
@@ -22,6 +24,14 @@ const TERMS: Terms = Terms {
     remember: Micros(3_000_000),
     on_expiry: OnExpiry::Release,
 };
+
+/// Boundaries of windows that differ in length. The last window does not end.
+const MONTHS: &[Timestamp] = &[
+    Timestamp(START - 1),
+    Timestamp(START + 4_000_000),
+    Timestamp(START + 5_000_000),
+    Timestamp(START + 12_000_000),
+];
 
 fn steps(most: u64, overrun: u64) -> impl Strategy<Value = Vec<(u64, Step)>> {
     let step = prop_oneof![
@@ -352,6 +362,8 @@ proptest! {
     fn windows_that_hold_equal_the_replay(terms in terms(), steps in steps(10, 0)) {
         equals_the_replay(fixed::Config::new(40, Micros(5_000_000)).unwrap(), terms, &steps, true)?;
         equals_the_replay(sliding::Config::new(40, Micros(5_000_000), 5).unwrap(), terms, &steps, true)?;
+        let months = calendar::Instants::new(MONTHS).unwrap();
+        equals_the_replay(calendar::Config::new(40, months).unwrap(), terms, &steps, true)?;
         let windows = [(60, 5_000_000), (40, 1_000_000)];
         let windows = windows.map(|(limit, period)| log::Window { limit, period: Micros(period) });
         let log = log::Config::new(&windows, Micros::ZERO, log::Denied::Forgotten).unwrap();

@@ -110,7 +110,7 @@ proptest! {
         let terms =
             Terms { most: 3, longest: span, remember: Micros::SECOND, on_expiry: OnExpiry::Charge };
         let rate = Rate::new(3, Micros(10_000_000)).unwrap();
-        let bucket = hold::Config::new(bucket::Config::new(5, rate).unwrap(), terms).unwrap();
+        let bucket: hold::Config = hold::Config::new(bucket::Config::new(5, rate).unwrap(), terms).unwrap();
         keeps_the_contract(bucket, &steps, |state, now, number| match number % 4 {
             0 => bucket.charge(state, now, number % 5),
             1 => {

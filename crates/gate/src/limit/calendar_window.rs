@@ -15,6 +15,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tidegate_core::hold::Counter;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::calendar::{self, Boundaries, Calendar, Every, State as StateOf};
 use tidegate_core::{Ahead, Limiter, RateLimiter, Timestamp};
@@ -144,6 +145,10 @@ impl Limit {
     pub fn calendar(&self) -> Option<CalendarFacts<'_>> {
         match self {
             Self::Calendar(config) => Some(CalendarFacts(config)),
+            Self::Holding(holding) => match holding.counter() {
+                Counter::Calendar(config) => Some(CalendarFacts(config)),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -4,19 +4,24 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::hold::{Committed, Config, Counter, OnExpiry, Reserved, State, Terms};
+use tidegate_core::hold::{self, Committed, Counter, OnExpiry, Reserved, Terms};
 use tidegate_core::lease::Id;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::Refund;
+use tidegate_core::window::calendar::Calendar;
 use tidegate_core::{Ahead, ConfigError, Limiter, Micros, Timestamp};
 
 use super::algorithm::{Algorithm, Decided};
+use super::calendar_window::zone::Shifts;
 use super::describe::span;
 use super::form::LimitForm;
 use super::parameters::unfit;
 use super::request::{OperationError, Request};
 use super::shared::still_counted;
 use super::{Kind, Limit};
+
+pub type Config = hold::Config<Calendar<Shifts>>;
+type State<W> = hold::State<W, Calendar<Shifts>>;
 
 impl Algorithm for Config {
     const KIND: Kind = Kind::Rate;
@@ -29,10 +34,11 @@ impl Algorithm for Config {
     }
 
     fn numbers(&self) -> Vec<u64> {
-        let Terms { most, longest, remember, on_expiry } = self.terms();
-        let charges = u64::from(on_expiry == OnExpiry::Charge);
-        let terms = [most, longest.0, remember.0, charges];
-        terms.into_iter().chain(counting(self).parameters()).collect()
+        terms_of(self).into_iter().chain(counting(self).parameters()).collect()
+    }
+
+    fn identity(&self) -> Vec<u64> {
+        terms_of(self).into_iter().chain(counting(self).identity()).collect()
     }
 
     fn of_numbers(numbers: &[u64]) -> Result<Self, ConfigError> {
@@ -205,9 +211,16 @@ impl Algorithm for Config {
     }
 }
 
+/// The terms in numbers.
+fn terms_of(config: &Config) -> [u64; 4] {
+    let Terms { most, longest, remember, on_expiry } = config.terms();
+    [most, longest.0, remember.0, u64::from(on_expiry == OnExpiry::Charge)]
+}
+
 /// The limit that counts the units.
-const fn counting(config: &Config) -> Limit {
+fn counting(config: &Config) -> Limit {
     match *config.counter() {
+        Counter::Calendar(ref limiter) => Limit::Calendar(limiter.clone()),
         Counter::TokenBucket(limiter) => Limit::TokenBucket(limiter),
         Counter::FixedWindow(limiter) => Limit::FixedWindow(limiter),
         Counter::SlidingWindow(limiter) => Limit::SlidingWindow(limiter),
@@ -226,7 +239,8 @@ impl Limit {
     /// # Errors
     /// Fails with [`ConfigError`] if the terms are out of bounds.
     pub(crate) fn holding(&self, terms: Terms) -> Result<Option<Config>, ConfigError> {
-        let counter: Counter = match *self {
+        let counter: Counter<Calendar<Shifts>> = match *self {
+            Self::Calendar(ref limiter) => limiter.clone().into(),
             Self::TokenBucket(limiter) => limiter.into(),
             Self::FixedWindow(limiter) => limiter.into(),
             Self::SlidingWindow(limiter) => limiter.into(),

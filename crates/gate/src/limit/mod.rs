@@ -83,7 +83,7 @@ macro_rules! algorithms {
         $crate::limit::algorithms! {
             @each [
                 /// [`tidegate_core::hold`]: one of the others, under a policy with `reservations`
-                Holding(tidegate_core::hold::Config),
+                Holding($crate::limit::holding::Config),
             ]
             $macro $($rest)*
         }

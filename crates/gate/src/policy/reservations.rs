@@ -8,7 +8,7 @@ use tidegate_core::hold::{OnExpiry, Terms};
 use tidegate_core::shed::Share;
 
 use crate::limit::build::text;
-use crate::limit::{Kind, Limit, NamedLimit, span};
+use crate::limit::{Limit, NamedLimit, span};
 use crate::units::{Percent, Span};
 use tidegate_form::{Bounded, Error, Form, Node, form};
 
@@ -91,11 +91,6 @@ impl Reservations {
             {
                 *limit = Limit::Holding(holding);
                 found = true;
-            } else if limit.kind() == Kind::Rate {
-                return Err(format!(
-                    "`reservations`: expected only limits that can hold units, found `{}`",
-                    limit.algorithm()
-                ));
             }
         }
         match found {

@@ -90,7 +90,7 @@ impl Key {
         if request.reserves() && self.each().into_iter().any(holds) {
             return;
         }
-        let is_calendar = |limit: &Limit| matches!(limit, Limit::Calendar(_));
+        let is_calendar = |limit: &Limit| limit.calendar().is_some();
         if retry_after == Micros::MAX && self.has(is_calendar) {
             return; // the last window that is known does not end
         }

@@ -6,7 +6,8 @@ use std::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::super::{Committed, Config, Counter, OnExpiry, Reserved, Terms};
+use super::super::{Committed, Counter, OnExpiry, Reserved, Terms};
+use super::Config;
 use super::START;
 use crate::lease::Id;
 use crate::{Limiter, Micros, RateLimiter, State, Timestamp};

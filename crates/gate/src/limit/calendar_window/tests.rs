@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use jiff::Timestamp as Instant;
 use jiff::civil::{Date, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
-use tidegate_core::Timestamp;
+use tidegate_core::hold::{Committed, OnExpiry, Terms};
+use tidegate_core::lease::Id;
+use tidegate_core::{Micros, Timestamp};
 
 use super::CalendarFacts;
 use crate::limit::{Limit, Request};
@@ -278,6 +280,38 @@ fn data_of_a_zone_travel_with_the_policy() {
     assert_ne!(print(&whole), print(&limit("period = 'month', timezone = 'Europe/Paris'")));
     assert_ne!(print(&whole), print(&limit("period = 'day', timezone = 'Europe/Madrid'")));
     assert_ne!(print(&limit("period = 'month'")), print(&limit("period = 'month', anchor = 2")));
+}
+
+#[test]
+fn reservations_outlive_newer_data_of_a_zone() {
+    let whole = limit("period = 'month', timezone = 'Europe/Madrid'");
+    let (from, until) = (at("2025-01-01T00:00:00Z"), at("2027-02-01T00:00:00Z"));
+    let data = whole.calendar().unwrap().zone_data(from, until).unwrap();
+    let part =
+        limit(&format!("period = 'month', timezone = 'Europe/Madrid', zone_data = '{data}'"));
+    let terms = Terms {
+        most: 3,
+        longest: Micros(60_000_000),
+        remember: Micros(1_000_000),
+        on_expiry: OnExpiry::Release,
+    };
+    let [whole, part] =
+        [whole, part].map(|limit| Limit::Holding(limit.holding(terms).unwrap().unwrap()));
+    assert_ne!(whole, part);
+    assert_eq!(part.calendar().unwrap().timezone().until, until);
+    let identity = |limit: &Limit| {
+        Policy::of_limits(vec![limit.clone()]).unwrap().limits().records()[0].identity()
+    };
+    assert_eq!(identity(&whole), identity(&part));
+    // so what one has reserved the other commits
+    let (id, mut words) = (Id([0, 1]), vec![0; whole.words()]);
+    let now = at("2026-11-23T00:00:00Z");
+    let reserve = Request { lease: Some(id), hold: Micros(9_000_000), ..Request::of(4) };
+    assert!(part.decide(&mut words, now, &reserve).unwrap().is_allowed());
+    assert_eq!(whole.commit(&mut words, now, id, 1), Some(Committed { charged: 1, late: false }));
+    assert_eq!(whole.used(&words), Some(1));
+    assert_eq!(Limit::from_parameters(&whole.parameters()), Ok(whole.clone()));
+    assert_eq!(Limit::from_parameters(&whole.identity()).unwrap().used(&words), Some(1));
 }
 
 #[test]
