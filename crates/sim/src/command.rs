@@ -28,8 +28,11 @@ pub(crate) struct Arguments {
     /// Who asks whom
     #[arg(long, default_value_t = Topology::Hosts)]
     topology: Topology,
+    /// Lets callers reserve units, and commit or forget what they reserved
+    #[arg(long)]
+    reservations: bool,
     /// Runs this script, and no seed
-    #[arg(long, conflicts_with_all = ["seed", "steps", "seconds", "topology"])]
+    #[arg(long, conflicts_with_all = ["seed", "steps", "seconds", "topology", "reservations"])]
     script: Option<PathBuf>,
 }
 
@@ -38,6 +41,7 @@ const EXAMPLES: &str = "Examples:
   cargo run -p tidegate-sim -- world --seed 1 --steps 1000000     as many histories from seed 1 on
   cargo run -p tidegate-sim -- world --seed 42 --steps 1          the history of seed 42
   cargo run -p tidegate-sim -- world --topology objects           random seeds of the Worker's world
+  cargo run -p tidegate-sim -- world --reservations               callers reserve and commit
   cargo run -p tidegate-sim -- world --script FILE                a script that was printed before";
 
 /// How often the progress is printed.
@@ -56,7 +60,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (mut steps, mut told) = (0, began);
     let (mut seed, mut tally) = (first, Tally::default());
     loop {
-        let history = History::of_seed(arguments.topology, seed)?;
+        let history = match arguments.reservations {
+            true => History::of_seed_with_reservations(arguments.topology, seed)?,
+            false => History::of_seed(arguments.topology, seed)?,
+        };
         steps += u64::try_from(history.script.events.len())?;
         tally.merge(&history.tally);
         if let Some(violation) = history.violation {

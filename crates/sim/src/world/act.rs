@@ -37,6 +37,20 @@ pub enum Act {
     Settle(usize, u64),
     /// Units come back that nobody settles.
     Refund(u64),
+    /// Units that the request of this number holds for so many µs, until it is known what it cost.
+    Reserve {
+        /// The number of the reservation.
+        id: u64,
+        /// The estimate.
+        units: u64,
+        /// For how long, in µs.
+        span: u64,
+    },
+    /// What an earlier reservation has really cost that was granted: its index, and the units; 0 releases it. Its caller
+    /// forgets it if the index is below 8.
+    Finish(usize, u64),
+    /// What a reservation of this number has really cost, whether it was ever granted or not.
+    Commit(u64, u64),
     /// Units for a holder. The holder gives back some of its last units.
     Borrow {
         /// The holder.
@@ -75,6 +89,9 @@ impl fmt::Display for Act {
             Self::Release(lease) => write!(f, "release {lease}"),
             Self::Settle(grant, units) => write!(f, "settle {grant} {units}"),
             Self::Refund(units) => write!(f, "refund {units}"),
+            Self::Reserve { id, units, span } => write!(f, "reserve {id} {units} {span}"),
+            Self::Finish(index, actual) => write!(f, "finish {index} {actual}"),
+            Self::Commit(id, actual) => write!(f, "commit {id} {actual}"),
             Self::Borrow { holder, wants, left } => write!(f, "borrow {holder} {wants} {left}"),
             Self::Report { admitted, suppressed, age } => {
                 write!(f, "report {admitted} {suppressed} {age}")
@@ -102,6 +119,11 @@ pub(super) fn read_act(words: &[&str]) -> anyhow::Result<Act> {
         ["release", lease] => Act::Release(number(lease)?),
         ["settle", grant, units] => Act::Settle(number(grant)?, number(units)?),
         ["refund", units] => Act::Refund(number(units)?),
+        ["reserve", id, units, span] => {
+            Act::Reserve { id: number(id)?, units: number(units)?, span: number(span)? }
+        }
+        ["finish", index, actual] => Act::Finish(number(index)?, number(actual)?),
+        ["commit", id, actual] => Act::Commit(number(id)?, number(actual)?),
         ["borrow", holder, wants, left] => {
             Act::Borrow { holder: number(holder)?, wants: number(wants)?, left: number(left)? }
         }

@@ -9,18 +9,37 @@ use super::places::Kinds;
 /// The longest block, in µs.
 pub(super) const LONGEST_BLOCK: u64 = 4_000_000;
 
+/// How many numbers those reservations have that have none of their own. Commits come for one more.
+pub(super) const RESERVATIONS: u64 = 7;
+
 /// The weight of each kind of act.
 #[derive(Debug, Default)]
 pub(super) struct Acts([u64; KINDS]);
 
-const KINDS: usize = 12;
+const KINDS: usize = 15;
+
+/// How many of them there are in a world without reservations.
+const USUAL: usize = 12;
 
 /// The most that a kind of act weighs, in tenths of a request.
-const MOST: [u64; KINDS] = [80, 20, 60, 30, 30, 40, 6, 30, 30, 20, 2, 2];
+const MOST: [u64; KINDS] = [80, 20, 60, 30, 30, 40, 6, 30, 30, 20, 2, 2, 100, 90, 12];
 
 impl Acts {
-    pub(super) fn draw(draws: &mut Draws) -> Self {
-        Self(MOST.map(|weight| draws.below(weight + 1)))
+    pub(super) fn draw(draws: &mut Draws, reserves: bool) -> Self {
+        let mut acts = Self([0; KINDS]);
+        let kinds = if reserves { KINDS } else { USUAL };
+        for (own, most) in acts.0.iter_mut().zip(MOST).take(kinds) {
+            *own = draws.below(most + 1);
+        }
+        if reserves {
+            acts.0[12] += 20;
+            acts.0[13] += 20;
+            // units that come back in other ways hide what the ledger can tell of reservations
+            if draws.flip() {
+                (acts.0[5], acts.0[6]) = (0, 0);
+            }
+        }
+        acts
     }
 
     /// What a caller asks for on a key of these kinds, while the signal is high or low.
@@ -61,7 +80,14 @@ impl Acts {
                 Depth::Parts(1),
                 Depth::Parts(0),
             ])),
-            _ => Act::Block(draws.one_of(&[0, 1, 300_000, 1_000_000, LONGEST_BLOCK])),
+            11 => Act::Block(draws.one_of(&[0, 1, 300_000, 1_000_000, LONGEST_BLOCK])),
+            12 => Act::Reserve {
+                id: draws.below(RESERVATIONS),
+                units: if draws.below(40) == 0 { 1_000 } else { 1 + draws.below(5) },
+                span: draws.one_of(&[1, 200_000, 700_000, 1_500_000, 60_000_000]),
+            },
+            13 => Act::Finish(draws.index(16), actual(draws)),
+            _ => Act::Commit(draws.below(RESERVATIONS + 1), actual(draws)),
         }
     }
 
@@ -79,6 +105,9 @@ impl Acts {
             kinds.reports,
             true,
             true,
+            kinds.reserves,
+            kinds.reserves,
+            kinds.reserves,
         ];
         let mut weights = self.0;
         for (weight, applies) in weights.iter_mut().zip(applies) {
@@ -86,5 +115,14 @@ impl Acts {
         }
         weights[0] += 10;
         weights
+    }
+}
+
+/// What a reservation has really cost: often less than its estimate, and sometimes far more.
+fn actual(draws: &mut Draws) -> u64 {
+    match draws.below(40) {
+        0 => draws.below(30),
+        1..10 => 0,
+        _ => 1 + draws.below(4),
     }
 }

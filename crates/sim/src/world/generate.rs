@@ -151,7 +151,7 @@ impl Generator {
 
     fn draw_hosts(&mut self, draws: &mut Draws, setup: &Setup) {
         self.weigh(draws, &HOSTS, (0, 20));
-        let acts = Acts::draw(draws);
+        let acts = Acts::draw(draws, self.reserves());
         let mut stays = draws.one_of(&[0, 50]);
         self.drawn.spans = spans(draws);
         if setup.lets_nodes_answer() {
@@ -175,7 +175,8 @@ impl Generator {
             self.drawn.spans = [8, 4 + draws.below(9), draws.below(3), 0];
             self.weights[..TABLE.0].copy_from_slice(&[1_000, 2_600, 300]);
         }
-        self.callers = Callers::new(Acts::draw(draws), draws.one_of(&[50, 90, 99]));
+        let acts = Acts::draw(draws, self.reserves());
+        self.callers = Callers::new(acts, draws.one_of(&[50, 90, 99]));
     }
 
     fn draw_objects(&mut self, draws: &mut Draws) {
@@ -184,13 +185,19 @@ impl Generator {
             0 => [8, 8, 1, 0],
             _ => spans(draws),
         };
-        self.callers = Callers::new(Acts::draw(draws), draws.one_of(&[0, 50, 95]));
+        let acts = Acts::draw(draws, self.reserves());
+        self.callers = Callers::new(acts, draws.one_of(&[0, 50, 95]));
     }
 
     fn draw_wire(&mut self, draws: &mut Draws) {
         self.weigh(draws, &WIRE, (1, 12));
         self.drawn.spans = draws.one_of(&[[8, 8, 0, 0], [8, 8, 1, 0]]);
         self.callers = Callers::new(Acts::default(), draws.one_of(&[0, 50]));
+    }
+
+    /// Whether callers reserve.
+    fn reserves(&self) -> bool {
+        self.places.keys.iter().any(|key| key.kinds.reserves)
     }
 
     /// Weighs the kinds of events. What is no fault weighs at least this many halves of its most; faults weigh this rate of

@@ -36,6 +36,7 @@ pub(super) const fn gives_back(operation: &Operation) -> bool {
         operation,
         Operation::Settle(_)
             | Operation::Refund(_)
+            | Operation::Commit(..)
             | Operation::Release(_)
             | Operation::Count(..)
             | Operation::Reset(_)

@@ -3,16 +3,22 @@
 mod done;
 mod holds;
 mod rates;
+mod reserved;
 mod shed;
+mod units;
 
 use std::collections::BTreeMap;
 
-use tidegate_gate::{Decision, Limit, Limiter, Operation, Record};
+use tidegate_core::hold::Committed;
+use tidegate_gate::{Decision, Effect, Limit, Limiter, Operation, Record, Timestamp};
 
 use super::places::Key;
+use super::replay::States;
+use super::tally::Tally;
 pub(super) use done::Done;
 use holds::{Holds, Room};
 use rates::Rates;
+use reserved::{Reserved, Says};
 use shed::Shed;
 
 /// The account of each limit of each record.
@@ -27,26 +33,45 @@ struct Account {
     rates: Rates,
     holds: Holds,
     shed: Shed,
+    reserved: Reserved,
 }
 
 impl Ledger {
-    /// Counts an operation on a key.
-    pub(super) fn count(&mut self, key: &Key, done: &Done<'_>) -> Result<(), String> {
+    /// Counts an operation on a key. The states after it are given too.
+    pub(super) fn count(
+        &mut self,
+        key: &Key,
+        done: &Done<'_>,
+        after: &States,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
         let Some(limits) = key.resolved.limits().filter(|_| !done.operation.is_peek()) else {
             return Ok(()); // a look moves no clock
         };
         let mut said = done.verdict.limits.iter();
+        let mut says = Vec::new();
         for (record, place) in limits.records().iter().zip(&key.records) {
+            let words = after.words(key, record, *place).map_err(|error| format!("{error:?}"))?.0;
+            let mut words = words.as_slice();
             for (at, named) in record.limits().iter().enumerate() {
                 let account = self.accounts.entry((*place, at)).or_default();
                 let Some(said) = said.next() else {
                     return Err(format!("a limit says nothing: {:?}", done.verdict));
                 };
-                account.count(&named.limit, done, said)?;
+                let (own, rest) = words.split_at(named.limit.words());
+                words = rest;
+                match &named.limit {
+                    Limit::Holding(_) if clears(done.operation) => says.push(Says::Nothing),
+                    Limit::Holding(limit) => {
+                        is_locked_no_longer_than_stated(&named.limit, said)?;
+                        says.push(account.reserved.count(limit, done, (said, own), tally)?);
+                    }
+                    limit => account.count(limit, done, said)?,
+                }
             }
             self.clear_if_reset(record, *place, done.operation);
         }
-        Ok(())
+        check_effect(done, &says)
     }
 
     fn clear_if_reset(&mut self, record: &Record, place: usize, operation: &Operation) {
@@ -66,8 +91,8 @@ impl Ledger {
 
 impl Account {
     fn count(&mut self, limit: &Limit, done: &Done<'_>, said: &Decision) -> Result<(), String> {
-        if matches!(done.operation, Operation::Reset(_) | Operation::Block(_)) {
-            return Ok(()); // the limits only look, which moves no clock
+        if clears(done.operation) {
+            return Ok(());
         }
         is_locked_no_longer_than_stated(limit, said)?;
         match limit {
@@ -97,9 +122,51 @@ impl Account {
     }
 }
 
+/// Whether the limits only look, which moves no clock.
+const fn clears(operation: &Operation) -> bool {
+    matches!(operation, Operation::Reset(_) | Operation::Block(_))
+}
+
+/// The answer about a reservation is that of all limits which hold it: the most that one of them charged, and late if it
+/// had ended under one of them.
+fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
+    if says.is_empty() || says.contains(&Says::Anything) {
+        return Ok(());
+    }
+    let expected = match done.operation {
+        Operation::Commit(..) => {
+            let committed = says.iter().filter_map(|says| match says {
+                Says::Committed(said) => Some(*said),
+                _ => None,
+            });
+            let all = committed.reduce(|one, other| Committed {
+                charged: one.charged.max(other.charged),
+                late: one.late | other.late,
+            });
+            all.map(|Committed { charged, late }| Effect::Committed { charged, late })
+        }
+        Operation::Decide(_) => says.iter().find_map(|says| match *says {
+            Says::Holds { units, until } => {
+                Some(Effect::Reserved { units, until: Timestamp(until) })
+            }
+            _ => None,
+        }),
+        _ => return Ok(()),
+    };
+    let (expected, found) = (expected.unwrap_or(Effect::Decision), done.verdict.effect);
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{:?}: {found:?}, expected {expected:?}", done.operation)),
+    }
+}
+
 /// What is used comes back within a period, and a debt of one more capacity within another one.
 fn is_locked_no_longer_than_stated(limit: &Limit, said: &Decision) -> Result<(), String> {
-    let most = limit.period().0.saturating_mul(2);
+    let mut most = limit.period().0.saturating_mul(2);
+    if let Limit::Holding(limit) = limit {
+        // until a reservation ends and is forgotten, so that there is a place for another one
+        most += limit.terms().longest.0 + limit.terms().remember.0;
+    }
     match said.retry_after().0 <= most {
         true => Ok(()),
         false => Err(format!("{limit:?} refuses for more than {most} µs: {said:?}")),

@@ -43,6 +43,8 @@ pub(super) struct Kinds {
     pub(super) connections: bool,
     pub(super) classes: bool,
     pub(super) reports: bool,
+    /// Callers may reserve units.
+    pub(super) reserves: bool,
     /// Callers may take units in advance.
     pub(super) lends: bool,
 }
@@ -127,7 +129,8 @@ impl Places {
 
 impl Kinds {
     fn of(resolved: &Resolved) -> Self {
-        let mut kinds = Self::default();
+        let reserves = resolved.policy().reservations().is_some();
+        let mut kinds = Self { reserves, ..Self::default() };
         for named in resolved.limits().into_iter().flat_map(Limits::iter) {
             kinds.leases |= named.limit.kind() == Kind::Lease;
             match named.limit {

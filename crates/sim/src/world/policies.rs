@@ -1,11 +1,16 @@
 //! The policies that a world may have.
 
+mod reserved;
+
+pub(super) use reserved::{RESERVED, RESERVED_AHEAD};
+
 /// Comes between two revisions of a policy. Other policies are replaced by the same text.
 pub(super) const EDITED: &str = "\n# edited\n";
 
 /// All policies, by name.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
-    AHEAD.into_iter().chain(HOSTS).chain(TABLE).chain(WIRE)
+    let plain = AHEAD.into_iter().chain(HOSTS).chain(TABLE).chain(WIRE);
+    plain.chain(RESERVED).chain(RESERVED_AHEAD)
 }
 
 /// A revision of a policy, 0 or 1. Checks share calls only where the policy says so, so that both ways are tried.

@@ -70,7 +70,7 @@ impl States {
     }
 
     /// The words of a record, and the block that follows them.
-    fn words(
+    pub(super) fn words(
         &self,
         key: &Key,
         record: &Record,

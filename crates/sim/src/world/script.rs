@@ -53,11 +53,23 @@ impl History {
     /// # Errors
     /// Never fails, because a drawn setup is valid.
     pub fn of_seed(topology: Topology, seed: u64) -> anyhow::Result<Self> {
+        Self::draw(topology, false, seed)
+    }
+
+    /// Draws a history in which callers reserve units, and commit or forget what they reserved.
+    ///
+    /// # Errors
+    /// Never fails, because a drawn setup is valid.
+    pub fn of_seed_with_reservations(topology: Topology, seed: u64) -> anyhow::Result<Self> {
+        Self::draw(topology, true, seed)
+    }
+
+    fn draw(topology: Topology, reserves: bool, seed: u64) -> anyhow::Result<Self> {
         let mut draws = Draws::new(seed);
         let setup = match topology {
-            Topology::Hosts => hosts::draw(&mut draws)?,
-            Topology::Table => hosts::draw_table(&mut draws),
-            Topology::Objects => objects::draw(&mut draws)?,
+            Topology::Hosts => hosts::draw(&mut draws, reserves)?,
+            Topology::Table => hosts::draw_table(&mut draws, reserves),
+            Topology::Objects => objects::draw(&mut draws, reserves)?,
             Topology::Wire => wire::draw(&mut draws),
         };
         let mut generator = Generator::draw(&mut draws, &setup)?;

@@ -230,7 +230,7 @@ impl World {
         })?;
         let settles = settles.map(|of| if is_again { usize::MAX } else { of });
         let done = Done { number, settles, operation: &operation, verdict };
-        self.ledger.count(key, &done).map_err(|seen| {
+        self.ledger.count(key, &done, &self.kept, &mut self.tally).map_err(|seen| {
             let policy = key.resolved.policy().name();
             Seen(Invariant::Bound, format!("{policy} {}: {seen}", key.resolved.key()))
         })

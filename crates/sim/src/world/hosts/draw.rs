@@ -4,12 +4,12 @@ use crate::world::acts::LONGEST_BLOCK;
 use crate::world::clock::{MOST_TICKS_PPM, ticks_late};
 use crate::world::draw::Draws;
 use crate::world::places::Places;
-use crate::world::policies::{HOSTS, TABLE};
+use crate::world::policies::{HOSTS, RESERVED, TABLE};
 use crate::world::setup::{Setup, lets_answer};
 use crate::world::topology::Topology;
 
 /// A world for a seed.
-pub(in crate::world) fn draw(draws: &mut Draws) -> anyhow::Result<Setup> {
+pub(in crate::world) fn draw(draws: &mut Draws, reserves: bool) -> anyhow::Result<Setup> {
     let is_bounded = draws.below(4) > 0;
     let tells_time = is_bounded || draws.flip();
     let skew = match is_bounded {
@@ -21,7 +21,8 @@ pub(in crate::world) fn draw(draws: &mut Draws) -> anyhow::Result<Setup> {
     let drift = |draws: &mut Draws| draws.one_of(&[0, 0, 200, -300, 20_000, -20_000]);
     // half of the worlds are those in which nodes answer by themselves
     let lets_nodes_answer = draws.flip();
-    let known = HOSTS.iter().map(|(name, _)| *name);
+    let all = if reserves { &RESERVED[..] } else { &HOSTS[..] };
+    let known = all.iter().map(|(name, _)| *name);
     let known: Vec<&str> = known.filter(|name| !lets_nodes_answer || lets_answer(name)).collect();
     let mut policies: Vec<String> = Vec::new();
     for _ in 0..=draws.below(if lets_nodes_answer { 2 } else { 4 }) {
@@ -68,9 +69,12 @@ pub(in crate::world) fn draw(draws: &mut Draws) -> anyhow::Result<Setup> {
 }
 
 /// Nodes around a table for a seed. All clocks run alike. Those of nodes that report may be ahead by any time.
-pub(in crate::world) fn draw_table(draws: &mut Draws) -> Setup {
-    let kind = draws.one_of(&["refused", "lent", "reported"]);
-    let names = TABLE.iter().map(|(name, _)| *name).filter(|name| name.starts_with(kind));
+pub(in crate::world) fn draw_table(draws: &mut Draws, reserves: bool) -> Setup {
+    let (kind, all) = match reserves {
+        true => ("", &RESERVED[..]),
+        false => (draws.one_of(&["refused", "lent", "reported"]), &TABLE[..]),
+    };
+    let names = all.iter().map(|(name, _)| *name).filter(|name| name.starts_with(kind));
     let policy = draws.one_of(&names.collect::<Vec<_>>());
     let reports = kind == "reported";
     let nodes = 3;

@@ -80,6 +80,10 @@ impl Holds {
                 let held = self.held.get_mut(id);
                 Some(held.map(|(expires_at, _)| *expires_at = until).is_some())
             }
+            Operation::Commit(id, _) => {
+                self.held.remove(id);
+                None
+            }
             Operation::Release(id) => {
                 let held = self.held.get_mut(id);
                 let was_live = held.map(|(_, count)| *count -= 1).is_some();

@@ -3,7 +3,7 @@
 use crate::world::clock::MOST_TICKS_PPM;
 use crate::world::draw::Draws;
 use crate::world::places::Places;
-use crate::world::policies::{AHEAD, HOSTS};
+use crate::world::policies::{AHEAD, HOSTS, RESERVED, RESERVED_AHEAD};
 use crate::world::setup::Setup;
 use crate::world::topology::Topology;
 
@@ -11,8 +11,12 @@ use crate::world::topology::Topology;
 const MOST_SKEW: u64 = 200_000;
 
 /// A world for a seed.
-pub(in crate::world) fn draw(draws: &mut Draws) -> anyhow::Result<Setup> {
-    let known: Vec<&str> = AHEAD.iter().chain(&HOSTS).map(|(name, _)| *name).collect();
+pub(in crate::world) fn draw(draws: &mut Draws, reserves: bool) -> anyhow::Result<Setup> {
+    let (further, usual) = match reserves {
+        true => (&RESERVED_AHEAD[..], &RESERVED[..]),
+        false => (&AHEAD[..], &HOSTS[..]),
+    };
+    let known: Vec<&str> = further.iter().chain(usual).map(|(name, _)| *name).collect();
     let ahead: Vec<&str> = known.iter().copied().filter(|name| name.starts_with("ahead")).collect();
     let mut policies: Vec<String> = Vec::new();
     for _ in 0..=draws.below(3) {
