@@ -4,22 +4,38 @@
 use std::fs;
 use std::path::Path;
 
-use tidegate_sim::world::{Event, History, Script, Tally, Topology, situations};
+use tidegate_sim::world::{
+    Event, History, Script, Tally, Topology, situations, situations_with_reservations,
+};
 
 /// Runs the histories of the first seeds. Each situation must be seen this often in them.
 fn check(topology: Topology, histories: u64, often: u64) {
+    let tally = run(histories, |seed| History::of_seed(topology, seed).unwrap());
+    for situation in situations(topology) {
+        assert!(tally.count(situation) >= often, "{situation}: seen too seldom in\n{tally}");
+    }
+}
+
+/// The same with reservations.
+fn check_with_reservations(topology: Topology, histories: u64, often: u64) {
+    let of_seed = |seed| History::of_seed_with_reservations(topology, seed).unwrap();
+    let tally = run(histories, of_seed);
+    for situation in situations_with_reservations(topology) {
+        assert!(tally.count(situation) >= often, "{situation}: seen too seldom in\n{tally}");
+    }
+}
+
+fn run(histories: u64, of_seed: impl Fn(u64) -> History) -> Tally {
     let mut tally = Tally::default();
     for seed in 0..histories {
-        let history = History::of_seed(topology, seed).unwrap();
+        let history = of_seed(seed);
         if let Some(violation) = history.violation {
             let (script, _) = history.script.shrink().unwrap().unwrap();
             panic!("seed {seed}: {violation}\n\n{script}");
         }
         tally.merge(&history.tally);
     }
-    for situation in situations(topology) {
-        assert!(tally.count(situation) >= often, "{situation}: seen too seldom in\n{tally}");
-    }
+    tally
 }
 
 #[test]
@@ -43,6 +59,21 @@ fn every_invariant_holds_in_the_histories_of_wire() {
 }
 
 #[test]
+fn every_invariant_holds_in_the_histories_of_hosts_with_reservations() {
+    check_with_reservations(Topology::Hosts, 400, 10);
+}
+
+#[test]
+fn every_invariant_holds_in_the_histories_of_a_table_with_reservations() {
+    check_with_reservations(Topology::Table, 300, 10);
+}
+
+#[test]
+fn every_invariant_holds_in_the_histories_of_objects_with_reservations() {
+    check_with_reservations(Topology::Objects, 200, 10);
+}
+
+#[test]
 fn every_invariant_holds_in_the_scripts_that_once_broke_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/world/scripts");
     let mut scripts = 0;
@@ -59,11 +90,13 @@ fn every_invariant_holds_in_the_scripts_that_once_broke_one() {
 fn a_seed_gives_the_same_history_again_and_its_script_too() {
     for (topology, _) in Topology::ALL {
         for seed in 0..20 {
-            let history = History::of_seed(topology, seed).unwrap();
-            assert_eq!(History::of_seed(topology, seed).unwrap().script, history.script);
-            let read: Script = history.script.to_string().parse().unwrap();
-            assert_eq!(read, history.script);
-            assert_eq!(read.run().unwrap(), history.violation);
+            for of_seed in [History::of_seed, History::of_seed_with_reservations] {
+                let history = of_seed(topology, seed).unwrap();
+                assert_eq!(of_seed(topology, seed).unwrap().script, history.script);
+                let read: Script = history.script.to_string().parse().unwrap();
+                assert_eq!(read, history.script);
+                assert_eq!(read.run().unwrap(), history.violation);
+            }
         }
     }
 }

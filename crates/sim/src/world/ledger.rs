@@ -45,6 +45,36 @@ impl Ledger {
         after: &States,
         tally: &mut Tally,
     ) -> Result<(), String> {
+        self.count_each(key, done, after, |_, _| true, tally)
+    }
+
+    /// The same for limits with reservations alone.
+    pub(super) fn count_reservations(
+        &mut self,
+        key: &Key,
+        done: &Done<'_>,
+        after: &States,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        // what is stored ahead, or forgotten with it, is not known here
+        let is_ahead = key.resolved.policy().persist_ahead().is_some();
+        let is_meant = |limit: &Limit, account: &mut Account| {
+            if is_ahead {
+                account.reserved.lose_units();
+            }
+            matches!(limit, Limit::Holding(_))
+        };
+        self.count_each(key, done, after, is_meant, tally)
+    }
+
+    fn count_each(
+        &mut self,
+        key: &Key,
+        done: &Done<'_>,
+        after: &States,
+        is_meant: impl Fn(&Limit, &mut Account) -> bool,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
         let Some(limits) = key.resolved.limits().filter(|_| !done.operation.is_peek()) else {
             return Ok(()); // a look moves no clock
         };
@@ -61,6 +91,7 @@ impl Ledger {
                 let (own, rest) = words.split_at(named.limit.words());
                 words = rest;
                 match &named.limit {
+                    limit if !is_meant(limit, account) => {}
                     Limit::Holding(_) if clears(done.operation) => says.push(Says::Nothing),
                     Limit::Holding(limit) => {
                         is_locked_no_longer_than_stated(&named.limit, said)?;

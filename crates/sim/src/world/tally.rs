@@ -123,6 +123,30 @@ const WIRE: [&str; 10] = [
     "the store failed",
 ];
 
+/// The situations of reservations.
+const RESERVED: [&str; 14] = [
+    "a bucket was that of a replay",
+    "a commit came after the end",
+    "a commit came again",
+    "a commit came of what nobody reserved",
+    "a commit was above its estimate",
+    "a reservation came again",
+    "a reservation expired",
+    "a reservation found no place",
+    "a reservation was committed",
+    "a reservation was released",
+    "a window was that of a replay",
+    "commits used more than a limit",
+    "nothing was held in the end",
+    "units were reserved",
+];
+
+/// The situations that a topology should come to in which callers reserve.
+#[must_use]
+pub const fn situations_with_reservations(_: Topology) -> &'static [&'static str] {
+    &RESERVED
+}
+
 /// The situations that a topology should come to.
 #[must_use]
 pub const fn situations(topology: Topology) -> &'static [&'static str] {

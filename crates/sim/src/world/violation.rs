@@ -23,6 +23,8 @@ pub enum Invariant {
     Dominant,
     /// A crash costs no more than the policy says.
     Cost,
+    /// After the last time to live nothing is held, and all units are back.
+    Ended,
     /// Units that a holder takes in advance are spent once, in time, given back, or lost.
     Conserved,
     /// A refusal that a node repeats is one that it has heard lately, and that the authority would give at this

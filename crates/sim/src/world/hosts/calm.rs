@@ -3,6 +3,8 @@
 use super::asking::Progress;
 use super::machine::World;
 use super::node::Stage;
+use crate::world::ended::check_states;
+use crate::world::replay::States;
 use crate::world::violation::{Checked, Invariant, check};
 
 /// How long a reply takes while nothing fails.
@@ -44,7 +46,19 @@ impl World {
         };
         check(!self.has_work(), Invariant::Live, || {
             format!("nothing has failed for long, and these wait: {:?}", waiting())
-        })
+        })?;
+        self.check_ended()
+    }
+
+    /// In the end nothing is held.
+    fn check_ended(&mut self) -> Checked {
+        let now = self.storage_now();
+        for key in self.places.keys.iter().filter(|key| key.kinds.reserves) {
+            let bytes = key.records.iter().map(|record| (*record, self.storage.get(*record, now)));
+            check_states(key, &States::read(bytes))?;
+            self.tally.add("nothing was held in the end");
+        }
+        Ok(())
     }
 
     fn has_work(&self) -> bool {

@@ -5,6 +5,7 @@ use tidegate_gate::{Micros, Timestamp};
 use super::asking::{Asking, Progress};
 use super::machine::World;
 use super::node::Letter;
+use crate::world::ended::{check_answers, check_states};
 use crate::world::violation::{Checked, Invariant, check};
 
 /// After this span a node without a timer reports whatever it was offered before, in µs.
@@ -103,6 +104,13 @@ impl World {
         let now = (!self.setup.has_timers).then(|| self.storage_now());
         let seen = self.offered.check_reported(runs, now)?;
         seen.into_iter().for_each(|situation| self.tally.add(situation));
+        let now = Timestamp(self.storage_now());
+        let keys = self.places.keys.iter().take(self.places.of_revision);
+        for key in keys.filter(|key| key.kinds.reserves && key.resolved.limits().is_some()) {
+            check_states(key, &self.kept)?;
+            check_answers(key, now, |later, look| self.table.ask(&key.resolved, later, look))?;
+            self.tally.add("nothing was held in the end");
+        }
         Ok(())
     }
 }

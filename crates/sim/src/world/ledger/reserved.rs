@@ -110,6 +110,11 @@ impl Reserved {
         Ok(if self.is_blind { Says::Anything } else { says })
     }
 
+    /// It is not known how many units are left.
+    pub(super) const fn lose_units(&mut self) {
+        self.units.lose_for_ever();
+    }
+
     /// Whatever is granted has room, and nothing is granted twice. A refusal has a reason. Also returns the units that
     /// were taken.
     fn decide(

@@ -86,6 +86,10 @@ impl Units {
         };
     }
 
+    pub(super) const fn lose_for_ever(&mut self) {
+        self.is_lost = Lost::ForEver;
+    }
+
     /// A request was refused.
     pub(super) fn refused(&mut self, counter: &Counter) {
         if let Counter::SlidingLog(log) = counter

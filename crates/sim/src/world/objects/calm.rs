@@ -2,7 +2,9 @@
 
 use super::machine::World;
 use super::object::Object;
+use crate::world::ended::check_states;
 use crate::world::message::To;
+use crate::world::replay::States;
 use crate::world::violation::{Checked, Invariant, check};
 
 /// The most rounds that a time without faults takes.
@@ -44,7 +46,14 @@ impl World {
             format!(
                 "nothing has failed for long; {waiting} operations wait at nodes, {at_objects} at objects"
             )
-        })
+        })?;
+        for key in self.places.keys.iter().filter(|key| key.kinds.reserves) {
+            let rows = key.records.iter().map(|record| (*record, self.row(*record)));
+            check_states(key, &States::read(rows))?;
+            check_states(key, &self.own)?;
+            self.tally.add("nothing was held in the end");
+        }
+        Ok(())
     }
 
     fn has_work(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::world::event::Event;
 use crate::world::front::{ByNode, Front, Run, id, verdict_of};
 use crate::world::grants::Grants;
 use crate::world::happens::Happens;
+use crate::world::ledger::Ledger;
 use crate::world::message::Message;
 use crate::world::network::Network;
 use crate::world::places::{Key, Places};
@@ -41,6 +42,8 @@ pub(in crate::world) struct World {
     pub(super) own: States,
     /// The states of keys that never crash.
     pub(super) shadow: States,
+    /// The reservations of the objects.
+    pub(super) ledger: Ledger,
     pub(super) grants: Grants,
     pub(super) tally: Tally,
 }
@@ -151,6 +154,7 @@ impl World {
             questions: BTreeMap::new(),
             own: States::default(),
             shadow: States::default(),
+            ledger: Ledger::default(),
             grants: Grants::default(),
             tally: Tally::default(),
             setup: setup.clone(),

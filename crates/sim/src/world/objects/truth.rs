@@ -1,15 +1,17 @@
 //! Every operation once more, on plain words: on what the object must have in memory, and on a key that never
 //! crashes.
 
+use tidegate_core::hold::Counter;
 use tidegate_gate::{
     Budget, Kind, Limit, Limits, Micros, Operation, PersistAhead, RateLimiter, Settlement,
     Timestamp, Verdict,
 };
 
 use super::machine::World;
+use crate::world::ledger::Done;
 use crate::world::places::Key;
 use crate::world::replay::{States, Undone};
-use crate::world::violation::{Checked, Invariant, check};
+use crate::world::violation::{Checked, Invariant, Seen, check};
 
 /// After how many µs, beside the time of the policy, two states are compared.
 const LATER: [u64; 5] = [0, 1, 150_000, 1_100_000, 2_900_000];
@@ -41,6 +43,14 @@ impl World {
         self.meet(key, time);
         let (key, operation) = (&self.places.keys[key], self.ops[op].operation);
         let Ok(said) = self.own.operate(key, time, &operation) else { return Ok(()) };
+        if self.setup.is_bounded && key.is_unedited {
+            let done = Done { number: op, settles: None, operation: &operation, verdict: &said };
+            let counted = self.ledger.count_reservations(key, &done, &self.own, &mut self.tally);
+            counted.map_err(|seen| {
+                let policy = key.resolved.policy().name();
+                Seen(Invariant::Bound, format!("{policy} {}: {seen}", key.resolved.key()))
+            })?;
+        }
         let mut tried = self.shadow.part(&key.records);
         let (mut is_dominated, mut stays) = (true, false);
         let by_shadow = match operation {
@@ -79,6 +89,13 @@ impl World {
                     }
                 }
             }
+            Operation::Commit(..) => {
+                // no crash loses a reservation, or what was committed
+                let by_shadow = tried.operate(key, time, &operation);
+                let effect = by_shadow.as_ref().map(|said| said.effect);
+                is_dominated = effect == Ok(said.effect);
+                by_shadow
+            }
             _ => tried.operate(key, time, &operation),
         };
         check(is_dominated, Invariant::Dominant, || {
@@ -92,10 +109,12 @@ impl World {
             }
         }
         // a state forgives debts beyond its limit, and one with a charge ahead does so sooner
-        if let Operation::Settle(Settlement { reserved, actual, .. }) = operation
-            && actual > reserved
-            && said.limits.iter().any(|each| each.remaining() == 0)
-        {
+        let charges = match operation {
+            Operation::Settle(Settlement { reserved, actual, .. }) => actual > reserved,
+            Operation::Commit(..) => true,
+            _ => false,
+        };
+        if charges && said.limits.iter().any(|each| each.remaining() == 0) {
             self.tally.add("a key came into debt");
             self.trust(self.key_at(object, op));
         }
@@ -200,14 +219,22 @@ fn remaining(states: &mut States, key: &Key, time: Timestamp) -> Option<(Timesta
 /// The units that a crash may cost: those that are charged, and what flows in meanwhile, of which a started unit
 /// counts.
 fn cost(limit: &Limit, ahead: PersistAhead) -> u64 {
-    let inflow = match limit {
-        Limit::TokenBucket(bucket) => {
+    let bucket = match limit {
+        Limit::TokenBucket(bucket) => Some(bucket),
+        Limit::Holding(limit) => match limit.counter() {
+            Counter::TokenBucket(bucket) => Some(bucket),
+            _ => None,
+        },
+        _ => None,
+    };
+    let inflow = match bucket {
+        Some(bucket) => {
             let (units, period) = bucket.rate();
             let fill = (bucket.capacity() * period.0).div_ceil(units);
             let span = ahead.time.0.min(fill.div_ceil(2));
             (units * span).div_ceil(period.0) + 1
         }
-        _ => 0,
+        None => 0,
     };
     ahead.most.min(limit.capacity()) + inflow
 }
