@@ -14,6 +14,7 @@
 mod ahead;
 mod authority;
 mod nodes;
+mod reservations;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -50,7 +51,8 @@ fn main() -> Result<ExitCode> {
 }
 
 fn mutations() -> impl Iterator<Item = &'static Mutation> {
-    nodes::MUTATIONS.iter().chain(&authority::MUTATIONS).chain(&ahead::MUTATIONS)
+    let plain = nodes::MUTATIONS.iter().chain(&authority::MUTATIONS).chain(&ahead::MUTATIONS);
+    plain.chain(&reservations::MUTATIONS)
 }
 
 #[test]
