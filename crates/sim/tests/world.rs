@@ -74,6 +74,11 @@ fn every_invariant_holds_in_the_histories_of_objects_with_reservations() {
 }
 
 #[test]
+fn every_invariant_holds_in_the_histories_of_wire_with_reservations() {
+    check_with_reservations(Topology::Wire, 60, 50);
+}
+
+#[test]
 fn every_invariant_holds_in_the_scripts_that_once_broke_one() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/world/scripts");
     let mut scripts = 0;

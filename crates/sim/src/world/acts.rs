@@ -42,6 +42,13 @@ impl Acts {
         acts
     }
 
+    /// Requests, and what callers do with reservations where there are any.
+    pub(super) const fn of_wire() -> Self {
+        let mut acts = Self([0; KINDS]);
+        (acts.0[12], acts.0[13], acts.0[14]) = (40, 30, 6);
+        acts
+    }
+
     /// What a caller asks for on a key of these kinds, while the signal is high or low.
     pub(super) fn act(&self, draws: &mut Draws, kinds: Kinds, is_high: bool) -> Act {
         let units = |draws: &mut Draws| match draws.below(40) {

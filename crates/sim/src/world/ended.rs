@@ -1,7 +1,7 @@
 //! Whether anything is left of reservations after the last one has ended and is forgotten.
 
 use tidegate_core::hold::{self, Terms};
-use tidegate_gate::{Limit, Limiter, Limits, Micros, Operation, Timestamp, Verdict};
+use tidegate_gate::{Decision, Limit, Limiter, Limits, Micros, Operation, Timestamp, Verdict};
 
 use super::places::Key;
 use super::replay::States;
@@ -19,6 +19,11 @@ fn holding(key: &Key) -> impl Iterator<Item = (usize, &hold::Config)> {
         Limit::Holding(limit) => Some((at, limit)),
         _ => None,
     })
+}
+
+/// If nobody has asked, such a bucket does not fill.
+const fn starts_empty(limit: &hold::Config) -> bool {
+    matches!(limit.counter(), hold::Counter::TokenBucket(bucket) if bucket.starts_empty())
 }
 
 /// In the end the stored states of a key hold nothing, and nothing is missing.
@@ -61,8 +66,10 @@ pub(super) fn check_answers<E: std::fmt::Debug>(
     let Some(longest) = holding(key).map(|(_, limit)| span(limit)).max() else { return Ok(()) };
     let said = ask(now.saturating_add(longest), &Operation::from(0));
     let is_full = said.as_ref().is_ok_and(|said| {
-        let mut each = holding(key).map(|(at, limit)| (said.limits.get(at), limit.capacity()));
-        each.all(|(said, capacity)| said.is_some_and(|said| said.remaining() == capacity))
+        holding(key).all(|(at, limit)| {
+            let remaining = said.limits.get(at).map(Decision::remaining);
+            remaining == Some(limit.capacity()) || starts_empty(limit)
+        })
     });
     check(is_full, Invariant::Ended, || format!("in the end the key says {said:?}"))
 }

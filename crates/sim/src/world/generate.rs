@@ -192,7 +192,7 @@ impl Generator {
     fn draw_wire(&mut self, draws: &mut Draws) {
         self.weigh(draws, &WIRE, (1, 12));
         self.drawn.spans = draws.one_of(&[[8, 8, 0, 0], [8, 8, 1, 0]]);
-        self.callers = Callers::new(Acts::default(), draws.one_of(&[0, 50]));
+        self.callers = Callers::new(Acts::of_wire(), draws.one_of(&[0, 50]));
     }
 
     /// Whether callers reserve.

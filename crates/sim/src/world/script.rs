@@ -70,7 +70,7 @@ impl History {
             Topology::Hosts => hosts::draw(&mut draws, reserves)?,
             Topology::Table => hosts::draw_table(&mut draws, reserves),
             Topology::Objects => objects::draw(&mut draws, reserves)?,
-            Topology::Wire => wire::draw(&mut draws),
+            Topology::Wire => wire::draw(&mut draws, reserves),
         };
         let mut generator = Generator::draw(&mut draws, &setup)?;
         let steps = STEPS.0 + draws.below(STEPS.1 - STEPS.0);

@@ -141,10 +141,24 @@ const RESERVED: [&str; 14] = [
     "units were reserved",
 ];
 
+/// The situations of reservations by wire.
+const RESERVED_WIRE: [&str; 7] = [
+    "a commit came again",
+    "a reservation came again",
+    "a reservation was committed",
+    "a reservation was refused",
+    "no reply came",
+    "nothing was held in the end",
+    "units were reserved",
+];
+
 /// The situations that a topology should come to in which callers reserve.
 #[must_use]
-pub const fn situations_with_reservations(_: Topology) -> &'static [&'static str] {
-    &RESERVED
+pub const fn situations_with_reservations(topology: Topology) -> &'static [&'static str] {
+    match topology {
+        Topology::Wire => &RESERVED_WIRE,
+        _ => &RESERVED,
+    }
 }
 
 /// The situations that a topology should come to.

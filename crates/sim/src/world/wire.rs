@@ -5,6 +5,7 @@
 //! once and taken at most once, whatever the network does.
 
 mod draw;
+mod held;
 mod machine;
 mod watch;
 

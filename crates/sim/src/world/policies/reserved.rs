@@ -103,6 +103,21 @@ pub(in crate::world) const RESERVED: [(&str, &str); 16] = [
     ),
 ];
 
+/// The policies with reservations of nodes that ask by wire alone. Nothing ends while a history lasts.
+pub(in crate::world) const RESERVED_WIRE: [(&str, &str); 2] = [
+    (
+        "held-large",
+        "reservations = { most = 150, time_to_live = '1h', remember = '1h' }
+        limits = [{ algorithm = 'fixed_window', limit = 10_000, period = '1d' }]",
+    ),
+    (
+        "held-small",
+        "reservations = { most = 150, time_to_live = '1h', remember = '1h', on_expiry = 'charge' }
+        limits = [{ algorithm = 'fixed_window', limit = 10_000, period = '1d', depth = 1 },
+                  { algorithm = 'fixed_window', limit = 60, period = '1d' }]",
+    ),
+];
+
 /// Further policies of objects, which store states ahead.
 pub(in crate::world) const RESERVED_AHEAD: [(&str, &str); 4] = [
     (

@@ -5,8 +5,9 @@ use crate::world::setup::Setup;
 use crate::world::topology::Topology;
 
 /// A world for a seed.
-pub(in crate::world) fn draw(draws: &mut Draws) -> Setup {
+pub(in crate::world) fn draw(draws: &mut Draws, reserves: bool) -> Setup {
     let policies: &[&str] = match draws.below(10) < 3 {
+        _ if reserves => &["held-large", "held-small"],
         true => &["large-shared", "small-shared"],
         false => &["large", "small", "alone"],
     };

@@ -5,7 +5,9 @@ use tidegate_tier::authority::{Swap, SwapOutcome};
 use tidegate_tier::wire::{Failure, Outgoing, WireError};
 
 use super::watch::{Watch, units};
+use crate::world::act::Act;
 use crate::world::compared::{Compared, compared};
+use crate::world::ended::check_states;
 use crate::world::event::Event;
 use crate::world::front::Front;
 use crate::world::happens::Happens;
@@ -51,7 +53,7 @@ impl Happens for World {
     fn happen(&mut self, _: usize, event: Event) -> Checked {
         let nodes = self.nodes.len();
         match event {
-            Event::Ask { node, key, .. } => self.ask(node % nodes, key)?,
+            Event::Ask { node, key, act } => self.ask(node % nodes, key, act)?,
             Event::Advance(span) => self.advance(span)?,
             Event::Send(node) => self.send(node % nodes)?,
             Event::Deliver(index) => self.deliver_nth(index)?,
@@ -97,11 +99,15 @@ impl World {
     }
 
     /// A caller asks a node. No policy lets it answer by itself.
-    fn ask(&mut self, node: usize, key: usize) -> Checked {
+    fn ask(&mut self, node: usize, key: usize, act: Act) -> Checked {
         let (key, now) = (key % self.places.of_revision, Timestamp(self.setup.start + self.now));
         let Node { front, asks, .. } = &mut self.nodes[node];
-        let token = Some(self.watch.asks(front.run, key, self.now));
-        let (resolved, operation) = (self.places.keys[key].resolved.clone(), Operation::from(1));
+        let resolved = self.places.keys[key].resolved.clone();
+        let (operation, was_over) = match self.places.keys[key].kinds.reserves {
+            true => self.watch.held.asks((key, &resolved), act),
+            false => (Operation::from(1), false),
+        };
+        let token = Some(self.watch.asks(front.run, (key, operation, was_over), self.now));
         let asked = Outgoing { resolved, operation, now: None, at: front.at(self.now), token };
         let answer = asks.ask(asked, now);
         check(answer.is_none(), Invariant::Reason, || format!("a node said {answer:?}"))
@@ -296,7 +302,13 @@ impl World {
         for (number, key) in self.places.keys[..self.places.of_revision].iter().enumerate() {
             let mut states = self.store.part(&key.records);
             let said = states.operate(key, time, &Operation::from(0));
-            self.watch.check_taken(number, said.as_ref().map_or(0, units))?;
+            let units = said.as_ref().map_or(0, units);
+            if key.kinds.reserves {
+                self.watch.check_held(number, units, key.resolved.limits())?;
+                check_states(key, &self.store.part(&key.records))?;
+            } else {
+                self.watch.check_taken(number, units)?;
+            }
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_gate::Verdict;
+use tidegate_gate::{Limits, Operation, Verdict};
 use tidegate_tier::wire::{Delivered, Failure, Ignored, Question};
 
+use super::held::Held;
 use crate::world::front::Run;
 use crate::world::message::Message;
 use crate::world::objects::wiretap;
@@ -15,6 +16,7 @@ use crate::world::violation::{Checked, Invariant, Seen, check};
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     pub(super) tally: Tally,
+    pub(super) held: Held,
     /// The authority has started again, and forgotten all questions.
     pub(super) is_more_than_one_life: bool,
     operations: Vec<Asking>,
@@ -31,6 +33,9 @@ pub(super) struct Watch {
 struct Asking {
     run: Run,
     key: usize,
+    operation: Operation,
+    /// A node had heard of a commit of the same reservation before.
+    was_over: bool,
     asked_at: u64,
     /// It has no answer, and its node has not started again.
     waits: bool,
@@ -38,8 +43,13 @@ struct Asking {
 
 impl Watch {
     /// A caller asks. Returns the number of the operation.
-    pub(super) fn asks(&mut self, run: Run, key: usize, asked_at: u64) -> usize {
-        self.operations.push(Asking { run, key, asked_at, waits: true });
+    pub(super) fn asks(
+        &mut self,
+        run: Run,
+        (key, operation, was_over): (usize, Operation, bool),
+        asked_at: u64,
+    ) -> usize {
+        self.operations.push(Asking { run, key, operation, was_over, asked_at, waits: true });
         self.operations.len() - 1
     }
 
@@ -98,8 +108,11 @@ impl Watch {
         check(is_first, Invariant::Once, || format!("{asking:?} is answered again: {answer:?}"))?;
         let is_in_time = now - asking.asked_at <= 2 * setup.deadline;
         check(is_in_time, Invariant::Live, || format!("{asking:?} is answered at {now}"))?;
-        let key = asking.key;
+        let (key, operation, was_over) = (asking.key, asking.operation, asking.was_over);
         match &answer.result {
+            Ok(said) if operation != Operation::from(1) => {
+                self.held.hears((key, &operation), was_over, said, &mut self.tally)
+            }
             Ok(said) if said.decision.is_allowed() => self.grant((run, key), number, said),
             Ok(_) => {
                 self.tally.add("a request was refused");
@@ -147,6 +160,25 @@ impl Watch {
         let is_right = granted <= taken && (taken <= most || self.is_more_than_one_life);
         check(is_right, Invariant::Conserved, || {
             format!("key {key}: {taken} units are taken, {granted} to {most} are granted")
+        })
+    }
+}
+
+impl Watch {
+    /// The units that are taken of a key are those of its reservations. A debt does not show.
+    pub(super) fn check_held(
+        &mut self,
+        key: usize,
+        taken: u64,
+        limits: Option<&Limits>,
+    ) -> Checked {
+        self.tally.add("nothing was held in the end");
+        let own = limits.and_then(|limits| limits.iter().last());
+        let most = own.map_or(u64::MAX, |own| own.limit.capacity());
+        let may_be = self.held.taken(key);
+        let is_right = taken >= most.min(*may_be.start()) && taken <= *may_be.end();
+        check(is_right, Invariant::Conserved, || {
+            format!("key {key}: {taken} units are taken, expected {may_be:?}: {:?}", self.held)
         })
     }
 }
