@@ -2,6 +2,7 @@
 
 mod reserved;
 
+use reserved::KILLED;
 pub(super) use reserved::{RESERVED, RESERVED_AHEAD, RESERVED_WIRE};
 
 /// Comes between two revisions of a policy. Other policies are replaced by the same text.
@@ -10,7 +11,7 @@ pub(super) const EDITED: &str = "\n# edited\n";
 /// All policies, by name.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let plain = AHEAD.into_iter().chain(HOSTS).chain(TABLE).chain(WIRE);
-    plain.chain(RESERVED).chain(RESERVED_AHEAD).chain(RESERVED_WIRE)
+    plain.chain(RESERVED).chain(RESERVED_AHEAD).chain(RESERVED_WIRE).chain(KILLED)
 }
 
 /// A revision of a policy, 0 or 1. Checks share calls only where the policy says so, so that both ways are tried.

@@ -98,6 +98,16 @@ impl Script {
         run(&self.setup, &self.events)
     }
 
+    /// Lets the script happen, and says what was seen too.
+    ///
+    /// # Errors
+    /// Fails if the setup names an unknown policy.
+    pub fn history(self) -> anyhow::Result<History> {
+        let mut world = world(&self.setup)?;
+        let violation = happen(&mut *world, &self.events);
+        Ok(History { script: self, violation, tally: world.tally().clone() })
+    }
+
     /// The shortest script that was found to break the same invariant, and its violation. `None` if the script
     /// breaks nothing.
     ///
@@ -111,9 +121,12 @@ impl Script {
 }
 
 fn run(setup: &Setup, events: &[Event]) -> anyhow::Result<Option<Violation>> {
-    let mut world = world(setup)?;
+    Ok(happen(&mut *world(setup)?, events))
+}
+
+fn happen(world: &mut dyn Happens, events: &[Event]) -> Option<Violation> {
     let mut events = events.iter().copied().chain([Event::Calm()]).enumerate();
-    Ok(events.find_map(|(number, event)| step(&mut *world, number, event).err()))
+    events.find_map(|(number, event)| step(world, number, event).err())
 }
 
 fn step(world: &mut dyn Happens, step: usize, event: Event) -> Result<(), Violation> {

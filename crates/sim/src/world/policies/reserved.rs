@@ -118,6 +118,14 @@ pub(in crate::world) const RESERVED_WIRE: [(&str, &str); 2] = [
     ),
 ];
 
+/// A policy that no seed draws, with room for all calls of `tests/reservations.rs`.
+pub(in crate::world) const KILLED: [(&str, &str); 1] = [(
+    "killed",
+    "reservations = { most = 10, time_to_live = '300ms', remember = '100ms' }
+    limits = [{ algorithm = 'token_bucket', capacity = 200, rate = '100/s' },
+              { algorithm = 'sliding_window', limit = 400, period = '4s', segments = 4, depth = 1 }]",
+)];
+
 /// Further policies of objects, which store states ahead.
 pub(in crate::world) const RESERVED_AHEAD: [(&str, &str); 4] = [
     (
