@@ -13,7 +13,7 @@ const ENTRY: &str = "crates/tier/src/cache/entry.rs";
 const CACHE: &str = "crates/tier/src/cache.rs";
 
 #[rustfmt::skip]
-pub(super) const MUTATIONS: [Mutation; 18] = [
+pub(super) const MUTATIONS: [Mutation; 22] = [
     ("a commit is taken twice", KEY,
         "(None, Some(outcome)) if outcome.is_final => {", "(None, Some(outcome)) if false && outcome.is_final => {"),
     ("a commit charges the estimate", KEY,
@@ -50,4 +50,12 @@ pub(super) const MUTATIONS: [Mutation; 18] = [
         "            | Operation::Report(_)\n", "            | Operation::Report(_)\n            | Operation::Commit(..)\n"),
     ("a node spends its units for a reservation", CACHE,
         "if reserves || (policy", "let _ = reserves;\n        if false || (policy"),
+    ("a wait ends only with time, not with reservations that end", KEY,
+        "if self.holds.are_none() || next.saturating_since(asked_at) >= wait {", "if true || next.saturating_since(asked_at) >= wait {"),
+    ("a reservation that has expired is remembered from when that is seen", KEY,
+        "self.holds.end(id, outcome, until.saturating_add(self.terms.remember));", "let _ = until;\n            self.holds.end(id, outcome, taken.saturating_add(self.terms.remember));"),
+    ("a repeated commit answers with its own units", KEY,
+        "return Committed { charged: outcome.charged, late: outcome.late };", "return Committed { charged: actual, late: outcome.late };"),
+    ("only the first limit learns of a commit", DECIDE,
+        "            if let Some(own) = limit.commit(words, now, id, actual) {", "            if let Some(own) = all.is_none().then(|| limit.commit(words, now, id, actual)).flatten() {"),
 ];

@@ -115,6 +115,12 @@ impl Places {
         limits.map(|limits| limits.period().0).max().unwrap_or(0)
     }
 
+    /// The longest span for which a reservation is live or remembered, in µs.
+    pub(super) fn longest_reservation(&self) -> u64 {
+        let own = self.keys.iter().filter_map(|key| key.resolved.policy().reservations());
+        own.map(|own| own.terms().longest.0 + own.terms().remember.0).max().unwrap_or(0)
+    }
+
     /// The number of a key under this revision of its policy.
     pub(super) fn key_of(&self, resolved: &Resolved, revision: usize) -> Option<usize> {
         let mut keys = self.keys.iter().enumerate().skip(revision * self.of_revision);

@@ -124,7 +124,7 @@ const WIRE: [&str; 10] = [
 ];
 
 /// The situations of reservations.
-const RESERVED: [&str; 14] = [
+const RESERVED: [&str; 15] = [
     "a bucket was that of a replay",
     "a commit came after the end",
     "a commit came again",
@@ -135,6 +135,7 @@ const RESERVED: [&str; 14] = [
     "a reservation found no place",
     "a reservation was committed",
     "a reservation was released",
+    "a wait was that of a replay",
     "a window was that of a replay",
     "commits used more than a limit",
     "nothing was held in the end",

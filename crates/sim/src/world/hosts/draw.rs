@@ -60,10 +60,12 @@ pub(in crate::world) fn draw(draws: &mut Draws, reserves: bool) -> anyhow::Resul
     if is_bounded {
         // an operation is decided at a time that is up to half a period old, by a clock that is off, and
         // its swap is under way; the storage's clock is off too, by so much more or less than before
-        let period = Places::new(&setup)?.longest_period();
+        let places = Places::new(&setup)?;
+        let (period, reserved) = (places.longest_period(), places.longest_reservation());
         setup.ttl_margin = 4 * skew + period / 2 + linger + 1_000;
         // how long a record is kept counts by a node's monotonic clock and by the storage's
-        setup.ttl_margin += ticks_late(4 * (LONGEST_BLOCK + 2 * period + setup.ttl_margin));
+        setup.ttl_margin +=
+            ticks_late(4 * (LONGEST_BLOCK + reserved + 2 * period + setup.ttl_margin));
     }
     Ok(setup)
 }

@@ -1,14 +1,14 @@
 //! The reservations of a limit: which are live, and how the others ended, without the code of the gate.
 
 use tidegate_core::hold::{Committed, Config, OnExpiry, Terms};
-use tidegate_gate::{Decision, Id, Limiter, Operation, Request};
+use tidegate_gate::{Decision, Id, Limiter, Micros, Operation, Request};
 
 use super::done::Done;
 use super::units::Units;
 use crate::world::tally::Tally;
 
 /// What a limit holds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reserved {
     live: Vec<Live>,
     ended: Vec<Ended>,
@@ -40,7 +40,7 @@ struct Ended {
 }
 
 /// The estimates, by what became of their reservations. What was reserved is all of the others, and what is live.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sums {
     reserved: u64,
     committed: u64,
@@ -144,11 +144,15 @@ impl Reserved {
             tally.add("a reservation came again");
             return Ok((Says::Holds { units: *estimate, until: *until }, 0));
         }
+        let counts_refused = !is_granted && self.units.refused(config.counter());
+        if !said.is_allowed() && !self.is_blind && left.is_some() && !counts_refused {
+            self.check_wait(config, now, request, said.retry_after())?;
+            tally.add("a wait was that of a replay");
+        }
         if !is_granted {
             if has_ended || is_full {
                 tally.add("a reservation found no place");
             }
-            self.units.refused(config.counter());
             return Ok((Says::Nothing, 0));
         }
         let grant = self.units.take(now, request.cost, id.is_some());
@@ -158,6 +162,35 @@ impl Reserved {
         self.sums.reserved += units;
         self.live.push(Live { id, estimate: units, until, grant });
         Ok((Says::Holds { units, until }, units))
+    }
+
+    /// A refused request would pass at the end of its wait if nobody else asked, and not a microsecond before.
+    fn check_wait(
+        &self,
+        config: &Config,
+        now: u64,
+        request: &Request,
+        wait: Micros,
+    ) -> Result<(), String> {
+        let end = now.saturating_add(wait.0);
+        let [before, passes] = [end - 1, end].map(|at| self.would_pass(config, at, request));
+        match !before && passes {
+            true => Ok(()),
+            false => {
+                Err(format!("{request:?} must wait until {end}, {before}, {passes}: {self:?}"))
+            }
+        }
+    }
+
+    /// Whether a new request would pass at this time if nobody asked before.
+    fn would_pass(&self, config: &Config, at: u64, request: &Request) -> bool {
+        let mut then = self.clone();
+        then.expire(config.terms(), at);
+        let id = request.lease.filter(|_| request.reserves());
+        let is_new = then.ended.iter().all(|ended| Some(ended.id) != id);
+        let has_room = id.is_none() || is_new && then.places() < config.terms().most;
+        let left = then.units.left(config.counter(), at);
+        has_room && left.is_some_and(|left| left >= i128::from(request.cost))
     }
 
     fn commit(

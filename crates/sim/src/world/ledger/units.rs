@@ -10,7 +10,7 @@ use tidegate_gate::{Limiter, RateLimiter};
 use crate::world::tally::Tally;
 
 /// The grants of a limit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Units {
     grants: VecDeque<Grant>,
     /// The number of the first of them.
@@ -90,13 +90,14 @@ impl Units {
         self.is_lost = Lost::ForEver;
     }
 
-    /// A request was refused.
-    pub(super) fn refused(&mut self, counter: &Counter) {
-        if let Counter::SlidingLog(log) = counter
-            && log.denied() == log::Denied::Counted
-        {
+    /// A request was refused. Returns whether it counts; then nothing more is known.
+    pub(super) fn refused(&mut self, counter: &Counter) -> bool {
+        let counts =
+            matches!(counter, Counter::SlidingLog(log) if log.denied() == log::Denied::Counted);
+        if counts {
             self.is_lost = Lost::ForEver;
         }
+        counts
     }
 
     /// The units that are left; below 0 if more was used than the limit. `None` if that is not known.

@@ -1,7 +1,7 @@
 //! The policies with reservations. Only seeds of worlds that reserve draw them.
 
 /// The policies with reservations of hosts, of a table and of objects, by name.
-pub(in crate::world) const RESERVED: [(&str, &str); 16] = [
+pub(in crate::world) const RESERVED: [(&str, &str); 17] = [
     (
         "reserved-bucket",
         "reservations = { most = 4, time_to_live = '2s', remember = '1s' }
@@ -80,6 +80,12 @@ pub(in crate::world) const RESERVED: [(&str, &str); 16] = [
         reservations = { most = 2, time_to_live = '3s', remember = '2s', on_expiry = 'charge' }
         limits = [{ algorithm = 'token_bucket', capacity = 8, rate = '9/s' },
                   { algorithm = 'fixed_window', limit = 25, period = '3s', depth = 1 }]",
+    ),
+    // reservations are known for much longer than units count
+    (
+        "reserved-long",
+        "reservations = { most = 5, time_to_live = '15s', remember = '10s', on_expiry = 'charge' }
+        limits = [{ algorithm = 'fixed_window', limit = 12, period = '1s' }]",
     ),
     (
         "remembered-reserved",
