@@ -60,17 +60,17 @@ fn every_invariant_holds_in_the_histories_of_wire() {
 
 #[test]
 fn every_invariant_holds_in_the_histories_of_hosts_with_reservations() {
-    check_with_reservations(Topology::Hosts, 400, 10);
+    check_with_reservations(Topology::Hosts, 300, 10);
 }
 
 #[test]
 fn every_invariant_holds_in_the_histories_of_a_table_with_reservations() {
-    check_with_reservations(Topology::Table, 300, 10);
+    check_with_reservations(Topology::Table, 200, 10);
 }
 
 #[test]
 fn every_invariant_holds_in_the_histories_of_objects_with_reservations() {
-    check_with_reservations(Topology::Objects, 200, 10);
+    check_with_reservations(Topology::Objects, 120, 5);
 }
 
 #[test]

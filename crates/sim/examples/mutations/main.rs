@@ -1,7 +1,7 @@
-//! Breaks `tier` and `gate` in one place after another, and says whether the world notices:
+//! Breaks `core`, `gate` and `tier` in one place after another, and says whether the world notices:
 //!
 //! ```sh
-//! cargo run -p tidegate-sim --example mutations            # all, about half an hour
+//! cargo run -p tidegate-sim --example mutations            # all, about an hour
 //! cargo run -p tidegate-sim --example mutations -- found   # those with this word, or one of several, in their name or file
 //! ```
 //!

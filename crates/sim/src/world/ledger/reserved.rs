@@ -235,17 +235,19 @@ impl Reserved {
         if let Some(place) = ended {
             self.ended.remove(place);
         }
-        self.remember(terms.most, Ended { id, said, is_final: true, until });
+        self.remember(terms.most, Ended { id, said, is_final: true, until }, tally);
         Says::Committed(said)
     }
 
     /// A reservation has ended. If the key has no room for it, the one that would be forgotten next makes place.
-    fn remember(&mut self, most: u64, ended: Ended) {
+    fn remember(&mut self, most: u64, ended: Ended, tally: &mut Tally) {
         if self.places() >= most {
             let next =
                 self.ended.iter().enumerate().min_by_key(|(_, other)| (other.until, other.id));
             let Some((next, _)) = next else { return };
-            self.ended.remove(next);
+            if self.ended.remove(next).is_final {
+                tally.add("a commit was forgotten early for want of a place");
+            }
         }
         self.ended.push(ended);
     }
