@@ -21,6 +21,13 @@ const KINDS: usize = 15;
 /// How many of them there are in a world without reservations.
 const USUAL: usize = 12;
 
+// The places of some kinds.
+const SETTLE: usize = 5;
+const REFUND: usize = 6;
+const RESERVE: usize = 12;
+const FINISH: usize = 13;
+const COMMIT: usize = 14;
+
 /// The most that a kind of act weighs, in tenths of a request.
 const MOST: [u64; KINDS] = [80, 20, 60, 30, 30, 40, 6, 30, 30, 20, 2, 2, 100, 90, 12];
 
@@ -32,11 +39,11 @@ impl Acts {
             *own = draws.below(most + 1);
         }
         if reserves {
-            acts.0[12] += 20;
-            acts.0[13] += 20;
+            acts.0[RESERVE] += 20;
+            acts.0[FINISH] += 20;
             // units that come back in other ways hide what the ledger can tell of reservations
             if draws.flip() {
-                (acts.0[5], acts.0[6]) = (0, 0);
+                (acts.0[SETTLE], acts.0[REFUND]) = (0, 0);
             }
         }
         acts
@@ -45,7 +52,7 @@ impl Acts {
     /// Requests, and what callers do with reservations where there are any.
     pub(super) const fn of_wire() -> Self {
         let mut acts = Self([0; KINDS]);
-        (acts.0[12], acts.0[13], acts.0[14]) = (40, 30, 6);
+        (acts.0[RESERVE], acts.0[FINISH], acts.0[COMMIT]) = (40, 30, 6);
         acts
     }
 
@@ -72,8 +79,8 @@ impl Acts {
             2 => Act::Acquire(few(draws)),
             3 => Act::Heartbeat(few(draws)),
             4 => Act::Release(few(draws)),
-            5 => Act::Settle(draws.index(64), few(draws)),
-            6 => Act::Refund(few(draws)),
+            SETTLE => Act::Settle(draws.index(64), few(draws)),
+            REFUND => Act::Refund(few(draws)),
             7 => Act::Count(few(draws), few(draws)),
             8 => Act::Borrow { holder: few(draws), wants: 1 + draws.below(8), left: few(draws) },
             9 => Act::Report {
@@ -88,12 +95,12 @@ impl Acts {
                 Depth::Parts(0),
             ])),
             11 => Act::Block(draws.one_of(&[0, 1, 300_000, 1_000_000, LONGEST_BLOCK])),
-            12 => Act::Reserve {
+            RESERVE => Act::Reserve {
                 id: draws.below(RESERVATIONS),
                 units: if draws.below(40) == 0 { 1_000 } else { 1 + draws.below(5) },
                 span: draws.one_of(&[1, 200_000, 700_000, 1_500_000, 60_000_000]),
             },
-            13 => Act::Finish(draws.index(16), actual(draws)),
+            FINISH => Act::Finish(draws.index(16), actual(draws)),
             _ => Act::Commit(draws.below(RESERVATIONS + 1), actual(draws)),
         }
     }
