@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::iter;
 use std::rc::Rc;
 
 use js_sys::{Function, Reflect};
@@ -301,11 +302,14 @@ impl Running {
             for (check, outcome) in checks.iter().zip(&outcomes) {
                 in_force.metrics.count(check, outcome);
                 if in_force.telemetry.events
-                    && let Some(Counted { policy, outcome, cost }) = Counted::of(check, outcome)
+                    && let Some(counted) = Counted::of(check, outcome)
                 {
-                    let (checks, sum) = events.entry((policy.to_owned(), outcome)).or_default();
-                    *checks = checks.saturating_add(1);
-                    *sum = sum.saturating_add(cost);
+                    let Counted { policy, outcome, cost, warned } = counted;
+                    for outcome in iter::once(outcome).chain(warned.then_some("warned")) {
+                        let (checks, sum) = events.entry((policy.to_owned(), outcome)).or_default();
+                        *checks = checks.saturating_add(1);
+                        *sum = sum.saturating_add(cost);
+                    }
                 }
             }
         }

@@ -36,6 +36,16 @@ impl CheckResult<'_> {
         self.asked.resolved().limits()
     }
 
+    /// Whether the request would pass if the policy, or else its limits, were not in shadow; `None` if neither the policy nor a limit on the key is in shadow.
+    pub(crate) fn would_allow(&self, verdict: &Verdict) -> Option<bool> {
+        let allows = verdict.decision.is_allowed();
+        if self.policy().is_shadow() {
+            return Some(allows);
+        }
+        let limits = self.limits().filter(|limits| limits.have_shadows())?;
+        Some(allows && !limits.would_refuse(verdict))
+    }
+
     /// Whether the request passes, given the decision, `shadow` and `on_error`.
     pub(crate) fn passes(&self) -> bool {
         match self.outcome {

@@ -14,6 +14,9 @@ use crate::plan::Check;
 /// The outcomes of a check, in the order of their counters.
 const OUTCOMES: [&str; 4] = ["allowed", "refused", "shadow_refused", "error"];
 
+/// The counter of the checks that were warned of.
+const WARNED: usize = OUTCOMES.len();
+
 /// Counters for the decisions of a server. Only names of policies become labels, so their number is bounded.
 ///
 /// ```
@@ -28,8 +31,8 @@ const OUTCOMES: [&str; 4] = ["allowed", "refused", "shadow_refused", "error"];
 /// ```
 #[derive(Debug)]
 pub struct Metrics {
-    /// By the names of the policies, sorted.
-    policies: Vec<(String, Arc<Counters<4>>)>,
+    /// By the names of the policies, sorted: a counter for each outcome, and one for warnings.
+    policies: Vec<(String, Arc<Counters<5>>)>,
     /// Stored policies that could not be used.
     ignored: Arc<Counters<1>>,
 }
@@ -45,27 +48,38 @@ pub struct Counted<'a> {
     pub outcome: &'static str,
     /// The cost that was asked for.
     pub cost: u64,
+    /// Whether a limit is used as far as its `warn_at`.
+    pub warned: bool,
 }
 
 impl<'a> Counted<'a> {
     /// `None` if the operation is not a check that may consume something.
     #[must_use]
-    pub fn of(check: &'a Check, outcome: &Outcome) -> Option<Self> {
-        let (place, cost) = counted(check, outcome)?;
+    pub fn of(check: &'a Check, outcome_of: &Outcome) -> Option<Self> {
+        let (place, cost) = counted(check, outcome_of)?;
         let outcome = OUTCOMES.get(place)?;
-        Some(Self { policy: check.resolved().policy().name(), outcome, cost })
+        let warned = warned(check, outcome_of);
+        Some(Self { policy: check.resolved().policy().name(), outcome, cost, warned })
     }
 }
 
 fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
     let Operation::Decide(request) = check.operation() else { return None };
+    let limits = check.resolved().limits();
     let place = match outcome {
         Outcome::Unavailable(_) => 3,
-        Outcome::Decided(verdict) if verdict.decision.is_allowed() => 0,
+        Outcome::Decided(verdict) if verdict.decision.is_allowed() => {
+            if limits.is_some_and(|limits| limits.would_refuse(verdict)) { 2 } else { 0 }
+        }
         Outcome::Decided(_) if check.resolved().policy().is_shadow() => 2,
         Outcome::Decided(_) => 1,
     };
     (request.cost > 0).then_some((place, request.cost))
+}
+
+fn warned(check: &Check, outcome: &Outcome) -> bool {
+    let Outcome::Decided(verdict) = outcome else { return false };
+    check.resolved().limits().is_some_and(|limits| limits.warn(verdict))
 }
 
 impl Metrics {
@@ -83,7 +97,7 @@ impl Metrics {
         }
     }
 
-    fn of(&self, name: &str) -> Option<&Arc<Counters<4>>> {
+    fn of(&self, name: &str) -> Option<&Arc<Counters<5>>> {
         let place = self.policies.binary_search_by(|(own, _)| own.as_str().cmp(name));
         place.ok().and_then(|place| self.policies.get(place)).map(|(_, counters)| counters)
     }
@@ -93,6 +107,9 @@ impl Metrics {
         let Some((place, _)) = counted(check, outcome) else { return };
         let counters = self.of(check.resolved().policy().name());
         add(counters.and_then(|counters| counters.get(place)));
+        if warned(check, outcome) {
+            add(counters.and_then(|counters| counters.get(WARNED)));
+        }
     }
 
     /// Counts stored policies that could not be used.
@@ -111,6 +128,12 @@ impl Metrics {
             let labels = alloc::format!("policy=\"{name}\",outcome");
             let counts = counters.iter().map(|counter| counter.load(Ordering::Relaxed));
             each(&mut text, "decisions_total", &labels, OUTCOMES.into_iter().zip(counts));
+        }
+        let help = "Checks that found a limit used as far as its warn_at";
+        head(&mut text, "warnings_total", help, "counter");
+        for (name, counters) in &self.policies {
+            let count = counters.get(WARNED).map_or(0, |counter| counter.load(Ordering::Relaxed));
+            let _ = writeln!(text, "tidegate_warnings_total{{policy=\"{name}\"}} {count}");
         }
         head(&mut text, "local_answers_total", "Answers without asking the store", "counter");
         each(&mut text, "local_answers_total", "kind", local.iter().copied());

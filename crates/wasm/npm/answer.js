@@ -12,7 +12,11 @@ import { requireNumber } from "./input.js";
 /** @typedef {(grant: Grant, account: Account, before: number, cost: number, now: number) => number} Settle */
 /** @typedef {{ numbers: Numbers, granted: boolean, isShadow: boolean, names: string[], lease?: string }} Source what an answer is read from */
 
-const [AT, FACTOR, EFFECT, RULE, HAS_LEASE, COUNT, HEAD, EACH] = [4, 5, 6, 10, 11, 12, 13, 5];
+const [AT, FACTOR, EFFECT, RULE, FLAGS, COUNT, HEAD, EACH] = [4, 5, 6, 10, 11, 12, 13, 5];
+
+// The flags of an answer, and of a limit.
+const [HAS_LEASE, WARNED, SHADOW, WOULD_REFUSE] = [1, 2, 4, 8];
+const ALLOWED = 1;
 
 // What an operation did beside deciding: `verdict.rs` has the numbers. A lease or a budget was live if its number is that of
 // `LIVE` or `BACK`, a reservation had ended if it is that of `LATE`.
@@ -37,7 +41,7 @@ export const isDenied = (numbers, granted) => !granted && numbers[RULE] < 0;
  *
  * @type {(numbers: Numbers) => boolean}
  */
-export const hasLease = (numbers) => numbers[HAS_LEASE] === 1;
+export const hasLease = (numbers) => (numbers[FLAGS] & HAS_LEASE) !== 0;
 
 /**
  * What middleware does with a request, from the text of `middleware.rs`.
@@ -223,14 +227,30 @@ function readLimits(numbers, names) {
 
 /** @type {(numbers: Numbers, at: number, name: string) => declared.LimitAnswer} */
 function readLimit(numbers, at, name) {
-  return {
+  const flags = numbers[at];
+  const answer = {
     name,
-    allowed: numbers[at] === 1,
+    allowed: (flags & ALLOWED) !== 0,
     limit: numbers[at + 1],
     remaining: numbers[at + 2],
     retryAfterUs: numbers[at + 3],
     resetAfterUs: numbers[at + 4],
   };
+  if ((flags & SHADOW) !== 0) define(answer, "shadow", true);
+  if ((flags & WARNED) !== 0) define(answer, "warned", true);
+  return answer;
+}
+
+/**
+ * Adds what limits say beside the decision.
+ *
+ * @type {(answer: object, numbers: Numbers, granted: boolean, isShadow: boolean) => void}
+ */
+export function addSoft(answer, numbers, granted, isShadow) {
+  const flags = numbers[FLAGS];
+  if ((flags & WARNED) !== 0) define(answer, "warned", true);
+  if (isShadow) define(answer, "wouldAllow", granted);
+  else if ((flags & SHADOW) !== 0) define(answer, "wouldAllow", granted && (flags & WOULD_REFUSE) === 0);
 }
 
 /** @type {(answer: object, numbers: Numbers, granted: boolean, isShadow: boolean, lease?: string) => void} */
@@ -252,5 +272,5 @@ function addOptional(answer, numbers, granted, isShadow, lease) {
     define(answer, "charged", first);
     define(answer, "late", effect === LATE);
   }
-  if (isShadow) define(answer, "wouldAllow", granted);
+  addSoft(answer, numbers, granted, isShadow);
 }

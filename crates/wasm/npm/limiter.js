@@ -1,6 +1,6 @@
 // Checks types, reads the clock and draws the seed. WebAssembly decides.
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
-import { Grant, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
+import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
 import {
   ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, SETTLEMENT, WAIT, callOptions,
 } from "./call.js";
@@ -80,7 +80,7 @@ export class Limiter {
       resetAfterUs: numbers[3],
     };
     if (isDenied(numbers, granted)) define(decision, "denied", true);
-    if (this.#isShadow) define(decision, "wouldAllow", granted);
+    addSoft(decision, numbers, granted, this.#isShadow);
     return decision;
   }
 

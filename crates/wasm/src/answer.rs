@@ -1,6 +1,6 @@
 //! The answer to an operation in numbers, which JavaScript reads from WebAssembly's memory.
 
-use tidegate_gate::{Decision, Probability, Verdict};
+use tidegate_gate::{Decision, Limits, Probability, Verdict};
 
 use crate::number::from_quantity;
 
@@ -8,14 +8,13 @@ use crate::number::from_quantity;
 const MOST_LIMITS: usize = 16;
 /// The numbers before those of each limit.
 const HEAD: usize = 13;
-/// The numbers of a limit: whether it allows the request, and the four of a decision.
+/// The numbers of a limit: its flags, and the four of a decision.
 const EACH: usize = 5;
 /// In place of a number that an answer does not have.
 const NONE: f64 = -1.0;
 
 /// `limit`, `remaining`, `retryAfterUs`, `resetAfterUs`; the time, the factor in units of 2^-32; the kind and the three numbers
-/// of the [effect](tidegate_gate::Effect::to_numbers); the number of the rule, whether there is the name of a lease, and how
-/// many limits follow.
+/// of the [effect](tidegate_gate::Effect::to_numbers); the number of the rule, the [flags](flags), and how many limits follow.
 pub(crate) type Numbers = [f64; HEAD + MOST_LIMITS * EACH];
 
 pub(crate) const NO_NUMBERS: Numbers = [0.0; HEAD + MOST_LIMITS * EACH];
@@ -38,12 +37,32 @@ const fn of_decision(decision: &Decision) -> [f64; 4] {
     ]
 }
 
-/// Writes the decision, and the number of its rule if it is a refusal: JavaScript tells a denied key by it.
+/// A decision without what each limit says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    /// The number of the rule if it is a refusal: JavaScript tells a denied key by it.
+    pub(crate) rule: Option<usize>,
+    pub(crate) flags: u8,
+}
+
+/// Writes a decision.
 #[inline]
-pub(crate) fn write_decision(numbers: &mut Numbers, decision: &Decision, rule: Option<usize>) {
-    let [limit, remaining, retry_after, reset_after, _, _, _, _, _, _, own, ..] = numbers;
-    [*limit, *remaining, *retry_after, *reset_after] = of_decision(decision);
-    *own = number_of(rule);
+pub(crate) fn write_decision(numbers: &mut Numbers, decided: &Decided) {
+    let [limit, remaining, retry_after, reset_after, _, _, _, _, _, _, own, flags, ..] = numbers;
+    [*limit, *remaining, *retry_after, *reset_after] = of_decision(&decided.decision);
+    (*own, *flags) = (number_of(decided.rule), decided.flags.into());
+}
+
+/// What an answer says beside its decision: 1 for the name of a lease, 2 for a warning, 4 for a limit in shadow, and 8 if such a
+/// limit would refuse.
+pub(crate) fn flags(limits: Option<&Limits>, verdict: &Verdict, has_lease: bool) -> u8 {
+    let lease = u8::from(has_lease);
+    let Some(limits) = limits else { return lease };
+    let refuses = limits.would_refuse(verdict);
+    let [warns, shadow, refuses] =
+        [limits.warn(verdict), limits.have_shadows(), refuses].map(u8::from);
+    lease | warns << 1 | shadow << 2 | refuses << 3
 }
 
 /// The number of a rule; below 0 for a listed key.
@@ -51,12 +70,17 @@ fn number_of(rule: Option<usize>) -> f64 {
     rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
 }
 
-pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras) {
+pub(crate) fn write(
+    numbers: &mut Numbers,
+    verdict: &Verdict,
+    extras: Extras,
+    limits: Option<&Limits>,
+) {
     let [limit, remaining, retry_after, reset_after] = of_decision(&verdict.decision);
     let units = |units: Option<u64>| units.map_or(NONE, from_quantity);
     let (kind, [first, second, third]) = verdict.effect.to_numbers();
     let factor = verdict.factor.map(Probability::units);
-    let limits = verdict.limits.iter().take(MOST_LIMITS);
+    let said = verdict.limits.iter().take(MOST_LIMITS);
     let head: [f64; HEAD] = [
         limit,
         remaining,
@@ -69,14 +93,19 @@ pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras) {
         from_quantity(second),
         from_quantity(third),
         number_of(extras.rule),
-        from_quantity(extras.has_lease.into()),
-        from_quantity(u64::try_from(limits.len()).unwrap_or_default()),
+        flags(limits, verdict, extras.has_lease).into(),
+        from_quantity(u64::try_from(said.len()).unwrap_or_default()),
     ];
     let (first, rest) = numbers.split_at_mut(HEAD);
     first.copy_from_slice(&head);
-    for (place, said) in rest.chunks_exact_mut(EACH).zip(limits) {
+    let mut named = limits.into_iter().flat_map(Limits::iter);
+    for (place, said) in rest.chunks_exact_mut(EACH).zip(said) {
         let [limit, remaining, retry_after, reset_after] = of_decision(said);
-        let allowed = from_quantity(said.is_allowed().into());
-        place.copy_from_slice(&[allowed, limit, remaining, retry_after, reset_after]);
+        // 1 if the limit allows the request, 2 if it warns, 4 if it is in shadow
+        let (warns, shadow) =
+            named.next().map_or((false, false), |named| (named.warns(said), named.shadow));
+        let [allows, warns, shadow] = [said.is_allowed(), warns, shadow].map(u8::from);
+        let flags = (allows | warns << 1 | shadow << 2).into();
+        place.copy_from_slice(&[flags, limit, remaining, retry_after, reset_after]);
     }
 }

@@ -103,7 +103,8 @@ fn limits(limits: &Limits, indent: &str) -> String {
             Depth::Parts(1) => ", by the first part of the key".to_owned(),
             Depth::Parts(parts) => format!(", by the first {parts} parts of the key"),
         };
-        format!("{indent}{}: {}{shared}\n", named.name, named.limit.describe())
+        let soft = named.describe_softness();
+        format!("{indent}{}: {}{shared}{soft}\n", named.name, named.limit.describe())
     };
     limits.iter().map(line).collect()
 }

@@ -43,7 +43,6 @@ struct Answers {
 enum Answer {
     Decided {
         at_us: u64,
-        /// The decision that counts for a replay if the policy is in shadow, where every request passes.
         would_allow: Option<bool>,
         #[serde(flatten)]
         decision: DecisionForm,
@@ -51,6 +50,14 @@ enum Answer {
     Unavailable {
         degraded: String,
     },
+}
+
+/// What the Worker answered.
+struct Told {
+    at: Timestamp,
+    /// The decision that counts for a replay if the policy is in shadow, where every request passes.
+    would_allow: Option<bool>,
+    decision: DecisionForm,
 }
 
 impl Worker {
@@ -79,7 +86,7 @@ impl Worker {
     fn check_that_time_is_honoured(&self, policies: &Policies) -> Result<()> {
         let policy = policies.all().first().context("no policy")?.name();
         let look = json!({ "policy": policy, "key": "whose clock?", "cost": 0, "now_us": 1 });
-        let (at, _) = self.call("POST", "/v1/check", &look)?;
+        let Told { at, .. } = self.call("POST", "/v1/check", &look)?;
         if at != Timestamp(1) {
             bail!(
                 "{}: the Worker ignores the times given to it: a replay needs a Worker with \
@@ -148,8 +155,7 @@ impl Worker {
             bail!("{}: {} answers to {} checks", self.url, answers.decisions.len(), events.len());
         }
         for (event, answer) in events.iter().zip(answers.decisions) {
-            let (at, decision) = self.told(answer)?;
-            decisions.push(said(event, at, decision));
+            decisions.push(said(event, self.told(answer)?));
         }
         Ok(())
     }
@@ -173,7 +179,7 @@ impl Worker {
         {
             fields.remove(in_path);
         }
-        let (at, decision) = match name.as_str() {
+        let told = match name.as_str() {
             "renew" => self.call("PUT", &format!("/v1/leases/{lease}"), &body)?,
             "release" => {
                 let target = format!("/v1/leases/{lease}?policy={policy}&key={key}&now_us={at}");
@@ -203,7 +209,7 @@ impl Worker {
             }
             call => self.call("POST", &format!("/v1/{call}"), &body)?,
         };
-        Ok(said(event, at, decision))
+        Ok(said(event, told))
     }
 
     /// The key to send. The prefix must not hide it from an override, and an address would no longer be one.
@@ -239,17 +245,16 @@ impl Worker {
         Ok(body)
     }
 
-    fn call(&self, method: &str, target: &str, body: &Value) -> Result<(Timestamp, DecisionForm)> {
+    fn call(&self, method: &str, target: &str, body: &Value) -> Result<Told> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let text = self.send(method, target, &body)?;
         self.told(serde_json::from_str(&text).with_context(|| format!("{}: {text}", self.url))?)
     }
 
-    fn told(&self, answer: Answer) -> Result<(Timestamp, DecisionForm)> {
+    fn told(&self, answer: Answer) -> Result<Told> {
         match answer {
             Answer::Decided { at_us, would_allow, decision } => {
-                let allowed = would_allow.unwrap_or(decision.allowed);
-                Ok((Timestamp(at_us), DecisionForm { allowed, ..decision }))
+                Ok(Told { at: Timestamp(at_us), would_allow, decision })
             }
             Answer::Unavailable { degraded } => bail!("{}: {degraded}", self.url),
         }
@@ -274,7 +279,10 @@ impl Worker {
 }
 
 /// The decision on an event, given the Worker's answer.
-fn said(event: &Event, at: Timestamp, decision: DecisionForm) -> DecisionForm {
+fn said(event: &Event, Told { at, would_allow, decision }: Told) -> DecisionForm {
+    let is_shadow = event.asked.resolved().policy().is_shadow();
+    let allowed = would_allow.filter(|_| is_shadow).unwrap_or(decision.allowed);
+    let decision = DecisionForm { allowed, ..decision };
     event.asked.said(Verdict::listed(at, Decision::from(decision))).decision.into()
 }
 

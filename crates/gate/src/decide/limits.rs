@@ -2,14 +2,13 @@
 
 mod apart;
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::iter;
 
 use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp, never};
 
-use crate::decide::{OnChange, PersistAhead};
+use crate::decide::{OnChange, PersistAhead, Verdict};
 use crate::key::Depth;
 
 use crate::fnv::fnv1a;
@@ -30,6 +29,8 @@ pub struct Limits {
     newest: Vec<usize>,
     words: usize,
     period: Micros,
+    /// One bit for each limit in shadow, the lowest for the first of [`iter`](Self::iter).
+    shadows: u16,
 }
 
 /// A limit, and what every decision asks of it.
@@ -39,6 +40,7 @@ pub(crate) struct LimitFacts {
     pub(crate) words: usize,
     pub(crate) kind: Kind,
     pub(crate) punishes_refusals: bool,
+    pub(crate) shadow: bool,
 }
 
 /// A record: the limits of one rule that count by the same part of the key. Their states are stored
@@ -71,8 +73,7 @@ impl Limits {
             let at = limits.partition_point(|before| before.depth <= limit.depth);
             limits.insert(at, limit);
         }
-        let each: Vec<LimitFacts> =
-            limits.iter().map(|named| LimitFacts::new(named.limit.clone())).collect();
+        let each: Vec<LimitFacts> = limits.iter().map(LimitFacts::new).collect();
         let period = each.iter().map(|each| each.limit.period()).max();
         let period = period.unwrap_or_else(|| never(Micros::MAX));
         let mut words = 0_usize;
@@ -84,7 +85,9 @@ impl Limits {
         let newest = each.iter().map(newest_at).collect();
         let records: Vec<Record> =
             limits.chunk_by(|one, next| one.depth == next.depth).map(Record::new).collect();
-        Self { records, each, newest, words, period }
+        let shadows = each.iter().zip(0..u16::BITS);
+        let shadows = shadows.fold(0, |all, (each, bit)| all | u16::from(each.shadow) << bit);
+        Self { records, each, newest, words, period, shadows }
     }
 
     /// Gives the records the identity of their rule: an override has the rule of its pattern, the policy's own
@@ -144,7 +147,38 @@ impl Limits {
     /// All limits in numbers, as [`Policy::of_parameters`](crate::Policy::of_parameters) reads them.
     #[must_use]
     pub fn parameters(&self) -> Vec<u64> {
-        limit::write(self.iter().map(|each| &each.limit))
+        limit::write(self.iter())
+    }
+
+    /// One bit for each limit in shadow, the lowest for the first of [`iter`](Self::iter).
+    #[inline]
+    pub(crate) const fn shadows(&self) -> u16 {
+        self.shadows
+    }
+
+    /// Whether a limit is in shadow beside those that refuse.
+    #[must_use]
+    pub const fn have_shadows(&self) -> bool {
+        self.shadows != 0
+    }
+
+    /// Whether a limit is in shadow or [warns](NamedLimit::warns), so that an answer says more than its decision.
+    #[must_use]
+    pub fn are_soft(&self) -> bool {
+        self.have_shadows() || self.iter().any(|named| named.warn_at.is_some())
+    }
+
+    /// Whether a limit warns of what it said in the verdict.
+    #[must_use]
+    pub fn warn(&self, verdict: &Verdict) -> bool {
+        self.iter().zip(&verdict.limits).any(|(named, said)| named.warns(said))
+    }
+
+    /// Whether a limit in shadow would refuse what the verdict is about.
+    #[must_use]
+    pub fn would_refuse(&self, verdict: &Verdict) -> bool {
+        let mut each = self.iter().zip(&verdict.limits);
+        self.have_shadows() && each.any(|(named, said)| named.shadow && !said.is_allowed())
     }
 
     /// The number of words of all records together. They are all zero for a new key.
@@ -160,10 +194,11 @@ impl Limits {
         self.period
     }
 
-    /// The highest cost that the limits can ever grant to one request.
+    /// The highest cost that the limits can ever grant to one request. A limit in shadow refuses no cost.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        let least = self.iter().map(|limit| limit.limit.capacity()).min();
+        let enforced = self.iter().filter(|limit| !limit.shadow);
+        let least = enforced.map(|limit| limit.limit.capacity()).min();
         least.unwrap_or_else(|| never(0)).min(MAX_QUANTITY)
     }
 
@@ -181,9 +216,15 @@ impl Limits {
 }
 
 impl LimitFacts {
-    fn new(limit: Limit) -> Self {
+    fn new(NamedLimit { limit, shadow, .. }: &NamedLimit) -> Self {
         let (kind, punishes_refusals) = (limit.kind(), limit.punishes_refusals());
-        Self { words: limit.words(), limit, kind, punishes_refusals }
+        Self {
+            words: limit.words(),
+            limit: limit.clone(),
+            kind,
+            punishes_refusals,
+            shadow: *shadow,
+        }
     }
 }
 
@@ -240,8 +281,8 @@ impl Record {
         while let Some((&length, rest)) = described.split_first() {
             let (parameters, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
             let (&tag, rest) = rest.split_first()?;
-            let (name, limit) = (String::new(), Limit::from_parameters(parameters).ok()?);
-            limits.push(NamedLimit { name, depth: self.0.depth, limit, tag });
+            let limit = Limit::from_parameters(parameters).ok()?;
+            limits.push(NamedLimit { tag, ..NamedLimit::unnamed(limit, self.0.depth) });
             if limits.len() > MAX_LIMITS {
                 return None;
             }

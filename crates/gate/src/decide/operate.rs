@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Micros, Timestamp, never};
 
 use super::limits::{LimitFacts, Limits, MAX_LIMITS};
 use super::together::Together;
-use super::verdict::{Effect, Verdict};
+use super::verdict::{Effect, Verdict, for_ever};
 use crate::key::Depth;
 use crate::limit::{Budget, Kind, Limit, Offered, Operation, OperationError, Request, Settlement};
 
@@ -111,13 +111,18 @@ impl Limits {
                 self.looked_at(words, now, &Request::of(0))
             }
             Operation::Heartbeat(id) | Operation::Count(id, _) | Operation::Release(id) => {
-                let held = split_mut(self, words)
-                    .filter_map(|(limit, words)| limit.hold(words, now, operation));
-                let held = held.map(|held| held != Held::Unknown);
+                let is_release = matches!(operation, Operation::Release(_));
+                let shadows = self.each().iter().map(|each| each.shadow);
+                let held =
+                    split_mut(self, words).zip(shadows).filter_map(|((limit, words), shadow)| {
+                        let held = limit.hold(words, now, operation)?;
+                        // a limit in shadow ends no lease
+                        Some(held != Held::Unknown || (shadow && !is_release))
+                    });
                 // a release succeeds if any limit held the lease; a lease is live if all limits hold it
-                let live = match operation {
-                    Operation::Release(_) => held.reduce(|one, other| one | other),
-                    _ => held.reduce(|one, other| one & other),
+                let live = match is_release {
+                    true => held.reduce(|one, other| one | other),
+                    false => held.reduce(|one, other| one & other),
                 };
                 let looked = Request { lease: Some(*id), ..Request::of(0) };
                 let effect = live.map_or(Effect::Decision, |live| Effect::Lease { live });
@@ -189,12 +194,15 @@ impl Limits {
             return Err(OperationError::NeedsLease);
         }
         let grants = self.grants(words, now, request)?;
-        if !grants.are_all() {
+        if !grants.pass() {
             return self.refuse_all(words, now, request, (grants, each));
         }
         let mut together = Together::of(self);
-        for (limit, words) in split_mut(self, words) {
-            let said = limit.decide(words, now, request)?; // grants
+        for ((limit, words), granted) in split_mut(self, words).zip(grants.each()) {
+            let said = match granted {
+                true => limit.decide(words, now, request)?, // grants
+                false => refuse_in_shadow(limit, words, now, request, granted)?,
+            };
             together.add(&said);
             each(said);
         }
@@ -225,8 +233,14 @@ impl Limits {
     ) -> Result<Decision, OperationError> {
         let mut together = Together::of(self);
         let mut retry_after = Micros::ZERO;
-        for ((limit, words), grants) in split_mut(self, words).zip(grants.each()) {
-            let (said, wait) = limit.refuse(words, now, request, grants)?;
+        let shadows = self.each().iter().map(|each| each.shadow);
+        for (((limit, words), grants), shadow) in
+            split_mut(self, words).zip(grants.each()).zip(shadows)
+        {
+            let (said, wait) = match shadow {
+                true => (refuse_in_shadow(limit, words, now, request, grants)?, Micros::ZERO),
+                false => limit.refuse(words, now, request, grants)?,
+            };
             together.add(&said);
             retry_after = retry_after.max(wait);
             each(said);
@@ -248,16 +262,22 @@ impl Limits {
             return Ok(said);
         }
         let grants = self.grants(words, now, request)?;
-        let passes = grants.are_all();
+        let passes = grants.pass();
         let mut together = Together::of(self);
         let mut retry_after = Micros::ZERO;
-        for ((limit, words), grants) in split(self, words).zip(grants.each()) {
+        let shadows = self.each().iter().map(|each| each.shadow);
+        for (((limit, words), grants), shadow) in split(self, words).zip(grants.each()).zip(shadows)
+        {
+            let looked = |request: &Request| limit.peek(words, now, request);
             let said = match passes || !grants {
-                true => limit.peek(words, now, request)?,
-                false => limit.peek(words, now, &request.peek())?, // nothing is taken from it
+                true if shadow => or_for_ever(looked(request), || looked(&request.peek()))?,
+                true => looked(request)?,
+                false => looked(&request.peek())?, // nothing is taken from it
             };
             together.add(&said);
-            retry_after = retry_after.max(said.retry_after());
+            if !shadow {
+                retry_after = retry_after.max(said.retry_after());
+            }
             each(said);
         }
         Ok(if passes { together.allow() } else { together.deny(retry_after) })
@@ -296,11 +316,15 @@ impl Limits {
         now: Timestamp,
         request: &Request,
     ) -> Result<Grants, OperationError> {
-        let mut refuses = 0;
+        let (mut refuses, shadows) = (0, self.shadows());
         for ((limit, words), bit) in split(self, words).zip(0..u16::BITS) {
-            refuses |= u16::from(!limit.grants(words, now, request)?) << bit;
+            let grants = match limit.grants(words, now, request) {
+                Err(OperationError::Cost(_)) if shadows >> bit & 1 == 1 => false,
+                grants => grants?,
+            };
+            refuses |= u16::from(!grants) << bit;
         }
-        Ok(Grants { refuses })
+        Ok(Grants { refuses, shadows })
     }
 
     /// Returns unspent units to every limit on units over time, and takes granted units from every such limit.
@@ -343,7 +367,11 @@ impl Limits {
 
     fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
         let Settlement { granted_at, reserved, actual } = *settlement;
-        for (limit, words) in split_mut(self, words) {
+        let shadows = self.each().iter().map(|each| each.shadow);
+        for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
+            if shadow && limit.capacity() < reserved {
+                continue; // it can have taken nothing
+            }
             match actual.checked_sub(reserved) {
                 Some(0) => {}
                 Some(more) => limit.charge(words, now, more),
@@ -386,18 +414,47 @@ impl Limits {
 struct Grants {
     /// One bit for each limit, the lowest for the first of [`Limits::iter`].
     refuses: u16,
+    /// The limits whose refusals do not count, in the same order.
+    shadows: u16,
 }
 
 const _: () = assert!(MAX_LIMITS <= 16, "a limit has no bit");
 
 impl Grants {
-    const fn are_all(self) -> bool {
-        self.refuses == 0
+    /// Whether the request passes.
+    const fn pass(self) -> bool {
+        self.refuses & !self.shadows == 0
     }
 
     /// Whether each limit grants, in the order of [`Limits::iter`].
     fn each(self) -> impl Iterator<Item = bool> {
         (0..u16::BITS).map(move |bit| self.refuses >> bit & 1 == 0)
+    }
+}
+
+/// Lets a limit in shadow record a refusal: its own, or that of another limit. Returns what it says of the request.
+fn refuse_in_shadow(
+    limit: &Limit,
+    words: &mut [u64],
+    now: Timestamp,
+    request: &Request,
+    grants: bool,
+) -> Result<Decision, OperationError> {
+    let refused = limit.refuse(words, now, request, grants).map(|(said, _)| said);
+    or_for_ever(refused, || {
+        limit.advance(words, now);
+        limit.peek(words, now, &request.peek())
+    })
+}
+
+/// What a limit in shadow says. A cost that it can never grant is no error, but a refusal for ever.
+fn or_for_ever(
+    said: Result<Decision, OperationError>,
+    looked: impl FnOnce() -> Result<Decision, OperationError>,
+) -> Result<Decision, OperationError> {
+    match said {
+        Err(OperationError::Cost(_)) => looked().map(for_ever),
+        said => said,
     }
 }
 

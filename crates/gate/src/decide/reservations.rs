@@ -13,18 +13,26 @@ impl Limits {
     /// What a request that may reserve has reserved.
     pub(super) fn reserved(&self, words: &[u64], request: &Request, decision: &Decision) -> Effect {
         let reserves = request.reserves() && decision.is_allowed();
-        let held = request
-            .lease
-            .filter(|_| reserves)
-            .and_then(|id| split(self, words).find_map(|(limit, words)| limit.held(words, id)));
+        let held = request.lease.filter(|_| reserves).and_then(|id| {
+            let mut each = split(self, words).zip(self.each()).filter(|(_, each)| !each.shadow);
+            each.find_map(|((limit, words), _)| limit.held(words, id))
+        });
         held.map_or(Effect::Decision, |(units, until)| Effect::Reserved { units, until })
     }
 
-    /// Commits a reservation on every limit that holds it, and releases the lease of the same id.
+    /// Commits a reservation on every limit, in shadow only if it is held, and releases the lease of the same id.
     pub(super) fn commit(&self, words: &mut [u64], now: Timestamp, id: Id, actual: u64) -> Effect {
         let mut all: Option<Committed> = None;
-        for (limit, words) in split_mut(self, words) {
+        let shadows = self.each().iter().map(|each| each.shadow);
+        for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
             limit.hold(words, now, &Operation::Release(id));
+            if shadow {
+                // a limit that would have refused the reservation takes nothing at its commit either
+                if limit.held(words, id).is_some() {
+                    limit.commit(words, now, id, actual);
+                }
+                continue;
+            }
             if let Some(own) = limit.commit(words, now, id, actual) {
                 let Committed { charged, late } =
                     all.unwrap_or(Committed { charged: 0, late: false });

@@ -1,6 +1,8 @@
 mod answers;
 mod kinds;
 mod reservations;
+mod shadows;
+mod warnings;
 
 use std::format;
 use std::vec;

@@ -31,7 +31,12 @@ impl<'a> Together<'a> {
     /// Adds what the next limit says.
     #[inline]
     pub(super) fn add(&mut self, said: &Decision) {
-        let Some(LimitFacts { kind, punishes_refusals, .. }) = self.limits.next() else { return };
+        let Some(LimitFacts { kind, punishes_refusals, shadow, .. }) = self.limits.next() else {
+            return;
+        };
+        if *shadow {
+            return; // it never refuses, so a caller does not go by its numbers
+        }
         // units come before places, and places before chances: only the first kind counts
         if *kind < self.kind {
             (self.kind, self.limit, self.remaining) = (*kind, 0, u64::MAX);

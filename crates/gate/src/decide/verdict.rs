@@ -144,7 +144,7 @@ impl Verdict {
 }
 
 /// The same decision as a refusal that no wait ends.
-const fn for_ever(looked: Decision) -> Decision {
+pub(super) const fn for_ever(looked: Decision) -> Decision {
     let (limit, remaining) = (looked.limit(), looked.remaining());
     let (retry_after, reset_after) = (Micros::MAX, looked.reset_after());
     Decision::Deny { limit, remaining, retry_after, reset_after }

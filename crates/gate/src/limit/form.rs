@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use super::algorithm::Algorithm;
 use super::calendar_window::form::{Anchor, Period};
-use super::{NamedLimit, algorithms};
+use super::{Kind, Limit, NamedLimit, algorithms};
 use crate::fnv::fnv1a;
 use crate::key::Depth;
 use crate::name::Name;
 use crate::units::{Percent, RateForm, Span, WindowForm};
+use tidegate_core::shed::Share;
 use tidegate_form::Bounded;
 use tidegate_form::{Error, Form, Node, form};
 
@@ -89,6 +90,8 @@ macro_rules! limit_form {
                 pub(super) algorithm: Option<AlgorithmName> = None,
                 name: Option<Name> = None,
                 depth: Option<Depth> = None,
+                shadow: Option<bool> = None,
+                warn_at: Option<Percent> = None,
                 /// Only for an override: other limits in place of other numbers.
                 limits: Option<Vec<LimitEntry>> = None,
                 $(pub(crate) $field: Option<$form> = None,)*
@@ -111,6 +114,8 @@ macro_rules! limit_form {
                     algorithm: other.algorithm.or(self.algorithm),
                     name: other.name.clone().or_else(|| self.name.clone()),
                     depth: other.depth.or(self.depth),
+                    shadow: other.shadow.or(self.shadow),
+                    warn_at: other.warn_at.or(self.warn_at),
                     limits: None,
                     $($field: other.$field.clone().or_else(|| self.$field.clone()),)*
                 }
@@ -175,7 +180,9 @@ impl LimitEntry {
         let name = form.name.clone().map(String::from).unwrap_or_default();
         let depth = form.depth.unwrap_or(Depth::Whole);
         let tag = if name.is_empty() { 0 } else { fnv1a(name.bytes()) };
-        let limit = NamedLimit { name, depth, limit: form.limit()?, tag };
+        let (limit, shadow) = (form.limit()?, form.shadow.unwrap_or(false));
+        let warn_at = form.warn_at.map(|share| checked_warning(share, &limit)).transpose()?;
+        let limit = NamedLimit { name, depth, limit, shadow, warn_at, tag };
         Ok(Self { form, limit })
     }
 
@@ -202,5 +209,18 @@ impl LimitEntry {
                     .into(),
             ),
         }
+    }
+}
+
+fn checked_warning(Percent(share): Percent, limit: &Limit) -> Result<Share, String> {
+    if share == Share::NONE {
+        return Err("`warn_at`: expected more than 0%, found 0%".into());
+    }
+    match limit.kind() {
+        Kind::Rate | Kind::Lease => Ok(share),
+        Kind::Shed | Kind::Budget => Err(format!(
+            "`warn_at`: expected a limit on units over time or on places, found `{}`",
+            limit.algorithm()
+        )),
     }
 }

@@ -1,8 +1,13 @@
 //! A limit with its name.
 
+use alloc::format;
 use alloc::string::String;
 
+use tidegate_core::Decision;
+use tidegate_core::shed::Share;
+
 use super::Limit;
+use super::describe::percent;
 use crate::key::Depth;
 
 /// A limit with its name, which headers and answers contain.
@@ -14,7 +19,36 @@ pub struct NamedLimit {
     pub depth: Depth,
     /// The limiter.
     pub limit: Limit,
+    /// Whether the limit is in shadow: it decides and counts, and never refuses.
+    pub shadow: bool,
+    /// The used share of the limit from which on answers warn; `None` if they never do.
+    pub warn_at: Option<Share>,
     /// A hash of the name in the policy file, by which the limit is found again after an edit; 0 if the file
     /// gives no name.
     pub(crate) tag: u64,
+}
+
+impl NamedLimit {
+    /// A limit that is known by its algorithm and its numbers alone.
+    pub(crate) const fn unnamed(limit: Limit, depth: Depth) -> Self {
+        Self { name: String::new(), depth, limit, shadow: false, warn_at: None, tag: 0 }
+    }
+
+    /// What the limit does beside refusing, in words; empty for most.
+    #[must_use]
+    pub fn describe_softness(&self) -> String {
+        let shadow = if self.shadow { ", in shadow: it refuses nothing" } else { "" };
+        let warns = self.warn_at.map(|share| format!(", warns at {}", percent(share)));
+        format!("{shadow}{}", warns.unwrap_or_default())
+    }
+
+    /// Whether an answer of this limit warns: the used units have reached the share. A started unit is used.
+    #[must_use]
+    pub fn warns(&self, said: &Decision) -> bool {
+        self.warn_at.is_some_and(|share| {
+            let used = u128::from(said.limit().saturating_sub(said.remaining()));
+            let least = u128::from(said.limit()).saturating_mul(share.ppm().into());
+            used.saturating_mul(Share::WHOLE.ppm().into()) >= least
+        })
+    }
 }

@@ -6,14 +6,21 @@ use alloc::vec::Vec;
 use tidegate_core::{ConfigError, MAX_QUANTITY};
 
 use super::algorithm::Algorithm;
-use super::{Limit, algorithms, ask};
+use super::{Limit, NamedLimit, algorithms, ask};
+
+/// In the numbers of a limit in shadow, this comes before the algorithm's number, which it must not be.
+const SHADOW: u64 = 200;
 
 /// Writes for each limit the count of its numbers and then its [`parameters`](Limit::parameters).
-pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64> {
-    counted(limits.into_iter().map(Limit::parameters))
+pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a NamedLimit>) -> Vec<u64> {
+    let parameters = |each: &NamedLimit| {
+        let shadow = each.shadow.then_some(SHADOW);
+        shadow.into_iter().chain(each.limit.parameters()).collect()
+    };
+    counted(limits.into_iter().map(parameters))
 }
 
-/// Does the same as [`write()`] with the [`identity`](Limit::identity) of each limit. [`read`] reads it, too.
+/// Does the same with the [`identity`](Limit::identity) of each limit, in shadow or not. [`read`] reads it, too.
 pub(crate) fn write_identity<'a>(limits: impl IntoIterator<Item = &'a Limit>) -> Vec<u64> {
     counted(limits.into_iter().map(Limit::identity))
 }
@@ -27,17 +34,21 @@ fn counted(all: impl Iterator<Item = Vec<u64>>) -> Vec<u64> {
     words
 }
 
-/// Reads what [`write()`] wrote.
+/// Reads what [`write()`] wrote: each limit, and whether it is in shadow.
 ///
 /// # Errors
 /// Fails with [`ConfigError`] for anything else.
-pub(crate) fn read(mut words: &[u64]) -> Result<Vec<Limit>, ConfigError> {
+pub(crate) fn read(mut words: &[u64]) -> Result<Vec<(Limit, bool)>, ConfigError> {
     let mut limits = Vec::new();
     while let Some((&length, rest)) = words.split_first() {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let unfit = invalid("parameters", wide(rest.len()));
         let (parameters, rest) = rest.split_at_checked(length).ok_or(unfit)?;
-        limits.push(Limit::from_parameters(parameters)?);
+        let (parameters, shadow) = match parameters {
+            [SHADOW, parameters @ ..] => (parameters, true),
+            parameters => (parameters, false),
+        };
+        limits.push((Limit::from_parameters(parameters)?, shadow));
         words = rest;
     }
     Ok(limits)

@@ -206,7 +206,8 @@ impl Nodes {
             ));
         }
         let (name, tag) = (LOCAL.to_owned(), fnv1a(LOCAL.bytes()));
-        limits.push(NamedLimit { name, depth: Depth::Whole, limit: Limit::Budget(local), tag });
+        let (depth, limit) = (Depth::Whole, Limit::Budget(local));
+        limits.push(NamedLimit { name, tag, ..NamedLimit::unnamed(limit, depth) });
         Ok(())
     }
 }

@@ -41,6 +41,7 @@ pub struct Policy {
     pub(super) shares_calls: bool,
     pub(super) persist_ahead: Option<PersistAhead>,
     pub(super) reservations: Option<Reservations>,
+    pub(super) soft: bool,
 }
 
 /// The cost of a request that names no cost.
@@ -102,8 +103,8 @@ impl Policy {
     /// This policy with the limits of another one on every key.
     pub(crate) fn with_limits_of(&self, other: &Self) -> Self {
         let (limits, partition) = (other.limits.clone(), other.partition);
-        let reservations = other.reservations;
-        Self { limits, partition, overrides: Vec::new(), reservations, ..self.clone() }
+        let (reservations, soft) = (other.reservations, other.soft);
+        Self { limits, partition, overrides: Vec::new(), reservations, soft, ..self.clone() }
     }
 
     /// The same policy, of which each limit counts apart: [`Limits::counting_apart`].
@@ -185,6 +186,13 @@ impl Policy {
     #[must_use]
     pub const fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// Whether some limit is in shadow beside others, or warns.
+    #[must_use]
+    #[inline]
+    pub const fn is_soft(&self) -> bool {
+        self.soft
     }
 
     /// Whether some limit counts several keys together.

@@ -84,13 +84,13 @@ impl Reservations {
     /// Makes the limits on units over time hold on these terms.
     pub(super) fn add_to(&self, limits: &mut [NamedLimit]) -> Result<(), String> {
         let mut found = false;
-        for NamedLimit { limit, .. } in limits {
+        for NamedLimit { limit, shadow, .. } in limits {
             let holding = limit.holding(self.terms);
             if let Some(holding) =
                 holding.map_err(|error| format!("`reservations`: {}", text(error)))?
             {
                 *limit = Limit::Holding(holding);
-                found = true;
+                found |= !*shadow;
             }
         }
         match found {

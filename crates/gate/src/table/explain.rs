@@ -58,6 +58,7 @@ impl Table {
         let words = limits.records().iter().zip(limits.split(&state.words));
         let each = words.flat_map(|(record, (_, words))| record.split(words));
         let each = limits.iter().zip(each).zip(&verdict.limits);
+        let each = each.filter(|((named, _), _)| !named.shadow);
         let is_allowed = verdict.decision.is_allowed();
         let decides = |said: &Decision| match is_allowed {
             true => (u64::MAX.saturating_sub(said.remaining()), 0),

@@ -88,6 +88,7 @@ impl Entry {
         let request =
             Request { lease: Some(Id::default()), draw: Draw(u32::MAX), ..Request::of(1) };
         let each = self.record.limits().iter().zip(self.record.split(words));
+        let each = each.filter(|(named, _)| !named.shadow);
         let refused = each.filter_map(|(named, (limit, words))| {
             let said = limit.peek(words, now, &request).ok()?;
             (!said.is_allowed()).then(|| (said.retry_after(), named))

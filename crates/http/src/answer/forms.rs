@@ -56,11 +56,15 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
         }),
         _ => {} // the decision says all, or `live` does
     }
-    it.some("would_allow", shadow.then(|| verdict.decision.is_allowed())); // without shadow mode
+    it.some("would_allow", result.would_allow(verdict)); // without shadow mode
+    let warns = resolved.limits().is_some_and(|limits| limits.warn(verdict));
+    it.some("warned", warns.then_some(true)); // a limit is used as far as its `warn_at`
     let limits = resolved.limits().into_iter().flat_map(Limits::iter);
     it.objects("limits", limits.zip(&verdict.limits), |(limit, decision), it| {
         it.field("name", limit.name.as_str());
+        it.some("shadow", limit.shadow.then_some(true)); // its refusal does not count
         decided(it, decision.is_allowed(), decision);
+        it.some("warned", limit.warns(decision).then_some(true));
     });
 }
 

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tidegate_gate::{AskError, Cause, Limits, Micros, PolicyError, Verdict};
+use tidegate_gate::{AskError, Cause, Decision, Limits, Micros, NamedLimit, PolicyError, Verdict};
 
 use super::json::object;
 use crate::response::Response;
@@ -141,7 +141,9 @@ pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict, wait: Micros) 
     };
     let violated = || {
         let all = limits.iter().zip(&verdict.limits);
-        all.filter(|(_, decision)| !decision.is_allowed()).map(|(limit, _)| limit)
+        let refuses =
+            |(limit, decision): &(&NamedLimit, &Decision)| !limit.shadow && !decision.is_allowed();
+        all.filter(refuses).map(|(limit, _)| limit)
     };
     let problem = Problem::of_causes(violated().map(|limit| limit.limit.cause()));
     let names: Vec<_> = violated().map(|limit| limit.name.as_str()).collect();

@@ -196,7 +196,7 @@ fn show_policy(policy: &Policy, it: &mut Object<'_>) {
     );
 }
 
-fn show_limit(NamedLimit { name, limit, .. }: &NamedLimit, it: &mut Object<'_>) {
+fn show_limit(NamedLimit { name, limit, shadow, warn_at, .. }: &NamedLimit, it: &mut Object<'_>) {
     let mut fresh = alloc::vec![0; limit.words()];
     let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
     let limit_of = shown.ok().map(|decision| decision.limit());
@@ -204,6 +204,8 @@ fn show_limit(NamedLimit { name, limit, .. }: &NamedLimit, it: &mut Object<'_>) 
     // a limiter without a greatest number says a number that is above all others
     it.field("limit", limit_of.filter(|most| *most <= MAX_QUANTITY));
     it.field("period_us", limit.period().0);
+    it.some("shadow", shadow.then_some(true));
+    it.some("warn_at_ppm", warn_at.map(|share| u64::from(share.ppm())));
     if let Some(calendar) = limit.calendar() {
         let zone = calendar.timezone();
         it.field("timezone", zone.name);

@@ -82,7 +82,7 @@ fn counters_go_on_after_an_edit() {
 fn an_event_names_the_policy_the_outcome_and_the_cost() {
     let policies = policies();
     let (_, checks) = read_check(&policies, r#"{"policy":"api","key":"k","cost":3}"#).unwrap();
-    let counted = Counted { policy: "api", outcome: "refused", cost: 3 };
+    let counted = Counted { policy: "api", outcome: "refused", cost: 3, warned: false };
     assert_eq!(Counted::of(&checks[0], &decided(false)), Some(counted));
 }
 

@@ -39,7 +39,9 @@ pub(super) fn proven(
     let mut each = limits.iter().zip(&verdict.limits);
     let is_proven = !verdict.decision.is_allowed()
         && verdict.limits.len() == limits.iter().count()
-        && each.all(|(named, said)| said.is_allowed() || named.limit.kind() == Kind::Rate);
+        && each.all(|(named, said)| {
+            said.is_allowed() || named.shadow || named.limit.kind() == Kind::Rate
+        });
     let after = |span: Micros| Micros(sent.0.saturating_add(span.0));
     let passes = after(verdict.decision.retry_after());
     let until = passes.min(after(remember));

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Decision, InvalidKey, Kind, Operation,
+    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, InvalidKey, Kind, Operation,
     OperationError, Policy, Request, ReserveForm, Rule, Table, TableError, Timestamp, Verdict,
     check_key,
 };
@@ -16,7 +16,7 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use super::{Limiter, quantity, timestamp};
-use crate::answer::{self, Extras};
+use crate::answer::{self, Decided, Extras};
 use crate::failure::Failure;
 use crate::number::to_quantity;
 
@@ -49,9 +49,9 @@ impl Limiter {
     /// Decides on a request. The answer has only the first four numbers, and the rule of a refusal.
     pub fn check(&mut self, key_bytes: usize, cost: f64, now: f64) -> Option<bool> {
         match self.checked(key_bytes, cost, now) {
-            Ok((decision, rule)) => {
-                answer::write_decision(&mut self.numbers, &decision, rule);
-                Some(decision.is_allowed())
+            Ok(decided) => {
+                answer::write_decision(&mut self.numbers, &decided);
+                Some(decided.decision.is_allowed())
             }
             Err(failure) => self.failed(failure),
         }
@@ -276,7 +276,9 @@ impl Limiter {
 
     /// Writes the numbers of an answer, and returns whether the request may pass.
     fn write(&mut self, verdict: &Verdict, extras: Extras) -> bool {
-        answer::write(&mut self.numbers, verdict, extras);
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let limits = extras.rule.and_then(|rule| policy.limits_of_rule(rule));
+        answer::write(&mut self.numbers, verdict, extras, limits);
         verdict.decision.is_allowed()
     }
 
@@ -297,13 +299,7 @@ impl Limiter {
         self.before_call = None;
     }
 
-    /// The decision, and the number of the rule if it is a refusal.
-    fn checked(
-        &mut self,
-        key_bytes: usize,
-        cost: f64,
-        now: f64,
-    ) -> Result<(Decision, Option<usize>), Failure> {
+    fn checked(&mut self, key_bytes: usize, cost: f64, now: f64) -> Result<Decided, Failure> {
         self.begin();
         let (cost, now) = (quantity("cost", "INVALID_COST", cost)?, timestamp(now)?);
         let key = written(&*self.key, key_bytes)?;
@@ -317,14 +313,40 @@ impl Limiter {
                 request.draw = self.chance.draw();
             }
         }
+        if policy.is_soft() {
+            return self.softly_checked(key_bytes, request, now);
+        }
         let decided = self.table.decide(policy, key, now, request);
         if is_too_much(&decided) && policy.is_shadow() {
-            let asked = self.asked(key_bytes, of_cost(cost), now);
-            return asked.map(|(verdict, extras)| (verdict.decision, extras.rule));
+            let (verdict, Extras { rule, .. }) = self.asked(key_bytes, of_cost(cost), now)?;
+            return Ok(Decided { decision: verdict.decision, rule, flags: 0 });
         }
         let decision = decided.map_err(Failure::Table)?;
         let rule = if decision.is_allowed() { None } else { policy.rule_number(key) };
-        Ok((decision, rule))
+        Ok(Decided { decision, rule, flags: 0 })
+    }
+
+    /// Decides under limits of which some are in shadow or warn, so that the answer says more than the decision.
+    #[inline(never)]
+    fn softly_checked(
+        &mut self,
+        key_bytes: usize,
+        request: Request,
+        now: Timestamp,
+    ) -> Result<Decided, Failure> {
+        let key = written(&*self.key, key_bytes)?;
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let decided = self.table.operate(policy, key, now, Operation::Decide(request));
+        let rule = policy.rule_number(key);
+        let limits = rule.and_then(|rule| policy.limits_of_rule(rule));
+        let (verdict, flags) = if is_too_much(&decided) && policy.is_shadow() {
+            (self.asked(key_bytes, of_cost(request.cost), now)?.0, 0)
+        } else {
+            let verdict = decided.map_err(Failure::Table)?;
+            let flags = answer::flags(limits, &verdict, false);
+            (verdict, flags)
+        };
+        Ok(Decided { decision: verdict.decision, rule, flags })
     }
 
     fn decided(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Done {

@@ -48,6 +48,7 @@ impl Policy {
         let limits = checked(all)?.of_rule("", form.on_change);
         let sets = || iter::once(&limits).chain(overrides.iter().map(|(_, own)| own));
         let shares_calls = nodes.shares_calls(sets());
+        let soft = sets().any(Limits::are_soft);
         let partition = sets().flat_map(Limits::records).map(Record::depth).min();
         let partition = partition.unwrap_or_else(|| never(Depth::Parts(0)));
         Ok(Self {
@@ -71,6 +72,7 @@ impl Policy {
             shares_calls,
             persist_ahead,
             reservations,
+            soft,
         })
     }
 
@@ -80,7 +82,7 @@ impl Policy {
     /// # Errors
     /// The message says which number no limit has, or why the limits make no policy.
     pub fn of_parameters(words: &[u64]) -> Result<Self, String> {
-        Self::of_limits(limit::read(words).map_err(|error| error.to_string())?)
+        Self::of_named(limit::read(words).map_err(|error| error.to_string())?)
     }
 
     /// A policy of these limits alone, for a runtime that reads no policy file.
@@ -88,18 +90,19 @@ impl Policy {
     /// # Errors
     /// The message says why the limits make no policy.
     pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
-        let (name, depth, nodes) = (String::new(), Depth::Whole, Nodes::default());
-        let named = |limit| NamedLimit { name: name.clone(), depth, limit, tag: 0 };
+        Self::of_named(limits.into_iter().map(|limit| (limit, false)).collect())
+    }
+
+    /// The same for limits of which some are in shadow.
+    fn of_named(limits: Vec<(Limit, bool)>) -> Result<Self, String> {
+        let (depth, nodes) = (Depth::Whole, Nodes::default());
+        let named = |(limit, shadow)| NamedLimit { shadow, ..NamedLimit::unnamed(limit, depth) };
+        let limits = limits.into_iter().map(named).collect();
         Ok(Self {
-            name: name.clone(),
+            name: String::new(),
             description: None,
-            limits: checked(
-                limits.into_iter().map(named).collect(),
-                &nodes,
-                None,
-                &Cost::default(),
-            )?
-            .of_rule("", OnChange::default()),
+            limits: checked(limits, &nodes, None, &Cost::default())?
+                .of_rule("", OnChange::default()),
             overrides: Vec::new(),
             deny: Vec::new(),
             allow: Vec::new(),
@@ -117,6 +120,7 @@ impl Policy {
             shares_calls: false, // such a policy is for memory alone
             persist_ahead: None,
             reservations: None,
+            soft: false, // nobody reads more than its decisions
         })
     }
 }
@@ -152,16 +156,19 @@ fn checked(
         reservations.add_to(&mut limits)?;
     }
     let limits = Limits::new(limits);
+    shadows(&limits)?;
+    let enforced = |limit: &&NamedLimit| !limit.shadow;
     let budgets = limits.iter().filter(|limit| limit.limit.kind() == Kind::Budget).count();
-    let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate).count();
+    let rates = limits.iter().filter(|limit| limit.limit.kind() == Kind::Rate);
+    let rates = rates.filter(enforced).count();
     if budgets > 1 || (budgets == 1 && rates == 0) {
         return Err(format!(
             "`limits`: expected at most one `budget`, beside at least one limit on units over time, out \
              of which it is granted; found {budgets} `budget` beside {rates} such limits"
         ));
     }
-    if limits.iter().all(|limit| limit.limit.punishes_refusals())
-        && let Some(first) = limits.iter().next()
+    if limits.iter().filter(enforced).all(|limit| limit.limit.punishes_refusals())
+        && let Some(first) = limits.iter().find(enforced)
     {
         let algorithm = first.limit.algorithm();
         return Err(format!(
@@ -177,6 +184,34 @@ fn checked(
         ));
     }
     Ok(limits)
+}
+
+/// Checks that limits in shadow stand beside one that refuses, and that none of them is asked by others than callers.
+fn shadows(limits: &Limits) -> Result<(), String> {
+    let mut shadows = limits.iter().filter(|limit| limit.shadow).peekable();
+    if shadows.peek().is_none() {
+        return Ok(());
+    }
+    if limits.iter().all(|limit| limit.shadow) {
+        return Err("`shadow`: expected a limit beside it that refuses, found only limits in shadow; under \
+                    `shadow = true` of the policy every request passes"
+            .to_owned());
+    }
+    if let Some(budget) = limits.iter().find(|limit| limit.limit.kind() == Kind::Budget) {
+        return Err(format!(
+            "`shadow`: expected no budget or `local` beside it, because a holder spends units without asking; found \
+             `{}`",
+            budget.name
+        ));
+    }
+    match shadows.find(|limit| matches!(limit.limit, Limit::Suppression(_))) {
+        None => Ok(()),
+        Some(_) => Err(
+            "`shadow`: expected no `suppression`, because its reporters refuse by its factor; the \
+                        policy has a `shadow` of its own"
+                .to_owned(),
+        ),
+    }
 }
 
 /// Names each limit without a name after its place, from 1: `limit-1`.
