@@ -4,7 +4,7 @@
 //! of 64-bit words in the guest's memory, at [`tidegate_buffer`]:
 //!
 //! 1. The host writes each limit of a policy: the number of its words, and then these words
-//!    (`Limit::parameters`). It calls [`tidegate_policy`] with the number of all words written,
+//!    (`Limit::parameters`; for a limit in shadow 200 comes before them). It calls [`tidegate_policy`] with the number of all words written,
 //!    which returns a handle.
 //! 2. The host writes the state of a key, which is all zero for a key never seen, and calls
 //!    [`tidegate_decide`], which returns the answer. The buffer then holds the new state, followed
@@ -72,12 +72,13 @@ pub extern "C" fn tidegate_decide(policy: i32, now_us: u64, cost: u64) -> i32 {
 }
 
 /// Does the operation in the `words` words behind the state in the buffer (`Operation::to_words`).
-/// Returns the answers of [`tidegate_decide`]. Behind the state and its four numbers it writes five
-/// more numbers:
+/// Returns the answers of [`tidegate_decide`]. Behind the state and its four numbers it writes more
+/// numbers:
 ///
 /// 1. what the operation did beside deciding: the kind of an `Effect`;
 /// 2. the fraction to refuse in units of 2^-32, or `u64::MAX` if the operation has none;
-/// 3. to 5. what the kind says (`Effect::to_numbers`).
+/// 3. to 5. what the kind says (`Effect::to_numbers`);
+/// 6. and the following: for each limit [`ALLOWED`] or [`DENIED`], and its four numbers.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidegate_operate(policy: i32, now_us: u64, words: u32) -> i32 {
     with_policy(policy, |limits| operate(limits, Timestamp(now_us), usize::try_from(words).ok()?))
@@ -119,6 +120,10 @@ fn operate(limits: &Limits, now: Timestamp, length: usize) -> Option<i32> {
     let (kind, effect) = verdict.effect.to_numbers();
     words.extend([kind.into(), verdict.factor.map_or(u64::MAX, Probability::units)]);
     words.extend(effect);
+    for said in &verdict.limits {
+        words.push(u64::from(!said.is_allowed()));
+        words.extend(numbers(said));
+    }
     write(&words);
     Some(told(&verdict.decision))
 }
@@ -190,7 +195,10 @@ mod tests {
         let settle = Operation::from_words(&[2, 7, 2, 1]).unwrap();
         write(&[&[2_000_000, 7], &settle.to_words()[..]].concat());
         assert_eq!(tidegate_operate(policy, 7, 4), ALLOWED);
-        assert_eq!(read(11), Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 0, u64::MAX, 0, 0, 0]));
+        assert_eq!(
+            read(16),
+            Some(vec![1_000_000, 7, 2, 1, 0, 333_334, 0, u64::MAX, 0, 0, 0, 0, 2, 1, 0, 333_334])
+        );
         assert_eq!(tidegate_operate(policy, 7, 3), INVALID, "no such operation");
         let one_lease_of_a_second = [4, 6, 1, 1_000_000, 1];
         write(&one_lease_of_a_second);

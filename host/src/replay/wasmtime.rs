@@ -124,16 +124,16 @@ impl Loaded {
         if told == 3 {
             return Ok(Err(OperationError::NeedsLease));
         }
-        let answer = self.read(words.len() + ANSWER_WORDS)?;
+        let each = limits.iter().count();
+        let answer = self.read(words.len() + ANSWER_WORDS + each * LIMIT_WORDS)?;
         let (state, answer) = answer.split_at(words.len());
+        let (answer, each) = answer.split_at(ANSWER_WORDS);
         let [limit, remaining, retry_after, reset_after, kind, factor, ref effect @ ..] = *answer
         else {
             bail!("the guest's buffer is too short");
         };
-        let reset_after = Micros(reset_after);
         let decision = match told {
-            0 => Decision::Allow { limit, remaining, reset_after },
-            1 => Decision::Deny { limit, remaining, retry_after: Micros(retry_after), reset_after },
+            0 | 1 => decision_of([told.try_into()?, limit, remaining, retry_after, reset_after]),
             2 => {
                 let (Operation::Decide(request) | Operation::Peek(request)) = operation else {
                     bail!("the guest refuses a cost in {operation:?}, which has none");
@@ -146,7 +146,9 @@ impl Loaded {
         words.copy_from_slice(state);
         let effect = Effect::of_numbers(u8::try_from(kind)?, effect.try_into()?);
         let Some(effect) = effect else { bail!("the guest answers an effect that there is not") };
-        let (limits, factor) = (Vec::new(), Probability::from_units(factor));
+        let (each, _) = each.as_chunks();
+        let (limits, factor) =
+            (each.iter().copied().map(decision_of).collect(), Probability::from_units(factor));
         Ok(Ok(Verdict { at: now, decision, limits, factor, effect }))
     }
 
@@ -178,5 +180,16 @@ impl Loaded {
     }
 }
 
+/// The decision in the words of a limit: whether it is a refusal, and four numbers.
+const fn decision_of([refuses, limit, remaining, retry_after, reset_after]: [u64; 5]) -> Decision {
+    let (retry_after, reset_after) = (Micros(retry_after), Micros(reset_after));
+    match refuses {
+        0 => Decision::Allow { limit, remaining, reset_after },
+        _ => Decision::Deny { limit, remaining, retry_after, reset_after },
+    }
+}
+
 /// The number of words that the guest writes after the state.
 const ANSWER_WORDS: usize = 9;
+/// The number of words that the guest then writes for each limit.
+const LIMIT_WORDS: usize = 5;
