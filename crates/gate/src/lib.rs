@@ -38,7 +38,7 @@ mod units;
 pub use ask::{
     Ask, AskError, Asked, Chance, CheckForm, Count, DrawBits, Ppm, ReserveForm, read_json,
 };
-pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Verdict};
+pub use decide::{Effect, Limits, OnChange, PersistAhead, Record, Softness, Verdict};
 pub use fnv::fnv1a;
 pub use key::{
     Depth, InvalidKey, MAX_KEY_BYTES, MAX_LEASE_BYTES, Pattern, canonical_key, check_key,

@@ -8,7 +8,7 @@ pub(crate) mod problem;
 
 use alloc::string::String;
 
-use tidegate_gate::{Asked, Limits, OnError, Policy, Verdict};
+use tidegate_gate::{Asked, Limits, OnError, Policy, Softness, Verdict};
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +36,9 @@ impl CheckResult<'_> {
         self.asked.resolved().limits()
     }
 
-    /// Whether the request would pass if the policy, or else its limits, were not in shadow; `None` if neither the policy nor a limit on the key is in shadow.
-    pub(crate) fn would_allow(&self, verdict: &Verdict) -> Option<bool> {
-        let allows = verdict.decision.is_allowed();
-        if self.policy().is_shadow() {
-            return Some(allows);
-        }
-        let limits = self.limits().filter(|limits| limits.have_shadows())?;
-        Some(allows && !limits.would_refuse(verdict))
+    /// What the limits on the key say of the verdict beside their decision.
+    pub(crate) fn softness(&self, verdict: &Verdict) -> Softness {
+        self.limits().map_or_else(Softness::default, |limits| limits.softness(verdict))
     }
 
     /// Whether the request passes, given the decision, `shadow` and `on_error`.

@@ -69,7 +69,8 @@ fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
     let place = match outcome {
         Outcome::Unavailable(_) => 3,
         Outcome::Decided(verdict) if verdict.decision.is_allowed() => {
-            if limits.is_some_and(|limits| limits.would_refuse(verdict)) { 2 } else { 0 }
+            let refuses = limits.is_some_and(|limits| limits.softness(verdict).would_refuse());
+            if refuses { 2 } else { 0 }
         }
         Outcome::Decided(_) if check.resolved().policy().is_shadow() => 2,
         Outcome::Decided(_) => 1,
@@ -79,7 +80,7 @@ fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
 
 fn warned(check: &Check, outcome: &Outcome) -> bool {
     let Outcome::Decided(verdict) = outcome else { return false };
-    check.resolved().limits().is_some_and(|limits| limits.warn(verdict))
+    check.resolved().limits().is_some_and(|limits| limits.softness(verdict).warns())
 }
 
 impl Metrics {

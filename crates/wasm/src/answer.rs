@@ -1,6 +1,6 @@
 //! The answer to an operation in numbers, which JavaScript reads from WebAssembly's memory.
 
-use tidegate_gate::{Decision, Limits, Probability, Verdict};
+use tidegate_gate::{Decision, Probability, Softness, Verdict};
 
 use crate::number::from_quantity;
 
@@ -56,12 +56,10 @@ pub(crate) fn write_decision(numbers: &mut Numbers, decided: &Decided) {
 
 /// What an answer says beside its decision: 1 for the name of a lease, 2 for a warning, 4 for a limit in shadow, and 8 if such a
 /// limit would refuse.
-pub(crate) fn flags(limits: Option<&Limits>, verdict: &Verdict, has_lease: bool) -> u8 {
-    let lease = u8::from(has_lease);
-    let Some(limits) = limits else { return lease };
-    let refuses = limits.would_refuse(verdict);
-    let [warns, shadow, refuses] =
-        [limits.warn(verdict), limits.have_shadows(), refuses].map(u8::from);
+pub(crate) fn flags(soft: Softness, has_lease: bool) -> u8 {
+    let has_shadow = soft.would_allow(true).is_some();
+    let [lease, warns, shadow, refuses] =
+        [has_lease, soft.warns(), has_shadow, soft.would_refuse()].map(u8::from);
     lease | warns << 1 | shadow << 2 | refuses << 3
 }
 
@@ -70,12 +68,7 @@ fn number_of(rule: Option<usize>) -> f64 {
     rule.and_then(|rule| u64::try_from(rule).ok()).map_or(NONE, from_quantity)
 }
 
-pub(crate) fn write(
-    numbers: &mut Numbers,
-    verdict: &Verdict,
-    extras: Extras,
-    limits: Option<&Limits>,
-) {
+pub(crate) fn write(numbers: &mut Numbers, verdict: &Verdict, extras: Extras, soft: Softness) {
     let [limit, remaining, retry_after, reset_after] = of_decision(&verdict.decision);
     let units = |units: Option<u64>| units.map_or(NONE, from_quantity);
     let (kind, [first, second, third]) = verdict.effect.to_numbers();
@@ -93,17 +86,14 @@ pub(crate) fn write(
         from_quantity(second),
         from_quantity(third),
         number_of(extras.rule),
-        flags(limits, verdict, extras.has_lease).into(),
+        flags(soft, extras.has_lease).into(),
         from_quantity(u64::try_from(said.len()).unwrap_or_default()),
     ];
     let (first, rest) = numbers.split_at_mut(HEAD);
     first.copy_from_slice(&head);
-    let mut named = limits.into_iter().flat_map(Limits::iter);
-    for (place, said) in rest.chunks_exact_mut(EACH).zip(said) {
+    for ((place, said), (shadow, warns)) in rest.chunks_exact_mut(EACH).zip(said).zip(soft.each()) {
         let [limit, remaining, retry_after, reset_after] = of_decision(said);
         // 1 if the limit allows the request, 2 if it warns, 4 if it is in shadow
-        let (warns, shadow) =
-            named.next().map_or((false, false), |named| (named.warns(said), named.shadow));
         let [allows, warns, shadow] = [said.is_allowed(), warns, shadow].map(u8::from);
         let flags = (allows | warns << 1 | shadow << 2).into();
         place.copy_from_slice(&[flags, limit, remaining, retry_after, reset_after]);

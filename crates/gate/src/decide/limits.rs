@@ -8,7 +8,7 @@ use core::iter;
 
 use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp, never};
 
-use crate::decide::{OnChange, PersistAhead, Verdict};
+use crate::decide::{OnChange, PersistAhead};
 use crate::key::Depth;
 
 use crate::fnv::fnv1a;
@@ -154,31 +154,6 @@ impl Limits {
     #[inline]
     pub(crate) const fn shadows(&self) -> u16 {
         self.shadows
-    }
-
-    /// Whether a limit is in shadow beside those that refuse.
-    #[must_use]
-    pub const fn have_shadows(&self) -> bool {
-        self.shadows != 0
-    }
-
-    /// Whether a limit is in shadow or [warns](NamedLimit::warns), so that an answer says more than its decision.
-    #[must_use]
-    pub fn are_soft(&self) -> bool {
-        self.have_shadows() || self.iter().any(|named| named.warn_at.is_some())
-    }
-
-    /// Whether a limit warns of what it said in the verdict.
-    #[must_use]
-    pub fn warn(&self, verdict: &Verdict) -> bool {
-        self.iter().zip(&verdict.limits).any(|(named, said)| named.warns(said))
-    }
-
-    /// Whether a limit in shadow would refuse what the verdict is about.
-    #[must_use]
-    pub fn would_refuse(&self, verdict: &Verdict) -> bool {
-        let mut each = self.iter().zip(&verdict.limits);
-        self.have_shadows() && each.any(|(named, said)| named.shadow && !said.is_allowed())
     }
 
     /// The number of words of all records together. They are all zero for a new key.

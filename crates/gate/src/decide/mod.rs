@@ -3,6 +3,7 @@
 mod limits;
 mod operate;
 mod reservations;
+mod softness;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -11,5 +12,6 @@ mod verdict;
 
 pub(crate) use limits::{LimitFacts, MAX_LIMITS, RecordWords};
 pub use limits::{Limits, Record};
+pub use softness::Softness;
 pub use stored::{OnChange, PersistAhead};
 pub use verdict::{Effect, Verdict};

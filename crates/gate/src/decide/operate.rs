@@ -201,7 +201,7 @@ impl Limits {
         for ((limit, words), granted) in split_mut(self, words).zip(grants.each()) {
             let said = match granted {
                 true => limit.decide(words, now, request)?, // grants
-                false => refuse_in_shadow(limit, words, now, request, granted)?,
+                false => refuse(limit, words, now, request, (granted, true))?.0,
             };
             together.add(&said);
             each(said);
@@ -237,10 +237,7 @@ impl Limits {
         for (((limit, words), grants), shadow) in
             split_mut(self, words).zip(grants.each()).zip(shadows)
         {
-            let (said, wait) = match shadow {
-                true => (refuse_in_shadow(limit, words, now, request, grants)?, Micros::ZERO),
-                false => limit.refuse(words, now, request, grants)?,
-            };
+            let (said, wait) = refuse(limit, words, now, request, (grants, shadow))?;
             together.add(&said);
             retry_after = retry_after.max(wait);
             each(said);
@@ -268,12 +265,11 @@ impl Limits {
         let shadows = self.each().iter().map(|each| each.shadow);
         for (((limit, words), grants), shadow) in split(self, words).zip(grants.each()).zip(shadows)
         {
-            let looked = |request: &Request| limit.peek(words, now, request);
-            let said = match passes || !grants {
-                true if shadow => or_for_ever(looked(request), || looked(&request.peek()))?,
-                true => looked(request)?,
-                false => looked(&request.peek())?, // nothing is taken from it
+            let asked = match passes || !grants {
+                true => *request,
+                false => request.peek(), // nothing is taken from it
             };
+            let said = look(limit, words, now, &asked, shadow)?;
             together.add(&said);
             if !shadow {
                 retry_after = retry_after.max(said.retry_after());
@@ -432,30 +428,37 @@ impl Grants {
     }
 }
 
-/// Lets a limit in shadow record a refusal: its own, or that of another limit. Returns what it says of the request.
-fn refuse_in_shadow(
+/// Lets a limit record a refusal, its own or that of another limit. Returns what it says of the request, and how long the request
+/// has to wait because of it: a limit in shadow makes nobody wait.
+fn refuse(
     limit: &Limit,
     words: &mut [u64],
     now: Timestamp,
     request: &Request,
-    grants: bool,
-) -> Result<Decision, OperationError> {
-    let refused = limit.refuse(words, now, request, grants).map(|(said, _)| said);
-    or_for_ever(refused, || {
-        limit.advance(words, now);
-        limit.peek(words, now, &request.peek())
-    })
+    (grants, shadow): (bool, bool),
+) -> Result<(Decision, Micros), OperationError> {
+    match limit.refuse(words, now, request, grants) {
+        Err(OperationError::Cost(_)) if shadow => {
+            limit.advance(words, now);
+            Ok((look(limit, words, now, request, shadow)?, Micros::ZERO))
+        }
+        Ok((said, _)) if shadow => Ok((said, Micros::ZERO)),
+        refused => refused,
+    }
 }
 
-/// What a limit in shadow says. A cost that it can never grant is no error, but a refusal for ever.
-fn or_for_ever(
-    said: Result<Decision, OperationError>,
-    looked: impl FnOnce() -> Result<Decision, OperationError>,
+/// What a limit says of a request. For a limit in shadow a cost that it can never grant is no error, but a refusal for ever.
+fn look(
+    limit: &Limit,
+    words: &[u64],
+    now: Timestamp,
+    request: &Request,
+    shadow: bool,
 ) -> Result<Decision, OperationError> {
-    match said {
-        Err(OperationError::Cost(_)) => looked().map(for_ever),
-        said => said,
-    }
+    let is_too_much = shadow && request.cost > limit.capacity();
+    let asked = if is_too_much { request.peek() } else { *request };
+    let said = limit.peek(words, now, &asked)?;
+    Ok(if is_too_much { for_ever(said) } else { said })
 }
 
 /// Each limit with its own words.

@@ -26,14 +26,10 @@ impl Limits {
         let shadows = self.each().iter().map(|each| each.shadow);
         for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
             limit.hold(words, now, &Operation::Release(id));
-            if shadow {
-                // a limit that would have refused the reservation takes nothing at its commit either
-                if limit.held(words, id).is_some() {
-                    limit.commit(words, now, id, actual);
-                }
-                continue;
+            if shadow && limit.held(words, id).is_none() {
+                continue; // a limit that would have refused the reservation takes nothing at its commit either
             }
-            if let Some(own) = limit.commit(words, now, id, actual) {
+            if let Some(own) = limit.commit(words, now, id, actual).filter(|_| !shadow) {
                 let Committed { charged, late } =
                     all.unwrap_or(Committed { charged: 0, late: false });
                 all = Some(Committed { charged: charged.max(own.charged), late: late | own.late });

@@ -3,7 +3,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::hold::Committed;
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
@@ -208,22 +207,6 @@ pub(crate) trait Algorithm: Limiter + Variant {
 
     /// Returns units that were not used, for an algorithm that counts units.
     fn refund(&self, _: &mut State<Self, &mut [u64]>, _now: Timestamp, _unused: &Refundable) {}
-
-    /// Charges what a hold has really cost, once, for an algorithm that holds.
-    fn commit(
-        &self,
-        _state: &mut State<Self, &mut [u64]>,
-        _now: Timestamp,
-        _id: Id,
-        _actual: u64,
-    ) -> Option<Committed> {
-        None
-    }
-
-    /// The units of a live hold and the time at which it ends, for an algorithm that holds.
-    fn held(&self, _state: &State<Self, &[u64]>, _id: Id) -> Option<(u64, Timestamp)> {
-        None
-    }
 
     /// Whether the algorithm would hold a lease for this request.
     fn needs_lease(&self, _request: &Request) -> bool {

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::hold::{self, Committed, Counter, OnExpiry, Reserved, Terms};
+use tidegate_core::hold::{self, Counter, OnExpiry, Reserved, Terms};
 use tidegate_core::lease::Id;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::Refund;
@@ -175,20 +175,6 @@ impl Algorithm for Config {
         let refund = self.come_back(&still_counted(self, unused));
         self.advance(state, now);
         self.refund(state, refund);
-    }
-
-    fn commit(
-        &self,
-        state: &mut State<&mut [u64]>,
-        now: Timestamp,
-        id: Id,
-        actual: u64,
-    ) -> Option<Committed> {
-        Some(self.commit(state, now, id, actual))
-    }
-
-    fn held(&self, state: &State<&[u64]>, id: Id) -> Option<(u64, Timestamp)> {
-        self.find(state, id)
     }
 
     fn ratio(&self, old: &Self) -> (u64, u64) {

@@ -191,15 +191,15 @@ impl Limit {
         id: Id,
         actual: u64,
     ) -> Option<Committed> {
-        ask_about!(self, words, |limiter, mut state| {
-            Algorithm::commit(limiter, &mut state, now, id, actual)
-        })?
+        let Self::Holding(limiter) = self else { return None };
+        Some(limiter.commit(&mut limiter.state(words).ok()?, now, id, actual))
     }
 
     /// The units of a live hold and the time at which it ends; `None` if the limiter has no such hold.
     #[must_use]
     pub fn held(&self, words: &[u64], id: Id) -> Option<(u64, Timestamp)> {
-        ask_about!(self, words, |limiter, state| Algorithm::held(limiter, &state, id))?
+        let Self::Holding(limiter) = self else { return None };
+        limiter.find(&limiter.state(words).ok()?, id)
     }
 
     /// Grants a holder some of the `available` units; `None` if the limiter is not a budget.

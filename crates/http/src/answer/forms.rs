@@ -56,15 +56,17 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
         }),
         _ => {} // the decision says all, or `live` does
     }
-    it.some("would_allow", result.would_allow(verdict)); // without shadow mode
-    let warns = resolved.limits().is_some_and(|limits| limits.warn(verdict));
-    it.some("warned", warns.then_some(true)); // a limit is used as far as its `warn_at`
+    let (soft, allows) = (result.softness(verdict), verdict.decision.is_allowed());
+    // without shadow: that of the policy, or else that of limits
+    it.some("would_allow", if shadow { Some(allows) } else { soft.would_allow(allows) });
+    it.some("warned", soft.warns().then_some(true)); // a limit is used as far as its `warn_at`
     let limits = resolved.limits().into_iter().flat_map(Limits::iter);
-    it.objects("limits", limits.zip(&verdict.limits), |(limit, decision), it| {
+    let limits = limits.zip(&verdict.limits).zip(soft.each());
+    it.objects("limits", limits, |((limit, decision), (shadow, warns)), it| {
         it.field("name", limit.name.as_str());
-        it.some("shadow", limit.shadow.then_some(true)); // its refusal does not count
+        it.some("shadow", shadow.then_some(true)); // its refusal does not count
         decided(it, decision.is_allowed(), decision);
-        it.some("warned", limit.warns(decision).then_some(true));
+        it.some("warned", warns.then_some(true));
     });
 }
 

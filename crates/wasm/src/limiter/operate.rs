@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tidegate_gate::{
     Ask, AskError, Asked, Bounded, CallLimits, CheckForm, InvalidKey, Kind, Operation,
-    OperationError, Policy, Request, ReserveForm, Rule, Table, TableError, Timestamp, Verdict,
-    check_key,
+    OperationError, Policy, Request, ReserveForm, Rule, Softness, Table, TableError, Timestamp,
+    Verdict, check_key,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -276,10 +276,15 @@ impl Limiter {
 
     /// Writes the numbers of an answer, and returns whether the request may pass.
     fn write(&mut self, verdict: &Verdict, extras: Extras) -> bool {
-        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
-        let limits = extras.rule.and_then(|rule| policy.limits_of_rule(rule));
-        answer::write(&mut self.numbers, verdict, extras, limits);
+        let soft = self.softness(verdict, extras.rule);
+        answer::write(&mut self.numbers, verdict, extras, soft);
         verdict.decision.is_allowed()
+    }
+
+    fn softness(&self, verdict: &Verdict, rule: Option<usize>) -> Softness {
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let limits = rule.filter(|_| policy.is_soft()).and_then(|rule| policy.limits_of_rule(rule));
+        limits.map_or_else(Softness::default, |limits| limits.softness(verdict))
     }
 
     /// Takes the policy of the call, if it has limits of its own.
@@ -309,12 +314,14 @@ impl Limiter {
             if has(policy, key, Kind::Lease) {
                 return Err(Failure::NeedsLease);
             }
-            if has(policy, key, Kind::Shed) {
+            if has(policy, key, Kind::Shed) && !policy.is_soft() {
                 request.draw = self.chance.draw();
             }
         }
         if policy.is_soft() {
-            return self.softly_checked(key_bytes, request, now);
+            let (verdict, Extras { rule, .. }) = self.decided_now(key_bytes, cost, now, false)?;
+            let flags = answer::flags(self.softness(&verdict, rule), false);
+            return Ok(Decided { decision: verdict.decision, rule, flags });
         }
         let decided = self.table.decide(policy, key, now, request);
         if is_too_much(&decided) && policy.is_shadow() {
@@ -326,32 +333,14 @@ impl Limiter {
         Ok(Decided { decision, rule, flags: 0 })
     }
 
-    /// Decides under limits of which some are in shadow or warn, so that the answer says more than the decision.
-    #[inline(never)]
-    fn softly_checked(
-        &mut self,
-        key_bytes: usize,
-        request: Request,
-        now: Timestamp,
-    ) -> Result<Decided, Failure> {
-        let key = written(&*self.key, key_bytes)?;
-        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
-        let decided = self.table.operate(policy, key, now, Operation::Decide(request));
-        let rule = policy.rule_number(key);
-        let limits = rule.and_then(|rule| policy.limits_of_rule(rule));
-        let (verdict, flags) = if is_too_much(&decided) && policy.is_shadow() {
-            (self.asked(key_bytes, of_cost(request.cost), now)?.0, 0)
-        } else {
-            let verdict = decided.map_err(Failure::Table)?;
-            let flags = answer::flags(limits, &verdict, false);
-            (verdict, flags)
-        };
-        Ok(Decided { decision: verdict.decision, rule, flags })
-    }
-
     fn decided(&mut self, key_bytes: usize, cost: f64, now: f64, looks: bool) -> Done {
         self.begin();
         let (cost, now) = (quantity("cost", "INVALID_COST", cost)?, timestamp(now)?);
+        self.decided_now(key_bytes, cost, now, looks)
+    }
+
+    #[inline(never)] // once, because it is long
+    fn decided_now(&mut self, key_bytes: usize, cost: u64, now: Timestamp, looks: bool) -> Done {
         let key = written(&*self.key, key_bytes)?;
         let policy = self.last_call.as_ref().unwrap_or(&self.policy);
         let mut request = Request::of(cost);

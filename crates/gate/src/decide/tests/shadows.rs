@@ -41,7 +41,7 @@ fn a_limit_in_shadow_refuses_nothing_and_takes_nothing_that_it_would_refuse() {
         let decision = verdict.decision;
         assert_eq!((decision.is_allowed(), decision.remaining()), (allowed, remaining), "{cost}");
         assert_eq!(each(&verdict), said, "{cost}");
-        assert_eq!(limits.would_refuse(&verdict), would_refuse, "{cost}");
+        assert_eq!(limits.softness(&verdict).would_refuse(), would_refuse, "{cost}");
         assert_eq!(decision.limit(), 3, "the numbers are those of the limit that refuses");
         let looked = limits.operate(&mut words, Timestamp(7), &Operation::Peek(Request::of(0)));
         let left: Vec<_> = each(&looked.unwrap()).into_iter().map(|(_, left)| left).collect();
@@ -93,13 +93,13 @@ fn a_limit_in_shadow_stands_beside_one_that_refuses() {
             format!(
                 "limits = [{{ {window} }}, {{ {window}, shadow = true }}]\nlocal = {{ most = 1, time = '1s' }}"
             ),
-            "`shadow`: expected no budget or `local` beside it",
+            "`shadow`: expected no budget beside it and no `suppression`, because a node that spends units or goes by a factor asks no limit; found `local`",
         ),
         (
             format!(
                 "limits = [{{ {window} }}, {{ algorithm = 'suppression', rate = '9/s', shadow = true }}]"
             ),
-            "`shadow`: expected no `suppression`",
+            "asks no limit; found `limit-2`",
         ),
         (
             format!(
@@ -135,7 +135,7 @@ fn a_penalty_counts_no_refusal_of_a_limit_in_shadow() {
     ));
     let mut words = vec![0; limits.words()];
     let passed = limits.operate(&mut words, Timestamp(7), &3_u64.into()).unwrap();
-    assert!(limits.would_refuse(&passed) && passed.limits[2].is_allowed());
+    assert!(limits.softness(&passed).would_refuse() && passed.limits[2].is_allowed());
     let refused = limits.operate(&mut words, Timestamp(7), &1_u64.into()).unwrap();
     assert!(!refused.limits[2].is_allowed(), "a refusal by the limit that refuses counts");
 }

@@ -19,7 +19,7 @@ fn window(limit: u64, warn_at: &str) -> Policy {
 fn an_answer_warns_from_the_share_on() {
     let policy = window(10, "80%");
     let limits = policy.limits();
-    assert!(policy.is_soft() && !limits.have_shadows());
+    assert!(policy.is_soft() && limits.shadows() == 0);
     let mut words = vec![0; limits.words()];
     for (cost, allowed, warns) in [
         (7, true, false),
@@ -31,13 +31,13 @@ fn an_answer_warns_from_the_share_on() {
     ] {
         let verdict = limits.operate(&mut words, Timestamp(1), &cost.into()).unwrap();
         assert_eq!(
-            (verdict.decision.is_allowed(), limits.warn(&verdict)),
+            (verdict.decision.is_allowed(), limits.softness(&verdict).warns()),
             (allowed, warns),
             "{cost}"
         );
     }
     let later = limits.operate(&mut words, Timestamp(60_000_000), &0_u64.into()).unwrap();
-    assert!(!limits.warn(&later), "the window has ended");
+    assert!(!limits.softness(&later).warns(), "the window has ended");
 }
 
 #[test]
@@ -123,7 +123,7 @@ proptest! {
             prop_assert_eq!(&said, &plain.operate(&mut other, Timestamp(now), &cost.into()).unwrap());
             prop_assert_eq!(&one, &other);
             let used = said.limits[0].limit() - said.limits[0].remaining();
-            prop_assert_eq!(own.warn(&said), used * 1_000_000 >= 4 * u64::from(ppm));
+            prop_assert_eq!(own.softness(&said).warns(), used * 1_000_000 >= 4 * u64::from(ppm));
         }
     }
 }

@@ -186,32 +186,27 @@ fn checked(
     Ok(limits)
 }
 
-/// Checks that limits in shadow stand beside one that refuses, and that none of them is asked by others than callers.
+/// Checks that limits in shadow stand beside one that refuses, and that callers alone are told what they decide.
 fn shadows(limits: &Limits) -> Result<(), String> {
-    let mut shadows = limits.iter().filter(|limit| limit.shadow).peekable();
-    if shadows.peek().is_none() {
+    if limits.shadows() == 0 {
         return Ok(());
     }
     if limits.iter().all(|limit| limit.shadow) {
-        return Err("`shadow`: expected a limit beside it that refuses, found only limits in shadow; under \
-                    `shadow = true` of the policy every request passes"
+        return Err("`shadow`: expected a limit beside it that refuses, found only limits in shadow; the policy has a \
+                    `shadow` of its own"
             .to_owned());
     }
-    if let Some(budget) = limits.iter().find(|limit| limit.limit.kind() == Kind::Budget) {
-        return Err(format!(
-            "`shadow`: expected no budget or `local` beside it, because a holder spends units without asking; found \
-             `{}`",
-            budget.name
-        ));
-    }
-    match shadows.find(|limit| matches!(limit.limit, Limit::Suppression(_))) {
-        None => Ok(()),
-        Some(_) => Err(
-            "`shadow`: expected no `suppression`, because its reporters refuse by its factor; the \
-                        policy has a `shadow` of its own"
-                .to_owned(),
-        ),
-    }
+    let is_apart = |limit: &&NamedLimit| match limit.limit {
+        Limit::Suppression(_) => limit.shadow,
+        _ => limit.limit.kind() == Kind::Budget,
+    };
+    limits.iter().find(is_apart).map_or(Ok(()), |limit| {
+        Err(format!(
+            "`shadow`: expected no budget beside it and no `suppression`, because a node that spends units or goes by a \
+             factor asks no limit; found `{}`",
+            limit.name
+        ))
+    })
 }
 
 /// Names each limit without a name after its place, from 1: `limit-1`.
