@@ -90,6 +90,12 @@ allow = ["ip:2001:db8::/32", "monitor"]
 shadow = true
 limits = [{ algorithm = "token_bucket", capacity = 1, rate = "1/d" }]
 
+[policies.planned]
+limits = [
+  { algorithm = "token_bucket", name = "now", capacity = 4, rate = "1/d", warn_at = "50%" },
+  { algorithm = "token_bucket", name = "planned", capacity = 1, rate = "1/d", shadow = true },
+]
+
 [policies.login]
 limits = [
   { algorithm = "token_bucket", name = "attempts", capacity = 2, rate = "1/d" },
@@ -130,6 +136,7 @@ on_every_server!(
         overrides_and_lists_hold_for_some_keys,
         addresses_are_counted_by_their_network,
         in_shadow_nobody_is_refused,
+        a_limit_in_shadow_refuses_nobody_and_a_limit_warns,
         a_caller_who_is_refused_too_often_gets_a_penalty,
         a_blocked_key_is_refused_at_every_cost;
     revisions:

@@ -142,6 +142,40 @@ pub fn in_shadow_nobody_is_refused(served: &Served) {
     assert_eq!(served.api.check("day", "k", 1, None).json().get("would_allow"), None);
 }
 
+pub fn a_limit_in_shadow_refuses_nobody_and_a_limit_warns(served: &Served) {
+    for (allowed, would_allow, warned) in [
+        (true, true, None),
+        (true, false, Some(true)),
+        (true, false, Some(true)),
+        (true, false, Some(true)),
+        (false, false, Some(true)),
+    ] {
+        let reply = served.api.check("planned", "k", 1, None);
+        let answer = reply.json();
+        assert_eq!(
+            (&answer["allowed"], &answer["would_allow"], answer.get("warned")),
+            (&json!(allowed), &json!(would_allow), warned.map(Into::into).as_ref())
+        );
+        let [now, planned] = answer["limits"].as_array().unwrap().as_slice() else {
+            panic!("{answer}")
+        };
+        assert_eq!((now.get("shadow"), &planned["shadow"]), (None, &json!(true)));
+        assert_eq!(now.get("warned"), answer.get("warned"));
+        assert_eq!(reply.header("ratelimit-policy"), Some("\"now\";q=4;w=345600"), "{answer}");
+    }
+    let refused = served.api.get("/v1/gate?policy=planned&key=k", &[]);
+    assert_eq!(refusal(&refused), (429, "quota-exceeded".to_owned(), json!(["now"])));
+    let metrics = served.api.get("/metrics", &[]).text;
+    for line in [
+        r#"tidegate_decisions_total{policy="planned",outcome="allowed"} 1"#,
+        r#"tidegate_decisions_total{policy="planned",outcome="shadow_refused"} 3"#,
+        r#"tidegate_decisions_total{policy="planned",outcome="refused"} 2"#,
+        r#"tidegate_warnings_total{policy="planned"} 5"#,
+    ] {
+        assert!(metrics.lines().any(|own| own == line), "{line}\n{metrics}");
+    }
+}
+
 pub fn a_caller_who_is_refused_too_often_gets_a_penalty(served: &Served) {
     let gate = || served.api.get("/v1/gate?policy=login&key=k", &[]);
     assert_eq!((gate().status, gate().status), (204, 204));

@@ -122,6 +122,30 @@ test("in shadow every request passes, and the answer has the decision", () => {
   assert.deepEqual(answer, never);
 });
 
+test("a limit in shadow refuses nothing, and a limit warns", () => {
+  const planned = { algorithm: "fixed_window", name: "planned", limit: 1, period: "1h", shadow: true };
+  const policy = { limits: [{ ...bucket, name: "now", capacity: 4, warn_at: "50%" }, planned] };
+  const [limiter, decided] = [new Limiter(policy), new Limiter(policy)];
+  for (const [left, wouldAllow] of [[3, true], [2, false], [1, false], [0, false]]) {
+    const answer = decided.decide("a", { cost: 1, now: NOW });
+    const { atUs, limits, ...decision } = answer;
+    assert.deepEqual(limiter.check("a", { cost: 1, now: NOW }), { ...decision });
+    assert.deepEqual([answer.allowed, answer.remaining, answer.wouldAllow], [true, left, wouldAllow]);
+    assert.deepEqual([answer.warned, limits[0].warned, "warned" in limits[1]], left > 2 ? [undefined, undefined, false] : [true, true, false]);
+    assert.deepEqual([limits[1].shadow, limits[1].allowed, "shadow" in limits[0]], [true, wouldAllow, false]);
+  }
+  for (const answer of [decided.decide("a", { now: NOW }), limiter.check("a", { now: NOW })]) {
+    assert.deepEqual([answer.allowed, answer.wouldAllow, answer.warned], [false, false, true]);
+  }
+  const limits = [{ algorithm: "fixed_window", limit: 9, period: "1h", warn_at: "100%" }];
+  const ofCall = new Limiter({ limits: [bucket] });
+  assert.equal(ofCall.check("a", { cost: 9, now: NOW, limits }).warned, true);
+  assert.equal("warned" in ofCall.check("a", { now: NOW }), false);
+  const leases = new Limiter({ limits: [{ ...bucket, warn_at: "1%" }, { algorithm: "concurrency", capacity: 1, time_to_live: "1m", shadow: true }] });
+  assert.throws(() => leases.check("a", { now: NOW }), { code: "INVALID_REQUEST" });
+  assert.deepEqual([leases.decide("a", { now: NOW }), leases.decide("a", { now: NOW })].map(({ wouldAllow }) => wouldAllow), [true, false]);
+});
+
 test("in shadow the factor for reporters is 0", () => {
   const limiter = new Limiter({ limits: [{ algorithm: "suppression", rate: "100/s" }], shadow: true });
   const { factor, wouldFactor } = limiter.report("a", { admitted: 1_000_000, suppressed: 0, now: NOW });

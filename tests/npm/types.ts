@@ -44,6 +44,7 @@ expectTypeOf(Limiter).toBeConstructibleWith({
     { algorithm: "concurrency", capacity: 2, time_to_live: "10s", max_leases: 4 },
     { algorithm: "connections", limit: 2, name: "sockets" },
     { algorithm: "budget", most: 5, time: "10s" },
+    { ...limit, shadow: true, warn_at: "80%" },
     { algorithm: "fleet_usage", capacity: 10, reserve: "20%", time_to_live: "10s" },
     { algorithm: "utilization", good: "70%", bad: "80%", delay: "28s", full: "2m" },
     { algorithm: "suppression", rate: "100/s", estimator: "linear_admitted", ramp: 2 },

@@ -23,6 +23,13 @@ export type Limit = Algorithm & {
   name?: string;
   /** The limit counts by this many parts of the key, separated by `/`; 0 counts all keys together. Default: the whole key. */
   depth?: number;
+  /**
+   * Whether the limit decides and counts beside the others and refuses nothing. `wouldAllow` and its entry in `limits` say what it
+   * would do. Not for `budget` and `suppression`. Default: `false`.
+   */
+  shadow?: boolean;
+  /** The used share from which on answers have `warned`, such as `"80%"`. For limits of units or places. Default: never. */
+  warn_at?: string;
 };
 
 /** An algorithm with its fields. */
@@ -381,8 +388,10 @@ export interface Decision {
   readonly resetAfterUs: number;
   /** Only for a key on the list `deny`, which no wait helps: answer 403 without `Retry-After`. */
   readonly denied?: true;
-  /** Only in shadow mode, where every request is allowed: `allowed` without shadow mode. */
+  /** Only if the policy or one of its limits is in shadow: `allowed` without shadow. */
   readonly wouldAllow?: boolean;
+  /** A limit is used as far as its `warn_at`. */
+  readonly warned?: true;
 }
 
 /** A decision, and the answer of each limit. */
@@ -481,6 +490,8 @@ export interface LastBudget {
 export interface LimitAnswer extends Omit<Decision, "denied" | "wouldAllow"> {
   /** The name of the limit. */
   readonly name: string;
+  /** The limit is in shadow, so its refusal does not count. */
+  readonly shadow?: true;
 }
 
 /** The options of `check`. */

@@ -122,10 +122,14 @@ export interface LimitDecision {
   retry_after_us: number;
   /** The time until the state equals that of a new key, if no other request comes. */
   reset_after_us: number;
+  /** The limit is in shadow, so its refusal does not count. */
+  shadow?: true;
+  /** The limit is used as far as its `warn_at`. In the answer: some limit is. */
+  warned?: true;
 }
 
 /** The answer to one request. A refused request takes nothing. */
-export interface Decision extends Omit<LimitDecision, "name"> {
+export interface Decision extends Omit<LimitDecision, "name" | "shadow"> {
   /** The name of the policy. */
   policy: string;
   /** The time of the decision, in microseconds since the Unix epoch. A settlement names this time. */
@@ -134,7 +138,7 @@ export interface Decision extends Omit<LimitDecision, "name"> {
   limits: LimitDecision[];
   /** Only for a key on the list `deny`, which no wait helps: answer 403 without `Retry-After`. */
   denied?: true;
-  /** Only in shadow mode, where every request is allowed: `allowed` without shadow mode. */
+  /** Only if the policy or one of its limits is in shadow: `allowed` without shadow. */
   would_allow?: boolean;
   /** The name of the lease that the operation concerns. */
   lease?: string;

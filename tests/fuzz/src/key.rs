@@ -57,6 +57,8 @@ impl Key {
                 let request = Request { cost: request.cost.clamp(1, most), ..request };
                 let (newest, at) = (self.newest(), self.taken_at(now));
                 for (limit, range) in self.each() {
+                    // a limit in shadow may grant less
+                    let request = Request { cost: request.cost.min(limit.capacity()), ..request };
                     let refused = limit.refuse(&mut self.words[range], at, &request, false);
                     let (_, _wait) = refused.expect("a state");
                 }
@@ -292,11 +294,18 @@ impl Key {
 
     /// The capacity of the limits together.
     fn capacity(&self) -> u64 {
-        self.limits.iter().map(|each| each.limit.capacity()).min().unwrap_or_default()
+        let enforced = self.limits.iter().filter(|each| !each.shadow);
+        enforced.map(|each| each.limit.capacity()).min().unwrap_or_default()
     }
 
     fn record(&self) -> &Record {
         &self.limits.records()[0]
+    }
+
+    /// Each limit that refuses, with the range of its words.
+    fn enforced(&self) -> Vec<(Limit, Range<usize>)> {
+        let each = self.each().into_iter().zip(self.limits.iter());
+        each.filter(|(_, named)| !named.shadow).map(|(each, _)| each).collect()
     }
 
     /// Each limit with the range of its words.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use tidegate_gate::{ConfigError, Limit, Limits, Policy};
+use tidegate_gate::{ConfigError, Kind, Limit, Limits, Policy};
 
 use crate::Amount;
 
@@ -11,8 +11,12 @@ use crate::Amount;
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Parameters {
     algorithm: u8,
+    shadow: bool,
     others: [Amount; 9],
 }
+
+/// What comes before the numbers of a limit in shadow.
+const SHADOW: u64 = 200;
 
 /// A policy for each value of `on_change`.
 pub static RULES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
@@ -24,8 +28,16 @@ pub static RULES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
 
 /// The limits of the parameters that are valid; `None` if none of them are.
 pub fn limits(parameters: &[Parameters; 3]) -> Option<Limits> {
-    let limits = parameters.iter().filter_map(|parameters| parameters.limit()).collect();
-    let limits = Policy::of_limits(limits).ok()?.limits().clone();
+    let each = parameters.iter().filter_map(|parameters| Some((parameters, parameters.limit()?)));
+    let numbers = each.map(|(parameters, limit)| {
+        // a limit on leases has promises of its own, which a refusal that does not count would break
+        let shadow = parameters.shadow && limit.kind() == Kind::Rate;
+        let numbers: Vec<u64> =
+            shadow.then_some(SHADOW).into_iter().chain(limit.parameters()).collect();
+        [vec![u64::try_from(numbers.len()).expect("a few")], numbers].concat()
+    });
+    let limits =
+        Policy::of_parameters(&numbers.collect::<Vec<_>>().concat()).ok()?.limits().clone();
     assert_eq!(limits.records().len(), 1, "all limits count by the whole key");
     Some(limits)
 }

@@ -43,7 +43,7 @@ impl Key {
         verdict: &Verdict,
     ) {
         let peeks: Vec<Decision> = self
-            .each()
+            .enforced()
             .into_iter()
             .map(|(limit, range)| {
                 let words = &before[range];
@@ -56,6 +56,10 @@ impl Key {
             .collect();
         let allowed = peeks.iter().all(Decision::is_allowed);
         assert_eq!(verdict.decision.is_allowed(), allowed, "all or nothing");
+        let soft = self.limits.softness(verdict);
+        if soft.would_allow(allowed).is_some() {
+            self.is_decided_without_shadows(before, at, request, verdict);
+        }
         match verdict.decision {
             Decision::Allow { .. } => self.granted_at = at.0,
             Decision::Deny { remaining, retry_after, .. } => {
@@ -68,6 +72,36 @@ impl Key {
                 assert!(retry_after > Micros::ZERO);
                 self.is_retried_to_the_microsecond(at, retry_after, request, &peeks);
             }
+        }
+    }
+
+    /// Asserts that the limits that refuse decide as they would without those in shadow, and that a limit in shadow takes the cost
+    /// of a request that passes if it grants it, and nothing else.
+    fn is_decided_without_shadows(
+        &self,
+        before: &[u64],
+        at: Timestamp,
+        request: &Request,
+        verdict: &Verdict,
+    ) {
+        let passes = verdict.decision.is_allowed();
+        let each = self.each().into_iter().zip(self.limits.iter()).zip(&verdict.limits);
+        for (((limit, range), _), said) in each.filter(|((_, named), _)| named.shadow) {
+            let mut words = before[range.clone()].to_vec();
+            match limit.peek(&words, at, request) {
+                Ok(peeked) if peeked.is_allowed() && passes => {
+                    assert_eq!(limit.decide(&mut words, at, request), Ok(*said), "{limit:?}");
+                }
+                Ok(peeked) => {
+                    let refused = limit.refuse(&mut words, at, request, peeked.is_allowed());
+                    assert_eq!(refused.map(|(said, _)| said), Ok(*said), "{limit:?}");
+                }
+                Err(_) => {
+                    limit.advance(&mut words, at);
+                    assert_eq!(said.retry_after(), Micros::MAX, "{limit:?}");
+                }
+            }
+            assert_eq!(words, self.words[range], "{limit:?}");
         }
     }
 
@@ -98,8 +132,8 @@ impl Key {
             let decided = self.limits.decide(&mut self.words.clone(), Timestamp(time), request);
             decided.map(|decision| decision.is_allowed())
         };
-        let mut each = self.limits.iter().zip(peeks);
-        if each.any(|(each, peek)| hints(&each.limit) && !peek.is_allowed()) {
+        let mut each = self.enforced().into_iter().zip(peeks);
+        if each.any(|((limit, _), peek)| hints(&limit) && !peek.is_allowed()) {
             return;
         }
         assert_eq!(allowed(then - 1), Ok(false), "{retry_after:?} is too long");
