@@ -275,7 +275,7 @@ impl Server {
         if let Some(refusal) = head::refusal(&parts) {
             return refusal;
         }
-        let in_force = self.swap.in_force();
+        let in_force = self.swap.at(clock::now(), |error| self.log_error(error)).await;
         let mut exchange = self.exchange(peer, &parts, &in_force);
         let answer = self.drive(&mut exchange, body, &in_force).await;
         self.durations.add(began.elapsed());
@@ -316,6 +316,9 @@ impl Server {
                 }
                 Step::Change(call) => {
                     let answer = self.swap.handle(call, |error| self.log_error(error)).await;
+                    if answer.status == 200 {
+                        call.describe(&self.log_secret).into_iter().for_each(audit);
+                    }
                     exchange.changed(answer);
                 }
                 Step::Verify(_) => exchange.verified(Err(NoKeys), &mut random), // `accepts` refuses such policies
@@ -383,6 +386,11 @@ fn random() -> Option<u64> {
 fn timing(in_force: &InForce, took: Duration) -> String {
     let (store, took) = (in_force.store.name(), took.as_micros());
     format!("tidegate;dur={}.{:03};desc=\"{store}\"", took / 1_000, took % 1_000)
+}
+
+/// Writes who changed what, and when, to standard error.
+fn audit(what: String) {
+    let _ = writeln!(io::stderr().lock(), "audit: {what}, at {} µs", clock::now().0);
 }
 
 /// Writes a warning to standard error. If that fails, the warning is lost and the server goes on.

@@ -112,7 +112,7 @@ impl InForce {
     /// Begins with a request.
     pub(crate) fn begin(&self, request: OwnRequest) -> Exchange {
         let OwnRequest { request, country, now, body } = request;
-        let Revision { policies, tag } = &*self.revision;
+        let Revision { policies, tag, .. } = &*self.revision;
         let metrics = &|| self.metrics.text(tag.version, &self.answers.all());
         let server = Server { policies, access: &self.access, revision: tag, metrics };
         let (method, url) = (request.method(), request.url());

@@ -59,7 +59,7 @@ pub(crate) struct Node {
     /// What JavaScript knows of the revision in force.
     pub(crate) needs: Needs,
     clock: Clock,
-    log_secret: LogSecret,
+    pub(crate) log_secret: LogSecret,
 }
 
 /// An exchange under way.
@@ -136,6 +136,7 @@ impl Node {
 
     pub(crate) fn begin(&mut self, request: OwnRequest, at: Micros) -> u32 {
         self.forget(at);
+        self.end_overrides(request.now);
         let id = self.next;
         self.next = id.wrapping_add(1) % EXCHANGES;
         let running = Running {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use js_sys::Reflect;
-use tidegate_gate::{Policies, Policy};
+use tidegate_gate::{Policies, Policy, TimedPolicies, Timestamp};
 use tidegate_http::{RevisionTag, Revisions};
 
 /// The most revisions that are known beside the deployed one. Requests under way and the isolates of objects need those
@@ -21,6 +21,10 @@ thread_local! {
 pub(crate) struct Revision {
     pub(crate) policies: Arc<Policies>,
     pub(crate) tag: RevisionTag,
+    /// The hash of the file, and after `@` the end of the override that ended last, because the policies differ then.
+    pub(crate) name: String,
+    /// The earliest time at which an override ends, and the text, to read it again then.
+    pub(crate) ends: Option<(Timestamp, String)>,
 }
 
 struct Known {
@@ -42,13 +46,13 @@ pub(crate) fn deployed() -> Result<Rc<Revision>, String> {
         let policies = Policies::parse(&text).map_err(|error| format!("policies.toml: {error}"))?;
         let tag = RevisionTag { version: 1, hash: Revisions::hash(&text) };
         let policies = Arc::new(policies);
-        let deployed = Rc::new(Revision { policies, tag });
+        let deployed = Rc::new(Revision { policies, name: tag.hash.clone(), tag, ends: None });
         *known = Some(Known { deployed: Rc::clone(&deployed), put: Vec::new() });
         Ok(deployed)
     })
 }
 
-/// The revision with this hash, if it is known; without a hash the deployed one.
+/// The revision of this name, if it is known; without a name the deployed one.
 pub(crate) fn revision(hash: Option<&str>) -> Result<Option<Rc<Revision>>, String> {
     let deployed = deployed()?;
     Ok(match hash {
@@ -57,27 +61,30 @@ pub(crate) fn revision(hash: Option<&str>) -> Result<Option<Rc<Revision>>, Strin
     })
 }
 
-/// Reads a file that was put over the deployed one.
+/// Reads a file that was put over the deployed one, with the overrides beside it that hold at a time.
 ///
 /// # Errors
 /// Returns what is wrong with the file. Nothing changes.
-pub(crate) fn learn(tag: RevisionTag, file: &str) -> Result<Rc<Revision>, String> {
-    let mut policies = Policies::parse(file).map_err(|error| error.to_string())?;
+pub(crate) fn learn(tag: RevisionTag, file: &str, now: Timestamp) -> Result<Rc<Revision>, String> {
+    let timed = TimedPolicies::parse(file, now).map_err(|error| error.to_string())?;
+    let TimedPolicies { mut policies, since, ends } = timed;
+    let name = since.map_or_else(|| tag.hash.clone(), |since| format!("{}@{}", tag.hash, since.0));
+    let ends = ends.map(|ends| (ends, file.to_owned()));
     policies = policies.sharing(&deployed()?.policies);
     KNOWN.with_borrow_mut(|known| {
         let put = known.as_mut().map(|known| &mut known.put).ok_or("no policies are deployed")?;
         for revision in &*put {
             policies = policies.sharing(&revision.policies);
         }
-        let revision = Rc::new(Revision { policies: Arc::new(policies), tag });
-        put.retain(|known| known.tag.hash != revision.tag.hash);
+        let revision = Rc::new(Revision { policies: Arc::new(policies), tag, name, ends });
+        put.retain(|known| known.name != revision.name);
         put.insert(0, Rc::clone(&revision));
         put.truncate(MOST_PUT);
         Ok(revision)
     })
 }
 
-/// The hash of the revision that a policy is part of; `None` for the deployed one. A revision that is no longer known
+/// The name of the revision that a policy is part of; `None` for the deployed one. A revision that is no longer known
 /// has a hash that no object knows.
 pub(crate) fn hash_of(policy: &Arc<Policy>) -> Option<String> {
     let has = |revision: &&Rc<Revision>| {
@@ -93,14 +100,14 @@ pub(crate) fn hash_of(policy: &Arc<Policy>) -> Option<String> {
                 .put
                 .iter()
                 .find(has)
-                .map_or_else(|| "forgotten".to_owned(), |own| own.tag.hash.clone()),
+                .map_or_else(|| "forgotten".to_owned(), |own| own.name.clone()),
         )
     })
 }
 
 impl Known {
     fn find(&self, hash: &str) -> Option<Rc<Revision>> {
-        self.put.iter().find(|revision| revision.tag.hash == hash).cloned()
+        self.put.iter().find(|revision| revision.name == hash).cloned()
     }
 }
 

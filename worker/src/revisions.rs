@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use js_sys::futures::future_to_promise;
 use js_sys::{Date, Promise};
+use tidegate_gate::Timestamp;
 use tidegate_http::RevisionTag;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
@@ -16,6 +17,7 @@ use worker::worker_sys::Context as JsContext;
 use worker::{Context, Delay, Env, Stub};
 
 use crate::call::questions;
+use crate::clock::timestamp;
 use crate::fields::{Fields, Reader};
 use crate::isolate::Isolate;
 use crate::log::log_error;
@@ -73,10 +75,12 @@ impl Isolate {
     pub async fn learn(call: String, env: Env) -> Result<(), JsValue> {
         let hashes: BTreeSet<&str> = questions(&call).map(|(hash, _)| hash).collect();
         for hash in hashes.into_iter().filter(|hash| !hash.is_empty()) {
+            let (hash, since) = hash.split_once('@').unwrap_or((hash, "0"));
             let file = store(&env)?.file(hash).await?.as_string();
             let tag = RevisionTag { version: 0, hash: hash.to_owned() };
+            let since = Timestamp(since.parse().unwrap_or_default());
             file.ok_or_else(|| "no such file is kept".to_owned())
-                .and_then(|file| policies::learn(tag, &file))
+                .and_then(|file| policies::learn(tag, &file, since))
                 .map_err(|wrong| JsError::new(&format!("the policies of a question: {wrong}")))?;
         }
         Ok(())
@@ -114,6 +118,15 @@ pub(crate) async fn change(exchange: u32, env: &Env) -> Result<(), JsValue> {
     let response = store(env)?.handle(&call, &policies::text()?).await?.as_string();
     refresh(env).await;
     with(Date::now(), |node, _, _| {
+        let said = node.exchanges.get(&exchange).and_then(|running| match running.end {
+            Some(End::Asks(ref call)) => call.describe(&node.log_secret),
+            _ => None,
+        });
+        if let (Some(said), Some(answer)) = (said, &response)
+            && Reader::new(answer).number() == Some(200)
+        {
+            worker::console_log!("audit: {said}, at {} µs", timestamp(Date::now()).0);
+        }
         if let Some(running) = node.exchanges.get_mut(&exchange) {
             running.end = response.map(End::Answered);
         }
@@ -157,15 +170,27 @@ impl Node {
         let tag = RevisionTag { version, hash: hash.to_owned() };
         self.watch.heard = tag.clone(); // it is asked for once, even if its file is wrong
         let revision = match fields.text() {
-            Some(file) => policies::learn(tag, file)?,
+            Some(file) => policies::learn(tag, file, timestamp(Date::now()))?,
             None => {
                 let policies = policies::deployed()?.policies.clone();
-                Rc::new(Revision { policies, tag })
+                Rc::new(Revision { policies, name: tag.hash.clone(), tag, ends: None })
             }
         };
         self.in_force = self.in_force.with(revision);
         self.in_force.say(&self.needs);
         Ok(())
+    }
+}
+
+impl Node {
+    /// Takes the overrides that have ended out of the revision in force.
+    pub(crate) fn end_overrides(&mut self, now: Timestamp) {
+        let Revision { tag, ends, .. } = &*self.in_force.revision;
+        let Some((_, file)) = ends.as_ref().filter(|(ends, _)| *ends <= now) else { return };
+        match policies::learn(tag.clone(), file, now) {
+            Ok(revision) => self.in_force = self.in_force.with(revision),
+            Err(wrong) => log_error("an override that has ended stays in force", &wrong.into()),
+        }
     }
 }
 

@@ -87,6 +87,30 @@ pub struct Entry<'t> {
     node: Node<'t>,
 }
 
+impl<'t> Node<'t> {
+    /// The value of a field of a map, to change it; `None` if the map has no such field.
+    pub fn field_mut(&mut self, name: &str) -> Option<&mut Self> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|entry| entry.name == name).map(|entry| &mut entry.node)
+    }
+
+    /// Removes a field of a map.
+    pub fn remove(&mut self, name: &str) -> Option<Self> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        let place = entries.iter().position(|entry| entry.name == name)?;
+        Some(entries.remove(place).node)
+    }
+
+    /// Puts a field into a map, in place of one of the same name. Does nothing to another value.
+    pub fn put(&mut self, name: impl Into<Cow<'t, str>>, node: Self) {
+        let name = name.into();
+        self.remove(&name);
+        if let Value::Map(entries) = &mut self.value {
+            entries.push(Entry { name_at: node.at, name, node });
+        }
+    }
+}
+
 impl Node<'_> {
     /// The byte of the text at which the value begins.
     #[must_use]

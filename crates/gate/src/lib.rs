@@ -51,8 +51,8 @@ pub use limit::{
 };
 pub use policy::{
     Cost, Gateway, JoinedSources, Jwt, KeySource, Network, OnError, Path, Placement, Policies,
-    Policy, PolicyError, Reservations, Resolved, Route, Rule, SignatureAlgorithm, TwoRoutes,
-    is_authority,
+    Policy, PolicyError, Reservations, Resolved, Route, Rule, SignatureAlgorithm, TimedOverride,
+    TimedPolicies, TwoRoutes, is_authority,
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{

@@ -62,6 +62,10 @@ pub(crate) fn begin(
             query::release(policies, head, &lease).map(State::Decide)
         }
         Route::Policies(route) => begin_policies(route, server, head),
+        Route::Override { policy, key } => {
+            let change = UnreadChange::of_override(head, named(policy, key)?)?;
+            Ok(State::Body(Unread::Change(change), Arc::clone(policies)))
+        }
         Route::Key { policy, key } => {
             let posted = blocked(key).filter(|_| head.method == "POST");
             let policy_key = named(policy, posted.unwrap_or(key))?;
@@ -87,6 +91,7 @@ fn begin_policies(
         PolicyRoute::InForce => with_body(UnreadChange::put(head)?),
         PolicyRoute::Restore => with_body(UnreadChange::restore(head)?),
         PolicyRoute::History => State::Change(PolicyCall::History),
+        PolicyRoute::Overrides => State::Change(PolicyCall::Overrides),
         PolicyRoute::File => State::Change(policies::file(head)?),
     })
 }
@@ -106,6 +111,11 @@ enum Route<'a> {
     /// The end of the reservation with this id.
     Reservation(&'a str, fn(String) -> Call),
     Policies(PolicyRoute),
+    /// The override of this key of this policy.
+    Override {
+        policy: &'a str,
+        key: &'a str,
+    },
     Key {
         policy: &'a str,
         key: &'a str,
@@ -117,6 +127,7 @@ enum PolicyRoute {
     History,
     File,
     Restore,
+    Overrides,
 }
 
 impl<'a> Route<'a> {
@@ -131,6 +142,7 @@ impl<'a> Route<'a> {
             "/v1/settle" => Self::Post(Call::Settle),
             "/v1/budget" => Self::Post(Call::Budget),
             "/v1/report" => Self::Post(Call::Report),
+            "/v1/overrides" => Self::Policies(PolicyRoute::Overrides),
             "/v1/policies" => Self::Policies(PolicyRoute::InForce),
             "/v1/policies/history" => Self::Policies(PolicyRoute::History),
             "/v1/policies/file" => Self::Policies(PolicyRoute::File),
@@ -148,6 +160,10 @@ impl<'a> Route<'a> {
                     };
                     return Some(Self::Reservation(id, call)).filter(|_| !id.is_empty());
                 }
+                if let Some(of_key) = path.strip_prefix("/v1/overrides/") {
+                    let (policy, key) = of_key.split_once('/')?;
+                    return Some(Self::Override { policy, key });
+                }
                 let (policy, key) = path.strip_prefix("/v1/keys/")?.split_once('/')?;
                 Self::Key { policy, key }
             }
@@ -159,7 +175,7 @@ impl<'a> Route<'a> {
         match self {
             Self::Health => None,
             Self::Policies(PolicyRoute::InForce) if method != "PUT" => Some(Scope::Decisions),
-            Self::Policies(_) => Some(Scope::Policies),
+            Self::Policies(_) | Self::Override { .. } => Some(Scope::Policies),
             Self::Key { .. } if matches!(method, "DELETE" | "POST") => Some(Scope::Administration),
             _ => Some(Scope::Decisions),
         }
@@ -169,7 +185,10 @@ impl<'a> Route<'a> {
         match *self {
             Self::Health | Self::Metrics | Self::Gate => &["GET", "HEAD"],
             Self::Policies(PolicyRoute::InForce) => &["GET", "HEAD", "PUT"],
-            Self::Policies(PolicyRoute::History | PolicyRoute::File) => &["GET", "HEAD"],
+            Self::Policies(PolicyRoute::History | PolicyRoute::File | PolicyRoute::Overrides) => {
+                &["GET", "HEAD"]
+            }
+            Self::Override { .. } => &["PUT", "DELETE"],
             Self::Post(_) | Self::Reservation(..) | Self::Policies(PolicyRoute::Restore) => {
                 &["POST"]
             }

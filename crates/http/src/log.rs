@@ -79,7 +79,7 @@ impl LogSecret {
 
     /// The secret has the length of a block's half and comes first, and only a part of the digest is shown, so no hash
     /// of a longer key follows from it.
-    fn hash(&self, policy: &str, key: &str) -> u64 {
+    pub(crate) fn hash(&self, policy: &str, key: &str) -> u64 {
         let mut hasher = Sha256::new();
         for part in [&self.0, policy.as_bytes(), &[0], key.as_bytes()] {
             hasher.update(part);

@@ -40,6 +40,9 @@ Calls:
   POST   /v1/policies/restore                put an earlier file in force again; needs it too
   GET    /v1/policies/history                list the files that were put in force; needs it too
   GET    /v1/policies/file                   show a file as it was written; needs it too
+  GET    /v1/overrides                       list the overrides of one key that have not ended; needs it too
+  PUT    /v1/overrides/{policy}/{key}        give a key other limits until a time; needs it too
+  DELETE /v1/overrides/{policy}/{key}        end that; needs it too
   GET    /metrics                            show what the server has counted, for Prometheus
   GET    /healthz                            show that the server runs; needs no token
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tempfile::NamedTempFile;
-use tidegate_gate::Policies;
+use tidegate_gate::{Policies, TimedOverride, TimedPolicies, Timestamp};
 use tidegate_http::{
     self as http, Access, Changed, Metrics, PolicyCall, Response, RevisionTag, Revisions,
 };
@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::clock;
-use crate::store::Store;
+use crate::store::{Store, TooLittleMemory};
 
 /// The policy file that the server was started with, and the files that callers have put over it.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +63,20 @@ pub(super) struct InForce {
     pub(super) store: Store,
     pub(super) tag: RevisionTag,
     pub(super) metrics: Metrics,
+    /// The earliest time at which an override of one key ends.
+    ends: Option<Timestamp>,
+}
+
+impl InForce {
+    /// The same under other policies.
+    fn with(&self, timed: TimedPolicies, tag: RevisionTag) -> Result<Self, TooLittleMemory> {
+        let TimedPolicies { policies, ends, .. } = timed;
+        let policies = Arc::new(policies.sharing(&self.policies));
+        let store = self.store.edited(&policies)?;
+        let access = self.access.under(&policies);
+        let metrics = Metrics::new(&policies, Some(&self.metrics));
+        Ok(Self { policies, access, store, tag, metrics, ends })
+    }
 }
 
 /// What is in force, and its files.
@@ -77,13 +91,49 @@ impl Swap {
         (policies, access, store): (Arc<Policies>, Access, Store),
         files: Files,
     ) -> Self {
+        // the first request reads them
+        let has_overrides = !TimedOverride::split(files.in_force()).1.is_empty();
+        let ends = has_overrides.then_some(Timestamp::EPOCH);
         let (tag, metrics) = (files.tag(), Metrics::new(&policies, None));
-        let in_force = InForce { policies, access, store, tag, metrics };
+        let in_force = InForce { policies, access, store, tag, metrics, ends };
         Self { in_force: RwLock::new(Arc::new(in_force)), files: Mutex::new(files) }
     }
 
     pub(super) fn in_force(&self) -> Arc<InForce> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is in force at a time: without the overrides of one key that have ended.
+    pub(super) async fn at(&self, now: Timestamp, log: impl Fn(&dyn Display)) -> Arc<InForce> {
+        let has_ended = |in_force: &InForce| in_force.ends.is_some_and(|end| end <= now);
+        let in_force = self.in_force();
+        if !has_ended(&in_force) {
+            return in_force;
+        }
+        let files = self.files.lock().await; // after a change that is under way
+        let in_force = self.in_force();
+        if !has_ended(&in_force) {
+            return in_force;
+        }
+        let read = TimedPolicies::parse(files.in_force(), now).map_err(|error| error.to_string());
+        let next = read
+            .and_then(|timed| in_force.with(timed, files.tag()).map_err(|error| error.to_string()));
+        match next {
+            Ok(next) => {
+                next.store.take_over(&in_force.store);
+                self.put(next)
+            }
+            Err(error) => {
+                log(&format_args!("an override that has ended stays in force: {error}"));
+                in_force
+            }
+        }
+    }
+
+    fn put(&self, next: InForce) -> Arc<InForce> {
+        let next = Arc::new(next);
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        next
     }
 
     /// Answers a call about the revisions. One change comes after another.
@@ -94,12 +144,11 @@ impl Swap {
             next.revisions.handle(call.clone(), &files.started_with, clock::now());
         let Some(policies) = policies else { return response };
         let now = self.in_force();
-        if let Err(reason) = accepts(&policies) {
+        if let Err(reason) = accepts(&policies.policies) {
             return http::invalid_policies(reason);
         }
-        let policies = Arc::new(policies.sharing(&now.policies));
-        let store = match now.store.edited(&policies) {
-            Ok(store) => store,
+        let in_force = match now.with(policies, next.tag()) {
+            Ok(in_force) => in_force,
             Err(error) => return http::invalid_policies(error.to_string()),
         };
         if let Some(path) = next.kept_in.clone()
@@ -109,11 +158,8 @@ impl Swap {
             let detail = "the new policies could not be stored, so the earlier ones stay in force";
             return http::internal_error(detail.to_owned());
         }
-        store.take_over(&now.store);
-        let access = now.access.under(&policies);
-        let (tag, metrics) = (next.tag(), Metrics::new(&policies, Some(&now.metrics)));
-        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) =
-            Arc::new(InForce { policies, access, store, tag, metrics });
+        in_force.store.take_over(&now.store);
+        self.put(in_force);
         *files = next;
         response
     }

@@ -38,12 +38,24 @@ const MAX_CLASSES: usize = 16;
 pub(super) const LEASE_RETRY_AFTER: Micros = Micros(5_000_000);
 
 pub(super) fn parse<T: Form>(text: &str) -> Result<T, PolicyError> {
+    parse_edited(text, |_| ())
+}
+
+/// Reads a file after `edit` has changed its tree.
+pub(super) fn parse_edited<'t, T: Form>(
+    text: &'t str,
+    edit: impl FnOnce(&mut Node<'t>),
+) -> Result<T, PolicyError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
     let (tree, map) = match text.trim_start().starts_with('{') {
         true => (json(text), "an object"),
         false => (toml(text), "a table"),
     };
-    tree.and_then(|tree| tree.read()).map_err(|error| PolicyError::new(text, &error, map))
+    let read = tree.and_then(|mut tree| {
+        edit(&mut tree);
+        tree.read()
+    });
+    read.map_err(|error| PolicyError::new(text, &error, map))
 }
 
 impl Policies {

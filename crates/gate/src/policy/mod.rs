@@ -20,6 +20,7 @@ mod rule;
 mod source;
 #[cfg(test)]
 mod tests;
+mod timed;
 mod warnings;
 
 pub use error::PolicyError;
@@ -34,3 +35,4 @@ pub use routes::{Gateway, Route, TwoRoutes};
 pub use rule::Rule;
 pub(crate) use rule::RuleId;
 pub use source::{JoinedSources, KeySource};
+pub use timed::{TimedOverride, TimedPolicies};

@@ -4,17 +4,19 @@ mod revisions;
 #[cfg(test)]
 mod tests;
 
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 
 use tidegate_gate::{
     BudgetConfig, MAX_QUANTITY, NamedLimit, OnError, Placement, Policies, Policy, Quoted, Request,
-    Timestamp,
+    TimedOverride, Timestamp,
 };
 
 use super::query;
 use crate::answer::json::{Object, object};
 use crate::answer::problem::{Problem, answer_json, answer_text};
 use crate::head::Head;
+use crate::log::LogSecret;
 use crate::response::Response;
 pub use revisions::{Changed, InvalidRevisions, RevisionTag, Revisions};
 
@@ -32,7 +34,9 @@ pub enum PolicyCall {
     History,
     /// Return the file of this version, or the file in force.
     File(Option<u64>),
-    /// Put another file in force.
+    /// List the overrides of one key that have not ended.
+    Overrides,
+    /// Put another file in force, or change an override of one key.
     Change(Change),
 }
 
@@ -51,6 +55,8 @@ enum ChangeTo {
     File(String),
     /// The file of this version, or of the one before.
     Version(Option<u64>),
+    /// The same file with this override of one key, or without it.
+    Override { policy: String, key: String, fields: Option<String> },
 }
 
 /// A change whose body is not read yet.
@@ -58,11 +64,41 @@ enum ChangeTo {
 pub(crate) struct UnreadChange {
     by: String,
     if_match: Option<String>,
-    /// The file to restore; `None` if the body is the file.
-    restores: Option<ChangeTo>,
+    to: UnreadTo,
+}
+
+/// What a change is to, without the body.
+#[derive(Debug)]
+enum UnreadTo {
+    /// The body is the file.
+    Body,
+    /// The body has the fields of an override of this key of this policy.
+    Override(String, String),
+    /// There is no body.
+    Known(ChangeTo),
 }
 
 impl PolicyCall {
+    /// Who changes what, for a log: without the file, and with a hash in place of the key. `None` if the call changes nothing.
+    #[must_use]
+    pub fn describe(&self, secret: &LogSecret) -> Option<String> {
+        let Self::Change(Change { by, to, .. }) = self else { return None };
+        let what = match to {
+            ChangeTo::File(_) => "another file was put in force".to_string(),
+            ChangeTo::Version(_) => "an earlier file was put in force".to_string(),
+            ChangeTo::Override { policy, key, fields } => {
+                let key = secret.hash(policy, key);
+                let until = fields.as_ref().and_then(|own| {
+                    let own = TimedOverride::new(policy, "-", "", own).ok()?;
+                    Some(alloc::format!("was put until {} µs", own.until.0))
+                });
+                let until = until.unwrap_or_else(|| "was deleted".to_string());
+                alloc::format!("the override of policy {policy:?}, key {key:016x} {until}")
+            }
+        };
+        Some(alloc::format!("policies: {what}, by {by:?}"))
+    }
+
     /// Writes the call for another process of the same server: the kind of the call, the version, the actor and the
     /// header `If-Match`, each on a line, and then the file.
     #[must_use]
@@ -70,17 +106,28 @@ impl PolicyCall {
         let version = |version: &Option<u64>| version.map_or(String::new(), |it| it.to_string());
         let (what, version, change) = match self {
             Self::History => ("history", String::new(), None),
+            Self::Overrides => ("overrides", String::new(), None),
             Self::File(wanted) => ("file", version(wanted), None),
             Self::Change(change) => match &change.to {
-                ChangeTo::Version(wanted) => ("restore", version(wanted), Some((change, ""))),
-                ChangeTo::File(file) => ("put", String::new(), Some((change, file.as_str()))),
+                ChangeTo::Version(wanted) => {
+                    ("restore", version(wanted), Some((change, Cow::Borrowed(""))))
+                }
+                ChangeTo::File(file) => {
+                    ("put", String::new(), Some((change, file.as_str().into())))
+                }
+                ChangeTo::Override { policy, key, fields } => {
+                    let what = if fields.is_some() { "override" } else { "no-override" };
+                    let (bytes, fields) = (key.len(), fields.as_deref().unwrap_or_default());
+                    let rest = alloc::format!("{policy}\n{bytes}\n{key}{fields}");
+                    (what, String::new(), Some((change, Cow::Owned(rest))))
+                }
             },
         };
         let (by, if_match, file) = match change {
             Some((Change { by, if_match, .. }, file)) => (by.as_str(), if_match.as_deref(), file),
-            None => ("", None, ""),
+            None => ("", None, Cow::Borrowed("")),
         };
-        [what, &version, by, if_match.unwrap_or(""), file].join("\n")
+        [what, &version, by, if_match.unwrap_or(""), &*file].join("\n")
     }
 
     /// Reads a text of [`write`](Self::write); `None` for any other text.
@@ -92,9 +139,17 @@ impl PolicyCall {
         let version = if version.is_empty() { None } else { Some(version.parse().ok()?) };
         let to = match what {
             "history" => return Some(Self::History),
+            "overrides" => return Some(Self::Overrides),
             "file" => return Some(Self::File(version)),
             "restore" => ChangeTo::Version(version),
             "put" => ChangeTo::File(file.to_string()),
+            "override" | "no-override" => {
+                let (policy, rest) = file.split_once('\n')?;
+                let (bytes, rest) = rest.split_once('\n')?;
+                let (key, fields) = rest.split_at_checked(bytes.parse().ok()?)?;
+                let fields = (what == "override").then(|| fields.to_string());
+                ChangeTo::Override { policy: policy.to_string(), key: key.to_string(), fields }
+            }
             _ => return None,
         };
         let if_match = Some(if_match.to_string()).filter(|if_match| !if_match.is_empty());
@@ -105,15 +160,27 @@ impl PolicyCall {
 impl UnreadChange {
     /// `PUT /v1/policies`
     pub(super) fn put(head: &Head<'_>) -> Result<Self, Response> {
-        Self::of(head, None)
+        Self::of(head, UnreadTo::Body)
     }
 
     /// `POST /v1/policies/restore`
     pub(super) fn restore(head: &Head<'_>) -> Result<Self, Response> {
-        Self::of(head, Some(ChangeTo::Version(version(head)?)))
+        Self::of(head, UnreadTo::Known(ChangeTo::Version(version(head)?)))
     }
 
-    fn of(head: &Head<'_>, restores: Option<ChangeTo>) -> Result<Self, Response> {
+    /// `PUT` and `DELETE /v1/overrides/{policy}/{key}`
+    pub(super) fn of_override(
+        head: &Head<'_>,
+        (policy, key): (String, String),
+    ) -> Result<Self, Response> {
+        let to = match head.method {
+            "PUT" => UnreadTo::Override(policy, key),
+            _ => UnreadTo::Known(ChangeTo::Override { policy, key, fields: None }),
+        };
+        Self::of(head, to)
+    }
+
+    fn of(head: &Head<'_>, to: UnreadTo) -> Result<Self, Response> {
         let by = (head.header)("x-tidegate-actor").unwrap_or_else(|| ADMINISTRATION.to_string());
         let is_printable = by.chars().all(|char| !char.is_control());
         if by.is_empty() || by.len() > MAX_ACTOR_BYTES || !is_printable {
@@ -124,16 +191,19 @@ impl UnreadChange {
             );
             return Err(Problem::InvalidRequest.response(detail));
         }
-        Ok(Self { by, if_match: (head.header)("if-match"), restores })
+        Ok(Self { by, if_match: (head.header)("if-match"), to })
     }
 
     /// The change, with its body.
     pub(crate) fn read(self, body: String) -> Result<PolicyCall, Response> {
-        let Self { by, if_match, restores } = self;
-        let to = match restores {
-            None => ChangeTo::File(body),
-            Some(to) if body.is_empty() => to,
-            Some(_) => {
+        let Self { by, if_match, to } = self;
+        let to = match to {
+            UnreadTo::Body => ChangeTo::File(body),
+            UnreadTo::Override(policy, key) => {
+                ChangeTo::Override { policy, key, fields: Some(body) }
+            }
+            UnreadTo::Known(to) if body.is_empty() => to,
+            UnreadTo::Known(_) => {
                 let detail = "the body: expected none, found one";
                 return Err(Problem::InvalidRequest.response(detail.to_string()));
             }

@@ -5,6 +5,7 @@ mod identity;
 mod limits;
 mod nodes;
 mod policy;
+mod timed;
 mod warnings;
 
 use super::{Cost, OnError, Placement, Policies};

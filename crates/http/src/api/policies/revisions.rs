@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use sha2::{Digest, Sha256};
-use tidegate_gate::{Policies, Quoted, Timestamp};
+use tidegate_gate::{Policies, Quoted, TimedOverride, TimedPolicies, Timestamp};
 
 use super::{Change, ChangeTo, PolicyCall, text};
 use crate::answer::json::object;
 use crate::answer::problem::{self, Problem, answer_json};
+use crate::api::call;
 use crate::response::Response;
 
 /// The most revisions that are kept.
@@ -20,6 +21,9 @@ const MOST_REVISIONS: usize = 20;
 /// The most bytes of all files that are kept, so that a value of a Durable Object (2 MB) has room for them. The revision
 /// in force and the one before are always kept.
 pub(super) const MOST_BYTES: usize = 768 << 10;
+
+/// After this time no node goes by a revision that is no longer in force.
+const HOUR_US: u64 = 3_600_000_000;
 
 /// The first line of the stored form.
 const FORMAT: &str = "tidegate-revisions 1";
@@ -68,7 +72,7 @@ pub struct Changed {
     /// The response.
     pub response: Response,
     /// The policies to put in force, once the revisions are stored. `None` if nothing has changed.
-    pub policies: Option<Policies>,
+    pub policies: Option<TimedPolicies>,
 }
 
 /// The stored revisions cannot be read: the first line that is wrong.
@@ -160,6 +164,7 @@ impl Revisions {
         let response = match call {
             PolicyCall::History => self.history(&Self::hash(deployed)),
             PolicyCall::File(version) => self.show_file(version, deployed),
+            PolicyCall::Overrides => self.overrides(deployed, now),
             PolicyCall::Change(change) => {
                 return self
                     .change(change, deployed, now)
@@ -198,11 +203,35 @@ impl Revisions {
         let in_force = self.tag(&own);
         match version {
             Some(version) if version != in_force.version => match self.find(version) {
-                Ok(revision) => text(&revision.file, &revision.tag()),
+                Ok(revision) => text(revision.without_overrides(), &revision.tag()),
                 Err(response) => response,
             },
-            _ => text(self.file(&own).unwrap_or(deployed), &in_force),
+            _ => text(self.parts(deployed).0, &in_force),
         }
+    }
+
+    /// The file in force, and the overrides beside it, also those that have ended.
+    fn parts<'a>(&'a self, deployed: &'a str) -> (&'a str, Vec<TimedOverride>) {
+        match self.file(&Self::hash(deployed)) {
+            Some(text) => TimedOverride::split(text),
+            None => (deployed, Vec::new()),
+        }
+    }
+
+    /// `GET /v1/overrides`
+    fn overrides(&self, deployed: &str, now: Timestamp) -> Response {
+        let (_, all) = self.parts(deployed);
+        let live = all.iter().filter(|own| own.until > now);
+        let listed = object(|it| {
+            it.objects("overrides", live, |own, it| {
+                it.field("policy", own.policy.as_str());
+                it.field("key", own.key.as_str());
+                it.field("until_us", own.until.0);
+                it.field("by", own.by.as_str());
+                it.field("override", own.fields.as_str());
+            });
+        });
+        self.tag(&Self::hash(deployed)).on(answer_json(200, listed))
     }
 
     fn find(&self, version: u64) -> Result<&Revision, Response> {
@@ -226,23 +255,25 @@ impl Revisions {
         &self,
         to: ChangeTo,
         current: &RevisionTag,
-        over: &str,
+        (over, file): (&str, &str),
     ) -> Result<(String, Option<u64>), Response> {
         let version = match to {
             ChangeTo::File(file) => return Ok((file, None)),
             ChangeTo::Version(version) => version,
+            ChangeTo::Override { .. } => return Ok((file.to_owned(), None)),
         };
         let revision = match version {
             Some(version) => self.find(version)?,
             None => {
-                let mut earlier =
-                    self.over(over).rev().filter(|revision| revision.version < current.version);
+                let mut earlier = self.over(over).rev().filter(|revision| {
+                    revision.version < current.version && revision.without_overrides() != file
+                });
                 earlier.next().ok_or_else(|| {
                     Problem::NotFound.response("no other file was in force before".to_string())
                 })?
             }
         };
-        Ok((revision.file.clone(), Some(revision.version)))
+        Ok((revision.without_overrides().to_owned(), Some(revision.version)))
     }
 
     fn change(
@@ -253,9 +284,30 @@ impl Revisions {
     ) -> Result<Changed, Response> {
         let over = Self::hash(deployed);
         let current = self.tag(&over);
-        matches(if_match.as_deref(), &current)?;
-        let (file, restores) = self.wanted(to, &current, &over)?;
-        let policies = Policies::parse(&file).map_err(|error| problem::wrong_policies(&error))?;
+        let own = match &to {
+            ChangeTo::Override { policy, key, fields } => {
+                Some((policy.clone(), key.clone(), fields.clone()))
+            }
+            _ => None,
+        };
+        if own.is_none() || if_match.is_some() {
+            // an override changes one key alone, so it overwrites nothing that its caller has not seen
+            matches(if_match.as_deref(), &current)?;
+        }
+        let (in_force, mut overrides) = self.parts(deployed);
+        overrides.retain(|own| own.until > now);
+        let (file, restores) = self.wanted(to, &current, (&over, in_force))?;
+        let file = TimedOverride::split(&file).0.to_owned(); // of a text that has overrides, only the file is meant
+        let alone = Policies::parse(&file).map_err(|error| problem::wrong_policies(&error))?;
+        overrides.retain(|own| alone.get(&own.policy).is_some());
+        if let Some((policy, key, fields)) = &own {
+            edit_overrides(&mut overrides, &alone, (policy, key), (fields.as_deref(), &by), now)?;
+        }
+        let file = TimedOverride::join(&file, &overrides);
+        let policies = TimedPolicies::parse(&file, now).map_err(|error| {
+            // the file alone is valid
+            Problem::InvalidRequest.response(alloc::format!("the override: {}", error.message))
+        })?;
         if Self::hash(&file) == current.hash {
             return Ok(Changed { response: current.answer(current.version), policies: None });
         }
@@ -275,12 +327,22 @@ impl Revisions {
         let new = revision(self.next(), by, restores, file);
         let tag = new.tag();
         self.0.push_back(new);
-        self.forget();
+        self.forget(now);
         Ok(Changed { response: tag.answer(current.version), policies: Some(policies) })
     }
 
-    /// Forgets the oldest revisions beyond the bounds.
-    fn forget(&mut self) {
+    /// Forgets the oldest revisions beyond the bounds. Those that differ from the one before in their overrides alone go first, once
+    /// no node asks by them any more.
+    fn forget(&mut self, now: Timestamp) {
+        let is_old = |revision: &Revision| now.0.saturating_sub(revision.at_us) > HOUR_US;
+        let mut before: Option<String> = None;
+        let newest = self.0.back().map(|revision| revision.version);
+        self.0.retain(|revision| {
+            let file = revision.without_overrides();
+            let is_same = before.as_deref() == Some(file);
+            before = Some(file.to_owned());
+            !(is_same && is_old(revision) && Some(revision.version) != newest)
+        });
         let bytes = |all: &VecDeque<Revision>| -> usize {
             all.iter().map(|revision| revision.file.len()).fold(0, usize::saturating_add)
         };
@@ -309,6 +371,10 @@ impl Revision {
         Some((revision, rest.strip_prefix('\n')?))
     }
 
+    fn without_overrides(&self) -> &str {
+        TimedOverride::split(&self.file).0
+    }
+
     fn tag(&self) -> RevisionTag {
         RevisionTag { version: self.version, hash: Revisions::hash(&self.file) }
     }
@@ -323,6 +389,38 @@ impl RevisionTag {
         });
         self.on(answer_json(200, answer))
     }
+}
+
+/// Puts the override of a key beside others, or deletes it if there are no `fields`.
+fn edit_overrides(
+    overrides: &mut Vec<TimedOverride>,
+    policies: &Policies,
+    (policy, key): (&str, &str),
+    (fields, by): (Option<&str>, &str),
+    now: Timestamp,
+) -> Result<(), Response> {
+    call::find(policies, policy, "")?;
+    let invalid = |detail: String| Problem::InvalidRequest.response(detail);
+    let Some(fields) = fields else {
+        let before = overrides.len();
+        let own = TimedOverride::new(policy, key, by, "{\"until_us\":1}").map_err(invalid)?;
+        overrides.retain(|other| (&other.policy, &other.key) != (&own.policy, &own.key));
+        return match overrides.len() < before {
+            true => Ok(()),
+            false => {
+                let detail = "the key has no override that a caller put and that has not ended";
+                Err(Problem::NotFound.response(detail.to_string()))
+            }
+        };
+    };
+    let own = TimedOverride::new(policy, key, by, fields).map_err(invalid)?;
+    if own.until <= now {
+        let (now, found) = (now.0, own.until.0);
+        return Err(invalid(alloc::format!(
+            "`until_us`: expected a time after {now}, found {found}"
+        )));
+    }
+    own.put(overrides).map_err(invalid)
 }
 
 /// Whether the caller has seen the file in force (RFC 9110 §13.1.1). Two callers who change the same file would

@@ -44,7 +44,7 @@ fn history(revisions: &mut Revisions, deployed: &str) -> Vec<(u64, bool, Option<
 fn a_file_is_put_over_the_deployed_one_and_restored() {
     let revisions = &mut Revisions::default();
     let changed = call(revisions, ChangeTo::File(file(2)), Some("*"));
-    assert_eq!(changed.policies.unwrap().get("api").unwrap().limits().capacity(), 2);
+    assert_eq!(changed.policies.unwrap().policies.get("api").unwrap().limits().capacity(), 2);
     let put = json(&changed.response);
     assert_eq!((&put["version"], &put["previous"]), (&2.into(), &1.into()));
     assert_eq!(revisions.file(&Revisions::hash(&file(1))), Some(file(2).as_str()));
