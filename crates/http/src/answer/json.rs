@@ -112,6 +112,15 @@ fn escape(char: char, text: &mut String) {
     }
 }
 
+/// A value that is JSON already.
+pub(crate) struct Written<'t>(pub(crate) &'t str);
+
+impl Value for Written<'_> {
+    fn write(self, text: &mut String) {
+        text.push_str(self.0);
+    }
+}
+
 impl Value for u64 {
     fn write(self, text: &mut String) {
         let _ = write!(text, "{self}"); // writing to a string cannot fail

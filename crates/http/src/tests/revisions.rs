@@ -41,6 +41,9 @@ fn who_changes_the_policies_gets_the_answer_of_the_place_that_keeps_them() {
         ("POST", "/v1/policies/restore?version=3", false, "restore\n3\nadministration\n\n"),
         ("GET", "/v1/policies/history", false, "history\n\n\n\n"),
         ("GET", "/v1/policies/file?version=2", false, "file\n2\n\n\n"),
+        ("GET", "/v1/overrides", false, "overrides\n\n\n\n"),
+        ("PUT", "/v1/overrides/api/a%2Fb", true, "override\n\nadministration\n\napi\n3\na/btext"),
+        ("DELETE", "/v1/overrides/api/a/b", false, "no-override\n\nadministration\n\napi\n3\na/b"),
     ] {
         let mut exchange = send(method, target, &[ADMIN]);
         if method != "GET" {
@@ -50,5 +53,27 @@ fn who_changes_the_policies_gets_the_answer_of_the_place_that_keeps_them() {
         exchange.changed(said());
         let Step::Done(Served::Response(response)) = exchange.step() else { panic!("{target}") };
         assert_eq!((response.status, response.body.as_str()), (200, "changed"), "{target}");
+    }
+}
+
+#[test]
+fn only_the_token_for_administration_changes_overrides() {
+    let own = ("authorization", "Bearer secret");
+    for (method, target) in [
+        ("GET", "/v1/overrides"),
+        ("PUT", "/v1/overrides/api/a"),
+        ("DELETE", "/v1/overrides/api/a"),
+    ] {
+        let status = answer(send(method, target, &[own])).status;
+        assert!(status == 401 || status == 403, "{method}: {status}");
+    }
+    for (method, target, status) in [
+        ("POST", "/v1/overrides/api/a", 405),
+        ("GET", "/v1/overrides/api/a", 405),
+        ("PUT", "/v1/overrides", 405),
+        ("PUT", "/v1/overrides/api", 404),
+        ("PUT", "/v1/overrides/api/a/../b", 400),
+    ] {
+        assert_eq!(answer(send(method, target, &[ADMIN])).status, status, "{method} {target}");
     }
 }

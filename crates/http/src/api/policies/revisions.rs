@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tidegate_gate::{Policies, Quoted, TimedOverride, TimedPolicies, Timestamp};
 
 use super::{Change, ChangeTo, PolicyCall, text};
-use crate::answer::json::object;
+use crate::answer::json::{Written, object};
 use crate::answer::problem::{self, Problem, answer_json};
 use crate::api::call;
 use crate::response::Response;
@@ -228,7 +228,7 @@ impl Revisions {
                 it.field("key", own.key.as_str());
                 it.field("until_us", own.until.0);
                 it.field("by", own.by.as_str());
-                it.field("override", own.fields.as_str());
+                it.field("override", Written(&own.fields));
             });
         });
         self.tag(&Self::hash(deployed)).on(answer_json(200, listed))
@@ -331,24 +331,30 @@ impl Revisions {
         Ok(Changed { response: tag.answer(current.version), policies: Some(policies) })
     }
 
-    /// Forgets the oldest revisions beyond the bounds. Those that differ from the one before in their overrides alone go first, once
-    /// no node asks by them any more.
+    /// Forgets the oldest revisions beyond the bounds. Those that differ from the one before in their overrides alone go first, and
+    /// in any case once no node asks by them any more.
     fn forget(&mut self, now: Timestamp) {
-        let is_old = |revision: &Revision| now.0.saturating_sub(revision.at_us) > HOUR_US;
-        let mut before: Option<String> = None;
-        let newest = self.0.back().map(|revision| revision.version);
-        self.0.retain(|revision| {
-            let file = revision.without_overrides();
-            let is_same = before.as_deref() == Some(file);
-            before = Some(file.to_owned());
-            !(is_same && is_old(revision) && Some(revision.version) != newest)
-        });
         let bytes = |all: &VecDeque<Revision>| -> usize {
             all.iter().map(|revision| revision.file.len()).fold(0, usize::saturating_add)
         };
-        while self.0.len() > MOST_REVISIONS || (self.0.len() > 2 && bytes(&self.0) > MOST_BYTES) {
-            self.0.pop_front();
+        let is_old = |revision: &Revision| now.0.saturating_sub(revision.at_us) > HOUR_US;
+        while let Some(place) = self.spare(is_old) {
+            self.0.remove(place);
         }
+        while self.0.len() > MOST_REVISIONS || (self.0.len() > 2 && bytes(&self.0) > MOST_BYTES) {
+            let spare = self.spare(|_| true).unwrap_or_default();
+            self.0.remove(spare);
+        }
+    }
+
+    /// The place of the oldest revision of this kind that differs from the one before in its overrides alone, and is not the newest.
+    fn spare(&self, is: impl Fn(&Revision) -> bool) -> Option<usize> {
+        let older = self.0.iter().take(self.0.len().saturating_sub(2));
+        let mut pairs = (1..).zip(older.zip(self.0.iter().skip(1)));
+        let is_spare = |one: &Revision, next: &Revision| {
+            is(next) && one.without_overrides() == next.without_overrides()
+        };
+        pairs.find(|(_, (one, next))| is_spare(one, next)).map(|(place, _)| place)
     }
 }
 
