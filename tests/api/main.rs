@@ -145,7 +145,9 @@ on_every_server!(
         two_who_change_the_same_file_hear_of_each_other,
         a_wrong_file_is_refused_with_its_place,
         an_edit_keeps_the_states_of_all_other_policies,
-        only_the_token_for_administration_changes_policies;
+        only_the_token_for_administration_changes_policies,
+        one_key_has_other_limits_until_a_time,
+        a_wrong_override_is_refused;
     watch:
         decisions_are_counted_by_policy_and_outcome,
         nobody_is_told_how_long_the_store_took,
