@@ -38,13 +38,13 @@ const MAX_CLASSES: usize = 16;
 pub(super) const LEASE_RETRY_AFTER: Micros = Micros(5_000_000);
 
 pub(super) fn parse<T: Form>(text: &str) -> Result<T, PolicyError> {
-    parse_edited(text, |_| ())
+    parse_edited(text, &mut |_| ())
 }
 
 /// Reads a file after `edit` has changed its tree.
 pub(super) fn parse_edited<'t, T: Form>(
     text: &'t str,
-    edit: impl FnOnce(&mut Node<'t>),
+    edit: &mut dyn FnMut(&mut Node<'t>), // the code of a form exists once
 ) -> Result<T, PolicyError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text); // some editors begin UTF-8 with it
     let (tree, map) = match text.trim_start().starts_with('{') {
@@ -123,6 +123,7 @@ impl Form for Named {
 impl TryFrom<File> for Policies {
     type Error = PolicyError;
 
+    #[inline(never)] // as above
     fn try_from(file: File) -> Result<Self, PolicyError> {
         let File {
             auth, policies: Named(policies), routes, api_path, trusted_proxies, jwt, ..

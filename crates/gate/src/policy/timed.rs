@@ -79,11 +79,8 @@ impl TimedPolicies {
         let (ended, live): (Vec<_>, Vec<_>) = overrides.iter().partition(|own| own.until <= now);
         let since = ended.iter().map(|own| own.until).max();
         let ends = live.iter().map(|own| own.until).min();
-        let file: File = parse_edited(file, |tree| {
-            for own in live {
-                own.add_to(tree);
-            }
-        })?;
+        let file: File =
+            parse_edited(file, &mut |tree| live.iter().for_each(|own| own.add_to(tree)))?;
         Ok(Self { policies: file.try_into()?, since, ends })
     }
 }
@@ -112,6 +109,12 @@ impl TimedOverride {
         let (policy, by) = (policy.to_owned(), by.to_owned());
         let key = canonical_key(key, 128).into_owned(); // one address has several spellings
         Ok(Self { policy, key, by, until, fields })
+    }
+
+    /// The policy file in a text that may also have overrides.
+    #[must_use]
+    pub fn file_of(text: &str) -> &str {
+        text.split_once(MARK).map_or(text, |(file, _)| file)
     }
 
     /// A policy file and the overrides after it. Lines that cannot be read are no overrides.

@@ -131,7 +131,7 @@ proptest! {
             prop_assert!(key.starts_with("ip:"), "{}", key);
             return Ok(());
         };
-        let text: String = TimedOverride::join(FILE, &[own.clone()]);
+        let text: String = TimedOverride::join(FILE, core::slice::from_ref(&own));
         prop_assert_eq!(TimedOverride::split(&text), (FILE, [own].to_vec()));
     }
 }

@@ -297,7 +297,7 @@ impl Revisions {
         let (in_force, mut overrides) = self.parts(deployed);
         overrides.retain(|own| own.until > now);
         let (file, restores) = self.wanted(to, &current, (&over, in_force))?;
-        let file = TimedOverride::split(&file).0.to_owned(); // of a text that has overrides, only the file is meant
+        let file = TimedOverride::file_of(&file).to_owned(); // of a text that has overrides, only the file is meant
         let alone = Policies::parse(&file).map_err(|error| problem::wrong_policies(&error))?;
         overrides.retain(|own| alone.get(&own.policy).is_some());
         if let Some((policy, key, fields)) = &own {
@@ -338,17 +338,20 @@ impl Revisions {
             all.iter().map(|revision| revision.file.len()).fold(0, usize::saturating_add)
         };
         let is_old = |revision: &Revision| now.0.saturating_sub(revision.at_us) > HOUR_US;
-        while let Some(place) = self.spare(is_old) {
+        loop {
+            let is_full =
+                self.0.len() > MOST_REVISIONS || (self.0.len() > 2 && bytes(&self.0) > MOST_BYTES);
+            let place = match self.spare(&|revision| is_full || is_old(revision)) {
+                None if is_full => 0,
+                None => return,
+                Some(place) => place,
+            };
             self.0.remove(place);
-        }
-        while self.0.len() > MOST_REVISIONS || (self.0.len() > 2 && bytes(&self.0) > MOST_BYTES) {
-            let spare = self.spare(|_| true).unwrap_or_default();
-            self.0.remove(spare);
         }
     }
 
     /// The place of the oldest revision of this kind that differs from the one before in its overrides alone, and is not the newest.
-    fn spare(&self, is: impl Fn(&Revision) -> bool) -> Option<usize> {
+    fn spare(&self, is: &dyn Fn(&Revision) -> bool) -> Option<usize> {
         let older = self.0.iter().take(self.0.len().saturating_sub(2));
         let mut pairs = (1..).zip(older.zip(self.0.iter().skip(1)));
         let is_spare = |one: &Revision, next: &Revision| {
@@ -378,7 +381,7 @@ impl Revision {
     }
 
     fn without_overrides(&self) -> &str {
-        TimedOverride::split(&self.file).0
+        TimedOverride::file_of(&self.file)
     }
 
     fn tag(&self) -> RevisionTag {
