@@ -194,7 +194,7 @@ pub fn one_key_has_other_limits_until_a_time(served: &Served) {
 }
 
 pub fn a_wrong_override_is_refused(served: &Served) {
-    let put = |target: &str, body: &str| served.api.put(target, body.to_owned());
+    let put = |target: &str, body: &str| served.api.put(target, body);
     for (target, body, status) in [
         ("/v1/overrides/open/k", "{\"capacity\":5}", 400),
         ("/v1/overrides/open/k", "{\"capacity\":5,\"until_us\":1}", 400),

@@ -67,7 +67,7 @@ fn the_file_of_docs_gateway_is_described_as_it_says() {
 
 #[test]
 fn the_commands_and_errors_of_docs_policies_are_those_of_the_program() {
-    assert_eq!(run_blocks("docs/policies.md"), 9);
+    assert_eq!(run_blocks("docs/policies.md"), 11);
     let text = read("docs/policies.md");
     let rows = rows(&text, "<!-- each row is refused -->");
     assert_eq!(rows.len(), 32);
