@@ -260,7 +260,7 @@ impl Revisions {
         let version = match to {
             ChangeTo::File(file) => return Ok((file, None)),
             ChangeTo::Version(version) => version,
-            ChangeTo::Override { .. } => return Ok((file.to_owned(), None)),
+            ChangeTo::Override { .. } => return Ok((file.to_owned(), None)), // never: `text_after` answers it
         };
         let revision = match version {
             Some(version) => self.find(version)?,
@@ -276,6 +276,29 @@ impl Revisions {
         Ok((revision.without_overrides().to_owned(), Some(revision.version)))
     }
 
+    /// The text in force after a change: a file with the overrides that hold beside it. Also returns the version whose file it is.
+    fn text_after(
+        &self,
+        to: ChangeTo,
+        (deployed, current): (&str, &RevisionTag),
+        by: &str,
+        now: Timestamp,
+    ) -> Result<(String, Option<u64>), Response> {
+        let (in_force, mut overrides) = self.parts(deployed);
+        overrides.retain(|own| own.until > now);
+        if let ChangeTo::Override { policy, key, fields } = to {
+            let policies = parsed(in_force)?;
+            let fields = (fields.as_deref(), by);
+            edit_overrides(&mut overrides, &policies, (&policy, &key), fields, now)?;
+            return Ok((TimedOverride::join(in_force, &overrides), None));
+        }
+        let (file, restores) = self.wanted(to, current, (&Self::hash(deployed), in_force))?;
+        let file = TimedOverride::file_of(&file); // of a text that has overrides, only the file is meant
+        let policies = parsed(file)?;
+        overrides.retain(|own| policies.get(&own.policy).is_some());
+        Ok((TimedOverride::join(file, &overrides), restores))
+    }
+
     fn change(
         &mut self,
         Change { to, if_match, by }: Change,
@@ -284,26 +307,12 @@ impl Revisions {
     ) -> Result<Changed, Response> {
         let over = Self::hash(deployed);
         let current = self.tag(&over);
-        let own = match &to {
-            ChangeTo::Override { policy, key, fields } => {
-                Some((policy.clone(), key.clone(), fields.clone()))
-            }
-            _ => None,
-        };
-        if own.is_none() || if_match.is_some() {
+        let is_override = matches!(to, ChangeTo::Override { .. });
+        if !is_override || if_match.is_some() {
             // an override changes one key alone, so it overwrites nothing that its caller has not seen
             matches(if_match.as_deref(), &current)?;
         }
-        let (in_force, mut overrides) = self.parts(deployed);
-        overrides.retain(|own| own.until > now);
-        let (file, restores) = self.wanted(to, &current, (&over, in_force))?;
-        let file = TimedOverride::file_of(&file).to_owned(); // of a text that has overrides, only the file is meant
-        let alone = Policies::parse(&file).map_err(|error| problem::wrong_policies(&error))?;
-        overrides.retain(|own| alone.get(&own.policy).is_some());
-        if let Some((policy, key, fields)) = &own {
-            edit_overrides(&mut overrides, &alone, (policy, key), (fields.as_deref(), &by), now)?;
-        }
-        let file = TimedOverride::join(&file, &overrides);
+        let (file, restores) = self.text_after(to, (deployed, &current), &by, now)?;
         let policies = TimedPolicies::parse(&file, now).map_err(|error| {
             // the file alone is valid
             Problem::InvalidRequest.response(alloc::format!("the override: {}", error.message))
@@ -337,11 +346,11 @@ impl Revisions {
         let bytes = |all: &VecDeque<Revision>| -> usize {
             all.iter().map(|revision| revision.file.len()).fold(0, usize::saturating_add)
         };
-        let is_old = |revision: &Revision| now.0.saturating_sub(revision.at_us) > HOUR_US;
+        let hour_ago = now.0.saturating_sub(HOUR_US);
         loop {
             let is_full =
                 self.0.len() > MOST_REVISIONS || (self.0.len() > 2 && bytes(&self.0) > MOST_BYTES);
-            let place = match self.spare(&|revision| is_full || is_old(revision)) {
+            let place = match self.spare(if is_full { u64::MAX } else { hour_ago }) {
                 None if is_full => 0,
                 None => return,
                 Some(place) => place,
@@ -350,14 +359,15 @@ impl Revisions {
         }
     }
 
-    /// The place of the oldest revision of this kind that differs from the one before in its overrides alone, and is not the newest.
-    fn spare(&self, is: &dyn Fn(&Revision) -> bool) -> Option<usize> {
-        let older = self.0.iter().take(self.0.len().saturating_sub(2));
-        let mut pairs = (1..).zip(older.zip(self.0.iter().skip(1)));
-        let is_spare = |one: &Revision, next: &Revision| {
-            is(next) && one.without_overrides() == next.without_overrides()
+    /// The place of the oldest revision that was replaced before this time and differs from the one before it in its overrides
+    /// alone.
+    fn spare(&self, time_us: u64) -> Option<usize> {
+        let next = self.0.iter().skip(1);
+        let mut each = (1..).zip(self.0.iter().zip(next.clone()).zip(next.skip(1)));
+        let is_spare = |((before, own), next): &((&Revision, &Revision), &Revision)| {
+            next.at_us < time_us && before.without_overrides() == own.without_overrides()
         };
-        pairs.find(|(_, (one, next))| is_spare(one, next)).map(|(place, _)| place)
+        each.find(|(_, three)| is_spare(three)).map(|(place, _)| place)
     }
 }
 
@@ -398,6 +408,10 @@ impl RevisionTag {
         });
         self.on(answer_json(200, answer))
     }
+}
+
+fn parsed(file: &str) -> Result<Policies, Response> {
+    Policies::parse(file).map_err(|error| problem::wrong_policies(&error))
 }
 
 /// Puts the override of a key beside others, or deletes it if there are no `fields`.

@@ -317,10 +317,16 @@ fn files_are_kept_longer_than_overrides() {
     }
     let kept = history(revisions, &file(1));
     assert_eq!((kept.len(), kept[19].0, kept[18].0, kept[0].0), (20, 1, 2, 42));
-    put_override(revisions, "a", r#"{"limit":5,"until_us":90000000000000}"#, 3_600_000_010);
-    let kept: Vec<u64> =
-        history(revisions, &file(1)).into_iter().map(|(version, ..)| version).collect();
-    assert_eq!(kept, [43, 2, 1], "an hour later no node asks by the others");
+    for (limit, now, expected) in [
+        (5, 3_600_000_009, &[43, 42, 2, 1][..]), // 42 was replaced now, and a node may still ask by it
+        (6, 3_600_000_010, &[44, 43, 42, 2, 1]),
+        (7, 7_200_000_011, &[45, 44, 2, 1]),
+    ] {
+        let fields = format!("{{\"limit\":{limit},\"until_us\":90000000000000}}");
+        put_override(revisions, "a", &fields, now);
+        let kept = history(revisions, &file(1)).into_iter().map(|(version, ..)| version);
+        assert_eq!(kept.collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]
