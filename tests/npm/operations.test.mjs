@@ -142,7 +142,7 @@ test("a limit in shadow refuses nothing, and a limit warns", () => {
   assert.equal(ofCall.check("a", { cost: 9, now: NOW, limits }).warned, true);
   assert.equal("warned" in ofCall.check("a", { now: NOW }), false);
   const leases = new Limiter({ limits: [{ ...bucket, warn_at: "1%" }, { algorithm: "concurrency", capacity: 1, time_to_live: "1m", shadow: true }] });
-  assert.throws(() => leases.check("a", { now: NOW }), { code: "INVALID_REQUEST" });
+  assert.throws(() => leases.check("a", { now: NOW }), { code: "NEEDS_LEASE" });
   assert.deepEqual([leases.decide("a", { now: NOW }), leases.decide("a", { now: NOW })].map(({ wouldAllow }) => wouldAllow), [true, false]);
 });
 

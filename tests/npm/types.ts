@@ -44,7 +44,7 @@ expectTypeOf(Limiter).toBeConstructibleWith({
     { algorithm: "concurrency", capacity: 2, time_to_live: "10s", max_leases: 4 },
     { algorithm: "connections", limit: 2, name: "sockets" },
     { algorithm: "budget", most: 5, time: "10s" },
-    { ...limit, shadow: true, warn_at: "80%" },
+    { algorithm: "fixed_window", limit: 1, period: "1m", shadow: true, warn_at: "80%" },
     { algorithm: "fleet_usage", capacity: 10, reserve: "20%", time_to_live: "10s" },
     { algorithm: "utilization", good: "70%", bad: "80%", delay: "28s", full: "2m" },
     { algorithm: "suppression", rate: "100/s", estimator: "linear_admitted", ramp: 2 },
@@ -72,7 +72,7 @@ new Limiter({ limits: [limit], overrides: { key: { colour: 5 } } });
 
 type Numbers = { readonly allowed: boolean; readonly limit: number; readonly remaining: number; readonly retryAfterUs: number; readonly resetAfterUs: number };
 expectTypeOf<Pick<Decision, keyof Numbers>>().toEqualTypeOf<Numbers>();
-expectTypeOf<Omit<Decision, keyof Numbers>>().toEqualTypeOf<{ readonly denied?: true; readonly wouldAllow?: boolean }>();
+expectTypeOf<Omit<Decision, keyof Numbers>>().toEqualTypeOf<{ readonly denied?: true; readonly wouldAllow?: boolean; readonly warned?: true }>();
 expectTypeOf<Omit<Answer, keyof Decision>>().toEqualTypeOf<{
   readonly atUs: number;
   readonly limits: readonly LimitAnswer[];
@@ -83,7 +83,7 @@ expectTypeOf<Omit<Answer, keyof Decision>>().toEqualTypeOf<{
   readonly budget?: Budget;
 }>();
 expectTypeOf<Answer>().toExtend<Decision>();
-expectTypeOf<LimitAnswer>().branded.toEqualTypeOf<Numbers & { readonly name: string }>();
+expectTypeOf<LimitAnswer>().branded.toEqualTypeOf<Numbers & { readonly name: string; readonly warned?: true; readonly shadow?: true }>();
 expectTypeOf<Budget>().toEqualTypeOf<{ readonly granted: number; readonly grantedAtUs: number; readonly expiresAtUs: number }>();
 expectTypeOf<Omit<Explanation, keyof Answer>>().toEqualTypeOf<{ readonly limitName?: string; readonly bound: string; readonly text: string }>();
 expectTypeOf<Explanation>().toExtend<Answer>();
