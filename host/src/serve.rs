@@ -307,7 +307,7 @@ impl Server {
         let (mut body, mut took) = (Some(body), None);
         loop {
             match exchange.step() {
-                Step::Body => exchange.body(self.read(body.take()).await, &mut random),
+                Step::Body | Step::Copy => exchange.body(self.read(body.take()).await, &mut random),
                 Step::Decide(checks) => {
                     let began = self.watch.server_timing.then(Instant::now);
                     let outcomes = self.decide(checks, in_force).await;

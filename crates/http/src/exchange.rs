@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::convert::identity;
 
-use tidegate_gate::{Chance, Policy};
+use tidegate_gate::{Chance, Metering, Policy};
 
 use crate::answer::Outcome;
 use crate::answer::headers::OlderForm;
@@ -26,6 +26,9 @@ use crate::state::{Server, State};
 pub enum Step<'e> {
     /// Read the body of the request, and call [`Exchange::body`].
     Body,
+    /// Read a copy of the body, whose first [`MAX_BODY_BYTES`](crate::MAX_BODY_BYTES) are enough, and call [`Exchange::body`]. The
+    /// upstream still gets the body.
+    Copy,
     /// Verify the signature of a token, and call [`Exchange::verified`].
     Verify(&'e Verify),
     /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order.
@@ -74,16 +77,17 @@ impl Exchange {
 
     /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream. Without
     /// a cost, the request has the cost of the policy, whatever its headers say. The header fields have the older form, if there
-    /// is one.
+    /// is one. With a metering, the cost is an estimate.
     #[must_use]
     pub fn of_key(
         policy: &Arc<Policy>,
         key: &str,
         cost: Option<u64>,
         form: Option<OlderForm>,
+        metering: Option<Arc<Metering>>,
         random: Chance<'_>,
     ) -> Self {
-        let keyless = Keyless::of_middleware(policy, cost, form);
+        let keyless = Keyless::of_middleware(policy, cost, form, metering);
         Self::begun(keyless.plan(Some(key), random).map(State::Decide))
     }
 
@@ -100,6 +104,7 @@ impl Exchange {
         }
         match &self.state {
             State::Body(..) => Step::Body,
+            State::Copy(..) => Step::Copy,
             State::Verify(verify, ..) => Step::Verify(verify),
             State::Decide(plan) => Step::Decide(&plan.checks),
             State::Change(call) => Step::Change(call),
@@ -114,6 +119,10 @@ impl Exchange {
     pub fn body(&mut self, body: Result<Vec<u8>, BodyError>, random: Chance<'_>) {
         self.go_on(|state| match state {
             State::Body(unread, policies) => unread.read(&policies, body, random).into(),
+            State::Copy(key, mut keyless) => {
+                keyless.read(body);
+                keyless.plan(key.as_deref(), random).map(State::Decide).into()
+            }
             other => other,
         });
     }
@@ -124,8 +133,8 @@ impl Exchange {
         self.go_on(|state| match state {
             State::Verify(_, [key, otherwise], keyless) => {
                 let key = is_verified.map(|is_verified| if is_verified { key } else { otherwise });
-                let plan = key.map_err(Response::from);
-                plan.and_then(|key| keyless.plan(key.as_deref(), random)).map(State::Decide).into()
+                let key = key.map_err(Response::from);
+                key.and_then(|key| State::known(key, keyless, random)).into()
             }
             other => other,
         });

@@ -74,7 +74,7 @@ fn by(
     let Some(policy) = route.policy().filter(|_| !is_free()) else {
         return Ok(State::Done(Served::Pass(pass)));
     };
-    let keyless = Keyless::of_route(policy, route, Box::new(pass));
+    let keyless = Keyless::of_route(policy, route, head, Box::new(pass));
     State::of_key(key::find(gateway, policy, head), keyless, random)
 }
 

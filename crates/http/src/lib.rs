@@ -3,7 +3,7 @@
 //! # The contract of the loop
 //!
 //! **Call [`Exchange::step`] until it returns [`Step::Done`]. Between two calls do what the step says, and hand in the result:
-//! [`Exchange::body`] after [`Step::Body`], [`Exchange::verified`] after [`Step::Verify`], [`Exchange::decided`] after
+//! [`Exchange::body`] after [`Step::Body`] and [`Step::Copy`], [`Exchange::verified`] after [`Step::Verify`], [`Exchange::decided`] after
 //! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`]. Never hand in anything else, and take [`Step::Done`] once.**
 //!
 //! An exchange waits for nothing by itself: it has no future and no callback, it reads no clock and draws no random number.
@@ -29,7 +29,7 @@
 //!     let mut exchange = Exchange::new(&server, &head, &mut random);
 //!     loop {
 //!         match exchange.step() {
-//!             Step::Body => exchange.body(Ok(body.into()), &mut random),
+//!             Step::Body | Step::Copy => exchange.body(Ok(body.into()), &mut random),
 //!             Step::Decide(checks) => {
 //!                 let decide = |check: &Check| match table.ask(check.resolved(), now, &check.operation()) {
 //!                     Ok(verdict) => Outcome::Decided(verdict),
@@ -56,6 +56,7 @@
 //!
 //! - [`exchange`](Exchange): the state machine.
 //! - `api`: the calls of the HTTP API, by their paths. `gateway`: the requests that pass to an upstream.
+//! - `meter`: the cost of a request, read from its answer.
 //! - `key`: where requests have their keys. `access`: who may use the API.
 //! - `answer`: JSON, header fields, problems, the page for browsers.
 //! - `metrics`, `log`: what a server says about itself.
@@ -79,6 +80,7 @@ mod gateway;
 mod head;
 mod key;
 mod log;
+mod meter;
 mod metrics;
 mod plan;
 mod response;
@@ -102,8 +104,9 @@ pub use head::{BodyError, Head, MAX_BODY_BYTES, MAX_DRAINED_BYTES, NoKeys};
 pub use key::token::Verify;
 pub use key::{key_headers, key_of};
 pub use log::{Log, LogSecret};
+pub use meter::{AnswerEnd, Meter};
 pub use metrics::{Counted, Metrics};
 pub use plan::Check;
 pub use response::Response;
-pub use served::{Lease, Pass, Served};
+pub use served::{Lease, Pass, Reservation, Served};
 pub use state::Server;

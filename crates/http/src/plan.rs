@@ -6,21 +6,25 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_gate::{
-    Ask, Asked, Bounded, Chance, CheckForm, Draw, Kind, Operation, Policy, Resolved, Route,
-    Timestamp,
+    Ask, Asked, Bounded, Chance, CheckForm, Draw, Kind, Metering, Operation, Policy, ReserveForm,
+    Resolved, Route, Timestamp,
 };
 
 use crate::answer::headers::OlderForm;
 use crate::answer::problem::{self, Problem, answer_json, internal_error, invalid_request};
 use crate::answer::{CheckResult, Outcome, forms, headers};
+use crate::head::{BodyError, Head};
+use crate::meter::Estimate;
 use crate::response::Response;
-use crate::served::{Lease, Pass, Served};
+use crate::served::{Lease, Pass, Reservation, Served};
 
 /// The checks to decide, and the form of the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) checks: Vec<Check>,
     pub(crate) form: Form,
+    /// How the true cost of the check is known, which is then a reservation.
+    pub(crate) metering: Option<Arc<Metering>>,
 }
 
 /// One operation on one key.
@@ -50,19 +54,33 @@ pub(crate) struct Keyless {
     cost: u64,
     class: Option<String>,
     form: Form,
+    metering: Option<Arc<Metering>>,
+    /// In place of the cost.
+    estimate: Option<Estimate>,
 }
 
 impl Keyless {
     /// `GET /v1/gate`
     pub(crate) fn of_gate(policy: &Arc<Policy>, cost: u64, class: Option<String>) -> Self {
-        Self { policy: Arc::clone(policy), cost, class, form: Form::Gate }
+        Self::new(policy, cost, class, Form::Gate)
+    }
+
+    fn new(policy: &Arc<Policy>, cost: u64, class: Option<String>, form: Form) -> Self {
+        Self { policy: Arc::clone(policy), cost, class, form, metering: None, estimate: None }
     }
 
     /// A request that passes to an upstream by a route.
-    pub(crate) fn of_route(policy: &Arc<Policy>, route: &Route, pass: Box<Pass>) -> Self {
+    pub(crate) fn of_route(
+        policy: &Arc<Policy>,
+        route: &Route,
+        head: &Head<'_>,
+        pass: Box<Pass>,
+    ) -> Self {
         let cost = route.cost().unwrap_or(policy.cost().stated());
         let (class, form) = (route.class().map(String::from), Form::Pass(pass, None));
-        Self { policy: Arc::clone(policy), cost, class, form }
+        let metering = route.metering().cloned();
+        let estimate = metering.as_ref().and_then(|metering| Estimate::of(metering, head));
+        Self { metering, estimate, ..Self::new(policy, cost, class, form) }
     }
 
     /// A request that passes to the rest of its process.
@@ -70,17 +88,34 @@ impl Keyless {
         policy: &Arc<Policy>,
         cost: Option<u64>,
         form: Option<OlderForm>,
+        metering: Option<Arc<Metering>>,
     ) -> Self {
         let (cost, form) =
             (cost.unwrap_or(policy.cost().stated()), Form::Pass(Box::default(), form));
-        Self { policy: Arc::clone(policy), cost, class: None, form }
+        Self { metering, ..Self::new(policy, cost, None, form) }
+    }
+
+    /// Whether the cost depends on the body of the request.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.estimate.as_ref().is_some_and(Estimate::reads)
+    }
+
+    /// Takes the body, or the reason why it is not known.
+    pub(crate) fn read(&mut self, body: Result<Vec<u8>, BodyError>) {
+        if let Some(estimate) = &mut self.estimate {
+            estimate.read(body);
+        }
     }
 
     pub(crate) fn plan(self, key: Option<&str>, random: Chance<'_>) -> Result<Plan, Response> {
-        let Self { policy, cost, class, form } = self;
+        let Self { policy, cost, class, form, metering, estimate } = self;
         let Some(key) = key else { return Err(without_key(&policy, &form)) };
-        let check = CheckForm { cost: Some(Bounded::clamped(cost)), class, ..CheckForm::default() };
-        let asked = Ask::Check(check).resolve(&policy, key, random);
+        let cost = Some(Bounded::clamped(estimate.map_or(cost, |estimate| estimate.units())));
+        let ask = match metering {
+            Some(_) => Ask::Reserve(ReserveForm { cost, class, ..ReserveForm::default() }),
+            None => Ask::Check(CheckForm { cost, class, ..CheckForm::default() }),
+        };
+        let asked = ask.resolve(&policy, key, random);
         let asked = asked.map_err(|error| problem::of(&error, ""))?;
         if form == Form::Gate && asked.resolved().has(Kind::Lease) {
             // the answer has no body to name the lease in, so only its time to live would end it
@@ -91,7 +126,7 @@ impl Keyless {
             );
             return Err(invalid_request(detail));
         }
-        Ok(Plan { checks: [Check { asked, now: None, draw: None }].into(), form })
+        Ok(Plan { checks: [Check { asked, now: None, draw: None }].into(), form, metering })
     }
 }
 
@@ -145,7 +180,7 @@ impl Check {
 impl Plan {
     /// What becomes of the request, given the outcome of each check.
     pub(crate) fn serve(self, outcomes: Vec<Outcome>) -> Served {
-        let Self { checks, form } = self;
+        let Self { checks, form, metering } = self;
         if outcomes.len() != checks.len() {
             return Served::Response(internal_error("not every check was decided".to_string()));
         }
@@ -155,7 +190,7 @@ impl Plan {
         let results: Vec<_> =
             results.map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome }).collect();
         match (form, results.as_slice()) {
-            (Form::Pass(pass, older), [result]) => pass_on(*pass, result, older),
+            (Form::Pass(pass, older), [result]) => pass_on(*pass, result, older, metering.as_ref()),
             (Form::Gate, [result]) => Served::Response(gate(result, None)),
             (Form::Single, [result]) => Served::Response(single(result)),
             (_, results) => Served::Response(answer_json(200, forms::batch(results))),
@@ -195,7 +230,12 @@ fn gate(result: &CheckResult<'_>, form: Option<OlderForm>) -> Response {
     response
 }
 
-fn pass_on(mut pass: Pass, result: &CheckResult<'_>, form: Option<OlderForm>) -> Served {
+fn pass_on(
+    mut pass: Pass,
+    result: &CheckResult<'_>,
+    form: Option<OlderForm>,
+    metering: Option<&Arc<Metering>>,
+) -> Served {
     if !result.passes() {
         return Served::Response(gate(result, form));
     }
@@ -203,5 +243,7 @@ fn pass_on(mut pass: Pass, result: &CheckResult<'_>, form: Option<OlderForm>) ->
         headers::add(&mut pass.headers, result, verdict, form);
         pass.lease = Lease::of(result.asked, verdict);
     }
+    pass.reservation =
+        metering.and_then(|metering| Reservation::of(metering, result.asked, result.outcome));
     Served::Pass(pass)
 }

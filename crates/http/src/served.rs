@@ -1,10 +1,13 @@
 //! What becomes of a request.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use tidegate_gate::{Asked, Kind, Limits, Micros, Verdict};
+use tidegate_gate::{Asked, Effect, Kind, Limits, Metering, Micros, Operation, Verdict};
 
+use crate::answer::Outcome;
+use crate::meter::Meter;
 use crate::response::Response;
 
 /// What becomes of a request.
@@ -29,6 +32,21 @@ pub struct Pass {
     pub own_fields: Vec<(&'static str, String)>,
     /// The lease to hold until the exchange has ended.
     pub lease: Option<Lease>,
+    /// The reservation to commit once the exchange has ended. The commit releases the lease, too.
+    pub reservation: Option<Reservation>,
+}
+
+/// A reservation whose true cost the answer tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The name of the policy.
+    pub policy: String,
+    /// The key.
+    pub key: String,
+    /// The id of the reservation.
+    pub id: String,
+    /// Reads the true cost.
+    pub meter: Meter,
 }
 
 /// A lease that a request holds.
@@ -51,6 +69,23 @@ impl Served {
             Self::Response(response) => &mut response.headers,
             Self::Pass(pass) => &mut pass.headers,
         }
+    }
+}
+
+impl Reservation {
+    /// The reservation of a request that passes. A listed key has none, nor has a request that only the shadow lets pass. If the
+    /// outcome is not known, it may have one.
+    pub(crate) fn of(metering: &Arc<Metering>, asked: &Asked, outcome: &Outcome) -> Option<Self> {
+        let units = match (outcome, asked.operation()) {
+            (Outcome::Decided(Verdict { effect: Effect::Reserved { units, .. }, .. }), _) => *units,
+            (Outcome::Unavailable(_), Operation::Decide(request)) if request.reserves() => {
+                request.cost
+            }
+            _ => return None,
+        };
+        let (resolved, id) = (asked.resolved(), asked.lease()?.into());
+        let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
+        Some(Self { policy, key, id, meter: Meter::new(metering, units) })
     }
 }
 

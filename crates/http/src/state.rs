@@ -37,6 +37,8 @@ pub(crate) enum State {
     Body(Unread, Arc<Policies>),
     /// The key if the signature holds, and the key otherwise.
     Verify(Verify, [Option<String>; 2], Keyless),
+    /// The key, and what its request costs once a copy of the body has come.
+    Copy(Option<String>, Keyless),
     Decide(Plan),
     Change(PolicyCall),
     Done(Served),
@@ -79,10 +81,24 @@ impl State {
         random: Chance<'_>,
     ) -> Result<Self, Response> {
         match found {
-            FoundKey::Known(key) => keyless.plan(key.as_deref(), random).map(Self::Decide),
+            FoundKey::Known(key) => Self::known(key, keyless, random),
             FoundKey::IfVerified { token, key, otherwise } => {
                 Ok(Self::Verify(token, [Some(key), otherwise], keyless))
             }
+        }
+    }
+}
+
+impl State {
+    /// Goes on to the checks of a request with this key, or first to the body on which its cost depends.
+    pub(crate) fn known(
+        key: Option<String>,
+        keyless: Keyless,
+        random: Chance<'_>,
+    ) -> Result<Self, Response> {
+        match key.is_some() && keyless.reads_body() {
+            true => Ok(Self::Copy(key, keyless)),
+            false => keyless.plan(key.as_deref(), random).map(Self::Decide),
         }
     }
 }

@@ -5,6 +5,7 @@ mod compile;
 mod error;
 mod file;
 mod jwt;
+mod metering;
 mod network;
 mod nodes;
 mod origin;
@@ -25,6 +26,7 @@ mod warnings;
 
 pub use error::PolicyError;
 pub use jwt::{Jwt, SignatureAlgorithm};
+pub use metering::{CountIf, FieldPath, IfUnknown, Metering, Sum, Summed, Term, TermSource};
 pub use network::Network;
 pub use path::{Path, is_authority};
 pub use policies::Policies;

@@ -7,9 +7,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, iter};
 
+use tidegate_core::never;
 use tidegate_form::{Bounded, Error, Form, Node, Quoted, form};
 
 use super::jwt::Jwt;
+use super::metering::{CountIf, IfUnknown, Metering, MeteringForm, Sum};
 use super::network::Network;
 use super::origin::Origin;
 use super::path::{Path, is_authority, written_path};
@@ -119,6 +121,7 @@ pub struct Route {
     cost: Option<u64>,
     counts_preflights: bool,
     origins: Vec<Origin>,
+    metering: Option<Arc<Metering>>,
 }
 
 impl Route {
@@ -152,6 +155,12 @@ impl Route {
         self.counts_preflights
     }
 
+    /// How the true cost of a request is known once its answer has passed; `None` if the cost is known before.
+    #[must_use]
+    pub const fn metering(&self) -> Option<&Arc<Metering>> {
+        self.metering.as_ref()
+    }
+
     /// The origins whose pages may read the gateway's own answers, each as browsers write it; or `*` alone, which stands for
     /// all of them.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
@@ -178,6 +187,9 @@ impl fmt::Display for Route {
         if let Some(cost) = self.cost {
             write!(f, "at a cost of {cost}, ")?;
         }
+        if let Some(metering) = &self.metering {
+            write!(f, "{metering}, ")?;
+        }
         write!(f, "to {}", self.upstream().unwrap_or("its own URL"))
     }
 }
@@ -192,6 +204,10 @@ form! {
         cost: Option<Bounded<1>> = None,
         count_preflight: Option<bool> = None,
         origins: Vec<Origin> = Vec::new(),
+        estimate: Option<Sum> = None,
+        actual: Option<Sum> = None,
+        count_if: Option<CountIf> = None,
+        if_unknown: Option<IfUnknown> = None,
     }
 }
 
@@ -204,6 +220,11 @@ impl RouteForm {
     ) -> Result<Route, String> {
         let Self { r#match: matches, methods, policy: name, upstream, class, .. } = self;
         let (cost, count_preflight) = (self.cost.map(Bounded::get), self.count_preflight);
+        let Self { estimate, actual, count_if, if_unknown, .. } = self;
+        if cost.is_some() && estimate.is_some() {
+            return Err("`estimate`: expected it or `cost`, found both".to_owned());
+        }
+        let metering = MeteringForm { estimate, actual, count_if, if_unknown }.metering()?;
         if upstream.is_none() && matches.host.is_none() {
             // otherwise a client could choose the host that its request is sent to
             return Err(
@@ -223,11 +244,18 @@ impl RouteForm {
         };
         let class = match &policy {
             Some(policy) => {
-                fits(policy, cost)?;
+                fits(policy, "cost", cost)?;
+                if let Some(metering) = &metering {
+                    holds(policy, metering)?;
+                }
                 class.map(|class| place_of(&class, policy)).transpose()?
             }
-            None if class.is_some() || cost.is_some() || count_preflight.is_some() => {
-                let fields = "`class`, `cost` and `count_preflight`";
+            None if class.is_some()
+                || cost.is_some()
+                || count_preflight.is_some()
+                || metering.is_some() =>
+            {
+                let fields = "`class`, `cost`, `count_preflight`, `actual` and `count_if`";
                 return Err(format!("`policy`: expected it beside {fields}, found none"));
             }
             None => None,
@@ -236,7 +264,18 @@ impl RouteForm {
         if origins.len() > 1 && origins.iter().any(|Origin(origin)| origin == "*") {
             return Err("`origins`: expected \"*\" alone, found other origins beside it".to_owned());
         }
-        Ok(Route { matches, methods, policy, upstream, class, cost, counts_preflights, origins })
+        let metering = metering.map(Arc::new);
+        Ok(Route {
+            matches,
+            methods,
+            policy,
+            upstream,
+            class,
+            cost,
+            counts_preflights,
+            origins,
+            metering,
+        })
     }
 }
 
@@ -247,16 +286,35 @@ fn place_of(class: &str, policy: &Policy) -> Result<usize, String> {
     })
 }
 
+/// Checks that the policy can hold an estimate until the true cost is known.
+fn holds(policy: &Policy, metering: &Metering) -> Result<(), String> {
+    let Some(reservations) = policy.reservations() else {
+        return Err(format!(
+            "`policy`: expected a policy with `reservations` beside `actual` and `count_if`, found {}, which has \
+             none",
+            Quoted(policy.name())
+        ));
+    };
+    let least = metering.estimate().map(|estimate| estimate.of(&[]).units);
+    fits(policy, "estimate", least.map(|least| reservations.cut(least, granted_at_once(policy))))
+}
+
 /// Checks that the policy can grant requests of this cost.
-fn fits(policy: &Policy, cost: Option<u64>) -> Result<(), String> {
-    let own = policy.overrides().iter().map(|(_, own)| own);
-    let most = iter::once(policy.limits()).chain(own).map(Limits::capacity).min();
-    match cost.zip(most).filter(|(cost, most)| cost > most) {
+fn fits(policy: &Policy, field: &str, cost: Option<u64>) -> Result<(), String> {
+    let most = granted_at_once(policy);
+    match cost.filter(|cost| *cost > most) {
         None => Ok(()),
-        Some((cost, most)) => Err(format!(
-            "`cost`: expected at most {most}, the most that the policy grants at once; found {cost}"
+        Some(cost) => Err(format!(
+            "`{field}`: expected at most {most}, the most that the policy grants at once; found {cost}"
         )),
     }
+}
+
+/// The most that every rule of the policy grants at once.
+fn granted_at_once(policy: &Policy) -> u64 {
+    let own = policy.overrides().iter().map(|(_, own)| own);
+    let all = iter::once(policy.limits()).chain(own);
+    all.map(Limits::capacity).min().unwrap_or_else(|| never(0)) // never: a policy has limits of its own
 }
 
 /// A path, or a path and everything below it, on one host or on all.

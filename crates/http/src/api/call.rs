@@ -59,7 +59,7 @@ impl Call {
         for check in checks.iter().filter(|_| acquires) {
             check.asked.require_lease().map_err(|error| problem::of(&error, ""))?;
         }
-        Ok(Plan { checks, form })
+        Ok(Plan { checks, form, metering: None })
     }
 
     fn items(self, node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
@@ -230,7 +230,7 @@ impl Target {
         random: Chance<'_>,
     ) -> Result<Plan, Response> {
         let check = self.check(policies, ask, random, "")?;
-        Ok(Plan { checks: [check].into(), form: Form::Single })
+        Ok(Plan { checks: [check].into(), form: Form::Single, metering: None })
     }
 
     /// `at` is the place in the body that an error names.

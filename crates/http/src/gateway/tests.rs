@@ -4,6 +4,7 @@ mod admit;
 mod cross_origin;
 mod errors;
 mod fields;
+mod metering;
 mod paths;
 
 use alloc::sync::Arc;
@@ -12,12 +13,13 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use tidegate_gate::{KeyHasher, Policies, Table, Timestamp};
+use tidegate_gate::{Effect, KeyHasher, Policies, Table, Timestamp};
 
 use super::{Pass, upstream_failed};
 use crate::answer::page;
 use crate::{
-    Access, Check, Exchange, Head, NoKeys, Outcome, Response, RevisionTag, Served, Server, Step,
+    Access, BodyError, Check, Exchange, Head, NoKeys, Outcome, Response, RevisionTag, Served,
+    Server, Step,
 };
 
 const LIMITS: &str = "limits = [{ algorithm = 'fixed_window', limit = 2, period = '1d' }]";
@@ -27,6 +29,8 @@ struct InMemory {
     fails: bool,
     /// Whether the signature of each token holds; `None` without keys.
     trusts: Option<bool>,
+    /// How many units the last request has reserved.
+    reserved: Option<u64>,
 }
 
 impl InMemory {
@@ -35,7 +39,12 @@ impl InMemory {
             true => Outcome::Unavailable("away".to_string()),
             false => {
                 let now = Timestamp(86_400_000_000);
-                Outcome::Decided(self.table.ask(check.resolved(), now, &check.operation()).unwrap())
+                let verdict = self.table.ask(check.resolved(), now, &check.operation()).unwrap();
+                self.reserved = match verdict.effect {
+                    Effect::Reserved { units, .. } => Some(units),
+                    _ => None,
+                };
+                Outcome::Decided(verdict)
             }
         }
     }
@@ -55,11 +64,21 @@ impl Gateway {
         let policies = Policies::parse(&policies).unwrap_or_else(|error| panic!("{error}"));
         let table = Table::new(1 << 20, KeyHasher::new(0));
         let policies = policies.into();
-        let server = InMemory { table, fails: false, trusts: Some(false) };
+        let server = InMemory { table, fails: false, trusts: Some(false), reserved: None };
         Self { policies, server, drawn: 0 }
     }
 
     fn send(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Served {
+        self.send_body(method, url, headers, Ok(Vec::new()))
+    }
+
+    fn send_body(
+        &mut self,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Result<Vec<u8>, BodyError>,
+    ) -> Served {
         let rest = url.strip_prefix("https://").unwrap();
         let (authority, target) = rest.split_at(rest.find('/').unwrap());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -79,6 +98,7 @@ impl Gateway {
         loop {
             match exchange.step() {
                 Step::Body => exchange.body(Ok(Vec::new()), random),
+                Step::Copy => exchange.body(body.clone(), random),
                 Step::Verify(_) => exchange.verified(self.server.trusts.ok_or(NoKeys), random),
                 Step::Decide(checks) => {
                     let decided = checks.iter().map(|check| self.server.decide(check)).collect();

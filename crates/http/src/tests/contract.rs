@@ -34,7 +34,7 @@ fn hand_in(exchange: &mut Exchange, input: u8) {
 /// The number of the input that the step asks for; `None` at the end.
 fn asked(exchange: &mut Exchange) -> Option<u8> {
     match exchange.step() {
-        Step::Body => Some(0),
+        Step::Body | Step::Copy => Some(0),
         Step::Verify(_) => Some(1),
         Step::Decide(_) => Some(2),
         Step::Change(_) => Some(3),

@@ -211,7 +211,7 @@ limits = [{ algorithm = 'fleet_usage', capacity = 2, reserve = '50%', time_to_li
     let full = about(",\"lease\":\"other\"");
     assert_eq!(server.post("/v1/leases", &full)["allowed"], true);
     let outcomes = checks.iter().map(|check| server.decide(check)).collect();
-    let served = Plan { checks, form: Form::Gate }.serve(outcomes);
+    let served = Plan { checks, form: Form::Gate, metering: None }.serve(outcomes);
     let Served::Response(refused) = served else { panic!("{served:?}") };
     let problem = super::json(&refused);
     assert_eq!((refused.status, &problem["violated-policies"]), (503, &json!(["p"])));

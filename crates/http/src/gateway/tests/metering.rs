@@ -1,0 +1,291 @@
+//! Costs that only the answer tells, by the routes of a policy file.
+
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use tidegate_gate::{Operation, Policies, Timestamp, Verdict};
+
+use super::Gateway;
+use crate::{AnswerEnd, BodyError, MAX_BODY_BYTES, Reservation, Served};
+
+const KEY: (&str, &str) = ("x-api-key", "alice");
+const URL: &str = "https://h/v1/chat";
+
+/// A gateway whose route has these fields, by a policy of 10,000 units a day.
+fn gateway(fields: &str) -> Gateway {
+    gateway_with(fields, "")
+}
+
+fn gateway_with(fields: &str, policy: &str) -> Gateway {
+    Gateway::new(&format!(
+        "routes = [{{ match = '/*', policy = 'tokens', upstream = 'http://u', {fields} }}]
+[policies.tokens]
+key = ['header:x-api-key']
+limits = [{{ algorithm = 'fixed_window', limit = 10_000, period = '1d' }}]
+reservations = {{}}
+{policy}"
+    ))
+}
+
+const FIELD: &str = "estimate = { field = ['max_completion_tokens', 'max_tokens'], otherwise = 700 }, actual = { field = 'n' }";
+
+impl Gateway {
+    /// The reservation of a request with this body.
+    #[track_caller]
+    fn reserves(
+        &mut self,
+        headers: &[(&str, &str)],
+        body: Result<Vec<u8>, BodyError>,
+    ) -> Reservation {
+        match self.send_body("POST", URL, headers, body) {
+            Served::Pass(pass) => pass.reservation.unwrap(),
+            Served::Response(response) => panic!("{response:?}"),
+        }
+    }
+
+    /// How many units a request reserves whose body is this text.
+    #[track_caller]
+    fn estimates(&mut self, body: &str) -> u64 {
+        let reservation = self.reserves(&[KEY], Ok(body.into()));
+        self.commits(reservation, 0);
+        self.server.reserved.take().unwrap()
+    }
+
+    fn commits(&mut self, reservation: Reservation, units: u64) -> Verdict {
+        let Reservation { policy, key, id, .. } = reservation;
+        let policy = self.policies.get(&policy).unwrap();
+        let resolved = tidegate_gate::Resolved::new(policy, &key).unwrap();
+        let operation = Operation::Commit(resolved.lease_id(&id), units);
+        self.server.table.ask(&resolved, Timestamp(86_400_000_000), &operation).unwrap()
+    }
+}
+
+#[test]
+fn a_request_reserves_its_estimate_and_commits_what_the_answer_says() {
+    let mut gateway = gateway("estimate = 4_000, actual = { field = 'usage.total_tokens' }");
+    let first = gateway.reserves(&[KEY], Ok(Vec::new()));
+    let second = gateway.reserves(&[KEY], Ok(Vec::new()));
+    assert_eq!((first.policy.as_str(), first.key.as_str()), ("tokens", "header:x-api-key:alice"));
+    assert_ne!(first.id, second.id);
+    let refused = gateway.send("GET", URL, &[KEY]);
+    assert!(
+        matches!(refused, Served::Response(response) if response.status == 429),
+        "8,000 are held"
+    );
+
+    let mut meter = first.meter.clone();
+    meter.answered(200, &|name| (name == "content-type").then(|| "application/json".to_string()));
+    assert!(meter.reads());
+    meter.push(b"{\"usage\":{\"total_tokens\":1212}}");
+    let units = meter.finish(AnswerEnd::Whole);
+    let verdict = gateway.commits(first, units);
+    assert_eq!(verdict.decision.remaining(), 10_000 - 1_212 - 4_000);
+    let units = second.meter.clone().finish(AnswerEnd::CutOff);
+    assert_eq!((units, gateway.commits(second, units).decision.remaining()), (4_000, 4_788));
+}
+
+#[test]
+fn an_estimate_is_a_field_of_the_body() {
+    let mut gateway = gateway(FIELD);
+    assert_eq!(gateway.estimates("{\"max_tokens\":300}"), 300);
+    assert_eq!(gateway.estimates("{\"max_tokens\":300,\"max_completion_tokens\":400}"), 400);
+    assert_eq!(gateway.estimates("{\"messages\":[{\"max_tokens\":300}]}"), 700);
+    assert_eq!(gateway.estimates("no json"), 700);
+    assert_eq!(gateway.estimates("{\"max_tokens\":0}"), 1, "a reservation takes something");
+    let start = "{\"max_tokens\":300}";
+    let longest = start.to_string() + &" ".repeat(MAX_BODY_BYTES - start.len());
+    assert_eq!(gateway.estimates(&longest), 300);
+    assert_eq!(gateway.estimates(&(longest + " ")), 700, "a longer body is not read");
+    for error in [BodyError::TooLarge(1 << 30), BodyError::Incomplete] {
+        let reservation = gateway.reserves(&[KEY], Err(error));
+        gateway.commits(reservation, 0);
+        assert_eq!(gateway.server.reserved.take(), Some(700), "{error:?}");
+    }
+    let length = ("content-length", "262145");
+    let reservation = gateway.reserves(&[KEY, length], Ok(b"{\"max_tokens\":300}".to_vec()));
+    gateway.commits(reservation, 0);
+    assert_eq!(gateway.server.reserved.take(), Some(700), "the body was not asked for");
+    let beyond = gateway.send_body("POST", URL, &[KEY], Ok(b"{\"max_tokens\":10001}".to_vec()));
+    assert!(matches!(beyond, Served::Response(response) if response.status == 400));
+    let Served::Response(keyless) = gateway.send("POST", URL, &[]) else { panic!() };
+    assert_eq!(keyless.status, 400);
+}
+
+#[test]
+fn an_estimate_is_a_header_or_the_length_of_the_body_or_a_sum() {
+    let rest = "actual = { header = 'x-used' }";
+    let mut by_header =
+        gateway(&format!("estimate = {{ header = 'X-Estimate', otherwise = 9 }}, {rest}"));
+    let of = |gateway: &mut Gateway, header: (&str, &str)| {
+        let reservation = gateway.reserves(&[KEY, header], Ok(b"12345".to_vec()));
+        gateway.commits(reservation, 0);
+        gateway.server.reserved.take()
+    };
+    assert_eq!(of(&mut by_header, ("x-estimate", "55")), Some(55));
+    assert_eq!(of(&mut by_header, ("x-estimate", "5.5")), Some(9));
+    let mut by_length = gateway(&format!("estimate = {{ bytes = 4, otherwise = 9 }}, {rest}"));
+    assert_eq!(of(&mut by_length, ("content-length", "17")), Some(5));
+    assert_eq!(of(&mut by_length, ("transfer-encoding", "chunked")), Some(9));
+    // input + output × 5
+    let sum = "estimate = [100, { bytes = 4, otherwise = 0 }, { field = 'max_tokens', weight = 5, otherwise = 1 }]";
+    let mut summed = gateway(&format!("{sum}, {rest}"));
+    let body = "{\"max_tokens\":20}";
+    assert_eq!(
+        summed.estimates(body),
+        100 + 5 + 100,
+        "the length of a body that was read is known"
+    );
+    let mut by_cost = gateway(&format!("cost = 7, {rest}"));
+    assert_eq!(of(&mut by_cost, ("x-estimate", "55")), Some(7), "the cost is the estimate");
+}
+
+#[test]
+fn a_lease_and_a_reservation_are_held_together() {
+    let concurrency = "limits = [
+  { algorithm = 'fixed_window', limit = 10_000, period = '1d' },
+  { algorithm = 'concurrency', capacity = 1, time_to_live = '3m' },
+]";
+    let file = format!(
+        "routes = [{{ match = '/*', policy = 'tokens', upstream = 'http://u', cost = 1, count_if = {{ status = 401 }} }}]
+[policies.tokens]
+key = ['header:x-api-key']
+{concurrency}
+reservations = {{}}"
+    );
+    let mut gateway = Gateway::new(&file);
+    let Served::Pass(pass) = gateway.send("POST", URL, &[KEY]) else { panic!() };
+    let (lease, reservation) = (pass.lease.unwrap(), pass.reservation.unwrap());
+    assert_eq!(lease.name, reservation.id);
+    assert!(matches!(gateway.send("POST", URL, &[KEY]), Served::Response(_)));
+    gateway.commits(reservation, 1);
+    assert!(
+        matches!(gateway.send("POST", URL, &[KEY]), Served::Pass(_)),
+        "the commit has released it"
+    );
+}
+
+#[test]
+fn a_request_that_is_not_counted_has_nothing_to_commit() {
+    let mut listed = gateway_with(FIELD, "allow = ['header:x-api-key:alice']");
+    let Served::Pass(pass) = listed.send("POST", URL, &[KEY]) else { panic!() };
+    assert_eq!(pass.reservation, None);
+    let mut shadow = gateway_with("estimate = 10_000, actual = { field = 'n' }", "shadow = true");
+    let held: Vec<bool> = (0..2)
+        .map(|_| match shadow.send("POST", URL, &[KEY]) {
+            Served::Pass(pass) => pass.reservation.is_some(),
+            Served::Response(response) => panic!("{response:?}"),
+        })
+        .collect();
+    assert_eq!(held, [true, false], "only the shadow lets the second pass");
+    let mut open = gateway_with(FIELD, "on_error = 'open'");
+    open.server.fails = true;
+    let unknown = open.reserves(&[KEY], Ok(b"{\"max_tokens\":300}".to_vec()));
+    assert_eq!(unknown.meter.finish(AnswerEnd::CutOff), 300, "it may hold them");
+}
+
+#[test]
+fn mistakes_in_a_route_are_named() {
+    let error = |fields: &str, policy: &str| -> String {
+        let file = format!(
+            "routes = [{{ match = '/*', upstream = 'http://u', {fields} }}]
+[policies.p]
+limits = [{{ algorithm = 'fixed_window', limit = 10, period = '1d' }}]
+{policy}"
+        );
+        let error = Policies::parse(&file).unwrap_err();
+        format!("{}: {}", error.path, error.message)
+    };
+    let held = "reservations = {}";
+    let p = "policy = 'p'";
+    for (fields, policy, expected) in [
+        (
+            format!("{p}, actual = {{ field = 'n' }}"),
+            "",
+            "routes[0]: `policy`: expected a policy with `reservations` beside `actual` and `count_if`, found \"p\", which has none",
+        ),
+        (
+            "actual = { field = 'n' }".into(),
+            held,
+            "routes[0]: `policy`: expected it beside `class`, `cost`, `count_preflight`, `actual` and `count_if`, found none",
+        ),
+        (
+            format!("{p}, estimate = 3"),
+            held,
+            "routes[0]: `estimate`: expected `actual` or `count_if` beside it, found none",
+        ),
+        (
+            format!("{p}, if_unknown = 'seen', count_if = {{ status = 401 }}"),
+            held,
+            "routes[0]: `if_unknown`: expected `actual` beside it, found none",
+        ),
+        (
+            format!("{p}, cost = 1, estimate = 3, actual = {{ field = 'n' }}"),
+            held,
+            "routes[0]: `estimate`: expected it or `cost`, found both",
+        ),
+        (
+            format!("{p}, estimate = {{ field = 'n' }}, actual = {{ field = 'n' }}"),
+            held,
+            "routes[0]: `estimate`: expected `otherwise`, which counts if the request does not have the number; found none",
+        ),
+        (
+            format!("{p}, actual = {{ field = 'n', header = 'x' }}"),
+            held,
+            "routes[0].actual: expected one of `header`, `field` and `bytes`, found none or several",
+        ),
+        (
+            format!("{p}, actual = {{ weight = 2 }}"),
+            held,
+            "routes[0].actual: expected one of `header`, `field` and `bytes`, found none or several",
+        ),
+        (
+            format!("{p}, actual = 'n'"),
+            held,
+            "routes[0].actual: expected a whole number above 0, or a table with `field`; found the string \"n\"",
+        ),
+        (
+            format!("{p}, actual = {{ field = 'a..b' }}"),
+            held,
+            "routes[0].actual.field: expected the path of a field such as \"usage.total_tokens\" in at most 128 bytes, found \"a..b\"",
+        ),
+        (
+            format!("{p}, actual = {{ header = 'a b' }}"),
+            held,
+            "routes[0].actual: `header`: expected the name of a header, found \"a b\"",
+        ),
+        (
+            format!("{p}, actual = {{ felid = 'a' }}"),
+            held,
+            "routes[0].actual.felid: expected one of `header`, `field`, `bytes`, `weight`, `otherwise`; found the field \"felid\"",
+        ),
+        (format!("{p}, actual = []"), held, "routes[0].actual: expected 1 to 8 terms, found 0"),
+        (
+            format!("{p}, count_if = {{}}"),
+            held,
+            "routes[0].count_if: expected `status`, or `header` with or without `value`; found something else",
+        ),
+        (
+            format!("{p}, count_if = {{ status = '4xx' }}"),
+            held,
+            "routes[0].count_if.status: expected a status such as 401, or a range of them such as \"500-599\"; found the string \"4xx\"",
+        ),
+        (
+            format!("{p}, count_if = {{ status = ['499-400'] }}"),
+            held,
+            "routes[0].count_if.status: expected a status such as 401, or a range of them such as \"500-599\"; found the string \"499-400\"",
+        ),
+        (
+            format!("{p}, count_if = {{ status = 401 }}, if_unknown = 'all'"),
+            held,
+            "routes[0].if_unknown: expected `estimate` or `seen`, found \"all\"",
+        ),
+        (
+            format!("{p}, estimate = 11, actual = {{ field = 'n' }}"),
+            held,
+            "routes[0]: `estimate`: expected at most 10, the most that the policy grants at once; found 11",
+        ),
+    ] {
+        assert_eq!(error(&fields, policy), expected, "{fields}");
+    }
+}

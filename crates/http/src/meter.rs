@@ -1,0 +1,178 @@
+//! The true cost of a request, read from its answer while the answer passes.
+//!
+//! A [`Meter`] takes the head of the answer and then its bytes, in pieces of any size, and keeps none of them. Beside what the policy
+//! file says it takes less than 1 KB, however long the answer is. Whatever the bytes are, it does not fail.
+
+mod events;
+mod seek;
+#[cfg(test)]
+mod tests;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use tidegate_gate::{CountIf, IfUnknown, MAX_QUANTITY, Metering, TermSource};
+
+use crate::head::{BodyError, Head, MAX_BODY_BYTES};
+use events::Events;
+use seek::Seeker;
+
+/// The status of an answer that the gateway gives if the upstream gives none.
+const BAD_GATEWAY: u16 = 502;
+
+/// What is known of the true cost of one request.
+///
+/// Call [`answered`](Self::answered) with the head of the answer, [`push`](Self::push) with the bytes of its body if the meter
+/// [reads](Self::reads) it, and at the end [`finish`](Self::finish).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meter {
+    metering: Arc<Metering>,
+    estimate: u64,
+    actual: Option<Seeker>,
+    body: Body,
+    bytes: u64,
+    counts: bool,
+}
+
+/// How the body of the answer is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// Not at all.
+    Unread,
+    /// Its bytes are counted.
+    Counted,
+    Json,
+    Events(Events),
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerEnd {
+    /// It came whole.
+    Whole,
+    /// It broke off, or the client left.
+    CutOff,
+    /// There was none, and the client gets the status 502.
+    Failed,
+}
+
+impl Meter {
+    /// Begins with a request that has reserved these units.
+    #[must_use]
+    pub fn new(metering: &Arc<Metering>, estimate: u64) -> Self {
+        let actual = metering.actual().map(Seeker::new);
+        let metering = Arc::clone(metering);
+        Self { metering, estimate, actual, body: Body::Unread, bytes: 0, counts: true }
+    }
+
+    /// Takes the head of the answer. `header` returns the value of a header by its name in lower case.
+    pub fn answered(&mut self, status: u16, header: &dyn Fn(&str) -> Option<String>) {
+        let counts = |count_if: &CountIf| count_if.includes(status, header);
+        self.counts = self.metering.count_if().is_none_or(counts);
+        let Some(actual) = self.actual.as_mut().filter(|_| self.counts) else { return };
+        actual.set(|source| match source {
+            TermSource::Header(name) => whole(&header(name)?),
+            _ => None,
+        });
+        let is_plain = |coding: String| coding.eq_ignore_ascii_case("identity");
+        let is_plain = header("content-encoding").is_none_or(is_plain);
+        let kind = header("content-type").unwrap_or_default().to_ascii_lowercase();
+        self.body = match kind.split(';').next().unwrap_or_default().trim() {
+            "text/event-stream" if is_plain && actual.seeks() => Body::Events(Events::START),
+            // also `application/problem+json`, and `application/x-ndjson`, whose values come one after another
+            kind if is_plain && actual.seeks() && kind.ends_with("json") => Body::Json,
+            _ if actual.counts_bytes() => Body::Counted,
+            _ => Body::Unread,
+        };
+    }
+
+    /// Whether the cost depends on the body of the answer.
+    #[must_use]
+    pub const fn reads(&self) -> bool {
+        !matches!(self.body, Body::Unread)
+    }
+
+    /// Takes the next bytes of the body.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let Some(actual) = &mut self.actual else { return };
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.bytes = self.bytes.saturating_add(length);
+        match &mut self.body {
+            Body::Unread | Body::Counted => {}
+            Body::Json => actual.push(bytes),
+            Body::Events(events) => events.push(bytes, actual),
+        }
+    }
+
+    /// The units to commit.
+    #[must_use]
+    pub fn finish(mut self, end: AnswerEnd) -> u64 {
+        if end == AnswerEnd::Failed {
+            self.answered(BAD_GATEWAY, &|_| None);
+        }
+        let Self { metering, estimate, actual, bytes, counts, .. } = self;
+        let Some(mut actual) = actual.filter(|_| counts) else {
+            return if counts { estimate } else { 0 };
+        };
+        actual.count(bytes);
+        let seen = actual.summed();
+        match metering.if_unknown() {
+            IfUnknown::Estimate if !seen.is_whole || end != AnswerEnd::Whole => {
+                seen.units.max(estimate)
+            }
+            _ => seen.units,
+        }
+    }
+}
+
+/// What a request will cost, by its head and then by its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    seeker: Seeker,
+    /// The length of the body, if the head says it.
+    length: Option<u64>,
+}
+
+impl Estimate {
+    /// The estimate of a request with this head; `None` if it is the cost of the request.
+    pub(crate) fn of(metering: &Metering, head: &Head<'_>) -> Option<Self> {
+        let mut seeker = Seeker::new(metering.estimate()?);
+        let header = |name: &str| whole(&(head.header)(name)?);
+        let length = header("content-length");
+        seeker.set(|source| match source {
+            TermSource::Header(name) => header(name),
+            TermSource::Bytes(_) => length,
+            _ => None,
+        });
+        Some(Self { seeker, length })
+    }
+
+    /// Whether it depends on the body, and the body may be short enough.
+    pub(crate) fn reads(&self) -> bool {
+        let is_short = |length| length <= u64::try_from(MAX_BODY_BYTES).unwrap_or(u64::MAX);
+        self.seeker.seeks() && self.length.is_none_or(is_short)
+    }
+
+    /// Takes the whole body, or the reason why it is not known.
+    pub(crate) fn read(&mut self, body: Result<Vec<u8>, BodyError>) {
+        if let Ok(body) = body.as_deref()
+            && body.len() <= MAX_BODY_BYTES
+        {
+            self.seeker.push(body);
+            self.seeker.count(u64::try_from(body.len()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// The units to reserve: at least one, because a request that reserves nothing could not be charged later.
+    pub(crate) fn units(&self) -> u64 {
+        self.seeker.summed().units.max(1)
+    }
+}
+
+/// A whole number of a header field.
+fn whole(text: &str) -> Option<u64> {
+    let digits = text.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX).min(MAX_QUANTITY))
+}

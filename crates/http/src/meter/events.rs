@@ -1,0 +1,64 @@
+//! The lines of an event stream (the HTML standard, "Server-sent events"), of which the values of `data` are JSON.
+
+use super::seek::Seeker;
+
+/// Where the last byte of a stream was. It is 2 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Events {
+    place: Place,
+    /// Whether the last byte was a carriage return, whose line feed belongs to it.
+    is_return: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the name of a field that has begun as `data:`, for this many bytes.
+    Name(u8),
+    /// In the value of `data`, at its begin or later.
+    Begin,
+    Data,
+    /// In another line.
+    Other,
+}
+
+const DATA: &[u8] = b"data:";
+/// The bytes of a byte order mark, which may stand before the first line. No other line can begin with them.
+const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+
+impl Events {
+    pub(super) const START: Self = Self { place: Place::Name(0), is_return: false };
+
+    /// Hands the values of `data` in these bytes to the seeker. Several lines of one event are one text.
+    pub(super) fn push(&mut self, bytes: &[u8], seeker: &mut Seeker) {
+        for byte in bytes {
+            let is_return = core::mem::replace(&mut self.is_return, *byte == b'\r');
+            match (byte, self.place) {
+                (b'\n', _) if is_return => {}
+                (b'\r' | b'\n', place) => {
+                    match place {
+                        Place::Name(0) => seeker.restart(), // an empty line ends an event
+                        _ => seeker.take(b'\n'),
+                    }
+                    self.place = Place::Name(0);
+                }
+                (byte, Place::Name(0)) if MARK.contains(byte) => {}
+                (byte, Place::Name(same)) => self.place = named(*byte, same),
+                (b' ', Place::Begin) => self.place = Place::Data,
+                (byte, Place::Begin | Place::Data) => {
+                    self.place = Place::Data;
+                    seeker.take(*byte);
+                }
+                (_, Place::Other) => {}
+            }
+        }
+    }
+}
+
+fn named(byte: u8, same: u8) -> Place {
+    let longer = same.saturating_add(1);
+    match DATA.get(usize::from(same)) {
+        Some(wanted) if *wanted == byte && usize::from(longer) == DATA.len() => Place::Begin,
+        Some(wanted) if *wanted == byte => Place::Name(longer),
+        _ => Place::Other,
+    }
+}
