@@ -111,7 +111,7 @@ async function read(asked) {
 }
 
 async function proceed(exchange, asked) {
-  const next = await outlive(() => Isolate.proceed(exchange, asked.env));
+  const next = await outlive(() => Isolate.proceed(exchange, asked.request, asked.env));
   return asked.began === instance ? goOn(next, asked) : unavailable(asked);
 }
 
@@ -139,8 +139,8 @@ function end(exchange, { request, env, context, begun }) {
 
 /** Sends a request that passes to its upstream. */
 async function forward(exchange, request, env, context) {
-  const hold = (renews, policy, key, lease) => {
-    Isolate.hold(renews, policy, key, lease, Date.now());
+  const hold = (renews, policy, key, name, actual) => {
+    Isolate.hold(renews, policy, key, name, actual, Date.now());
     return Promise.all(transmit(env));
   };
   const answer = await outlive(() => Isolate.forward(exchange, request, context, hold, Date.now()));

@@ -2,18 +2,19 @@
 
 use js_sys::Function;
 use js_sys::futures::JsFuture;
-use tidegate_http::{Pass, Served, upstream_failed};
+use tidegate_http::{AnswerEnd, Meter, Pass, Served, upstream_failed};
 use wasm_bindgen::closure::Closure;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast as _, JsError, JsValue};
 use web_sys::{
-    ReadableStream, Request, RequestInit, RequestRedirect, Response, ResponseInit, TransformStream,
-    WorkerGlobalScope,
+    ReadableStream, ReadableStreamDefaultReader, Request, RequestInit, RequestRedirect, Response,
+    ResponseInit, TransformStream, WorkerGlobalScope, WritableStream,
 };
 use worker::worker_sys::ext::ResponseExt as _;
 use worker::worker_sys::{Context as JsContext, FixedLengthStream};
 use worker::{AbortController, AbortSignal, Context, Headers, ResponseBuilder};
 
+use crate::body::next;
 use crate::exchange::parts;
 use crate::held::Held;
 use crate::isolate::Isolate;
@@ -61,17 +62,21 @@ impl Isolate {
         now_ms: f64,
     ) -> Result<Response, JsValue> {
         let running = with(now_ms, |node, _, _| node.exchanges.remove(&exchange));
-        let Some(End::Served(Served::Pass(pass))) = running.and_then(|running| running.end) else {
+        let Some(End::Served(Served::Pass(mut pass))) = running.and_then(|running| running.end)
+        else {
             return Err(JsError::new("the request does not pass").into());
         };
-        let held = pass.lease.clone().map(|lease| Held::begin(lease, hold));
+        let plain = pass.reservation.as_ref().is_some_and(|held| held.meter.seeks());
+        let held = Held::begin(&mut pass, hold);
         let (context, signal) = (Context::new(context), left(&request));
-        match send(&request, &pass, &signal).await {
+        match send(outgoing(&request, &pass, plain), &signal).await {
             Ok(answer) => released(answer, &pass, &context, held, signal),
             Err(error) => {
                 log(&signal, "upstream", &error);
                 if let Some(held) = held {
-                    context.wait_until(held.release());
+                    let left = signal.aborted();
+                    let end = if left { AnswerEnd::CutOff } else { AnswerEnd::Failed };
+                    context.wait_until(held.end(end));
                 }
                 failed(&request, &pass)
             }
@@ -108,17 +113,25 @@ fn log(signal: &AbortSignal, what: &str, error: &JsValue) {
     }
 }
 
-async fn send(request: &Request, pass: &Pass, signal: &AbortSignal) -> Result<Response, JsValue> {
+async fn send(
+    outgoing: Result<Request, JsValue>,
+    signal: &AbortSignal,
+) -> Result<Response, JsValue> {
     let scope: WorkerGlobalScope = js_sys::global().unchecked_into();
     let init = RequestInit::new();
     init.set_signal(Some(signal));
     // `worker::Fetch` takes a request of its own, which parses all that Cloudflare says of the client
-    let answer = scope.fetch_with_request_and_init(&outgoing(request, pass)?, &init);
+    let answer = scope.fetch_with_request_and_init(&outgoing?, &init);
     Ok(JsFuture::from(answer).await?.unchecked_into())
 }
 
-/// The request for the upstream. The Worker itself writes the headers about the client and its connection.
-fn outgoing(request: &Request, Pass { url, client, .. }: &Pass) -> Result<Request, JsValue> {
+/// The request for the upstream. The Worker itself writes the headers about the client and its connection, and asks for a plain
+/// answer if it reads it.
+fn outgoing(
+    request: &Request,
+    Pass { url, client, .. }: &Pass,
+    plain: bool,
+) -> Result<Request, JsValue> {
     let headers = web_sys::Headers::new_with_headers(&request.headers())?;
     let own_url = request.url();
     let (scheme, _) = own_url.split_once("://").unwrap_or_default();
@@ -140,6 +153,9 @@ fn outgoing(request: &Request, Pass { url, client, .. }: &Pass) -> Result<Reques
     if let Some(client) = client {
         headers.set("x-forwarded-for", client)?;
         headers.set("x-real-ip", client)?;
+    }
+    if plain {
+        headers.set("accept-encoding", "identity")?;
     }
     if upgrades {
         headers.set("upgrade", "websocket")?;
@@ -171,22 +187,22 @@ fn drop_of_a_connection(headers: &web_sys::Headers) {
     }
 }
 
-/// The answer, after whose end the lease is released. Without a lease the runtime carries the bytes alone.
+/// The answer, after whose end what is held ends. The runtime carries the bytes alone, unless the meter reads them.
 fn released(
     answer: Response,
     pass: &Pass,
     context: &Context,
-    held: Option<Held>,
+    mut held: Option<Held>,
     signal: AbortSignal,
 ) -> Result<Response, JsValue> {
-    if let Some(held) = &held {
-        held.answered();
+    if let Some(held) = &mut held {
+        held.answered(&answer);
     }
     let init: &ResponseInit = answer.unchecked_ref();
     let response = match (answer.websocket(), answer.body(), held) {
         (Some(upstream), _, held) => {
             let socket = match held {
-                Some(held) => coupled(upstream.into(), context, held.release())?,
+                Some(held) => coupled(upstream.into(), context, held.end(AnswerEnd::Whole))?,
                 None => upstream.into(),
             };
             let headers = Headers(answer.headers());
@@ -195,17 +211,25 @@ fn released(
         }
         (None, body, None) => Response::new_with_opt_readable_stream_and_init(body.as_ref(), init)?,
         (None, None, Some(held)) => {
-            context.wait_until(held.release());
+            context.wait_until(held.end(AnswerEnd::Whole));
             Response::new_with_opt_str_and_init(None, init)?
         }
-        (None, Some(body), Some(held)) => {
+        (None, Some(body), Some(mut held)) => {
             let through = stream_like(&answer)?;
-            let piped = body.pipe_to(&through.writable());
+            let writable = through.writable();
             context.wait_until(async move {
-                if let Err(error) = JsFuture::from(piped).await {
-                    log(&signal, "upstream: the answer broke off", &error);
-                }
-                held.release().await;
+                let piped = match held.meter() {
+                    Some(meter) => metered(&body, &writable, meter).await,
+                    None => JsFuture::from(body.pipe_to(&writable)).await.map(drop),
+                };
+                let end = match piped {
+                    Ok(()) => AnswerEnd::Whole,
+                    Err(error) => {
+                        log(&signal, "upstream: the answer broke off", &error);
+                        AnswerEnd::CutOff
+                    }
+                };
+                held.end(end).await;
             });
             let readable: ReadableStream = through.readable();
             Response::new_with_opt_readable_stream_and_init(Some(&readable), init)?
@@ -217,6 +241,35 @@ fn released(
         headers.append(name, value)?;
     }
     Ok(response)
+}
+
+/// Carries the bytes of a body, of which a meter takes note.
+async fn metered(
+    body: &ReadableStream,
+    to: &WritableStream,
+    meter: &mut Meter,
+) -> Result<(), JsValue> {
+    let reader: ReadableStreamDefaultReader = body.get_reader().unchecked_into();
+    let writer = to.get_writer()?;
+    loop {
+        match next(&reader).await {
+            Ok(Some(chunk)) => {
+                meter.push(&chunk.to_vec());
+                if let Err(error) = JsFuture::from(writer.write_with_chunk(&chunk)).await {
+                    drop(reader.cancel());
+                    return Err(error);
+                }
+            }
+            Ok(None) => {
+                let _ = JsFuture::from(writer.close()).await; // the meter has seen all, also if the client has not
+                return Ok(());
+            }
+            Err(error) => {
+                drop(writer.abort_with_reason(&error));
+                return Err(error);
+            }
+        }
+    }
 }
 
 /// A stream for a body as long as the answer's, if its length is known. The runtime encodes a coded body anew.

@@ -11,7 +11,8 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use worker::Env;
 
 use crate::bindings::Bindings;
-use crate::exchange::{InForce, Needs, OwnRequest, Request, parts};
+use crate::clock::whole;
+use crate::exchange::{InForce, Needs, OwnRequest, Request, parts, random};
 use crate::fields::Fields;
 use crate::node::{self, End, Held, Node, with};
 use crate::step::NextStep;
@@ -71,10 +72,17 @@ impl Isolate {
         })
     }
 
-    /// Renews a lease, or releases it.
-    pub fn hold(renews: bool, policy: &str, key: &str, name: &str, now_ms: f64) {
-        let lease = Held { renews, policy, key, name };
-        with(now_ms, |node, now, at| node.hold(&lease, now, at));
+    /// Renews a lease, or releases it, or commits a reservation at its actual cost.
+    pub fn hold(
+        renews: bool,
+        policy: &str,
+        key: &str,
+        name: &str,
+        actual: Option<f64>,
+        now_ms: f64,
+    ) {
+        let held = Held { renews, policy, key, name, actual: actual.map(whole) };
+        with(now_ms, |node, now, at| node.hold(&held, now, at));
     }
 
     /// The response to a request whose upstream did not answer before WebAssembly ended.
@@ -170,6 +178,7 @@ fn unavailable(in_force: &InForce, exchange: &mut Exchange) -> Served {
                 let outcomes = checks.iter().map(outcome).collect();
                 exchange.decided(outcomes);
             }
+            Step::Copy => exchange.body(Err(BodyError::Incomplete), &mut random),
             Step::Change(_) | Step::Body | Step::Verify(_) => {
                 let response = http::internal_error("the Worker began anew".to_owned());
                 return Served::Response(response);

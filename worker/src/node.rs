@@ -87,6 +87,14 @@ pub(crate) struct Event {
     pub(crate) cost: u64,
 }
 
+/// What an exchange waits for.
+pub(crate) enum Waits {
+    /// For the verification of this token.
+    ForToken(Verify),
+    /// For a copy of the body.
+    ForCopy,
+}
+
 /// The end of an exchange.
 pub(crate) enum End {
     Served(Served),
@@ -176,7 +184,7 @@ impl Node {
                 self.exchanges.remove(&id);
                 return NextStep::Body;
             }
-            Step::Verify(_) => return NextStep::Await,
+            Step::Verify(_) | Step::Copy => return NextStep::Await,
             Step::Done(served) => running.end = Some(End::Served(served)),
             Step::Change(call) => {
                 running.end = Some(End::Asks(call.clone()));
@@ -245,14 +253,18 @@ impl Node {
         self.wake_next();
     }
 
-    /// Renews or releases a lease of a request that passed. Nobody waits for the answer.
-    pub(crate) fn hold(&mut self, lease: &Held<'_>, now: Timestamp, at: Micros) {
-        let Held { renews, policy, key, name } = *lease;
+    /// Renews or releases a lease of a request that passed, or commits its reservation. Nobody waits for the answer.
+    pub(crate) fn hold(&mut self, held: &Held<'_>, now: Timestamp, at: Micros) {
+        let Held { renews, policy, key, name, actual } = *held;
         let revision = Rc::clone(&self.in_force.revision);
         let Some(policy) = revision.policies.get(policy) else { return }; // it was another revision's
         let Ok(resolved) = Resolved::new(policy, key) else { return };
         let id = resolved.lease_id(name);
-        let operation = if renews { Operation::Heartbeat(id) } else { Operation::Release(id) };
+        let operation = match actual {
+            Some(units) => Operation::Commit(id, units),
+            None if renews => Operation::Heartbeat(id),
+            None => Operation::Release(id),
+        };
         self.asks.ask(Outgoing { resolved, operation, now: None, at, token: None }, now);
     }
 
@@ -330,10 +342,11 @@ impl Running {
         }
     }
 
-    /// The token that the exchange waits for.
-    pub(crate) fn token(&mut self) -> Option<&Verify> {
+    /// What the exchange waits for, unless it is an answer of an object.
+    pub(crate) fn waits(&mut self) -> Option<Waits> {
         match self.exchange.step() {
-            Step::Verify(token) => Some(token),
+            Step::Verify(token) => Some(Waits::ForToken(token.clone())),
+            Step::Copy => Some(Waits::ForCopy),
             _ => None,
         }
     }
@@ -356,9 +369,11 @@ fn timing(took: Option<Micros>) -> String {
     }
 }
 
-/// A lease of a request that passed.
+/// A lease or reservation of a request that passed.
 pub(crate) struct Held<'a> {
     pub(crate) renews: bool,
+    /// What the reservation has really cost.
+    pub(crate) actual: Option<u64>,
     pub(crate) policy: &'a str,
     pub(crate) key: &'a str,
     pub(crate) name: &'a str,

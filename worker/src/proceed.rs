@@ -1,14 +1,17 @@
-//! What an exchange waits for beside its checks: the verification of a token, or the answer of the object of the revisions.
+//! What an exchange waits for beside its checks: the verification of a token, a copy of the body, or the answer of the object of
+//! the revisions.
 
 use js_sys::Date;
 use tidegate_http::NoKeys;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
+use web_sys::Request;
 use worker::Env;
 
+use crate::body::copied;
 use crate::exchange::random;
 use crate::isolate::Isolate;
-use crate::node::with;
+use crate::node::{Running, Waits, with};
 use crate::step::NextStep;
 use crate::{revisions, token};
 
@@ -18,19 +21,32 @@ impl Isolate {
     ///
     /// # Errors
     /// Throws what the object throws.
-    pub async fn proceed(exchange: u32, env: Env) -> Result<u32, JsValue> {
-        let token =
-            with(Date::now(), |node, _, _| node.exchanges.get_mut(&exchange)?.token().cloned());
-        let Some(token) = token else {
-            revisions::change(exchange, &env).await?;
-            return Ok(NextStep::Finish.of(exchange));
-        };
-        let is_verified = token::is_verified(&token, &env).await;
-        Ok(with(Date::now(), |node, now, at| {
-            if let Some(running) = node.exchanges.get_mut(&exchange) {
-                running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
+    pub async fn proceed(exchange: u32, request: Request, env: Env) -> Result<u32, JsValue> {
+        let waits = with(Date::now(), |node, _, _| node.exchanges.get_mut(&exchange)?.waits());
+        match waits {
+            None => {
+                revisions::change(exchange, &env).await?;
+                Ok(NextStep::Finish.of(exchange))
             }
-            node.step(exchange, now, at).of(exchange)
-        }))
+            Some(Waits::ForToken(token)) => {
+                let is_verified = token::is_verified(&token, &env).await;
+                Ok(go_on(exchange, |running| {
+                    running.exchange.verified(is_verified.ok_or(NoKeys), &mut random);
+                }))
+            }
+            Some(Waits::ForCopy) => {
+                let body = copied(&request).await;
+                Ok(go_on(exchange, |running| running.exchange.body(body, &mut random)))
+            }
+        }
     }
+}
+
+fn go_on(exchange: u32, hand_in: impl FnOnce(&mut Running)) -> u32 {
+    with(Date::now(), |node, now, at| {
+        if let Some(running) = node.exchanges.get_mut(&exchange) {
+            hand_in(running);
+        }
+        node.step(exchange, now, at).of(exchange)
+    })
 }

@@ -66,7 +66,14 @@ impl Meter {
         Self { metering, estimate, actual, body: Body::Unread, bytes: 0, counts: true }
     }
 
-    /// Takes the head of the answer. `header` returns the value of a header by its name in lower case.
+    /// Whether it reads bodies that are not coded.
+    #[must_use]
+    pub fn seeks(&self) -> bool {
+        self.actual.as_ref().is_some_and(Seeker::seeks)
+    }
+
+    /// Takes the head of the answer. `header` returns the value of a header by its name in lower case, and no
+    /// `content-encoding` if the body comes without it.
     pub fn answered(&mut self, status: u16, header: &dyn Fn(&str) -> Option<String>) {
         let counts = |count_if: &CountIf| count_if.includes(status, header);
         self.counts = self.metering.count_if().is_none_or(counts);
@@ -111,6 +118,11 @@ impl Meter {
         if end == AnswerEnd::Failed {
             self.answered(BAD_GATEWAY, &|_| None);
         }
+        let breaks_off = match self.body {
+            Body::Unread => false, // then nothing is missing but what is not known
+            Body::Events(events) if events.is_done => false,
+            _ => end == AnswerEnd::CutOff,
+        };
         let Self { metering, estimate, actual, bytes, counts, .. } = self;
         let Some(mut actual) = actual.filter(|_| counts) else {
             return if counts { estimate } else { 0 };
@@ -118,9 +130,7 @@ impl Meter {
         actual.count(bytes);
         let seen = actual.summed();
         match metering.if_unknown() {
-            IfUnknown::Estimate if !seen.is_whole || end != AnswerEnd::Whole => {
-                seen.units.max(estimate)
-            }
+            IfUnknown::Estimate if !seen.is_whole || breaks_off => seen.units.max(estimate),
             _ => seen.units,
         }
     }

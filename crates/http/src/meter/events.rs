@@ -2,10 +2,12 @@
 
 use super::seek::Seeker;
 
-/// Where the last byte of a stream was. It is 2 bytes.
+/// Where the last byte of a stream was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Events {
     place: Place,
+    /// Whether the stream has said that it ends. Its client may then leave before it does.
+    pub(super) is_done: bool,
     /// Whether the last byte was a carriage return, whose line feed belongs to it.
     is_return: bool,
 }
@@ -14,19 +16,22 @@ pub(super) struct Events {
 enum Place {
     /// In the name of a field that has begun as `data:`, for this many bytes.
     Name(u8),
-    /// In the value of `data`, at its begin or later.
+    /// Before the value of `data`, which may begin with a space.
     Begin,
-    Data,
+    /// In the value of `data`, which has begun as [`DONE`] for this many bytes.
+    Data(usize),
     /// In another line.
     Other,
 }
 
 const DATA: &[u8] = b"data:";
+/// The last value of a stream of many language models.
+const DONE: &[u8] = b"[DONE]";
 /// The bytes of a byte order mark, which may stand before the first line. No other line can begin with them.
 const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 impl Events {
-    pub(super) const START: Self = Self { place: Place::Name(0), is_return: false };
+    pub(super) const START: Self = Self { place: Place::Name(0), is_done: false, is_return: false };
 
     /// Hands the values of `data` in these bytes to the seeker. Several lines of one event are one text.
     pub(super) fn push(&mut self, bytes: &[u8], seeker: &mut Seeker) {
@@ -43,14 +48,22 @@ impl Events {
                 }
                 (byte, Place::Name(0)) if MARK.contains(byte) => {}
                 (byte, Place::Name(same)) => self.place = named(*byte, same),
-                (b' ', Place::Begin) => self.place = Place::Data,
-                (byte, Place::Begin | Place::Data) => {
-                    self.place = Place::Data;
-                    seeker.take(*byte);
-                }
+                (b' ', Place::Begin) => self.place = Place::Data(0),
+                (byte, Place::Begin) => self.value(*byte, 0, seeker),
+                (byte, Place::Data(same)) => self.value(*byte, same, seeker),
                 (_, Place::Other) => {}
             }
         }
+    }
+}
+
+impl Events {
+    fn value(&mut self, byte: u8, same: usize, seeker: &mut Seeker) {
+        let is_same = DONE.get(same) == Some(&byte);
+        let same = if is_same { same.saturating_add(1) } else { DONE.len() };
+        self.is_done |= is_same && same == DONE.len();
+        self.place = Place::Data(same);
+        seeker.take(byte);
     }
 }
 

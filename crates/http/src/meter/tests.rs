@@ -78,9 +78,19 @@ fn an_answer_that_breaks_off_counts_as_the_policy_says() {
             let pieces: &[&[u8]] = &[&body.as_bytes()[..cut]];
             let seen = metered(SEEN, kind, pieces, AnswerEnd::CutOff);
             assert!(places.contains(&seen), "no part of a number counts: {seen} at {cut}");
-            assert_eq!(metered(TOTAL, kind, pieces, AnswerEnd::CutOff), 4_000, "{cut}");
+            let is_done = body.find("[DONE]").is_some_and(|at| cut >= at + 6);
+            let units = metered(TOTAL, kind, pieces, AnswerEnd::CutOff);
+            assert_eq!(units, if is_done { 1_212 } else { 4_000 }, "{cut}");
         }
         assert_eq!(metered(TOTAL, kind, &[body.as_bytes()], AnswerEnd::Whole), 1_212);
+    }
+    for other in ["[DONE", "[[DONE]", " [DONE]", "x[DONE]"] {
+        let stream = format!("data: {{\"usage\":{{\"total_tokens\":7}}}}\n\ndata: {other}\n\n");
+        assert_eq!(
+            metered(TOTAL, EVENTS, &[stream.as_bytes()], AnswerEnd::CutOff),
+            4_000,
+            "{other}"
+        );
     }
     let much = "{\"usage\":{\"total_tokens\":5000}";
     assert_eq!(
@@ -172,6 +182,8 @@ fn headers_and_bytes_tell_costs_too() {
         meter.answered(200, &|name| value.filter(|_| name == "x-cost").map(String::from));
         let reads = meter.reads();
         meter.push(body);
+        let cut_off = meter.clone().finish(AnswerEnd::CutOff);
+        assert!(reads || cut_off == meter.clone().finish(AnswerEnd::Whole), "the head is enough");
         (meter.finish(AnswerEnd::Whole), reads)
     };
     let cost = r#"{ "actual": { "header": "X-Cost" } }"#;
