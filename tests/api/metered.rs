@@ -1,0 +1,229 @@
+//! Costs that only the answer tells: the built Worker in front of a language model.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tidegate::local::WorkerdOptions;
+use tidegate_tests::{Served, worker};
+
+use crate::gateway::{ALICE, problem};
+use crate::held::wait_for;
+use crate::model::Model;
+use crate::upstream::{RawReply, connect, read};
+
+const BUDGET: u64 = 100_000;
+const LEDGER: u64 = 1_000_000_000;
+
+/// The second limit refuses nobody: it counts what is charged, also above the first.
+const POLICIES: &str = r#"
+auth = "none"
+api_path = "/_tidegate"
+routes = [
+  { match = "/v1/*", policy = "tokens", upstream = "http://MODEL", estimate = { field = "max_tokens", otherwise = 1_000 }, actual = { field = "usage.total_tokens" }, count_if = { status = "200-299" } },
+  { match = "/seen/*", policy = "tokens", upstream = "http://MODEL", estimate = 1_000, actual = { field = "usage.total_tokens" }, if_unknown = "seen" },
+  { match = "/weighted/*", policy = "tokens", upstream = "http://MODEL", estimate = 1_000, actual = [{ field = "usage.prompt_tokens" }, { field = "usage.completion_tokens", weight = 5 }] },
+  { match = "/down/*", policy = "tokens", upstream = "http://127.0.0.1:1", estimate = 1_000, actual = { field = "usage.total_tokens" } },
+  { match = "/down-free/*", policy = "tokens", upstream = "http://127.0.0.1:1", count_if = { status = "200-299" } },
+  { match = "/bytes/*", policy = "tokens", upstream = "http://MODEL", actual = { bytes = 10 } },
+  { match = "/failures/*", policy = "tokens", upstream = "http://MODEL", count_if = { status = ["401", "500-599"] } },
+]
+
+[policies.tokens]
+key = ["header:x-api-key"]
+limits = [
+  { algorithm = "fixed_window", name = "budget", limit = 100_000, period = "365d" },
+  { algorithm = "fixed_window", name = "ledger", limit = 1_000_000_000, period = "365d" },
+]
+reservations = { most = 200 }
+"#;
+
+fn start(used: fn(u64, u64) -> u64) -> (Served, Model) {
+    let model = Model::start(used);
+    let served = worker(WorkerdOptions {
+        policies: POLICIES.replace("MODEL", &model.address),
+        entry: Some(include_str!("gateway.js").to_owned()),
+        reaches_private: true,
+        ..WorkerdOptions::default()
+    });
+    (served, model)
+}
+
+fn begin(served: &Served, path: &str, body: &str) -> TcpStream {
+    let mut stream = connect(served);
+    let head = "host: h\r\nx-api-key: alice\r\nconnection: close\r\ncontent-type: application/json";
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    stream
+}
+
+fn ask(served: &Served, path: &str, body: &serde_json::Value) -> RawReply {
+    read(&mut begin(served, path, &body.to_string()))
+}
+
+fn charged(served: &Served) -> u64 {
+    let key = served.api.get("/_tidegate/v1/keys/tokens/header:x-api-key:alice", &[]);
+    LEDGER - key.get("limits")[1]["remaining"].as_u64().unwrap()
+}
+
+#[track_caller]
+fn wait_for_charge(served: &Served, expected: u64) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let found = charged(served);
+        if found == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "expected {expected}, found {found}");
+        thread::yield_now();
+    }
+}
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Lets 64 clients ask until each of them was refused three times, and returns what was charged.
+fn ask_with_64_clients(served: &Served, model: &Model) -> u64 {
+    let passed: u64 = thread::scope(|scope| {
+        let client = |client: u64| {
+            let (mut passed, mut refused) = (0, 0);
+            while refused < 3 {
+                let body = json!({ "messages": [], "stream": client % 2 == 0, "max_tokens": 500 + client });
+                let reply = ask(served, CHAT, &body);
+                match reply.status {
+                    200 => passed += 1,
+                    429 => refused += 1,
+                    _ => panic!("{reply:?}"),
+                }
+                assert!(reply.status == 429 || reply.body.contains("total_tokens\":"), "{reply:?}");
+            }
+            passed
+        };
+        let all: Vec<_> = (0..64).map(|number| scope.spawn(move || client(number))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert_eq!(passed, u64::try_from(model.calls().len()).unwrap());
+    wait_for(served, "released", passed);
+    wait_for_charge(served, model.used());
+    println!("{passed} answers, {} charged", model.used());
+    model.used()
+}
+
+#[test]
+fn sixty_four_clients_are_charged_what_the_model_says_and_never_above_the_budget() {
+    let (served, model) = start(|call, max_tokens| 1 + call * 7_919 % max_tokens);
+    let charged = ask_with_64_clients(&served, &model);
+    assert!(charged <= BUDGET, "no answer exceeds its estimate: {charged}");
+    assert!(charged > BUDGET - 64 * 564, "refused while there was room: {charged}");
+}
+
+#[test]
+fn answers_exceed_the_budget_by_no_more_than_they_exceed_their_estimates() {
+    const MORE: u64 = 50;
+    let (served, model) = start(|call, max_tokens| max_tokens + call * 7_919 % (MORE + 1));
+    let charged = ask_with_64_clients(&served, &model);
+    assert!(
+        charged <= BUDGET + 64 * MORE,
+        "each answer under way exceeds by at most {MORE}: {charged}"
+    );
+}
+
+#[test]
+fn the_cost_is_that_of_the_answer() {
+    let (served, model) = start(|_, max_tokens| max_tokens + 12);
+    let mut sum = 0;
+    for stream in [false, true] {
+        let reply = ask(&served, CHAT, &json!({ "stream": stream, "max_tokens": 300 }));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.body.contains("data: [DONE]\n\n"), stream, "{reply:?}");
+        sum += 312;
+        wait_for_charge(&served, sum);
+    }
+    // 104 in + 208 out × 5
+    assert_eq!(ask(&served, "/weighted/x", &json!({ "max_tokens": 300 })).status, 200);
+    wait_for_charge(&served, sum + 104 + 208 * 5);
+    sum += 104 + 208 * 5;
+    let reply = ask(&served, "/bytes/x", &json!({}));
+    sum += u64::try_from(reply.body.len()).unwrap().div_ceil(10);
+    wait_for_charge(&served, sum);
+    let _ = model;
+}
+
+#[test]
+fn some_answers_are_free() {
+    let (served, _model) = start(|_, _| 77);
+    problem(&ask(&served, "/down/x", &json!({})), 502, ":upstream-failed");
+    wait_for_charge(&served, 1_000);
+    problem(&ask(&served, "/down-free/x", &json!({})), 502, ":upstream-failed");
+    assert_eq!(ask(&served, CHAT, &json!({ "model": "overloaded" })).status, 503);
+    assert_eq!(ask(&served, "/failures/x", &json!({})).status, 200);
+    wait_for(&served, "released", 4);
+    wait_for_charge(&served, 1_000);
+    assert_eq!(ask(&served, "/failures/x", &json!({ "model": "overloaded" })).status, 503);
+    wait_for_charge(&served, 1_001);
+}
+
+#[test]
+fn an_answer_that_breaks_off_and_a_client_that_leaves_are_charged() {
+    let (served, model) = start(|_, _| 77);
+    let broken = json!({ "stream": true, "model": "breaks", "max_tokens": 400 });
+    assert_eq!(ask(&served, CHAT, &broken).status, 200);
+    wait_for_charge(&served, 400);
+    assert_eq!(ask(&served, "/seen/x", &broken).status, 200);
+    wait_for(&served, "released", 2);
+    wait_for_charge(&served, 400);
+
+    let waits = json!({ "stream": true, "model": "waits", "max_tokens": 500 });
+    let mut stream = begin(&served, CHAT, &waits.to_string());
+    let mut first = [0; 400];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(charged(&served), 900, "the estimate is held");
+    drop(stream);
+    let _ = model.go.send(()); // the runtime notices when it writes
+    wait_for(&served, "released", 3);
+    wait_for_charge(&served, 900);
+}
+
+#[test]
+fn the_model_gets_the_body_as_it_was_sent() {
+    let (served, model) = start(|_, max_tokens| max_tokens);
+    let sent = |head: &str, body: &[u8]| {
+        let mut stream = connect(&served);
+        let fields =
+            "host: h\r\nx-api-key: alice\r\nconnection: close\r\naccept-encoding: gzip, zstd";
+        write!(stream, "POST {CHAT} HTTP/1.1\r\n{fields}\r\n{head}\r\n\r\n").unwrap();
+        stream.write_all(body).unwrap();
+        let reply = read(&mut stream);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        model.calls().pop().unwrap()
+    };
+    let short = br#"{ "max_tokens": 300, "messages": ["\u00e9"] }"#;
+    let call = sent(&format!("content-length: {}", short.len()), short);
+    assert_eq!(
+        (call.body.as_slice(), call.field("content-length")),
+        (&short[..], Some(&*short.len().to_string()))
+    );
+    assert_eq!(call.field("accept-encoding"), Some("identity"), "the gateway reads the answer");
+    wait_for_charge(&served, 300);
+
+    let chunks = b"15\r\n{ \"max_tokens\": 20, \"\r\n3\r\n\":1\r\n1\r\n}\r\n0\r\n\r\n";
+    let call = sent("transfer-encoding: chunked", chunks);
+    assert_eq!(call.body, b"{ \"max_tokens\": 20, \"\":1}");
+    wait_for_charge(&served, 320);
+
+    let mut long = br#"{ "max_tokens": 600, "messages": [""#.to_vec();
+    long.resize(2_000_000, b'x');
+    long.extend(b"\"] }");
+    let call = sent(&format!("content-length: {}", long.len()), &long);
+    assert!(call.body == long, "{} bytes", call.body.len());
+    wait_for_charge(&served, 920);
+    let chunked = [format!("{:x}\r\n", long.len()).as_bytes(), &long, b"\r\n0\r\n\r\n"].concat();
+    let call = sent("transfer-encoding: chunked", &chunked);
+    assert!(call.body == long, "{} bytes", call.body.len());
+    wait_for_charge(&served, 1_520);
+}
