@@ -9,7 +9,7 @@ use serde_json::json;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, worker};
 
-use crate::gateway::{ALICE, problem};
+use crate::gateway::problem;
 use crate::held::wait_for;
 use crate::model::Model;
 use crate::upstream::{RawReply, connect, read};
@@ -28,7 +28,7 @@ routes = [
   { match = "/down/*", policy = "tokens", upstream = "http://127.0.0.1:1", estimate = 1_000, actual = { field = "usage.total_tokens" } },
   { match = "/down-free/*", policy = "tokens", upstream = "http://127.0.0.1:1", count_if = { status = "200-299" } },
   { match = "/bytes/*", policy = "tokens", upstream = "http://MODEL", actual = { bytes = 10 } },
-  { match = "/failures/*", policy = "tokens", upstream = "http://MODEL", count_if = { status = ["401", "500-599"] } },
+  { match = "/failures/*", policy = "tokens", upstream = "http://MODEL", count_if = { status = [401, "500-599"] } },
 ]
 
 [policies.tokens]
@@ -37,7 +37,7 @@ limits = [
   { algorithm = "fixed_window", name = "budget", limit = 100_000, period = "365d" },
   { algorithm = "fixed_window", name = "ledger", limit = 1_000_000_000, period = "365d" },
 ]
-reservations = { most = 200 }
+reservations = { most = 1_000, remember = "1s" }
 "#;
 
 fn start(used: fn(u64, u64) -> u64) -> (Served, Model) {
