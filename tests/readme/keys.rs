@@ -72,7 +72,7 @@ fn passing(policies: &Policies, policy: &Arc<Policy>) -> usize {
             }
             let key = key(policies, policy, &query, &headers).unwrap();
             let random = &mut || u64::try_from(*number).ok();
-            let mut exchange = Exchange::of_key(policy, &key, None, None, None, random);
+            let mut exchange = Exchange::of_key(policy, &key, None, None, false, random);
             let Step::Decide([check]) = exchange.step() else { panic!("{exchange:?}") };
             let verdict = table.ask(check.resolved(), NOW, &check.operation()).unwrap();
             verdict.decision.is_allowed()

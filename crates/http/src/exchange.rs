@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::convert::identity;
 
-use tidegate_gate::{Chance, Metering, Policy};
+use tidegate_gate::{Chance, Policy};
 
 use crate::answer::Outcome;
 use crate::answer::headers::OlderForm;
@@ -77,17 +77,17 @@ impl Exchange {
 
     /// Begins with a request whose policy and key are known: for middleware, which runs in the process of the upstream. Without
     /// a cost, the request has the cost of the policy, whatever its headers say. The header fields have the older form, if there
-    /// is one. With a metering, the cost is an estimate.
+    /// is one. If it reserves, the cost is an estimate.
     #[must_use]
     pub fn of_key(
         policy: &Arc<Policy>,
         key: &str,
         cost: Option<u64>,
         form: Option<OlderForm>,
-        metering: Option<Arc<Metering>>,
+        reserves: bool,
         random: Chance<'_>,
     ) -> Self {
-        let keyless = Keyless::of_middleware(policy, cost, form, metering);
+        let keyless = Keyless::of_middleware(policy, cost, form, reserves);
         Self::begun(keyless.plan(Some(key), random).map(State::Decide))
     }
 

@@ -66,6 +66,12 @@ impl Meter {
         Self { metering, estimate, actual, body: Body::Unread, bytes: 0, counts: true }
     }
 
+    /// The units that the request has reserved.
+    #[must_use]
+    pub const fn estimate(&self) -> u64 {
+        self.estimate
+    }
+
     /// Whether it reads bodies that are not coded.
     #[must_use]
     pub fn seeks(&self) -> bool {

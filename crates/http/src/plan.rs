@@ -88,10 +88,11 @@ impl Keyless {
         policy: &Arc<Policy>,
         cost: Option<u64>,
         form: Option<OlderForm>,
-        metering: Option<Arc<Metering>>,
+        reserves: bool,
     ) -> Self {
         let (cost, form) =
             (cost.unwrap_or(policy.cost().stated()), Form::Pass(Box::default(), form));
+        let metering = reserves.then(Arc::default); // the middleware has its own
         Self { metering, ..Self::new(policy, cost, None, form) }
     }
 

@@ -51,12 +51,14 @@ export const hasLease = (numbers) => (numbers[FLAGS] & HAS_LEASE) !== 0;
 export function readAdmission(text) {
   const fields = new Fields(text);
   const [status, body, name, renewEveryUs] = [fields.number(), fields.text(), fields.text(), fields.number()];
+  const [id, units] = [fields.text(), fields.number()];
   /** @type {[name: string, value: string][]} */
   const headers = Array.from({ length: fields.number() }, () => [fields.text(), fields.text()]);
   return {
     headers,
     refusal: status === 0 ? undefined : { status, body },
     lease: name === "" ? undefined : { name, renewEveryUs },
+    reservation: id === "" ? undefined : { id, units },
   };
 }
 

@@ -612,6 +612,13 @@ export interface Admission {
     /** The time in microseconds after which to renew the lease. */
     readonly renewEveryUs: number;
   };
+  /** The reservation to commit once the response has ended. */
+  readonly reservation?: {
+    /** The id of the reservation. */
+    readonly id: string;
+    /** The units that are held. */
+    readonly units: number;
+  };
 }
 
 /** The real cost of a request that was granted on an estimate. */
@@ -814,9 +821,9 @@ export class Limiter {
 
   /**
    * Decides on a request as middleware does, by the clock: an invalid key or a cost that can never be granted is refused like
-   * a request beyond the limit.
+   * a request beyond the limit. If it `reserves`, the units of its cost are held until they are committed.
    */
-  admit(key: string, options?: { cost?: number; headers?: OlderHeaders }): Admission;
+  admit(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean }): Admission;
 
   /** Clears the states of all keys. */
   resetAll(): void;

@@ -48,14 +48,20 @@ export function limiterOptions(options) {
  * @type {(options: unknown) => Record<string, any>}
  */
 export function middlewareOptions(options) {
-  const read = known("options", "INVALID_OPTION", options, ["key", "cost", "ip", "headers", "store", "onError"]);
+  const read = known("options", "INVALID_OPTION", options, [
+    "key", "cost", "actual", "countIf", "ifUnknown", "ip", "headers", "store", "onError",
+  ]);
+  const { actual, countIf, ifUnknown } = read;
+  if ((actual ?? countIf ?? ifUnknown) !== undefined) {
+    read.metering = policyJson({ actual, count_if: countIf, if_unknown: ifUnknown }, invalidOption, "", 0);
+  }
   requireText("options.headers", "INVALID_OPTION", read.headers, OPTIONAL);
   for (const name of ["key", "ip", "onError"]) requireType(`options.${name}`, "INVALID_OPTION", read[name], "function", OPTIONAL);
   if (typeof read.cost !== "function" && read.cost !== undefined) {
     requireType("options.cost", "INVALID_OPTION", read.cost, "number");
     requireWhole("options.cost", "INVALID_OPTION", read.cost, 0, Number.MAX_SAFE_INTEGER);
   }
-  for (const name of read.store === undefined ? [] : ["check", "renew", "release"]) {
+  for (const name of read.store === undefined ? [] : ["check", "renew", "release", ...(read.metering === undefined ? [] : ["commit"])]) {
     requireType(`options.store.${name}`, "INVALID_OPTION", read.store?.[name], "function");
   }
   return read;
@@ -87,13 +93,14 @@ export function headerValue(name, value) {
 /**
  * The options of `admit`.
  *
- * @type {(options: unknown) => { cost?: number, headers?: string }}
+ * @type {(options: unknown) => { cost?: number, headers?: string, reserves?: boolean }}
  */
 export function admissionOptions(options) {
-  const { cost, headers } = known("options", "INVALID_REQUEST", options, ["cost", "headers"]);
+  const { cost, headers, reserves } = known("options", "INVALID_REQUEST", options, ["cost", "headers", "reserves"]);
+  requireType("reserves", "INVALID_REQUEST", reserves, "boolean", OPTIONAL);
   requireType("cost", "INVALID_COST", cost, "number", OPTIONAL);
   requireText("headers", "INVALID_OPTION", headers, OPTIONAL);
-  return { cost, headers };
+  return { cost, headers, reserves };
 }
 
 /**
@@ -328,6 +335,9 @@ function objectJson(object, invalid, path, depth) {
   }
   return `{${text}}`;
 }
+
+/** @type {Invalid} */
+const invalidOption = (path, message) => coded("INVALID_OPTION", `\`options.${path}\`: ${message}`);
 
 const MOST_DEPTH = 32;
 

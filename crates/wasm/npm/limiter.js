@@ -214,6 +214,8 @@ export class Limiter {
     const read = middlewareOptions(options);
     const native = this.#forMiddleware();
     caught(() => native.requireForm(read.headers ?? ""));
+    const { metering } = read;
+    if (metering !== undefined) read.metering = caught(() => native.metering(metering));
     this.#readKeyHeaders();
     return /** @type {any} */ (read);
   }
@@ -228,12 +230,12 @@ export class Limiter {
 
   /** @type {declared.Limiter["admit"]} */
   admit(key, options = {}) {
-    const { cost, headers = "" } = admissionOptions(options);
+    const { cost, headers = "", reserves = false } = admissionOptions(options);
     if (typeof key !== "string") throw notAKey(key);
     requireWellFormed("key", "INVALID_KEY", key);
     const native = this.#forMiddleware();
     if (!this.#isSeeded) this.#seed();
-    caught(() => native.admit(key, cost, headers, clock()));
+    caught(() => native.admit(key, cost, headers, reserves, clock()));
     return readAdmission(native.served());
   }
 

@@ -2,6 +2,8 @@
 
 mod grant;
 #[cfg(feature = "middleware")]
+mod metering;
+#[cfg(feature = "middleware")]
 mod middleware;
 mod operate;
 

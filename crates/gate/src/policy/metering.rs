@@ -23,7 +23,7 @@ const MAX_PATHS: usize = 4;
 const MAX_PATH_BYTES: usize = 128;
 
 /// How the cost of a request is known: an estimate before, and the true cost by its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metering {
     estimate: Option<Arc<Sum>>,
     actual: Option<Arc<Sum>>,

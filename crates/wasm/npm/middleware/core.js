@@ -3,7 +3,9 @@ import { MemoryStore } from "./store.js";
 
 /** @import { Admission, Limiter, MiddlewareOptions, Store } from "./options.js" */
 /** @typedef {{ header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
-/** @typedef {{ renewUntil: number, done: () => void }} Held */
+/** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
+/** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
+/** @typedef {{ renewUntil: number, meter?: Meter, done: (end: End) => void }} Held */
 /** @typedef {Admission & { held?: Held }} Said */
 /** @typedef {(name: string, value: string) => void} AddHeader */
 
@@ -18,15 +20,16 @@ import { MemoryStore } from "./store.js";
  */
 export function limiting(limiter, options = {}, facts) {
   if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, found ${limiter === null ? "null" : typeof limiter}`);
-  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError } = limiter.prepare(options);
+  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError, metering } = limiter.prepare(options);
   /** @type {(...request: any[]) => Promise<Said>} */
   const decide = async (...request) => {
     const chosen = await key?.(...request);
     const found = chosen === undefined ? limiter.keyOf(read(facts, ip, request)) : keyText(chosen);
     if (typeof found !== "string") return found;
     const units = typeof cost === "function" ? await cost(...request) : cost;
-    const said = await store.check(found, { cost: units, headers });
-    return { ...said, held: said.lease ? hold(store, found, said.lease, onError) : undefined };
+    const said = await store.check(found, metering ? { cost: units, headers, reserves: true } : { cost: units, headers });
+    const meter = said.reservation && metering?.begin(said.reservation.units);
+    return { ...said, held: said.lease || meter ? hold(store, found, said, meter, onError) : undefined };
   };
   return async (...request) => {
     try {
@@ -68,34 +71,43 @@ function read(facts, ip, request) {
 }
 
 /**
- * Renews a lease until `done` releases it, or until the time `renewUntil`.
+ * Renews a lease until `done` releases it, or until the time `renewUntil`. `done` commits a reservation, which releases the lease too.
  *
- * @type {(store: Store, key: string, lease: NonNullable<Admission["lease"]>, onError: MiddlewareOptions["onError"]) => Held}
+ * @type {(store: Store, key: string, said: Admission, meter: Meter | undefined, onError: MiddlewareOptions["onError"]) => Held}
  */
-function hold(store, key, { name, renewEveryUs }, onError) {
+function hold(store, key, { lease, reservation }, meter, onError) {
   /** @type {any} Node has `unref` here, browsers have not */
   let timer;
   let isHeld = true;
   const wait = () => {
-    timer = setTimeout(renew, Math.min(Math.max(1, Math.floor(renewEveryUs / 1000)), LONGEST_TIMER_MS));
+    if (lease === undefined) return;
+    timer = setTimeout(renew, Math.min(Math.max(1, Math.floor(lease.renewEveryUs / 1000)), LONGEST_TIMER_MS));
     timer.unref?.(); // a lease does not keep a process alive
   };
   const renew = () => {
     if (Date.now() > held.renewUntil) return; // the lease ends by its time to live
-    const renewed = async () => store.renew(key, name);
+    const renewed = async () => store.renew(key, lease?.name ?? "");
     renewed().then((live) => live && isHeld && wait(), (error) => {
       report(onError, error);
       if (isHeld) wait();
     });
   };
+  /** @type {Held} */
   const held = {
     renewUntil: soon(),
-    done() {
+    meter,
+    done(end) {
       if (!isHeld) return;
       isHeld = false;
       clearTimeout(timer);
-      const released = async () => store.release(key, name);
-      released().catch((error) => report(onError, error));
+      const ended = async () => {
+        if (meter === undefined || reservation === undefined) return store.release(key, lease?.name ?? "");
+        held.meter = undefined;
+        const units = meter.finish(end);
+        meter.free();
+        await store.commit?.(key, reservation.id, units);
+      };
+      ended().catch((error) => report(onError, error));
     },
   };
   wait();

@@ -6,7 +6,7 @@
 
 import type { Limiter, MiddlewareOptions } from "./options.js";
 
-export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Express, and for other servers that call `(request, response, next)`. */
 export function rateLimit(

@@ -6,7 +6,7 @@
 
 import type { Limiter, MiddlewareOptions } from "./options.js";
 
-export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** A hook for Fastify: `onRequest`, or a later one whose requests have what `key` and `cost` read. */
 export function rateLimit(

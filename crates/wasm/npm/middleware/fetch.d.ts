@@ -6,7 +6,7 @@
 
 import type { Limiter, MiddlewareOptions, Store } from "./options.js";
 
-export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /**
  * The handler behind a limiter. A request has no address by itself, so `options.ip` must say where it is if keys are
@@ -25,4 +25,5 @@ export class MemoryStore implements Store {
   check: Store["check"];
   renew: Store["renew"];
   release: Store["release"];
+  commit: NonNullable<Store["commit"]>;
 }

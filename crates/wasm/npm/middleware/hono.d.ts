@@ -6,7 +6,7 @@
 
 import type { Limiter, MiddlewareOptions } from "./options.js";
 
-export type { Admission, MiddlewareOptions, OlderHeaders, Store } from "./options.js";
+export type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "./options.js";
 
 /** Middleware for Hono. On Node the address of the client is known; elsewhere `options.ip` must say where it is. */
 export function rateLimit(

@@ -23,7 +23,8 @@ export function rateLimit(limiter, options) {
       return context.res;
     };
     const outgoing = context.env?.outgoing; // Node itself tells the end of a response
-    if (held === undefined || outgoing !== undefined) {
+    // but the meter finds the headers only in the response
+    if (held === undefined || (outgoing !== undefined && held.meter === undefined)) {
       if (held !== undefined) holdUntilEnd(outgoing, held);
       await respond();
     } else {

@@ -21,12 +21,46 @@ export function limitingNode(limiter, options, parts) {
 
 /** @type {(response: any, held: import("./core.js").Held) => void} */
 export function holdUntilEnd(response, held) {
-  const done = () => held.done();
-  if (response.destroyed || response.writableFinished) done();
-  response.once("finish", done);
-  response.once("close", done);
+  if (held.meter !== undefined) watch(response, held);
+  if (response.destroyed || response.writableFinished) held.done(1);
+  response.once("finish", () => held.done(0));
+  response.once("close", () => held.done(1));
   held.renewUntil = Infinity; // the response always ends or closes
 }
+
+/**
+ * Shows the meter what is written, before it is written.
+ *
+ * @type {(response: any, held: import("./core.js").Held) => void}
+ */
+function watch(response, held) {
+  /** @type {boolean | undefined} */
+  let reads;
+  let within = false; // the `end` of HTTP/2 calls `write`
+  /** @type {(name: "write" | "end") => void} */
+  const wrap = (name) => {
+    const call = response[name];
+    /** @type {(this: unknown, chunk?: any, encoding?: any, ...rest: any[]) => any} */
+    response[name] = function (chunk, encoding, ...rest) {
+      if (within) return call.call(this, chunk, encoding, ...rest);
+      within = true;
+      try {
+        reads ??= held.meter?.answered(response.statusCode, (header) => headerText(response.getHeader(header)));
+        if (reads && chunk && typeof chunk !== "function") {
+          held.meter?.push(typeof chunk === "string" ? Buffer.from(chunk, typeof encoding === "string" ? /** @type {any} */ (encoding) : "utf8") : chunk);
+        }
+        return call.call(this, chunk, encoding, ...rest);
+      } finally {
+        within = false;
+      }
+    };
+  };
+  wrap("write");
+  wrap("end");
+}
+
+/** @type {(value: unknown) => string | undefined} */
+const headerText = (value) => (value === undefined ? undefined : String(value));
 
 /** @type {(request: any) => import("./core.js").Facts} */
 export function nodeFacts(request) {

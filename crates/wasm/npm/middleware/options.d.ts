@@ -9,6 +9,18 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
   key?: (...request: Request) => string | number | undefined | Promise<string | number | undefined>;
   /** The cost of a request. Default: the policy's cost. */
   cost?: number | ((...request: Request) => number | undefined | Promise<number | undefined>);
+  /**
+   * Where the response has the true cost of its request. The `cost` is then an estimate: its units are reserved when the request
+   * comes, and the true cost is committed when the response has passed. The policy must have `reservations`.
+   */
+  actual?: Terms;
+  /** The responses that count. Requests whose response does not count get their units back. Needs `reservations` too. */
+  countIf?: CountIf;
+  /**
+   * What is committed if the response does not tell the cost or breaks off: the estimate, or what was seen if that is more; or only
+   * what was seen. Default: `"estimate"`.
+   */
+  ifUnknown?: "estimate" | "seen";
   /** The address from which the request came: that of a proxy if there is one, as `trusted_proxies` finds the client behind it. */
   ip?: (...request: Request) => string | undefined;
   /** An older form of the headers. Default: `RateLimit-Policy` and `RateLimit` as draft 8 and later drafts have them. */
@@ -22,11 +34,34 @@ export interface MiddlewareOptions<Request extends unknown[] = any[]> {
 /** A place where the states of keys are kept. */
 export interface Store {
   /** Decides on a request. */
-  check(key: string, options: { cost?: number; headers?: OlderHeaders }): Promise<Admission>;
+  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean }): Promise<Admission>;
   /** Renews a lease, and returns whether it was live. */
   renew(key: string, lease: string): Promise<boolean>;
   /** Releases a lease. */
   release(key: string, lease: string): Promise<void>;
+  /** Commits a reservation at its true cost, and releases the lease of the same name. Needed beside `actual` and `countIf`. */
+  commit?(key: string, id: string, actual: number): Promise<void>;
 }
+
+/** Units of one kind: a number, or where it is. */
+export type Term = number | ({
+  /** The units that each of them counts as. Default: 1. */
+  weight?: number;
+  /** The number if the response does not have it. Without it, the cost of such a response is unknown. */
+  otherwise?: number;
+} & (
+  /** A header of the response. */
+  | { header: string }
+  /** The path of a field of a JSON body, or of the events of a stream, such as `"usage.total_tokens"`. The last number at it counts. */
+  | { field: string | string[] }
+  /** A unit for each so many bytes of the body. */
+  | { bytes: number }
+));
+
+/** A sum of up to 8 terms. */
+export type Terms = Term | Term[];
+
+/** Responses with one of these statuses, such as `[401, "500-599"]`, or with this header. */
+export type CountIf = { status: number | string | (number | string)[] } | { header: string; value?: string };
 
 export type { Admission, Limiter, OlderHeaders };

@@ -2,7 +2,7 @@
 export class MemoryStore {
   #limiter;
 
-  /** @param {Pick<import("tidegate").Limiter, "admit" | "renew" | "release">} limiter */
+  /** @param {Pick<import("tidegate").Limiter, "admit" | "renew" | "release" | "commit">} limiter */
   constructor(limiter) {
     this.#limiter = limiter;
   }
@@ -24,5 +24,10 @@ export class MemoryStore {
   /** @type {import("./options.js").Store["release"]} */
   async release(key, lease) {
     this.#limiter.release(key, lease);
+  }
+
+  /** @type {NonNullable<import("./options.js").Store["commit"]>} */
+  async commit(key, id, actual) {
+    this.#limiter.commit(key, id, actual);
   }
 }

@@ -7,23 +7,25 @@ export function fetchFacts({ url, headers }) {
 }
 
 /**
- * Responds, and releases the lease once the body of the response has been read or the client is gone.
+ * Responds, and releases the lease or commits the reservation once the body of the response has been read or the client is gone.
  *
  * @type {(request: Request, respond: () => Promise<Response>, held: import("./core.js").Held) => Promise<Response>}
  */
 export async function holdUntilRead(request, respond, held) {
-  const done = () => held.done();
-  request.signal.addEventListener("abort", done, { once: true });
-  if (request.signal.aborted) done();
+  const left = () => held.done(1);
+  request.signal.addEventListener("abort", left, { once: true });
+  if (request.signal.aborted) left();
   let response;
   try {
     response = await respond();
   } catch (error) {
-    done();
+    held.done(2);
     throw error;
   }
+  const { headers } = response;
+  const reads = held.meter?.answered(response.status, (name) => headers.get(name));
   if (response.body === null || request.method === "HEAD") {
-    done(); // nobody reads a body
+    held.done(0); // nobody reads a body
     return response;
   }
   const reader = response.body.getReader();
@@ -33,15 +35,19 @@ export async function holdUntilRead(request, respond, held) {
       try {
         const { done: isEnd, value } = await reader.read();
         if (!isEnd && !ArrayBuffer.isView(value)) throw new TypeError(`expected bytes in the body of a response, found a ${typeof value}`);
-        if (!isEnd) return controller.enqueue(value);
+        if (!isEnd) {
+          if (reads) held.meter?.push(value);
+          return controller.enqueue(value);
+        }
         controller.close();
+        held.done(0);
       } catch (error) {
         controller.error(error);
+        held.done(1);
       }
-      done();
     },
     cancel(reason) {
-      done();
+      left();
       return reader.cancel(reason);
     },
   }, { highWaterMark: 0 });

@@ -8,6 +8,7 @@ use tidegate_http::{
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use super::metering::NativeMetering;
 use super::{Limiter, quantity, timestamp};
 use crate::failure::Failure;
 use crate::fields::Fields;
@@ -61,6 +62,14 @@ impl Limiter {
         Ok(found.map_err(|refusal| self.served = refused(&refusal)).ok())
     }
 
+    /// What middleware says of costs that only the answer tells, in JSON.
+    ///
+    /// # Errors
+    /// Throws if the text is no such thing, or if the policy takes no reservations.
+    pub fn metering(&self, text: &str) -> Result<NativeMetering, JsValue> {
+        NativeMetering::of(text, &self.policy).map_err(JsValue::from)
+    }
+
     /// Decides on a request of the key, and returns whether it passes. [`served`](Self::served) has the rest. `form` is empty or an
     /// [`OlderForm`].
     ///
@@ -71,13 +80,14 @@ impl Limiter {
         key: &str,
         cost: Option<f64>,
         form: &str,
+        reserves: bool,
         now: f64,
     ) -> Result<bool, JsValue> {
         let cost = cost.map(|cost| quantity("cost", "INVALID_COST", cost)).transpose()?;
         let (form, now) = (older(form)?, timestamp(now)?);
         self.last_call = None;
         let random = &mut || self.chance.number();
-        let mut exchange = Exchange::of_key(&self.policy, key, cost, form, random);
+        let mut exchange = Exchange::of_key(&self.policy, key, cost, form, reserves, random);
         let served = loop {
             match exchange.step() {
                 Step::Decide([check]) => {
@@ -101,7 +111,7 @@ impl Limiter {
     }
 
     /// In fields: the status, which is 0 for a request that passes, the body, the name of the lease to hold, which is empty
-    /// without a lease, the µs between two renewals, and the headers.
+    /// without a lease, the µs between two renewals, the id of the reservation and its units, and the headers.
     #[must_use]
     pub fn served(&mut self) -> String {
         core::mem::take(&mut self.served)
@@ -117,14 +127,23 @@ fn older(form: &str) -> Result<Option<OlderForm>, Failure> {
 
 fn refused(Response { status, headers, body }: &Response) -> String {
     let mut fields = Fields::with_capacity(body.len());
-    fields.number(u64::from(*status)).text(body).text("").number(0).headers(headers);
+    fields
+        .number(u64::from(*status))
+        .text(body)
+        .text("")
+        .number(0)
+        .text("")
+        .number(0)
+        .headers(headers);
     fields.into_text()
 }
 
-fn passed(Pass { headers, lease, .. }: &Pass) -> String {
+fn passed(Pass { headers, lease, reservation, .. }: &Pass) -> String {
     let lease = lease.as_ref().map(|lease| (lease.name.as_str(), lease.renew_every.0));
     let (name, every_us) = lease.unwrap_or_default();
+    let reservation = reservation.as_ref().map(|one| (one.id.as_str(), one.meter.estimate()));
+    let (id, units) = reservation.unwrap_or_default();
     let mut fields = Fields::default();
-    fields.number(0).text("").text(name).number(every_us).headers(headers);
+    fields.number(0).text("").text(name).number(every_us).text(id).number(units).headers(headers);
     fields.into_text()
 }

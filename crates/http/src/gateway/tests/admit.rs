@@ -54,7 +54,7 @@ fn both(limits: &str, form: OlderForm) -> [Vec<(&'static str, String)>; 2] {
     [Timestamp(86_400_000_000), Timestamp(86_400_500_000)].map(|now| {
         id += 1;
         let mut exchange =
-            Exchange::of_key(policy, "user:42", None, Some(form), None, &mut || Some(id));
+            Exchange::of_key(policy, "user:42", None, Some(form), false, &mut || Some(id));
         let Step::Decide([check]) = exchange.step() else { panic!() };
         let verdict = table.ask(check.resolved(), now, &check.operation()).unwrap();
         exchange.decided(vec![Outcome::Decided(verdict)]);
