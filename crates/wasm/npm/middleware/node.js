@@ -37,6 +37,21 @@ function watch(response, held) {
   /** @type {boolean | undefined} */
   let reads;
   let within = false; // the `end` of HTTP/2 calls `write`
+  /** @type {Record<string, unknown>} headers that only `writeHead` gets, which Node may keep to itself */
+  let given = {};
+  const { writeHead } = response;
+  /** @type {(this: unknown, status: number, ...rest: any[]) => any} */
+  response.writeHead = function (status, ...rest) {
+    const fields = rest.findLast((one) => typeof one === "object" && one !== null) ?? {};
+    const pairs = Array.isArray(fields) ? pairsOf(fields) : Object.entries(fields);
+    given = Object.fromEntries(pairs.map(([name, value]) => [String(name).toLowerCase(), value]));
+    return writeHead.call(this, status, ...rest);
+  };
+  /** @type {(name: string) => unknown} */
+  const header = (name) => {
+    const value = (Object.hasOwn(given, name) ? given[name] : undefined) ?? response.getHeader(name);
+    return value === undefined ? undefined : String(value);
+  };
   /** @type {(name: "write" | "end") => void} */
   const wrap = (name) => {
     const call = response[name];
@@ -45,7 +60,7 @@ function watch(response, held) {
       if (within) return call.call(this, chunk, encoding, ...rest);
       within = true;
       try {
-        reads ??= held.meter?.answered(response.statusCode, (header) => headerText(response.getHeader(header)));
+        reads ??= held.meter?.answered(response.statusCode, header);
         if (reads && chunk && typeof chunk !== "function") {
           held.meter?.push(typeof chunk === "string" ? Buffer.from(chunk, typeof encoding === "string" ? /** @type {any} */ (encoding) : "utf8") : chunk);
         }
@@ -59,8 +74,13 @@ function watch(response, held) {
   wrap("end");
 }
 
-/** @type {(value: unknown) => string | undefined} */
-const headerText = (value) => (value === undefined ? undefined : String(value));
+/**
+ * The names and values of headers in an array: in pairs, or one after another.
+ *
+ * @type {(fields: any[]) => [unknown, unknown][]}
+ */
+const pairsOf = (fields) =>
+  Array.isArray(fields[0]) ? fields : fields.flatMap((name, place) => (place % 2 === 0 ? [[name, fields[place + 1]]] : []));
 
 /** @type {(request: any) => import("./core.js").Facts} */
 export function nodeFacts(request) {
