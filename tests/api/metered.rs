@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate::local::WorkerdOptions;
-use tidegate_tests::{Served, worker};
+use tidegate_tests::{Served, blocks, file, worker};
 
 use crate::gateway::problem;
 use crate::held::wait_for;
@@ -152,6 +152,50 @@ fn the_cost_is_that_of_the_answer() {
     sum += u64::try_from(reply.body.len()).unwrap().div_ceil(10);
     wait_for_charge(&served, sum);
     let _ = model;
+}
+
+#[test]
+fn the_page_about_language_models_is_true() {
+    let page = std::fs::read_to_string(file("../docs/llm.md")).unwrap();
+    let files: Vec<_> =
+        blocks(&page).into_iter().filter(|block| block.mark == "accepted").collect();
+    let model = Model::start(|_, max_tokens| max_tokens + 12);
+    let upstream = format!("http://{}", model.address);
+    let start = |file: &str| {
+        let policies = file
+            .replace("https://api.openai.com", &upstream)
+            .replace("https://api.anthropic.com", &upstream);
+        let policies = format!("auth = 'none'\napi_path = '/_tidegate'\n{policies}");
+        worker(WorkerdOptions { policies, reaches_private: true, ..WorkerdOptions::default() })
+    };
+    let left = |served: &Served, expected: u64| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while served.api.get("/_tidegate/v1/keys/tokens/ip:192.0.2.1", &[]).get("remaining")
+            != expected
+        {
+            assert!(Instant::now() < deadline, "expected {expected}");
+            thread::yield_now();
+        }
+    };
+    let call = |served: &Served| {
+        let body = json!({ "max_tokens": 200 }).to_string();
+        let head = "host: h\r\ncf-connecting-ip: 192.0.2.1\r\nconnection: close";
+        let mut stream = connect(served);
+        write!(
+            stream,
+            "POST {CHAT} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        read(&mut stream)
+    };
+    let first = start(&files[0].text);
+    let reply = call(&first);
+    assert!(reply.all("ratelimit")[0].contains(";r=99800;"), "{reply:?}");
+    left(&first, 100_000 - 212);
+    let second = start(&files[1].text);
+    let reply = call(&second);
+    assert!(reply.all("ratelimit")[0].contains(";r=59795;"), "200 + 18 bytes ÷ 4: {reply:?}");
 }
 
 #[test]

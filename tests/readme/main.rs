@@ -22,7 +22,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tidegate_tests::{blocks, command, file, rows};
 
-const DOCUMENTS: [&str; 20] = [
+const DOCUMENTS: [&str; 21] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -40,6 +40,7 @@ const DOCUMENTS: [&str; 20] = [
     "docs/costs.md",
     "docs/gateway.md",
     "docs/http.md",
+    "docs/llm.md",
     "docs/modes.md",
     "docs/operations.md",
     "docs/policies.md",
@@ -62,7 +63,12 @@ fn the_commands_of_docs_http_print_what_it_says() {
 
 #[test]
 fn the_file_of_docs_gateway_is_described_as_it_says() {
-    assert_eq!(run_blocks("docs/gateway.md"), 3);
+    assert_eq!(run_blocks("docs/gateway.md"), 4);
+}
+
+#[test]
+fn the_files_of_docs_llm_are_valid() {
+    assert_eq!(run_blocks("docs/llm.md"), 3);
 }
 
 #[test]

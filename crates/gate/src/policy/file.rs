@@ -15,6 +15,7 @@ use tidegate_form::{Error, Form, Node, Quoted, Value, form, json, repeated, toml
 
 use super::error::PolicyError;
 use super::jwt::Jwt;
+use super::metering::{Metering, MeteringForm};
 use super::network::Network;
 use super::nodes::LocalForm;
 use super::persist::PersistAheadForm;
@@ -92,6 +93,17 @@ impl Policy {
         let policy: Self = parse(text)?;
         let name = Name::parse(name).map_err(PolicyError::at_start)?;
         Ok(policy.named(name))
+    }
+}
+
+impl Metering {
+    /// Reads what middleware says of costs that only the answer tells, in JSON; `None` if it says nothing.
+    ///
+    /// # Errors
+    /// Fails with [`PolicyError`], which names the place in the text.
+    pub fn parse(json: &str) -> Result<Option<Self>, PolicyError> {
+        let form: MeteringForm = parse(json)?;
+        form.metering().map_err(PolicyError::at_start)
     }
 }
 

@@ -9,8 +9,6 @@ use core::{fmt, iter};
 use tidegate_core::MAX_QUANTITY;
 use tidegate_form::{Bounded, Error, Form, Node, Quoted, Value, form};
 
-use super::error::PolicyError;
-use super::file::parse;
 use super::source::is_token;
 
 /// The most terms of a sum.
@@ -94,15 +92,6 @@ pub enum CountIf {
 }
 
 impl Metering {
-    /// Reads what middleware says of it, in JSON; `None` if it says nothing.
-    ///
-    /// # Errors
-    /// Fails with [`PolicyError`], which names the place in the text.
-    pub fn parse(json: &str) -> Result<Option<Self>, PolicyError> {
-        let form: MeteringForm = parse(json)?;
-        form.metering().map_err(PolicyError::at_start)
-    }
-
     /// The units to reserve; `None` for the cost of the request.
     #[must_use]
     pub const fn estimate(&self) -> Option<&Arc<Sum>> {
