@@ -2,7 +2,7 @@
 import { expectTypeOf } from "expect-type";
 import { Limiter } from "tidegate/toml";
 import preferred, { rateLimit as express } from "tidegate/express";
-import type { Admission, MiddlewareOptions, OlderHeaders, Store } from "tidegate/express";
+import type { Admission, CountIf, MiddlewareOptions, OlderHeaders, Store, Term, Terms } from "tidegate/express";
 import fastify from "tidegate/fastify";
 import { MemoryStore, rateLimit as fetched } from "tidegate/fetch";
 import { rateLimit as hono } from "tidegate/hono";
@@ -19,16 +19,23 @@ const store: Store = new MemoryStore(limiter);
 expectTypeOf<MiddlewareOptions<[one: string, two: number]>>().toEqualTypeOf<{
   key?: (one: string, two: number) => string | number | undefined | Promise<string | number | undefined>;
   cost?: number | ((one: string, two: number) => number | undefined | Promise<number | undefined>);
+  actual?: Terms;
+  countIf?: CountIf;
+  ifUnknown?: "estimate" | "seen";
   ip?: (one: string, two: number) => string | undefined;
   headers?: OlderHeaders;
   store?: Store;
   onError?: (error: unknown) => void;
 }>();
 expectTypeOf<Store>().toEqualTypeOf<{
-  check(key: string, options: { cost?: number; headers?: OlderHeaders }): Promise<Admission>;
+  check(key: string, options: { cost?: number; headers?: OlderHeaders; reserves?: boolean }): Promise<Admission>;
   renew(key: string, lease: string): Promise<boolean>;
   release(key: string, lease: string): Promise<void>;
+  commit?(key: string, id: string, actual: number): Promise<void>;
 }>();
+const output: Term = { field: ["usage.output_tokens"], weight: 5, otherwise: 0 };
+koa(limiter, { actual: [10, output, { header: "x-used" }, { bytes: 4 }], countIf: { status: [401, "500-599"] }, ifUnknown: "seen" });
+koa(limiter, { countIf: { header: "x-login", value: "failed" } });
 
 const middleware = express(limiter, { key: (request) => request.user, cost: 2, headers: "draft-6", store, onError: console.error });
 expectTypeOf(middleware).toEqualTypeOf<(request: any, response: any, next: (error?: any) => void) => void>();
@@ -50,6 +57,10 @@ expectTypeOf(next(limiter, (request: Request) => new Response(request.url))).ret
 express({ limits: [] });
 // @ts-expect-error there is no such form
 express(limiter, { headers: "draft-5" });
+// @ts-expect-error a term has a source
+express(limiter, { actual: { weight: 2 } });
+// @ts-expect-error a status is no name
+express(limiter, { countIf: { status: { from: 400 } } });
 // @ts-expect-error there is no such option
 koa(limiter, { keys: () => "user:42" });
 // @ts-expect-error a key is a text or a number

@@ -24,7 +24,7 @@ const DECODED: [&str; 2] = ["gzip", "br"];
 /// A lease or a reservation, or both under one name.
 pub(crate) struct Held {
     lease: Option<Rc<Lease>>,
-    reservation: Option<Reservation>,
+    reservation: Option<Box<Reservation>>,
     hold: Function,
     has_answer: Rc<Cell<bool>>,
     renewals: AbortHandle,
@@ -79,7 +79,8 @@ impl Held {
     pub(crate) async fn end(mut self, end: AnswerEnd) {
         self.renewals.abort();
         let ended = match (self.reservation.take(), &self.lease) {
-            (Some(Reservation { policy, key, id, meter }), _) => {
+            (Some(reservation), _) => {
+                let Reservation { policy, key, id, meter } = *reservation;
                 call_hold(&self.hold, false, [&policy, &key, &id], Some(meter.finish(end)))
             }
             (None, Some(lease)) => {

@@ -1,5 +1,6 @@
 //! What becomes of a request.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -33,7 +34,7 @@ pub struct Pass {
     /// The lease to hold until the exchange has ended.
     pub lease: Option<Lease>,
     /// The reservation to commit once the exchange has ended. The commit releases the lease, too.
-    pub reservation: Option<Reservation>,
+    pub reservation: Option<Box<Reservation>>,
 }
 
 /// A reservation whose true cost the answer tells.
@@ -75,7 +76,11 @@ impl Served {
 impl Reservation {
     /// The reservation of a request that passes. A listed key has none, nor has a request that only the shadow lets pass. If the
     /// outcome is not known, it may have one.
-    pub(crate) fn of(metering: &Arc<Metering>, asked: &Asked, outcome: &Outcome) -> Option<Self> {
+    pub(crate) fn of(
+        metering: &Arc<Metering>,
+        asked: &Asked,
+        outcome: &Outcome,
+    ) -> Option<Box<Self>> {
         let units = match (outcome, asked.operation()) {
             (Outcome::Decided(Verdict { effect: Effect::Reserved { units, .. }, .. }), _) => *units,
             (Outcome::Unavailable(_), Operation::Decide(request)) if request.reserves() => {
@@ -85,7 +90,7 @@ impl Reservation {
         };
         let (resolved, id) = (asked.resolved(), asked.lease()?.into());
         let (policy, key) = (resolved.policy().name().into(), resolved.written_key().into());
-        Some(Self { policy, key, id, meter: Meter::new(metering, units) })
+        Some(Box::new(Self { policy, key, id, meter: Meter::new(metering, units) }))
     }
 }
 

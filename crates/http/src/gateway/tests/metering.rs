@@ -39,7 +39,7 @@ impl Gateway {
         body: Result<Vec<u8>, BodyError>,
     ) -> Reservation {
         match self.send_body("POST", URL, headers, body) {
-            Served::Pass(pass) => pass.reservation.unwrap(),
+            Served::Pass(pass) => *pass.reservation.unwrap(),
             Served::Response(response) => panic!("{response:?}"),
         }
     }
@@ -155,7 +155,7 @@ reservations = {{}}"
     );
     let mut gateway = Gateway::new(&file);
     let Served::Pass(pass) = gateway.send("POST", URL, &[KEY]) else { panic!() };
-    let (lease, reservation) = (pass.lease.unwrap(), pass.reservation.unwrap());
+    let (lease, reservation) = (pass.lease.unwrap(), *pass.reservation.unwrap());
     assert_eq!(lease.name, reservation.id);
     assert!(matches!(gateway.send("POST", URL, &[KEY]), Served::Response(_)));
     gateway.commits(reservation, 1);
