@@ -93,7 +93,7 @@ fn ask_with_64_clients(served: &Served, model: &Model) -> u64 {
         let client = |client: u64| {
             let (mut passed, mut refused) = (0, 0);
             while refused < 3 {
-                let body = json!({ "messages": [], "stream": client % 2 == 0, "max_tokens": 500 + client });
+                let body = json!({ "messages": [], "stream": client.is_multiple_of(2), "max_tokens": 500 + client });
                 let reply = ask(served, CHAT, &body);
                 match reply.status {
                     200 => passed += 1,
