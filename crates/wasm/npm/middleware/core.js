@@ -5,6 +5,7 @@ import { MemoryStore } from "./store.js";
 /** @typedef {{ header: (name: string) => string | undefined, query: string, ip?: string }} Facts */
 /** @typedef {0 | 1 | 2} End 0 if a response came whole, 1 if it broke off, 2 if there was none */
 /** @typedef {{ answered: (status: number, header: (name: string) => unknown) => boolean, push: (bytes: Uint8Array) => void, finish: (end: End) => number, free: () => void }} Meter */
+/** @typedef {{ begin: (units: number) => Meter }} Metering */
 /** @typedef {{ renewUntil: number, meter?: Meter, done: (end: End) => void }} Held */
 /** @typedef {Admission & { held?: Held }} Said */
 /** @typedef {(name: string, value: string) => void} AddHeader */
@@ -20,7 +21,8 @@ import { MemoryStore } from "./store.js";
  */
 export function limiting(limiter, options = {}, facts) {
   if (typeof limiter?.prepare !== "function") throw new TypeError(`\`limiter\`: expected a Limiter of \`tidegate/toml\`, found ${limiter === null ? "null" : typeof limiter}`);
-  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError, metering } = limiter.prepare(options);
+  const prepared = /** @type {MiddlewareOptions & { metering?: Metering }} */ (limiter.prepare(options));
+  const { store = new MemoryStore(limiter), key, cost, ip, headers, onError, metering } = prepared;
   /** @type {(...request: any[]) => Promise<Said>} */
   const decide = async (...request) => {
     const chosen = await key?.(...request);

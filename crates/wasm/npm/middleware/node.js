@@ -19,6 +19,9 @@ export function limitingNode(limiter, options, parts) {
   };
 }
 
+/** @type {any} what Node has, and TypeScript does not know here */
+const { Buffer } = globalThis;
+
 /** @type {(response: any, held: import("./core.js").Held) => void} */
 export function holdUntilEnd(response, held) {
   if (held.meter !== undefined) watch(response, held);
@@ -62,7 +65,7 @@ function watch(response, held) {
       try {
         reads ??= held.meter?.answered(response.statusCode, header);
         if (reads && chunk && typeof chunk !== "function") {
-          held.meter?.push(typeof chunk === "string" ? Buffer.from(chunk, typeof encoding === "string" ? /** @type {any} */ (encoding) : "utf8") : chunk);
+          held.meter?.push(typeof chunk === "string" ? Buffer.from(chunk, typeof encoding === "string" ? encoding : "utf8") : chunk);
         }
         return call.call(this, chunk, encoding, ...rest);
       } finally {
