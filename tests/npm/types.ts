@@ -176,12 +176,13 @@ limiter.size = 5;
 expectTypeOf(limiter.prepare).toEqualTypeOf<<T extends object>(options: T) => T>();
 expectTypeOf(limiter.keyOf).returns.toEqualTypeOf<string | Admission>();
 expectTypeOf(limiter.keyOf).toBeCallableWith({ header: () => undefined, query: "", ip: "192.0.2.1" });
-expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: { cost?: number; headers?: OlderHeaders }) => Admission>();
+expectTypeOf(limiter.admit).toEqualTypeOf<(key: string, options?: { cost?: number; headers?: OlderHeaders; reserves?: boolean }) => Admission>();
 expectTypeOf<OlderHeaders>().toEqualTypeOf<"draft-6" | "draft-7" | "x-ratelimit">();
 expectTypeOf<Admission>().toEqualTypeOf<{
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly refusal?: { readonly status: number; readonly body: string };
   readonly lease?: { readonly name: string; readonly renewEveryUs: number };
+  readonly reservation?: { readonly id: string; readonly units: number };
 }>();
 
 // grants
