@@ -15,11 +15,11 @@ const CACHE: &str = "crates/tier/src/cache.rs";
 #[rustfmt::skip]
 pub(super) const MUTATIONS: [Mutation; 22] = [
     ("a commit is taken twice", KEY,
-        "(None, Some(outcome)) if outcome.is_final => {", "(None, Some(outcome)) if false && outcome.is_final => {"),
+        "if let Some(Outcome { charged, late, is_final: true }) = ended {", "if false && let Some(Outcome { charged, late, is_final: true }) = ended {"),
     ("a commit charges the estimate", KEY,
-        "                self.settle(place, actual);\n                Outcome", "                self.settle(place, self.holds.get(place).units);\n                Outcome"),
+        "            self.settle(place, actual);\n            Outcome", "            self.settle(place, self.holds.get(place).units);\n            Outcome"),
     ("a commit that comes late charges nothing", KEY,
-        "                self.limiter.charge(self.words, self.newest(), due);\n", ""),
+        "            self.limiter.charge(self.words, self.newest(), due);\n            self.took(due);\n            self.holds", "            self.took(due);\n            self.holds"),
     ("a commit that comes late charges again what stayed charged", KEY,
         "let due = actual.saturating_sub(charged);", "let due = actual;"),
     ("a reservation that has expired is not released", KEY,
@@ -55,7 +55,7 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
     ("a reservation that has expired is remembered from when that is seen", KEY,
         "self.holds.end(id, outcome, until.saturating_add(self.terms.remember));", "let _ = until;\n            self.holds.end(id, outcome, taken.saturating_add(self.terms.remember));"),
     ("a repeated commit answers with its own units", KEY,
-        "return Committed { charged: outcome.charged, late: outcome.late };", "return Committed { charged: actual, late: outcome.late };"),
+        "return Committed { charged, late };", "let _ = charged;\n                return Committed { charged: actual, late };"),
     ("only the first limit learns of a commit", DECIDE,
         "            if let Some(own) = limit.commit(words, now, id, actual) {", "            if let Some(own) = all.is_none().then(|| limit.commit(words, now, id, actual)).flatten() {"),
 ];

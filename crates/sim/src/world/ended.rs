@@ -1,6 +1,7 @@
 //! Whether anything is left of reservations after the last one has ended and is forgotten.
 
 use tidegate_core::hold::{self, Terms};
+use tidegate_core::window::calendar::Boundaries;
 use tidegate_gate::{Decision, Limit, Limiter, Limits, Micros, Operation, Timestamp, Verdict};
 
 use super::places::Key;
@@ -8,21 +9,25 @@ use super::replay::States;
 use super::violation::{Checked, Invariant, check};
 
 /// After this span nothing is live, nothing is remembered, and all units are back, also those of a debt.
-fn span(limit: &hold::Config) -> Micros {
+fn span<B: Boundaries>(limit: &hold::Config<B>) -> Micros {
     let Terms { longest, remember, .. } = limit.terms();
     Micros(longest.0 + remember.0 + 3 * limit.period().0)
 }
 
-fn holding(key: &Key) -> impl Iterator<Item = (usize, &hold::Config)> {
+/// A limit of a key that holds: its place, its [`span`], and the units that it must have in the end, if that is known.
+fn holding(key: &Key) -> impl Iterator<Item = (usize, Micros, Option<u64>)> {
     let each = key.resolved.limits().into_iter().flat_map(Limits::iter).enumerate();
     each.filter_map(|(at, named)| match &named.limit {
-        Limit::Holding(limit) => Some((at, limit)),
+        Limit::Holding(limit) => {
+            let capacity = (!starts_empty(limit)).then(|| limit.capacity());
+            Some((at, span(limit), capacity))
+        }
         _ => None,
     })
 }
 
 /// If nobody has asked, such a bucket does not fill.
-const fn starts_empty(limit: &hold::Config) -> bool {
+const fn starts_empty<B: Boundaries>(limit: &hold::Config<B>) -> bool {
     matches!(limit.counter(), hold::Counter::TokenBucket(bucket) if bucket.starts_empty())
 }
 
@@ -63,12 +68,12 @@ pub(super) fn check_answers<E: std::fmt::Debug>(
     now: Timestamp,
     ask: impl FnOnce(Timestamp, &Operation) -> Result<Verdict, E>,
 ) -> Checked {
-    let Some(longest) = holding(key).map(|(_, limit)| span(limit)).max() else { return Ok(()) };
+    let Some(longest) = holding(key).map(|(_, span, _)| span).max() else { return Ok(()) };
     let said = ask(now.saturating_add(longest), &Operation::from(0));
     let is_full = said.as_ref().is_ok_and(|said| {
-        holding(key).all(|(at, limit)| {
+        holding(key).all(|(at, _, capacity)| {
             let remaining = said.limits.get(at).map(Decision::remaining);
-            remaining == Some(limit.capacity()) || starts_empty(limit)
+            capacity.is_none() || remaining == capacity
         })
     });
     check(is_full, Invariant::Ended, || format!("in the end the key says {said:?}"))

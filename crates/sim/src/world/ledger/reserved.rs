@@ -1,6 +1,7 @@
 //! The reservations of a limit: which are live, and how the others ended, without the code of the gate.
 
 use tidegate_core::hold::{Committed, Config, OnExpiry, Terms};
+use tidegate_core::window::calendar::Boundaries;
 use tidegate_gate::{Decision, Id, Limiter, Micros, Operation, Request};
 
 use super::done::Done;
@@ -63,9 +64,9 @@ pub(super) enum Says {
 
 impl Reserved {
     /// Counts an operation. The state of the limit after it is given too.
-    pub(super) fn count(
+    pub(super) fn count<B: Boundaries>(
         &mut self,
-        config: &Config,
+        config: &Config<B>,
         done: &Done<'_>,
         (said, words): (&Decision, &[u64]),
         tally: &mut Tally,
@@ -117,9 +118,9 @@ impl Reserved {
 
     /// Whatever is granted has room, and nothing is granted twice. A refusal has a reason. Also returns the units that
     /// were taken.
-    fn decide(
+    fn decide<B: Boundaries>(
         &mut self,
-        config: &Config,
+        config: &Config<B>,
         done: &Done<'_>,
         (request, said): (&Request, &Decision),
         tally: &mut Tally,
@@ -165,9 +166,9 @@ impl Reserved {
     }
 
     /// A refused request would pass at the end of its wait if nobody else asked, and not a microsecond before.
-    fn check_wait(
+    fn check_wait<B: Boundaries>(
         &self,
-        config: &Config,
+        config: &Config<B>,
         now: u64,
         request: &Request,
         wait: Micros,
@@ -183,7 +184,7 @@ impl Reserved {
     }
 
     /// Whether a new request would pass at this time if nobody asked before.
-    fn would_pass(&self, config: &Config, at: u64, request: &Request) -> bool {
+    fn would_pass<B: Boundaries>(&self, config: &Config<B>, at: u64, request: &Request) -> bool {
         let mut then = self.clone();
         then.expire(config.terms(), at);
         let id = request.lease.filter(|_| request.reserves());
@@ -275,7 +276,11 @@ impl Reserved {
     }
 
     /// The state holds what was reserved and has not ended, and nothing else.
-    fn check_state(&mut self, config: &Config, words: &[u64]) -> Result<(), String> {
+    fn check_state<B: Boundaries>(
+        &mut self,
+        config: &Config<B>,
+        words: &[u64],
+    ) -> Result<(), String> {
         let state = config.state(words).map_err(|error| format!("{words:?}: {error:?}"))?;
         if self.is_blind {
             if config.has_no_holds(&state) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tidegate_core::bucket;
 use tidegate_core::hold::Counter;
+use tidegate_core::window::calendar::Boundaries;
 use tidegate_core::window::{fixed, log, sliding};
 use tidegate_gate::{Limiter, RateLimiter};
 
@@ -52,7 +53,7 @@ enum Lost {
 
 impl Units {
     /// Something was done. The first operation begins to fill a bucket that starts empty.
-    pub(super) fn begin(&mut self, counter: &Counter, now: u64) {
+    pub(super) fn begin<B: Boundaries>(&mut self, counter: &Counter<B>, now: u64) {
         if let Counter::TokenBucket(bucket) = counter {
             let spent = if bucket.starts_empty() { full(bucket) } else { 0 };
             self.before.get_or_insert(Before { at: now, spent });
@@ -78,7 +79,7 @@ impl Units {
     }
 
     /// Units come back in another way than with time, or are forgotten.
-    pub(super) fn lose(&mut self, counter: &Counter, now: u64) {
+    pub(super) fn lose<B: Boundaries>(&mut self, counter: &Counter<B>, now: u64) {
         self.is_lost = match (self.is_lost, counter) {
             (Lost::ForEver, _) => Lost::ForEver,
             (_, Counter::TokenBucket(_)) => Lost::UntilFull,
@@ -91,7 +92,7 @@ impl Units {
     }
 
     /// A request was refused. Returns whether it counts; then nothing more is known.
-    pub(super) fn refused(&mut self, counter: &Counter) -> bool {
+    pub(super) fn refused<B: Boundaries>(&mut self, counter: &Counter<B>) -> bool {
         let counts =
             matches!(counter, Counter::SlidingLog(log) if log.denied() == log::Denied::Counted);
         if counts {
@@ -101,11 +102,12 @@ impl Units {
     }
 
     /// The units that are left; below 0 if more was used than the limit. `None` if that is not known.
-    pub(super) fn left(&self, counter: &Counter, now: u64) -> Option<i128> {
+    pub(super) fn left<B: Boundaries>(&self, counter: &Counter<B>, now: u64) -> Option<i128> {
         if self.is_lost != Lost::No {
             return None;
         }
         Some(match counter {
+            Counter::Calendar(_) => return None, // no world has one
             Counter::TokenBucket(bucket) => {
                 let left = i128::try_from(full(bucket)).ok()?
                     - i128::try_from(self.spent(bucket, now)).ok()?;
@@ -128,9 +130,9 @@ impl Units {
     }
 
     /// Fails if other units remain than must be left.
-    pub(super) fn check(
+    pub(super) fn check<B: Boundaries>(
         &self,
-        counter: &Counter,
+        counter: &Counter<B>,
         now: u64,
         remaining: u64,
         tally: &mut Tally,
@@ -152,9 +154,9 @@ impl Units {
     }
 
     /// Of a debt of more than its limit, a window forgets what is beyond.
-    pub(super) fn note_debt(&mut self, counter: &Counter, now: u64) {
+    pub(super) fn note_debt<B: Boundaries>(&mut self, counter: &Counter<B>, now: u64) {
         let forgets = match counter {
-            Counter::TokenBucket(_) => false,
+            Counter::TokenBucket(_) | Counter::Calendar(_) => false,
             Counter::FixedWindow(window) => {
                 self.in_window(window, now) > 2 * i128::from(window.limit())
             }
@@ -173,9 +175,9 @@ impl Units {
     }
 
     /// A bucket that is full after all, but for the units that were just taken, is known again. Nothing may be held.
-    pub(super) fn find_again(
+    pub(super) fn find_again<B: Boundaries>(
         &mut self,
-        counter: &Counter,
+        counter: &Counter<B>,
         now: u64,
         (remaining, taken): (u64, u64),
     ) {
@@ -191,7 +193,7 @@ impl Units {
     }
 
     /// Forgets the first grants, which change no more.
-    fn forget(&mut self, counter: &Counter, now: u64) {
+    fn forget<B: Boundaries>(&mut self, counter: &Counter<B>, now: u64) {
         let oldest = now.saturating_sub(3 * period(counter));
         while let Some(grant) = self.grants.front().copied().filter(|grant| !grant.is_held) {
             match counter {
@@ -283,10 +285,11 @@ fn full(bucket: &bucket::Config) -> u128 {
     u128::from(bucket.capacity()) * u128::from(bucket.rate().1.0)
 }
 
-fn period(counter: &Counter) -> u64 {
+fn period<B: Boundaries>(counter: &Counter<B>) -> u64 {
     match counter {
         Counter::TokenBucket(bucket) => bucket.period().0,
         Counter::FixedWindow(window) => window.period().0,
+        Counter::Calendar(window) => window.period().0,
         Counter::SlidingWindow(window) => window.period().0,
         Counter::SlidingLog(log) => log.period().0,
     }
