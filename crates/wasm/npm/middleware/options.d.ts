@@ -50,18 +50,32 @@ export type Term = number | ({
   /** The number if the response does not have it. Without it, the cost of such a response is unknown. */
   otherwise?: number;
 } & (
-  /** A header of the response. */
-  | { header: string }
-  /** The path of a field of a JSON body, or of the events of a stream, such as `"usage.total_tokens"`. The last number at it counts. */
-  | { field: string | string[] }
-  /** A unit for each so many bytes of the body. */
-  | { bytes: number }
+  | {
+    /** A header of the response. */
+    header: string;
+  }
+  | {
+    /** The path of a field of a JSON body, or of the events of a stream, such as `"usage.total_tokens"`. The last number at it counts. */
+    field: string | string[];
+  }
+  | {
+    /** A unit for each so many bytes of the body. */
+    bytes: number;
+  }
 ));
 
 /** A sum of up to 8 terms. */
 export type Terms = Term | Term[];
 
-/** Responses with one of these statuses, such as `[401, "500-599"]`, or with this header. */
-export type CountIf = { status: number | string | (number | string)[] } | { header: string; value?: string };
+/** The responses that count. */
+export type CountIf = {
+  /** Statuses and ranges of them, such as `[401, "500-599"]`. */
+  status: number | string | (number | string)[];
+} | {
+  /** A header that the response has. */
+  header: string;
+  /** The value of the header. Default: any. */
+  value?: string;
+};
 
 export type { Admission, Limiter, OlderHeaders };
