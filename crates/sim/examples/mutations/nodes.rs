@@ -40,7 +40,7 @@ pub(super) const MUTATIONS: [Mutation; 28] = [
     ("a refusal is remembered for as long as it lasts", REFUSALS,
         "let until = passes.min(after(remember));", "let until = passes.max(after(Micros::ZERO.min(remember)));"),
     ("a refusal for want of places is remembered", REFUSALS,
-        "said.is_allowed() || named.limit.kind() == Kind::Rate", "said.is_allowed() || matches!(named.limit.kind(), Kind::Rate | Kind::Lease)"),
+        "said.is_allowed() || named.shadow || named.limit.kind() == Kind::Rate", "said.is_allowed() || matches!(named.limit.kind(), Kind::Rate | Kind::Lease)"),
     ("a refusal holds for lower costs", REFUSALS,
         "refusal.cost <= cost && at < refusal.until", "(refusal.cost <= cost || true) && at < refusal.until"),
     ("a block is forgotten", BLOCK,

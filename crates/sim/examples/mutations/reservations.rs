@@ -57,5 +57,5 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
     ("a repeated commit answers with its own units", KEY,
         "return Committed { charged, late };", "let _ = charged;\n                return Committed { charged: actual, late };"),
     ("only the first limit learns of a commit", DECIDE,
-        "            if let Some(own) = limit.commit(words, now, id, actual) {", "            if let Some(own) = all.is_none().then(|| limit.commit(words, now, id, actual)).flatten() {"),
+        "            if let Some(own) = limit.commit(words, now, id, actual).filter(", "            if let Some(own) = all.is_none().then(|| limit.commit(words, now, id, actual)).flatten().filter("),
 ];

@@ -1,6 +1,8 @@
 //! The vectors of `tests/vectors`, by the gate in this process: the quickest test that notices a changed answer or state. Operations
 //! and effects go through their numbers on the way, as they do between processes.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap ends its test")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
