@@ -50,7 +50,7 @@ impl Worker {
             let body = json!({ "for_us": body["for_us"], "now_us": at });
             return self.api.post(&format!("{of_key}/block"), body.to_string());
         }
-        let cost = &fields["cost"];
+        let cost = fields["cost"].as_u64().unwrap_or(0);
         let body = body.to_string();
         match name.as_str() {
             "peek" => self.api.get(&format!("{of_key}?cost={cost}&now_us={at}"), &[]),
