@@ -176,7 +176,7 @@ fn a_refusal_is_a_problem_or_a_page_and_the_upstream_is_not_asked() {
     problem(&send(&served, "GET /other", &[]), 404, ":not-found");
     assert_eq!(upstream.seen(), 4);
 
-    let report = json!({ "policy": "shed", "key": "header:x-api-key:k", "admitted": 600_000, "suppressed": 0 });
+    let report = json!({ "policy": "shed", "key": "header:x-api-key:k", "admitted": 600_000_000_000_u64, "suppressed": 0 });
     assert_eq!(served.api.post("/_tidegate/v1/report", report.to_string()).status, 200);
     let shed = send(&served, "GET /shed/echo", &[("x-api-key", "k")]);
     problem(&shed, 503, "#temporary-reduced-capacity");

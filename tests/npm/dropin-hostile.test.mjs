@@ -13,11 +13,11 @@ const { RateLimiterMemory, RateLimiterQueue, RateLimiterUnion, RLWrapperBlackAnd
 /** The results of each class. */
 async function results() {
   const store = new MemoryStore();
-  store.init({ windowMs: 1_000 });
+  store.init({ windowMs: 60_000 });
   const memory = new RateLimiterMemory({ points: 2, duration: 1 });
   const lists = new RLWrapperBlackAndWhite({ limiter: memory });
   const rolling = new InMemoryRateLimiter({ interval: 1_000, maxInInterval: 1 });
-  const ratelimit = new Ratelimit({ limiter: Ratelimit.tokenBucket(1, "1 s", 2) });
+  const ratelimit = new Ratelimit({ limiter: Ratelimit.tokenBucket(1, "1 d", 2) });
   const ends = [];
   for (let count = 0; count < 3; count++) {
     ends.push(await store.increment("a"), await outcome(memory.consume("a")), await outcome(lists.consume("b", 1, {})));
@@ -136,9 +136,9 @@ test("a waiter that cannot wait leaves the others in order", async (t) => {
 test("a key of 1 MB and an unpaired surrogate are counted", async () => {
   const memory = new RateLimiterMemory({ points: 5, duration: 60 });
   const store = new MemoryStore();
-  store.init({ windowMs: 1_000 });
-  const rolling = new InMemoryRateLimiter({ interval: 1_000, maxInInterval: 1 });
-  const ratelimit = new Ratelimit({ limiter: Ratelimit.slidingWindow(1, "1 s") });
+  store.init({ windowMs: 60_000 });
+  const rolling = new InMemoryRateLimiter({ interval: 60_000, maxInInterval: 1 });
+  const ratelimit = new Ratelimit({ limiter: Ratelimit.slidingWindow(1, "1 d") });
   for (const key of ["x".repeat(1_048_576), "\udfff"]) {
     await Promise.all([memory.consume(key), store.increment(key), rolling.limit(key), ratelimit.limit(key)]);
     assert.equal((await memory.get(key)).consumedPoints, 1);
