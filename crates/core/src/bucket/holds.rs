@@ -80,6 +80,51 @@ impl Config {
     }
 }
 
+/// Goes on with holds of another bucket.
+impl Config {
+    /// Takes over what was spent under `old` before, between and after its holds, which `holds` has taken over without it. Everything
+    /// is rounded so that no more is left than before. `false` if the debt of this bucket has no room for what was spent at the grant
+    /// of a hold; the words and holds are of no use then.
+    pub(crate) fn take_over<V: AsRef<[u64]>>(
+        &self,
+        words: &mut [u64],
+        holds: &mut Holds<&mut [u64]>,
+        old: &Self,
+        (old_words, held): (&[u64], &Holds<V>),
+    ) -> bool {
+        let Level { newest, .. } = Level::of(&State::over(old_words));
+        let up = |spent: u64| self.rescaled(old, spent, true);
+        let mut level = up(held.before());
+        holds.set_before(level);
+        let mut has_room = level <= self.deepest;
+        for place in 0..held.len() {
+            let Since { out, spent, under } = Since::of(held.since(place));
+            let most = up(old.deepest.saturating_sub(under)).min(self.deepest);
+            let passed = Since {
+                out: self.rescaled(old, out, false),
+                spent: up(spent).min(most),
+                under: self.deepest.saturating_sub(most),
+            };
+            passed.write_to(holds.since_mut(place));
+            let taken = level.saturating_add(self.scaled(holds.get(place).units));
+            let left = taken.saturating_sub(passed.out).saturating_add(up(spent));
+            has_room &= taken <= self.deepest && left <= self.deepest;
+            level = passed.after(taken.min(self.deepest), self.deepest);
+        }
+        State::over(words).write(Level { spent: level, newest }.to_words());
+        has_room
+    }
+
+    /// Scaled units of another bucket in the scale of this one.
+    fn rescaled(&self, old: &Self, spent: u64, up: bool) -> u64 {
+        let scaled = u128::from(spent).saturating_mul(self.scale.value().into());
+        let scale = u128::from(old.scale.value()).max(1);
+        let rescaled =
+            if up { scaled.div_ceil(scale) } else { scaled.checked_div(scale).unwrap_or(0) };
+        u64::try_from(rescaled).unwrap_or(u64::MAX)
+    }
+}
+
 /// What is spent now is what was spent before the first hold, then each hold's cost and what came after it.
 impl Reservable for Config {
     const SINCE: usize = 3;
@@ -106,6 +151,11 @@ impl Reservable for Config {
         let mut passed = Since::of(since);
         passed.flows_in(self.scaled(units), self.deepest);
         passed.write_to(since);
+    }
+
+    /// What came after each hold says how far its units have come back.
+    fn counts(&self, _: &State<impl Words>, _granted_at: Timestamp, _units: u64) -> bool {
+        true
     }
 
     fn before(&self, state: &State<impl Words>) -> u64 {

@@ -67,6 +67,8 @@ pub(super) trait Counting {
     fn decide(&self, words: &mut [u64], now: Timestamp, cost: u64) -> Answer;
     fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64);
     fn refund(&self, words: &mut [u64], refund: Refund);
+    fn used(&self, words: &[u64]) -> u64;
+    fn counts(&self, words: &[u64], granted_at: Timestamp, units: u64) -> bool;
     fn advance(&self, words: &mut [u64], now: Timestamp);
     /// The number of words with which a hold remembers what came after its grant.
     fn since(&self) -> usize;
@@ -116,6 +118,14 @@ impl<L: Reservable> Counting for L {
 
     fn refund(&self, words: &mut [u64], refund: Refund) {
         L::refund(self, &mut State::over(words), refund);
+    }
+
+    fn used(&self, words: &[u64]) -> u64 {
+        L::used(self, &State::over(words))
+    }
+
+    fn counts(&self, words: &[u64], granted_at: Timestamp, units: u64) -> bool {
+        L::counts(self, &State::over(words), granted_at, units)
     }
 
     fn advance(&self, words: &mut [u64], now: Timestamp) {

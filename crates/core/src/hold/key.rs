@@ -27,7 +27,7 @@ impl Drop for Key<'_> {
 }
 
 impl Key<'_> {
-    fn newest(&self) -> Timestamp {
+    pub(super) fn newest(&self) -> Timestamp {
         self.limiter.newest(self.words)
     }
 
@@ -54,7 +54,7 @@ impl Key<'_> {
     }
 
     /// Ends the holds that have expired at `taken`.
-    fn expire(&mut self, taken: Timestamp) {
+    pub(super) fn expire(&mut self, taken: Timestamp) {
         while let Some(place) = self.holds.expired(taken) {
             let Hold { id, units, until, .. } = self.holds.get(place);
             let charged = match self.terms.on_expiry {
@@ -68,7 +68,7 @@ impl Key<'_> {
         self.holds.forget(taken);
     }
 
-    fn settle(&mut self, place: usize, actual: u64) {
+    pub(super) fn settle(&mut self, place: usize, actual: u64) {
         self.limiter.settle(self.words, &mut self.holds, place, actual);
     }
 

@@ -49,6 +49,7 @@
 //! ```
 
 mod counter;
+mod edit;
 mod key;
 pub(crate) mod list;
 pub(crate) mod reservable;
@@ -66,6 +67,7 @@ use crate::window::calendar::Boundaries;
 
 use self::counter::Counting;
 pub use self::counter::{Counter, Listed};
+pub use self::edit::Times;
 use self::key::Key;
 use self::list::{HEAD, Hold, Holds, Outcome};
 pub use self::terms::{Committed, MAX_HOLDS, OnExpiry, Reserved, Terms};

@@ -26,6 +26,9 @@ pub(crate) trait Reservable: RateLimiter {
         0
     }
 
+    /// Whether units that were granted at this time still count in full.
+    fn counts(&self, state: &State<Self, impl Words>, granted_at: Timestamp, units: u64) -> bool;
+
     /// Puts `actual` units in the place of the estimate of a hold, and takes the hold off the list.
     fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
         &self,

@@ -1,5 +1,6 @@
 //! What must hold of a limiter that holds, whatever it counts.
 
+mod edit;
 mod replay;
 
 use std::vec;

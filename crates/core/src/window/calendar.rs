@@ -164,6 +164,11 @@ impl Counter {
         state.write([self.count, self.newest.0]);
     }
 
+    /// Whether a grant at this time counts in the window. A time after the newest is that of a clock that has since come back.
+    fn counts(&self, granted_at: Timestamp) -> bool {
+        (self.window.begin..=self.newest).contains(&granted_at)
+    }
+
     /// The span from the newest time to the end of its window.
     fn left(&self) -> Micros {
         let left = self.window.end.map(|end| end.saturating_since(self.newest));
@@ -259,8 +264,7 @@ impl<B: Boundaries> Config<B> {
         actual: u64,
     ) {
         let Some(mut counter) = self.read(state) else { return };
-        // a time after the newest is that of a clock that has since come back
-        if (counter.window.begin..=counter.newest).contains(&granted_at) {
+        if counter.counts(granted_at) {
             let most = counter.count.max(self.limit.saturating_mul(2));
             let count = counter.count.saturating_sub(counted).saturating_add(actual);
             counter.count = count.min(most);
@@ -363,6 +367,10 @@ impl<B: Boundaries> RateLimiter for Config<B> {
 /// The count is corrected only if the window of the grant is still the current one.
 impl<B: Boundaries> Reservable for Config<B> {
     const SINCE: usize = 0;
+
+    fn counts(&self, state: &State<B, impl Words>, granted_at: Timestamp, _units: u64) -> bool {
+        self.read(state).is_some_and(|counter| counter.counts(granted_at))
+    }
 
     fn settle<H: AsRef<[u64]> + AsMut<[u64]>>(
         &self,

@@ -344,8 +344,22 @@ impl RateLimiter for Config {
 
 /// The count is corrected only if the window of the grant is still the current one. A window that started with the grant stays, even
 /// if nothing of the grant was used.
+impl Config {
+    /// Whether a grant at this time counts in the current window.
+    const fn is_current(&self, counter: &Counter, granted_at: Timestamp) -> bool {
+        let from_ahead = granted_at.0 > counter.newest.0; // a clock that has since come back
+        let age = counter.newest.saturating_since(granted_at).0;
+        let is_open = counter.left > 0; // a window that starts at a first request may have ended, and no other begun
+        is_open && !from_ahead && age <= self.elapsed(counter)
+    }
+}
+
 impl Reservable for Config {
     const SINCE: usize = 0;
+
+    fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, _units: u64) -> bool {
+        self.read(state).is_some_and(|counter| self.is_current(&counter, granted_at))
+    }
 
     fn correct(
         &self,
@@ -355,10 +369,7 @@ impl Reservable for Config {
         actual: u64,
     ) {
         let Some(mut counter) = self.read(state) else { return };
-        let from_ahead = granted_at > counter.newest; // a clock that has since come back
-        let age = counter.newest.saturating_since(granted_at).0;
-        let is_open = counter.left > 0; // a window that starts at a first request may have ended, and no other begun
-        if is_open && !from_ahead && age <= self.elapsed(&counter) {
+        if self.is_current(&counter, granted_at) {
             let most = counter.count.max(self.limit.saturating_mul(2));
             let count = counter.count.saturating_sub(counted).saturating_add(actual);
             counter.count = count.min(most);

@@ -415,6 +415,12 @@ impl RateLimiter for Config {
 impl Reservable for Config {
     const SINCE: usize = 0;
 
+    fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, cost: u64) -> bool {
+        let at = |bound: u64| units(state).partition_point(|&unit| unit > bound);
+        let before = granted_at.0.checked_sub(1).map_or(units(state).len(), at);
+        count(before.saturating_sub(at(granted_at.0))) >= cost
+    }
+
     fn correct(
         &self,
         state: &mut State<impl WordsMut>,

@@ -405,8 +405,24 @@ impl RateLimiter for Config {
 }
 
 /// The count is corrected in the segment of the grant, if it still counts.
+impl Config {
+    /// How many segments lie between a grant and the newest time.
+    fn age(&self, newest: Timestamp, granted_at: Timestamp) -> Option<usize> {
+        if granted_at > newest {
+            return None; // granted by a clock that has since come back
+        }
+        let (newest, granted) = (self.segment.floor(newest.0), self.segment.floor(granted_at.0));
+        newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
+    }
+}
+
 impl Reservable for Config {
     const SINCE: usize = 0;
+
+    /// The trailing segment counts with a weight.
+    fn counts(&self, state: &State<impl Words>, granted_at: Timestamp, _units: u64) -> bool {
+        self.age(state.newest(), granted_at).is_some_and(|age| age < self.segments)
+    }
 
     fn correct(
         &self,
@@ -415,15 +431,7 @@ impl Reservable for Config {
         counted: u64,
         actual: u64,
     ) {
-        let newest = state.newest();
-        if granted_at > newest {
-            return; // granted by a clock that has since come back
-        }
-        let (newest, granted) = (self.segment.floor(newest.0), self.segment.floor(granted_at.0));
-        let Some(age) = newest.checked_sub(granted).and_then(|age| usize::try_from(age).ok())
-        else {
-            return;
-        };
+        let Some(age) = self.age(state.newest(), granted_at) else { return };
         let Some(([_, _, sum], counts)) = self.split_mut(state) else { return };
         let Some(count) = counts.get_mut(age) else { return };
         let others = count.saturating_sub(counted);

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::hold::{self, Counter, OnExpiry, Reserved, Terms};
+use tidegate_core::hold::{self, Counter, OnExpiry, Reserved, Terms, Times};
 use tidegate_core::lease::Id;
 use tidegate_core::lease::budget::Refundable;
 use tidegate_core::window::Refund;
@@ -188,6 +188,9 @@ impl Algorithm for Config {
         held: &State<&[u64]>,
         ratio: (u64, u64),
     ) -> bool {
+        if ratio.0 == ratio.1 && takes_over(self, own, old, held) {
+            return true;
+        }
         let counted = old.counted(held);
         let adopted = self.change_counted(own, |words| {
             counting(self).adopts(words, &counting(old), counted, ratio)
@@ -195,6 +198,30 @@ impl Algorithm for Config {
         self.remember_holds_of(own, old, held);
         adopted.unwrap_or(false)
     }
+}
+
+/// Goes on with a key that counted, and held, under other numbers. `false` if its holds end.
+fn takes_over(
+    config: &Config,
+    own: &mut State<&mut [u64]>,
+    old: &Config,
+    held: &State<&[u64]>,
+) -> bool {
+    let mut words = Vec::from(held.words());
+    let Ok(mut before) = old.state(&mut words[..]) else { return false };
+    config.take_over(own, old, &mut before, |words, counted| {
+        let (limit, old) = (counting(config), counting(old));
+        if old.used(counted)? > limit.most_counted() {
+            return None;
+        }
+        if limit.adopts(words, &old, counted, (1, 1)) {
+            return Some(Times::Kept);
+        }
+        let newest = old.newest(counted);
+        limit.advance(words, newest);
+        limit.continue_used(words, newest, (&old, counted), (1, 1));
+        Some(Times::Newest)
+    })
 }
 
 /// The terms in numbers.

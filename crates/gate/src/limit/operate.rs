@@ -290,6 +290,26 @@ impl Limit {
         }
     }
 
+    /// Counts at `now` what counted as used under another limit, `ratio` units for each. Changes nothing if one of the two counts no
+    /// units.
+    pub(crate) fn continue_used(
+        &self,
+        words: &mut [u64],
+        now: Timestamp,
+        (old, held): (&Self, &[u64]),
+        ratio: (u64, u64),
+    ) {
+        let (Some(used), Some(counted)) = (old.used(held), self.used(words)) else { return };
+        let mut carried = super::scaled(used, ratio);
+        if counted > 0 {
+            // a new key has used units already, so that it gets no burst; an edit must not give one either, so
+            // the remaining units stay as they were
+            let more = self.capacity().saturating_sub(old.capacity());
+            carried = carried.max(used.saturating_add(more));
+        }
+        self.set_used(words, now, carried);
+    }
+
     /// Charges units before they are granted, as [`RateLimiter::charge_ahead`] does.
     pub(crate) fn charge_ahead(
         &self,

@@ -92,13 +92,5 @@ fn adopt(
     }
     limit.advance(own, newest);
     // only units over time carry over to units over time; anything else starts afresh
-    let (Some(used), Some(counted)) = (old.used(words), limit.used(own)) else { return };
-    let mut carried = crate::limit::scaled(used, ratio);
-    if counted > 0 {
-        // a new key has used units already, so that it gets no burst; an edit must not give one either, so
-        // the remaining units stay as they were
-        let more = limit.capacity().saturating_sub(old.capacity());
-        carried = carried.max(used.saturating_add(more));
-    }
-    limit.set_used(own, newest, carried);
+    limit.continue_used(own, newest, (old, words), ratio);
 }

@@ -174,23 +174,45 @@ fn a_blocked_key_reserves_nothing_and_still_commits() {
     assert_eq!(keys.remaining(9, "k"), 60_000);
 }
 
+/// Two reservations of 30 are live when the limits are edited. One costs 35, and the other one 5.
 #[test]
-fn an_edit_keeps_what_is_held_as_used() {
-    let edited = |limit: u64| {
-        let limits =
-            format!("limits = [{{ algorithm = 'fixed_window', limit = {limit}, period = '1h' }}]");
-        Keys::new(&format!("on_change = 'keep'\n{limits}"), "")
+fn reservations_live_through_an_edit_that_keeps_what_was_used() {
+    let fixed = |limit, period: &str| {
+        format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '{period}' }}")
     };
-    let mut keys = edited(100);
-    for id in [1, 2] {
-        keys.ask(0, "k", &format!(r#"{{"reserve":{{"cost":30,"id":"{id}"}}}}"#)).unwrap();
+    let sliding =
+        |limit| format!("{{ algorithm = 'sliding_window', limit = {limit}, period = '2h' }}");
+    let log = |limit| format!("{{ algorithm = 'sliding_log', rates = ['{limit}/h'] }}");
+    let bucket = |limit, rate: &str| {
+        format!("{{ algorithm = 'token_bucket', capacity = {limit}, rate = '{rate}' }}")
+    };
+    // at 1/h a second brings nothing back, and at 60/m one unit
+    for (old, new, at_once, after_both, is_live) in [
+        (fixed(100, "1h"), fixed(80, "1h"), 20, 40, true),
+        (fixed(100, "1h"), fixed(200, "2h"), 140, 160, true),
+        (fixed(100, "1h"), sliding(80), 20, 40, true),
+        (sliding(100), fixed(80, "1h"), 20, 40, true),
+        (log(100), log(80), 20, 40, true),
+        (log(100), fixed(80, "1h"), 20, 40, true),
+        (bucket(100, "1/h"), bucket(80, "1/d"), 20, 40, true),
+        (bucket(100, "1/h"), bucket(80, "60/m"), 20, 40, true),
+        (bucket(100, "1/h"), fixed(80, "1h"), 20, 15, false),
+        (fixed(100, "1h"), bucket(80, "1/h"), 20, 15, false),
+        (bucket(100, "1/h"), bucket(20, "1/h"), 0, 0, false), // its debt is 20 at most
+    ] {
+        let with = |limit: &str| Keys::new(&format!("on_change = 'keep'\nlimits = [{limit}]"), "");
+        let mut keys = with(&old);
+        for id in [1, 2] {
+            keys.ask(0, "k", &format!(r#"{{"reserve":{{"cost":30,"id":"{id}"}}}}"#)).unwrap();
+        }
+        keys.policy = with(&new).policy;
+        assert_eq!(keys.remaining(0, "k"), at_once, "{old} to {new}");
+        let more = keys.ask(0, "k", r#"{"commit":{"id":"1","actual":35}}"#).unwrap();
+        assert_eq!(more.effect, committed(35, !is_live), "{old} to {new}");
+        let less = keys.ask(0, "k", r#"{"commit":{"id":"2","actual":5}}"#).unwrap();
+        assert_eq!(less.effect, committed(if is_live { 5 } else { 30 }, !is_live));
+        assert_eq!(less.decision.remaining(), after_both, "{old} to {new}");
     }
-    keys.policy = edited(80).policy;
-    assert_eq!(keys.remaining(1, "k"), 20);
-    let more = keys.ask(1, "k", r#"{"commit":{"id":"1","actual":35}}"#).unwrap();
-    assert_eq!((more.effect, more.decision.remaining()), (committed(35, true), 15));
-    let less = keys.ask(1, "k", r#"{"commit":{"id":"2","actual":5}}"#).unwrap();
-    assert_eq!((less.effect, less.decision.remaining()), (committed(30, true), 15));
 }
 
 #[test]
