@@ -49,6 +49,10 @@ async function table() {
   await measure("acquire and release", thousand, (key) => {
     sink += places.release(key, places.acquire(key).lease).remaining;
   }, 100_000);
+  const reserving = new Limiter({ limits: [BUCKET], reservations: { most: 16, remember: "1ms" } });
+  await measure("reserve and commit", thousand, (key) => {
+    sink += reserving.commit(key, reserving.reserve(key, { cost: 2 }).id, 1).charged;
+  }, 100_000, [checked, 2.2]);
   const rolled = await measure("rolling-rate-limiter, 10 a second", thousand, async (key) => { sink += await rolling.limit(key); }, 100_000);
   await measure("check, sliding log of 10", thousand, (key) => { sink += log.check(key).remaining; }, 1_000_000, [rolled, 0.05]);
   const many = new Limiter({ limits: [BUCKET] }, { maxBytes: 2 ** 30 });

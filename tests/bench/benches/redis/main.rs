@@ -5,6 +5,7 @@
 //! exactly what was granted.
 
 mod baseline;
+mod reserve;
 mod server;
 mod store;
 #[path = "../common/table.rs"]
@@ -17,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use tokio::runtime::Builder;
 
 use crate::baseline::{Baselines, INCR, SCRIPT, SCRIPT_ONE_KEY};
+use crate::reserve::checks_and_pairs;
 use crate::server::Server;
 use crate::store::{Load, Measured, exhausted, known_refusal, lent, lent_by_threads, plenty};
 use crate::table::{Figure, Goal, Row, Table};
@@ -92,6 +94,8 @@ struct Sections {
     lent: Measured,
     /// The times of a grant out of lent units of one key, by one thread and by two.
     lent_by_threads: (Duration, Duration),
+    /// Checks a second, and pairs of `reserve` and `commit`, of a policy with reservations.
+    checks_and_pairs: (f64, f64),
     /// The times of a refusal that is known, and of one of the store in memory.
     known: (Duration, Duration),
 }
@@ -112,6 +116,7 @@ impl Sections {
             refused: refused.measure(server, section).await?,
             lent: lent.measure(server, section).await?,
             lent_by_threads: lent_by_threads(server).await?,
+            checks_and_pairs: checks_and_pairs(server, (KEYS, CALLERS), section * 2).await?,
             known: known_refusal(server).await?,
         })
     }
@@ -131,6 +136,10 @@ impl Sections {
             lent_by_threads: (
                 self.lent_by_threads.0.min(other.lent_by_threads.0),
                 self.lent_by_threads.1.min(other.lent_by_threads.1),
+            ),
+            checks_and_pairs: (
+                self.checks_and_pairs.0.max(other.checks_and_pairs.0),
+                self.checks_and_pairs.1.max(other.checks_and_pairs.1),
             ),
             known: (self.known.0.min(other.known.0), self.known.1.min(other.known.1)),
         }
@@ -197,6 +206,11 @@ fn compare(baselines: &Baselines, sections: &Sections) -> Table {
     let row = Row::new("time of a grant", Figure::Time(two));
     let row = row.beside("one thread", Figure::Time(one), Goal::AtMost(1.0));
     table.group("units lent, one hot key, two threads", vec![row]);
+
+    let (checks, pairs) = sections.checks_and_pairs;
+    let row = Row::new("pairs", Figure::PerSecond(pairs));
+    let row = row.beside("checks", Figure::PerSecond(checks), Goal::AtLeast(1.0 / 2.2));
+    table.group(&format!("reserve and commit, {KEYS} keys, {CALLERS} callers"), vec![row]);
 
     let memory = Figure::Time(known.1);
     let row = Row::new("time", Figure::Time(known.0)).beside(MEMORY, memory, Goal::AtMost(2.0));

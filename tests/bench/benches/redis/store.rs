@@ -259,7 +259,7 @@ fn median(mut times: Vec<Duration>) -> Result<Duration> {
     times.get(times.len() / 2).copied().context("nothing was answered")
 }
 
-fn store(server: &Server) -> Result<Arc<Redis>> {
+pub(crate) fn store(server: &Server) -> Result<Arc<Redis>> {
     // A long deadline: an answer that is late on a busy machine is still measured.
     let deadline = Duration::from_secs(5);
     let options = RedisOptions { deadline, clock: Some(clock::now), ..RedisOptions::default() };

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// How many connections ask at the same time.
-const CONNECTIONS: u64 = 32;
+pub(crate) const CONNECTIONS: u64 = 32;
 
 /// What is asked.
 #[derive(Clone, Copy)]
@@ -81,28 +81,33 @@ impl Load {
             return format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
         }
         let body = format!(r#"{{"policy":"{policy}","key":"user:{key}"}}"#);
-        let length = body.len();
-        format!(
-            "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
-             content-length: {length}\r\n\r\n{body}"
-        )
+        post(&host, path, &body)
     }
 }
 
-struct Connection {
+/// A request with a body of JSON.
+pub(crate) fn post(host: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    )
+}
+
+pub(crate) struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
 }
 
 impl Connection {
-    async fn open(address: &str) -> Result<Self> {
+    pub(crate) async fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, read: Vec::with_capacity(4_096) })
     }
 
     /// Sends a request and returns the response. The server gives its length.
-    async fn ask(&mut self, request: &str) -> Result<String> {
+    pub(crate) async fn ask(&mut self, request: &str) -> Result<String> {
         self.stream.write_all(request.as_bytes()).await?;
         self.read.clear();
         loop {

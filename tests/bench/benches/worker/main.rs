@@ -3,6 +3,7 @@
 //! Worker and peer are measured in turns, twice. The better figure of two counts, because the machine may be shared.
 
 mod load;
+mod reserve;
 mod servers;
 #[path = "../common/table.rs"]
 #[expect(dead_code, reason = "the table of the Redis store has figures of more kinds")]
@@ -144,9 +145,22 @@ async fn measure(section: Duration) -> Result<Table> {
         let row = Row::new("answers", Figure::PerSecond(ours));
         table.group(work, vec![row.beside(baseline, Figure::PerSecond(theirs), goal)]);
     }
+    table.group("reserve and commit, 100 keys", vec![reservations(section).await?]);
     table.group("time of an answer, by layer", layers(section).await?);
     table.group("from the start of workerd, median", starts().await?);
     Ok(table)
+}
+
+/// Two calls instead of one: a reservation and its commit beside a check of the same policy.
+async fn reservations(section: Duration) -> Result<Row> {
+    let (tidegate, _storage) = servers::worker()?;
+    let (mut checks, mut pairs) = (0.0_f64, 0.0_f64);
+    for _ in 0..2 {
+        checks = checks.max(check("reserving", 100).measure(tidegate.url(), section).await?);
+        pairs = pairs.max(reserve::pairs(tidegate.url(), 100, section).await?);
+    }
+    let row = Row::new("pairs", Figure::PerSecond(pairs));
+    Ok(row.beside("checks", Figure::PerSecond(checks), Goal::AtLeast(1.0 / 2.2)))
 }
 
 /// What each layer adds to an answer. Each row stands beside the one with a layer less. One thread serves all

@@ -37,6 +37,10 @@ placement = "shard:1"
 persist_ahead = { most = 100, time = "1s" }
 limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
 
+[policies.reserving]
+reservations = { most = 100, remember = "1s" }
+limits = [{ algorithm = "token_bucket", capacity = 1_000_000, rate = "10/s" }]
+
 [policies.full]
 remember = "1h"
 limits = [{ algorithm = "fixed_window", limit = 1, period = "30d" }]
