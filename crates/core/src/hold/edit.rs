@@ -69,8 +69,7 @@ impl<B: Boundaries> Config<B> {
             return false;
         }
         before.end_uncounted();
-        let most = usize::try_from(self.terms.most).unwrap_or(usize::MAX);
-        while before.holds.len() > most {
+        while before.holds.len() > self.most {
             before.keep_charged(0);
         }
         let taken = match course {

@@ -57,6 +57,8 @@ impl Outcome {
 pub struct Holds<W> {
     words: W,
     width: usize,
+    /// The most holds that the words have room for.
+    room: usize,
 }
 
 impl<W> Holds<W> {
@@ -70,18 +72,11 @@ impl<W: AsRef<[u64]>> Holds<W> {
     /// The list in these words. `None` if they count more holds than they have room for, so that a broken list does not read as
     /// one without holds.
     #[inline]
-    pub(super) fn over(words: W, width: usize) -> Option<Self> {
-        let holds = Self { words, width };
+    pub(super) fn over(words: W, width: usize, room: usize) -> Option<Self> {
+        let holds = Self { words, width, room };
         let [live, ended, _, _, ..] = *holds.words.as_ref() else { return None };
         let all = usize::try_from(live.checked_add(ended)?).ok()?;
-        (all <= holds.room()).then_some(holds)
-    }
-
-    /// The most holds that the words have room for.
-    #[inline]
-    fn room(&self) -> usize {
-        let words = self.words.as_ref().len().saturating_sub(HEAD);
-        words.checked_div(self.width).unwrap_or_else(|| never(0))
+        (all <= room).then_some(holds)
     }
 
     #[inline]
@@ -117,7 +112,7 @@ impl<W: AsRef<[u64]>> Holds<W> {
 
     /// Every hold that has ended keeps its place until it is forgotten, and every live hold needs one when it ends.
     pub(super) fn has_room(&self) -> bool {
-        self.count(LIVE).saturating_add(self.count(ENDED)) < self.room()
+        self.count(LIVE).saturating_add(self.count(ENDED)) < self.room
     }
 
     fn live(&self) -> impl DoubleEndedIterator<Item = &[u64]> + ExactSizeIterator {

@@ -77,7 +77,8 @@ pub use self::terms::{Committed, MAX_HOLDS, OnExpiry, Reserved, Terms};
 pub struct Config<B = Listed> {
     counter: Counter<B>,
     terms: Terms,
-    /// How many words a state has, how many of them are the limiter's, and how many a live hold has.
+    /// The most holds; how many words a state has, how many of them are the limiter's, and how many a live hold has.
+    most: usize,
     words: usize,
     counted: usize,
     width: usize,
@@ -106,7 +107,7 @@ impl<B: Boundaries> Config<B> {
         let most = usize::try_from(terms.most).unwrap_or(usize::MAX);
         let before = counted.saturating_add(1).saturating_add(HEAD);
         let words = before.saturating_add(most.saturating_mul(width));
-        Ok(Self { counter, terms, words, counted, width })
+        Ok(Self { counter, terms, most, words, counted, width })
     }
 
     /// The limiter that counts the units.
@@ -258,6 +259,14 @@ impl<B: Boundaries> Config<B> {
         words.get(1..).and_then(|rest| rest.get(..self.counted)).unwrap_or(words)
     }
 
+    /// What the limiter that counts the units says of a request, as if nothing were held that ends meanwhile.
+    ///
+    /// # Errors
+    /// Returns [`CostExceedsCapacity`] as [`RateLimiter::peek`](crate::RateLimiter::peek) does.
+    pub fn peek_counted(&self, state: &State<impl Words, B>, now: Timestamp, cost: u64) -> Answer {
+        self.counting().peek(self.counted(state), now, cost)
+    }
+
     /// Changes the words of the limiter that counts the units. The state must have been [advanced](Limiter::advance). `None` if the
     /// state is that of another limiter.
     pub fn change_counted<R>(
@@ -280,7 +289,7 @@ impl<B: Boundaries> Config<B> {
         let has_its_words = state.words().len() == self.words;
         let (_, rest) = state.words().split_first()?;
         let (_, holds) = rest.split_at_checked(self.counted)?;
-        Holds::over(holds, self.width).filter(|_| has_its_words)
+        Holds::over(holds, self.width, self.most).filter(|_| has_its_words)
     }
 
     /// The state of a key, to change it. `None` if the state is that of another limiter, or broken: then nothing is granted.
@@ -289,7 +298,7 @@ impl<B: Boundaries> Config<B> {
         let has_its_words = state.words().len() == self.words;
         let (newest, rest) = state.words_mut().split_first_mut()?;
         let (words, holds) = rest.split_at_mut_checked(self.counted)?;
-        let holds = Holds::over(holds, self.width).filter(|_| has_its_words)?;
+        let holds = Holds::over(holds, self.width, self.most).filter(|_| has_its_words)?;
         Some(Key { limiter: self.counting(), terms: self.terms, newest, words, holds })
     }
 }

@@ -92,10 +92,10 @@ impl Algorithm for Config {
 
     fn peek(&self, state: &State<&[u64]>, now: Timestamp, request: &Request) -> Decided {
         if self.has_no_holds(state) {
-            return counting(self).peek(self.counted(state), now, request);
+            return Ok(self.peek_counted(state, now, request.cost)?);
         }
         if id_of(request).is_none() && self.ends_nothing(state, now) {
-            let said = counting(self).peek(self.counted(state), now, request)?;
+            let said = self.peek_counted(state, now, request.cost)?;
             if said.is_allowed() {
                 return Ok(said); // the wait of a refusal would depend on the holds
             }

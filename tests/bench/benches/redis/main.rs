@@ -209,7 +209,7 @@ fn compare(baselines: &Baselines, sections: &Sections) -> Table {
 
     let (checks, pairs) = sections.checks_and_pairs;
     let row = Row::new("pairs", Figure::PerSecond(pairs));
-    let row = row.beside("checks", Figure::PerSecond(checks), Goal::AtLeast(1.0 / 2.2));
+    let row = row.beside("checks", Figure::PerSecond(checks), Goal::AtLeast(0.45));
     table.group(&format!("reserve and commit, {KEYS} keys, {CALLERS} callers"), vec![row]);
 
     let memory = Figure::Time(known.1);

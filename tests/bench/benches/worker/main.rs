@@ -160,7 +160,7 @@ async fn reservations(section: Duration) -> Result<Row> {
         pairs = pairs.max(reserve::pairs(tidegate.url(), 100, section).await?);
     }
     let row = Row::new("pairs", Figure::PerSecond(pairs));
-    Ok(row.beside("checks", Figure::PerSecond(checks), Goal::AtLeast(1.0 / 2.2)))
+    Ok(row.beside("checks", Figure::PerSecond(checks), Goal::AtLeast(0.45)))
 }
 
 /// What each layer adds to an answer. Each row stands beside the one with a layer less. One thread serves all
