@@ -139,9 +139,13 @@ function end(exchange, { request, env, context, begun }) {
 
 /** Sends a request that passes to its upstream. */
 async function forward(exchange, request, env, context) {
-  const hold = (renews, policy, key, name, actual) => {
-    Isolate.hold(renews, policy, key, name, actual, Date.now());
-    return Promise.all(transmit(env));
+  // a commit is taken once, so it is repeated if its object was away
+  const hold = async (renews, policy, key, name, actual) => {
+    for (const wait of actual === undefined ? [0] : [0, 50, 500]) {
+      if (wait > 0) await scheduler.wait(wait);
+      Isolate.hold(renews, policy, key, name, actual, Date.now());
+      if ((await Promise.all(transmit(env))).every((arrived) => arrived)) return;
+    }
   };
   const answer = await outlive(() => Isolate.forward(exchange, request, context, hold, Date.now()));
   return answer ?? response(Isolate.upstream_failed(request));
@@ -153,7 +157,7 @@ function transmit(env) {
   return Array.from({ length: fields.number() }, () => ask(env, fields.text(), fields.text(), fields.text()));
 }
 
-/** Sends questions to an object. WebAssembly knows them by their numbers. */
+/** Sends questions to an object. WebAssembly knows them by their numbers. Returns whether the reply arrived. */
 async function ask(env, object, numbers, questions) {
   const began = instance;
   let reply;
@@ -170,6 +174,7 @@ async function ask(env, object, numbers, questions) {
     recover(error, began);
     logError("a reply was lost", stackOf(error));
   }
+  return cause === undefined;
 }
 
 /** Whether a request announces a body, and one that is not too long. */

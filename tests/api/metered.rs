@@ -9,6 +9,7 @@ use serde_json::json;
 use tidegate::local::WorkerdOptions;
 use tidegate_tests::{Served, blocks, file, worker};
 
+use crate::faults::arm;
 use crate::gateway::problem;
 use crate::held::wait_for;
 use crate::model::Model;
@@ -41,10 +42,14 @@ reservations = { most = 1_000, remember = "1s" }
 "#;
 
 fn start(used: fn(u64, u64) -> u64) -> (Served, Model) {
+    start_with(used, include_str!("gateway.js"))
+}
+
+fn start_with(used: fn(u64, u64) -> u64, entry: &str) -> (Served, Model) {
     let model = Model::start(used);
     let served = worker(WorkerdOptions {
         policies: POLICIES.replace("MODEL", &model.address),
-        entry: Some(include_str!("gateway.js").to_owned()),
+        entry: Some(entry.to_owned()),
         reaches_private: true,
         ..WorkerdOptions::default()
     });
@@ -231,6 +236,23 @@ fn an_answer_that_breaks_off_and_a_client_that_leaves_are_charged() {
     let _ = model.go.send(()); // the runtime notices when it writes
     wait_for(&served, "released", 3);
     wait_for_charge(&served, 900);
+}
+
+/// Without a second try the estimate would stay charged until the reservation ends, and then nothing.
+#[test]
+fn a_commit_whose_object_fails_is_repeated_and_taken_once() {
+    let (served, model) = start_with(|_, _| 77, include_str!("faults.js"));
+    let waits = json!({ "stream": true, "model": "waits", "max_tokens": 500 }).to_string();
+    for (round, fault) in (1..).zip(["throw before", "throw after"]) {
+        let mut stream = begin(&served, CHAT, &waits);
+        let mut first = [0; 400];
+        stream.read_exact(&mut first).unwrap();
+        arm(&served, fault);
+        model.go.send(()).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        wait_for_charge(&served, 77 * round);
+    }
 }
 
 #[test]
