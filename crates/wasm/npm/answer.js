@@ -223,12 +223,12 @@ export class Grant {
 /** @type {(numbers: Numbers, names: string[]) => declared.LimitAnswer[]} */
 function readLimits(numbers, names) {
   const count = numbers[COUNT];
-  if (count === 1) return [readLimit(numbers, HEAD, names[0])];
-  return Array.from({ length: count }, (_, place) => readLimit(numbers, HEAD + EACH * place, names[place]));
+  if (count === 1) return [readLimit(numbers, HEAD, names[0], names[1])];
+  return Array.from({ length: count }, (_, place) => readLimit(numbers, HEAD + EACH * place, names[2 * place], names[2 * place + 1]));
 }
 
-/** @type {(numbers: Numbers, at: number, name: string) => declared.LimitAnswer} */
-function readLimit(numbers, at, name) {
+/** @type {(numbers: Numbers, at: number, name: string, zoneData: string) => declared.LimitAnswer} */
+function readLimit(numbers, at, name, zoneData) {
   const flags = numbers[at];
   const answer = {
     name,
@@ -240,6 +240,7 @@ function readLimit(numbers, at, name) {
   };
   if ((flags & SHADOW) !== 0) define(answer, "shadow", true);
   if ((flags & WARNED) !== 0) define(answer, "warned", true);
+  if (zoneData !== "") define(answer, "zoneData", zoneData);
   return answer;
 }
 

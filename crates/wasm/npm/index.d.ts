@@ -492,6 +492,8 @@ export interface LimitAnswer extends Omit<Decision, "denied" | "wouldAllow"> {
   readonly name: string;
   /** The limit is in shadow, so its refusal does not count. */
   readonly shadow?: true;
+  /** The version of the time zone database by which a `calendar` limit counts, such as `"2026b"`; UTC needs none. */
+  readonly zoneData?: string;
 }
 
 /** The options of `check`. */

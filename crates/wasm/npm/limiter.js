@@ -31,7 +31,7 @@ export class Limiter {
   #numbers = new Float64Array();
   #isSeeded = false;
   /**
-   * The names of the limits of each rule.
+   * The names of the limits of each rule, and beside each the version of its time zone's data or nothing.
    *
    * @type {Map<number, string[]>}
    */

@@ -126,10 +126,12 @@ export interface LimitDecision {
   shadow?: true;
   /** The limit is used as far as its `warn_at`. In the answer: some limit is. */
   warned?: true;
+  /** The version of the time zone database by which a `calendar` limit counts, such as `"2026b"`; UTC needs none. */
+  zone_data?: string;
 }
 
 /** The answer to one request. A refused request takes nothing. */
-export interface Decision extends Omit<LimitDecision, "name" | "shadow"> {
+export interface Decision extends Omit<LimitDecision, "name" | "shadow" | "zone_data"> {
   /** The name of the policy. */
   policy: string;
   /** The time of the decision, in microseconds since the Unix epoch. A settlement names this time. */

@@ -12,8 +12,8 @@ use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    CallLimits, Gateway, Grant, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, Policy,
-    Table, Timestamp, parse_span,
+    CallLimits, Gateway, Grant, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, NamedLimit,
+    Policy, Table, Timestamp, parse_span,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -152,13 +152,17 @@ impl Limiter {
         self.policy.shares_states() || self.last_call.is_some()
     }
 
-    /// The names of the limits of a rule, each with a zero after it, under the limits of the last operation.
+    /// The names of the limits of a rule under the limits of the last operation, and beside each the version of its time zone's data
+    /// or nothing. Each text has a zero after it.
     #[wasm_bindgen(js_name = limitNames)]
     #[must_use]
     pub fn limit_names(&self, rule: usize) -> String {
         let policy = self.last_call.as_ref().unwrap_or(&self.policy);
         let limits = policy.limits_of_rule(rule).into_iter().flat_map(Limits::iter);
-        limits.flat_map(|each| [each.name.as_str(), "\0"]).collect()
+        let texts = limits.flat_map(|NamedLimit { name, limit, .. }| {
+            [name.as_str(), "\0", limit.zone_version().unwrap_or_default(), "\0"]
+        });
+        texts.collect()
     }
 
     /// The keys that are limited, out of some places of the table: for each the key, the name of the limit or

@@ -154,6 +154,15 @@ impl Limit {
     }
 }
 
+impl Limit {
+    /// The version of the time zone database by which a `calendar` limit counts; `None` for UTC and for other limits, which need none.
+    #[must_use]
+    pub fn zone_version(&self) -> Option<&str> {
+        let version = self.calendar()?.timezone().version;
+        (!version.is_empty()).then_some(version)
+    }
+}
+
 /// The field `zone_data` for a time zone between two instants; `None` for UTC, which needs none, and for a zone that the time
 /// zone database does not have.
 #[cfg(feature = "timezones")]

@@ -67,6 +67,7 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
         it.some("shadow", shadow.then_some(true)); // its refusal does not count
         decided(it, decision.is_allowed(), decision);
         it.some("warned", warns.then_some(true));
+        it.some("zone_data", limit.limit.zone_version());
     });
 }
 
