@@ -70,7 +70,7 @@ pub use self::counter::{Counter, Listed};
 pub use self::edit::Times;
 use self::key::Key;
 use self::list::{HEAD, Hold, Holds, Outcome};
-pub use self::terms::{Committed, MAX_HOLDS, OnExpiry, Reserved, Terms};
+pub use self::terms::{Committed, Known, MAX_HOLDS, OnExpiry, Reserved, Terms};
 
 /// A limiter that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -231,6 +231,17 @@ impl<B: Boundaries> Config<B> {
         let holds = self.holds(state)?;
         let Hold { units, until, .. } = holds.get(holds.find(id)?);
         Some((units, until))
+    }
+
+    /// What the key knows of an id at its newest time; `None` if the id is new.
+    #[must_use]
+    pub fn known(&self, state: &State<impl Words, B>, id: Id) -> Option<Known> {
+        let holds = self.holds(state)?;
+        if holds.find(id).is_some() {
+            return Some(Known::Live);
+        }
+        let ended = holds.outcomes().find(|(own, ..)| *own == id);
+        ended.map(|(_, _, until)| Known::Ended { until })
     }
 
     /// Remembers the holds of a key that counted under `old`, which has other numbers. The live ones end, and their units stay

@@ -49,6 +49,18 @@ pub enum Reserved {
     },
 }
 
+/// What a key knows of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// A hold of this id is live.
+    Live,
+    /// The hold of this id has ended.
+    Ended {
+        /// The time at which the key forgets it, unless newer holds need its place.
+        until: Timestamp,
+    },
+}
+
 /// The answer to a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {

@@ -46,6 +46,8 @@ pub enum AskError {
     Listed,
     /// A key cannot be blocked, because no limit of the policy counts by the whole key.
     NoWholeKey,
+    /// Units cannot come back, because the operation does not say which payer they belong to.
+    UnknownPayer,
     /// The request asks for a lease at a cost of 0.
     FreeLease,
     /// The request has only one of `granted_at_us` and `left`.
@@ -93,6 +95,7 @@ impl fmt::Display for AskError {
                 "`key`: expected a key with limits, found a key on the policy's list `allow` or `deny`",
             ),
             Self::NoWholeKey => crate::limit::OperationError::NoWholeKey.fmt(f),
+            Self::UnknownPayer => crate::limit::OperationError::UnknownPayer.fmt(f),
             Self::FreeLease => {
                 f.write_str("`cost`: expected at least 1, found 0; a peek acquires no lease")
             }

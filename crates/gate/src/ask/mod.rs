@@ -208,6 +208,9 @@ impl Ask {
                 let (id, name) = lease_name(&resolved, "id", id)?;
                 (Operation::Commit(id, actual.get()), Some(name))
             }
+            Self::Settle { .. } | Self::Refund { .. } if has_payers(&resolved) => {
+                return Err(AskError::UnknownPayer);
+            }
             Self::Settle { granted_at_us, reserved, actual } => {
                 let (granted_at, reserved) = (Timestamp(granted_at_us.get()), reserved.get());
                 let actual = actual.get();
@@ -382,6 +385,11 @@ fn lease_name(
         return Ok((resolved.lease_id(&name), name));
     }
     Err(AskError::Lease { field, bytes: name.len() })
+}
+
+/// Whether some limits on the key pay.
+fn has_payers(resolved: &Resolved) -> bool {
+    resolved.limits().is_some_and(Limits::have_payers)
 }
 
 /// # Errors

@@ -8,6 +8,7 @@ use core::iter;
 
 use tidegate_core::{Ahead, InvalidState, MAX_QUANTITY, Micros, Timestamp, never};
 
+use super::payers::Payers;
 use crate::decide::{OnChange, PersistAhead};
 use crate::key::Depth;
 
@@ -31,6 +32,7 @@ pub struct Limits {
     period: Micros,
     /// One bit for each limit in shadow, the lowest for the first of [`iter`](Self::iter).
     shadows: u16,
+    payers: Payers,
 }
 
 /// A limit, and what every decision asks of it.
@@ -41,6 +43,7 @@ pub(crate) struct LimitFacts {
     pub(crate) kind: Kind,
     pub(crate) punishes_refusals: bool,
     pub(crate) shadow: bool,
+    pub(crate) pays: bool,
 }
 
 /// A record: the limits of one rule that count by the same part of the key. Their states are stored
@@ -59,6 +62,8 @@ struct Inner {
     count: u64,
     fingerprint: u64,
     identity: u64,
+    /// Whether the record has all limits of the rule that pay.
+    has_all_payers: bool,
 }
 
 /// The words of a record: the words of its limits, and the words of the block while the key is blocked.
@@ -83,11 +88,16 @@ impl Limits {
             at
         };
         let newest = each.iter().map(newest_at).collect();
-        let records: Vec<Record> =
+        let mut records: Vec<Record> =
             limits.chunk_by(|one, next| one.depth == next.depth).map(Record::new).collect();
         let shadows = each.iter().zip(0..u16::BITS);
         let shadows = shadows.fold(0, |all, (each, bit)| all | u16::from(each.shadow) << bit);
-        Self { records, each, newest, words, period, shadows }
+        let payers = Payers::of(&limits);
+        for record in &mut records {
+            let pay = record.limits().iter().filter(|limit| limit.payer.is_some()).count();
+            record.inner().has_all_payers = pay > 0 && pay == payers.in_order().count();
+        }
+        Self { records, each, newest, words, period, shadows, payers }
     }
 
     /// Gives the records the identity of their rule: an override has the rule of its pattern, the policy's own
@@ -169,11 +179,19 @@ impl Limits {
         self.period
     }
 
-    /// The highest cost that the limits can ever grant to one request. A limit in shadow refuses no cost.
+    /// The limits that pay.
+    #[inline]
+    pub(super) const fn payers(&self) -> &Payers {
+        &self.payers
+    }
+
+    /// The highest cost that the limits can ever grant to one request. A limit in shadow refuses no cost, and of the limits that pay
+    /// one is enough.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        let enforced = self.iter().filter(|limit| !limit.shadow);
-        let least = enforced.map(|limit| limit.limit.capacity()).min();
+        let enforced = self.iter().filter(|limit| !limit.shadow && limit.payer.is_none());
+        let least =
+            enforced.map(|limit| limit.limit.capacity()).chain(self.payers_capacity()).min();
         least.unwrap_or_else(|| never(0)).min(MAX_QUANTITY)
     }
 
@@ -191,7 +209,7 @@ impl Limits {
 }
 
 impl LimitFacts {
-    fn new(NamedLimit { limit, shadow, .. }: &NamedLimit) -> Self {
+    fn new(NamedLimit { limit, shadow, payer, .. }: &NamedLimit) -> Self {
         let (kind, punishes_refusals) = (limit.kind(), limit.punishes_refusals());
         Self {
             words: limit.words(),
@@ -199,6 +217,7 @@ impl LimitFacts {
             kind,
             punishes_refusals,
             shadow: *shadow,
+            pays: payer.is_some(),
         }
     }
 }
@@ -213,6 +232,7 @@ impl Record {
             count: 0,
             fingerprint: 0,
             identity: 0,
+            has_all_payers: false,
         }))
     }
 
@@ -297,6 +317,11 @@ impl Record {
     /// Whether both records belong to the same rule and depth, so that one may be an edit of the other.
     pub(crate) fn is_edit_of(&self, other: &Self) -> bool {
         self.0.place == other.0.place
+    }
+
+    /// Whether the record has all limits of the rule that pay.
+    pub(crate) fn has_all_payers(&self) -> bool {
+        self.0.has_all_payers
     }
 
     /// A number that changes with the rule, the depth and the limits.

@@ -1,7 +1,9 @@
 //! Several limits on one key, decided all or nothing.
 
+mod grants;
 mod limits;
 mod operate;
+mod payers;
 mod reservations;
 mod softness;
 mod stored;

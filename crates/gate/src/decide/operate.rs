@@ -7,9 +7,10 @@ use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::{Decision, Micros, Timestamp, never};
 
-use super::limits::{LimitFacts, Limits, MAX_LIMITS};
+use super::grants::{Grants, Waits};
+use super::limits::{LimitFacts, Limits};
 use super::together::Together;
-use super::verdict::{Effect, Verdict, for_ever};
+use super::verdict::{Effect, Verdict};
 use crate::key::Depth;
 use crate::limit::{Budget, Kind, Limit, Offered, Operation, OperationError, Request, Settlement};
 
@@ -47,8 +48,8 @@ impl Limits {
         self.check_length(words)?;
         let now = self.taken_at(words, now);
         match request.cost {
-            0 => self.peek_each(words, now, request, |_| {}),
-            _ => self.take(words, now, request, |_| {}),
+            0 => self.peek_each(words, now, request, |_, _| {}),
+            _ => self.take(words, now, request, |_, _| {}),
         }
     }
 
@@ -64,6 +65,9 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
         self.check_length(words)?;
+        if self.have_payers() && matches!(operation, Operation::Settle(_) | Operation::Refund(_)) {
+            return Err(OperationError::UnknownPayer);
+        }
         if let Operation::Reset(depth) = operation {
             self.reset(words, *depth);
         }
@@ -78,9 +82,12 @@ impl Limits {
         }
         match operation {
             Operation::Decide(request) if request.cost > 0 => {
-                let mut each = self.room_for_each();
-                let decision = self.take(words, now, request, |said| each.push(said))?;
-                let effect = self.reserved(words, request, &decision);
+                let (mut each, mut payer) = (self.room_for_each(), None);
+                let decision = self.take(words, now, request, |said, pays| {
+                    payer = if pays { u8::try_from(each.len()).ok() } else { payer };
+                    each.push(said);
+                })?;
+                let effect = self.reserved(words, request, &decision, payer);
                 Ok(Verdict { effect, ..self.explained(words, now, decision, each) })
             }
             Operation::Decide(request) | Operation::Peek(request) => {
@@ -174,18 +181,18 @@ impl Limits {
         }
     }
 
-    /// Takes the cost from all limits or from none, and tells `each` what every limit says. A limit
-    /// is evaluated at most twice.
+    /// Takes the cost from all limits or from none, of the payers from one, and tells `each` what every limit says and whether it
+    /// pays. A limit is evaluated at most twice.
     fn take(
         &self,
         words: &mut [u64],
         now: Timestamp,
         request: &Request,
-        mut each: impl FnMut(Decision),
+        mut each: impl FnMut(Decision, bool),
     ) -> Result<Decision, OperationError> {
         if let Some(only) = self.only() {
             let said = only.decide(words, now, request)?; // there is no other limit to ask first
-            each(said);
+            each(said, false);
             return Ok(said);
         }
         let lacks_lease =
@@ -195,16 +202,16 @@ impl Limits {
         }
         let grants = self.grants(words, now, request)?;
         if !grants.pass() {
-            return self.refuse_all(words, now, request, (grants, each));
+            return self.refuse_all(words, now, request, (grants, |said| each(said, false)));
         }
         let mut together = Together::of(self);
-        for ((limit, words), granted) in split_mut(self, words).zip(grants.each()) {
-            let said = match granted {
-                true => limit.decide(words, now, request)?, // grants
-                false => refuse(limit, words, now, request, (granted, true))?.0,
+        for ((limit, words), part) in split_mut(self, words).zip(grants.parts()) {
+            let said = match part.takes() {
+                true => limit.decide(words, now, &part.asked(limit, request))?, // grants
+                false => part.refuse(limit, words, now, request, Micros::ZERO)?.0,
             };
             together.add(&said);
-            each(said);
+            each(said, part.pays());
         }
         Ok(together.allow())
     }
@@ -232,17 +239,14 @@ impl Limits {
         (grants, mut each): (Grants, impl FnMut(Decision)),
     ) -> Result<Decision, OperationError> {
         let mut together = Together::of(self);
-        let mut retry_after = Micros::ZERO;
-        let shadows = self.each().iter().map(|each| each.shadow);
-        for (((limit, words), grants), shadow) in
-            split_mut(self, words).zip(grants.each()).zip(shadows)
-        {
-            let (said, wait) = refuse(limit, words, now, request, (grants, shadow))?;
+        let mut waits = Waits::default();
+        for ((limit, words), part) in split_mut(self, words).zip(grants.parts()) {
+            let (said, wait) = part.refuse(limit, words, now, request, grants.blocked_for())?;
             together.add(&said);
-            retry_after = retry_after.max(wait);
+            waits.add(part, wait);
             each(said);
         }
-        Ok(together.deny(retry_after))
+        Ok(together.deny(waits.all()))
     }
 
     /// Answers as [`take`](Self::take) would, except for refusals that would be recorded. Changes nothing.
@@ -251,32 +255,28 @@ impl Limits {
         words: &[u64],
         now: Timestamp,
         request: &Request,
-        mut each: impl FnMut(Decision),
+        mut each: impl FnMut(Decision, bool),
     ) -> Result<Decision, OperationError> {
         if let Some(only) = self.only() {
             let said = only.peek(words, now, request)?;
-            each(said);
+            each(said, false);
             return Ok(said);
         }
         let grants = self.grants(words, now, request)?;
         let passes = grants.pass();
         let mut together = Together::of(self);
-        let mut retry_after = Micros::ZERO;
-        let shadows = self.each().iter().map(|each| each.shadow);
-        for (((limit, words), grants), shadow) in split(self, words).zip(grants.each()).zip(shadows)
-        {
-            let asked = match passes || !grants {
-                true => *request,
-                false => request.peek(), // nothing is taken from it
+        let mut waits = Waits::default();
+        for ((limit, words), part) in split(self, words).zip(grants.parts()) {
+            let asked = match part.grants && !(passes && part.takes()) {
+                true => request.peek(), // nothing is taken from it
+                false => part.asked(limit, request),
             };
-            let said = look(limit, words, now, &asked, shadow)?;
+            let said = part.look(limit, words, now, &asked, grants.blocked_for())?;
             together.add(&said);
-            if !shadow {
-                retry_after = retry_after.max(said.retry_after());
-            }
-            each(said);
+            waits.add(part, said.retry_after());
+            each(said, passes && part.pays() && request.cost > 0);
         }
-        Ok(if passes { together.allow() } else { together.deny(retry_after) })
+        Ok(if passes { together.allow() } else { together.deny(waits.all()) })
     }
 
     fn looked_at(
@@ -285,9 +285,13 @@ impl Limits {
         now: Timestamp,
         request: &Request,
     ) -> Result<Verdict, OperationError> {
-        let mut each = self.room_for_each();
-        let decision = self.peek_each(words, now, request, |said| each.push(said))?;
-        Ok(self.explained(words, now, decision, each))
+        let (mut each, mut payer) = (self.room_for_each(), None);
+        let decision = self.peek_each(words, now, request, |said, pays| {
+            payer = if pays { u8::try_from(each.len()).ok() } else { payer };
+            each.push(said);
+        })?;
+        let effect = payer.map_or(Effect::Decision, |by| Effect::Paid { by });
+        Ok(Verdict { effect, ..self.explained(words, now, decision, each) })
     }
 
     fn room_for_each(&self) -> Vec<Decision> {
@@ -303,24 +307,6 @@ impl Limits {
     ) -> Verdict {
         let factor = split(self, words).find_map(|(limit, words)| limit.factor(words, now));
         Verdict { at: now, decision, limits, factor, effect: Effect::Decision }
-    }
-
-    /// Which limits would grant the request.
-    fn grants(
-        &self,
-        words: &[u64],
-        now: Timestamp,
-        request: &Request,
-    ) -> Result<Grants, OperationError> {
-        let (mut refuses, shadows) = (0, self.shadows());
-        for ((limit, words), bit) in split(self, words).zip(0..u16::BITS) {
-            let grants = match limit.grants(words, now, request) {
-                Err(OperationError::Cost(_)) if shadows >> bit & 1 == 1 => false,
-                grants => grants?,
-            };
-            refuses |= u16::from(!grants) << bit;
-        }
-        Ok(Grants { refuses, shadows })
     }
 
     /// Returns unspent units to every limit on units over time, and takes granted units from every such limit.
@@ -342,7 +328,7 @@ impl Limits {
                 }
             }
         }
-        let available = self.peek_each(words, now, &Request::of(0), |_| {})?.remaining();
+        let available = self.peek_each(words, now, &Request::of(0), |_, _| {})?.remaining();
         let allowance = split_mut(self, words)
             .find_map(|(limit, words)| limit.grant(words, now, (holder, wants), available));
         let granted = Request::of(allowance.map_or(0, |allowance| allowance.left));
@@ -402,63 +388,6 @@ impl Limits {
             }
         }
     }
-}
-
-/// Which limits grant a request. It fits into a register; an array would be copied through memory, which
-/// costs 5 ns.
-#[derive(Clone, Copy)]
-struct Grants {
-    /// One bit for each limit, the lowest for the first of [`Limits::iter`].
-    refuses: u16,
-    /// The limits whose refusals do not count, in the same order.
-    shadows: u16,
-}
-
-const _: () = assert!(MAX_LIMITS <= 16, "a limit has no bit");
-
-impl Grants {
-    /// Whether the request passes.
-    const fn pass(self) -> bool {
-        self.refuses & !self.shadows == 0
-    }
-
-    /// Whether each limit grants, in the order of [`Limits::iter`].
-    fn each(self) -> impl Iterator<Item = bool> {
-        (0..u16::BITS).map(move |bit| self.refuses >> bit & 1 == 0)
-    }
-}
-
-/// Lets a limit record a refusal, its own or that of another limit. Returns what it says of the request, and how long the request
-/// has to wait because of it: a limit in shadow makes nobody wait.
-fn refuse(
-    limit: &Limit,
-    words: &mut [u64],
-    now: Timestamp,
-    request: &Request,
-    (grants, shadow): (bool, bool),
-) -> Result<(Decision, Micros), OperationError> {
-    match limit.refuse(words, now, request, grants) {
-        Err(OperationError::Cost(_)) if shadow => {
-            limit.advance(words, now);
-            Ok((look(limit, words, now, request, shadow)?, Micros::ZERO))
-        }
-        Ok((said, _)) if shadow => Ok((said, Micros::ZERO)),
-        refused => refused,
-    }
-}
-
-/// What a limit says of a request. For a limit in shadow a cost that it can never grant is no error, but a refusal for ever.
-fn look(
-    limit: &Limit,
-    words: &[u64],
-    now: Timestamp,
-    request: &Request,
-    shadow: bool,
-) -> Result<Decision, OperationError> {
-    let is_too_much = shadow && request.cost > limit.capacity();
-    let asked = if is_too_much { request.peek() } else { *request };
-    let said = limit.peek(words, now, &asked)?;
-    Ok(if is_too_much { for_ever(said) } else { said })
 }
 
 /// Each limit with its own words.

@@ -12,10 +12,10 @@ pub struct Softness {
 }
 
 impl Limits {
-    /// Whether a limit is in shadow or [warns](crate::NamedLimit::warns), so that an answer says more than its decision.
+    /// Whether a limit is in shadow, [warns](crate::NamedLimit::warns) or pays, so that an answer says more than its decision.
     #[must_use]
     pub fn are_soft(&self) -> bool {
-        self.iter().any(|named| named.shadow || named.warn_at.is_some())
+        self.have_payers() || self.iter().any(|named| named.shadow || named.warn_at.is_some())
     }
 
     /// What the limits say of a verdict beside their decision.

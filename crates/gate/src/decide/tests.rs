@@ -1,5 +1,6 @@
 mod answers;
 mod kinds;
+mod payers;
 mod reservations;
 mod shadows;
 mod warnings;

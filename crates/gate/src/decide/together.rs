@@ -14,6 +14,8 @@ pub(super) struct Together<'a> {
     remaining: u64,
     reset_after: Micros,
     under_penalty: bool,
+    /// The limit and the remaining units of the payer with the most left.
+    payer: Option<(u64, u64)>,
 }
 
 impl<'a> Together<'a> {
@@ -25,27 +27,52 @@ impl<'a> Together<'a> {
             remaining: u64::MAX,
             reset_after: Micros::ZERO,
             under_penalty: false,
+            payer: None,
         }
     }
 
     /// Adds what the next limit says.
     #[inline]
     pub(super) fn add(&mut self, said: &Decision) {
-        let Some(LimitFacts { kind, punishes_refusals, shadow, .. }) = self.limits.next() else {
+        let Some(LimitFacts { kind, punishes_refusals, shadow, pays, .. }) = self.limits.next()
+        else {
             return;
         };
         if *shadow {
             return; // it never refuses, so a caller does not go by its numbers
         }
-        // units come before places, and places before chances: only the first kind counts
-        if *kind < self.kind {
-            (self.kind, self.limit, self.remaining) = (*kind, 0, u64::MAX);
-        }
-        if *kind == self.kind && said.remaining() < self.remaining {
-            (self.limit, self.remaining) = (said.limit(), said.remaining());
-        }
-        self.under_penalty |= *punishes_refusals && said.remaining() == 0;
         self.reset_after = self.reset_after.max(said.reset_after());
+        if *pays {
+            return self.add_payer(said);
+        }
+        self.count(*kind, said.limit(), said.remaining());
+        self.under_penalty |= *punishes_refusals && said.remaining() == 0;
+    }
+
+    #[cold]
+    fn add_payer(&mut self, said: &Decision) {
+        if self.payer.is_none_or(|(_, most)| most < said.remaining()) {
+            self.payer = Some((said.limit(), said.remaining()));
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, kind: Kind, limit: u64, remaining: u64) {
+        // units come before places, and places before chances: only the first kind counts
+        if kind < self.kind {
+            (self.kind, self.limit, self.remaining) = (kind, 0, u64::MAX);
+        }
+        if kind == self.kind && remaining < self.remaining {
+            (self.limit, self.remaining) = (limit, remaining);
+        }
+    }
+
+    /// The payers count as one limit: a request may cost as much as the one of them that has the most left.
+    fn with_payers(mut self) -> Self {
+        if let Some((limit, remaining)) = self.payer {
+            self.count(Kind::Rate, limit, remaining);
+        }
+        self
     }
 
     /// Under a penalty nothing remains, even if other limits have some left.
@@ -54,12 +81,14 @@ impl<'a> Together<'a> {
     }
 
     pub(super) fn allow(self) -> Decision {
-        let remaining = self.remaining();
-        Decision::Allow { limit: self.limit, remaining, reset_after: self.reset_after }
+        let this = self.with_payers();
+        let remaining = this.remaining();
+        Decision::Allow { limit: this.limit, remaining, reset_after: this.reset_after }
     }
 
     pub(super) fn deny(self, retry_after: Micros) -> Decision {
-        let remaining = self.remaining();
-        Decision::Deny { limit: self.limit, remaining, retry_after, reset_after: self.reset_after }
+        let this = self.with_payers();
+        let remaining = this.remaining();
+        Decision::Deny { limit: this.limit, remaining, retry_after, reset_after: this.reset_after }
     }
 }

@@ -41,6 +41,8 @@ pub enum Effect {
         units: u64,
         /// The time at which the reservation ends unless it is committed.
         until: Timestamp,
+        /// The payer, as its place in [`Limits::iter`]; `None` if no limits pay. [`Limits::paid_by`] finds it.
+        by: Option<u8>,
     },
     /// The operation committed or released a reservation.
     Committed {
@@ -49,6 +51,13 @@ pub enum Effect {
         /// Whether the reservation had ended before its first commit, or was never known. The units were then charged at the time
         /// of that commit.
         late: bool,
+        /// The payer, as its place in [`Limits::iter`]; `None` if no limits pay.
+        by: Option<u8>,
+    },
+    /// The request passed and reserved nothing, and a limit paid for it. A peek has changed nothing, and says who would pay.
+    Paid {
+        /// The payer, as its place in [`Limits::iter`].
+        by: u8,
     },
     /// The operation asked for a budget.
     Budget {
@@ -62,7 +71,7 @@ pub enum Effect {
 impl Effect {
     /// The effect in numbers, to pass it on: its kind, and what the kind says.
     #[must_use]
-    pub const fn to_numbers(&self) -> (u8, [u64; 3]) {
+    pub fn to_numbers(&self) -> (u8, [u64; 3]) {
         match *self {
             Self::Decision => (0, [0; 3]),
             Self::Lease { live: false } => (1, [0; 3]),
@@ -75,8 +84,11 @@ impl Effect {
                 };
                 (kind, [left, granted_at.0, expires_at.0])
             }
-            Self::Reserved { units, until } => (6, [units, until.0, 0]),
-            Self::Committed { charged, late } => (if late { 8 } else { 7 }, [charged, 0, 0]),
+            Self::Reserved { units, until, by } => (6, [units, until.0, number_of(by)]),
+            Self::Committed { charged, late, by } => {
+                (if late { 8 } else { 7 }, [charged, number_of(by), 0])
+            }
+            Self::Paid { by } => (9, [number_of(Some(by)), 0, 0]),
         }
     }
 
@@ -95,8 +107,9 @@ impl Effect {
                     allowance: Allowance { left: first, granted_at, expires_at },
                 }
             }
-            6 => Self::Reserved { units: first, until: Timestamp(second) },
-            7 | 8 => Self::Committed { charged: first, late: kind == 8 },
+            6 => Self::Reserved { units: first, until: Timestamp(second), by: payer_of(third)? },
+            7 | 8 => Self::Committed { charged: first, late: kind == 8, by: payer_of(second)? },
+            9 => Self::Paid { by: payer_of(first)?? },
             _ => return None,
         };
         (effect.to_numbers() == (kind, numbers)).then_some(effect)
@@ -107,9 +120,21 @@ impl Effect {
     #[must_use]
     pub const fn live(&self) -> Option<bool> {
         match *self {
-            Self::Decision | Self::Reserved { .. } | Self::Committed { .. } => None,
+            Self::Decision | Self::Reserved { .. } | Self::Committed { .. } | Self::Paid { .. } => {
+                None
+            }
             Self::Lease { live } => Some(live),
             Self::Budget { returned, .. } => returned,
+        }
+    }
+
+    /// The place in [`Limits::iter`] of the limit that has paid; `None` if no limit did.
+    #[must_use]
+    pub fn payer(&self) -> Option<usize> {
+        match *self {
+            Self::Reserved { by, .. } | Self::Committed { by, .. } => by.map(usize::from),
+            Self::Paid { by } => Some(by.into()),
+            _ => None,
         }
     }
 
@@ -140,6 +165,19 @@ impl Verdict {
             }
         }
         self
+    }
+}
+
+/// A payer as a number, from 1; 0 for none.
+fn number_of(payer: Option<u8>) -> u64 {
+    payer.map_or(0, |place| u64::from(place).saturating_add(1))
+}
+
+/// The payer with this [number](number_of); `None` if no payer has it.
+fn payer_of(number: u64) -> Option<Option<u8>> {
+    match number.checked_sub(1) {
+        None => Some(None),
+        Some(place) => u8::try_from(place).ok().map(Some),
     }
 }
 

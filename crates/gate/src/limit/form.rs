@@ -92,6 +92,7 @@ macro_rules! limit_form {
                 depth: Option<Depth> = None,
                 shadow: Option<bool> = None,
                 warn_at: Option<Percent> = None,
+                payer: Option<bool> = None,
                 /// Only for an override: other limits in place of other numbers.
                 limits: Option<Vec<LimitEntry>> = None,
                 $(pub(crate) $field: Option<$form> = None,)*
@@ -116,6 +117,7 @@ macro_rules! limit_form {
                     depth: other.depth.or(self.depth),
                     shadow: other.shadow.or(self.shadow),
                     warn_at: other.warn_at.or(self.warn_at),
+                    payer: other.payer.or(self.payer),
                     limits: None,
                     $($field: other.$field.clone().or_else(|| self.$field.clone()),)*
                 }
@@ -182,7 +184,8 @@ impl LimitEntry {
         let tag = if name.is_empty() { 0 } else { fnv1a(name.bytes()) };
         let (limit, shadow) = (form.limit()?, form.shadow.unwrap_or(false));
         let warn_at = form.warn_at.map(|share| checked_warning(share, &limit)).transpose()?;
-        let limit = NamedLimit { name, depth, limit, shadow, warn_at, tag };
+        let payer = form.payer.unwrap_or(false).then_some(0); // `payers::number` gives it its place
+        let limit = NamedLimit { name, depth, limit, shadow, warn_at, payer, tag };
         Ok(Self { form, limit })
     }
 

@@ -37,6 +37,7 @@ pub use calendar_window::zone_data;
 pub use calendar_window::{CalendarFacts, Timezone};
 pub(crate) use describe::span;
 pub use named::NamedLimit;
+pub(crate) use operate::KnownFor;
 pub(crate) use parameters::{read, write, write_identity};
 pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
 pub(crate) use shared::scaled;

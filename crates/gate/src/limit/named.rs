@@ -23,6 +23,9 @@ pub struct NamedLimit {
     pub shadow: bool,
     /// The used share of the limit from which on answers warn; `None` if they never do.
     pub warn_at: Option<Share>,
+    /// The place of the limit among those that [pay](crate::Effect::payer), in the order of the policy file: 0 for the first one. `None`
+    /// if the limit holds for each request.
+    pub payer: Option<u8>,
     /// A hash of the name in the policy file, by which the limit is found again after an edit; 0 if the file
     /// gives no name.
     pub(crate) tag: u64,
@@ -31,15 +34,28 @@ pub struct NamedLimit {
 impl NamedLimit {
     /// A limit that is known by its algorithm and its numbers alone.
     pub(crate) const fn unnamed(limit: Limit, depth: Depth) -> Self {
-        Self { name: String::new(), depth, limit, shadow: false, warn_at: None, tag: 0 }
+        Self {
+            name: String::new(),
+            depth,
+            limit,
+            shadow: false,
+            warn_at: None,
+            payer: None,
+            tag: 0,
+        }
     }
 
     /// What the limit does beside refusing, in words; empty for most.
     #[must_use]
     pub fn describe_softness(&self) -> String {
         let shadow = if self.shadow { ", in shadow: it refuses nothing" } else { "" };
+        let pays = match self.payer {
+            None => String::new(),
+            Some(0) => ", pays first".into(),
+            Some(before) => format!(", pays if {before} before it have no room"),
+        };
         let warns = self.warn_at.map(|share| format!(", warns at {}", percent(share)));
-        format!("{shadow}{}", warns.unwrap_or_default())
+        format!("{shadow}{pays}{}", warns.unwrap_or_default())
     }
 
     /// Whether an answer of this limit warns: the used units have reached the share. A started unit is used.

@@ -1,8 +1,9 @@
 //! What a limit does with its state: the operations of `core`, on words.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use tidegate_core::hold::Committed;
+use tidegate_core::hold::{Committed, Known};
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
@@ -202,6 +203,22 @@ impl Limit {
         limiter.find(&limiter.state(words).ok()?, id)
     }
 
+    /// What the limit knows of a reservation's id at `now`, and how long the id is still known if the reservation has ended. `None` if
+    /// the id is new, or if the limit does not hold.
+    pub(crate) fn knows(&self, words: &[u64], now: Timestamp, id: Id) -> Option<KnownFor> {
+        let Self::Holding(limiter) = self else { return None };
+        if limiter.has_no_holds(&limiter.state(words).ok()?) {
+            return None;
+        }
+        let mut copy = Vec::from(words); // what ends until now has not ended in the state yet
+        let mut state = limiter.state(&mut copy[..]).ok()?;
+        limiter.advance(&mut state, now);
+        Some(match limiter.known(&state, id)? {
+            Known::Live => KnownFor::Live,
+            Known::Ended { until } => KnownFor::Ended(until.saturating_since(state.newest())),
+        })
+    }
+
     /// Grants a holder some of the `available` units; `None` if the limiter is not a budget.
     pub fn grant(
         &self,
@@ -360,6 +377,15 @@ impl Limit {
         ask_about!(self, words, |limiter, state| limiter.accepts(&state))
             .unwrap_or(Err(InvalidState))
     }
+}
+
+/// What a limit knows of a reservation's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KnownFor {
+    /// The reservation is live.
+    Live,
+    /// The reservation has ended, and its id is forgotten after this span.
+    Ended(Micros),
 }
 
 const fn kind_of<A: Algorithm>(_: &A) -> Kind {

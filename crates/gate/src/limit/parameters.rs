@@ -7,15 +7,23 @@ use tidegate_core::{ConfigError, MAX_QUANTITY};
 
 use super::algorithm::Algorithm;
 use super::{Limit, NamedLimit, algorithms, ask};
+use crate::key::Depth;
 
 /// In the numbers of a limit in shadow, this comes before the algorithm's number, which it must not be.
 const SHADOW: u64 = 200;
+
+/// In the numbers of a payer, this and its place among the payers come before the algorithm's number, which they must not be.
+const PAYER: u64 = 201;
+
+/// As many as a rule may have limits.
+const MOST_PAYERS: u64 = 16;
 
 /// Writes for each limit the count of its numbers and then its [`parameters`](Limit::parameters).
 pub(crate) fn write<'a>(limits: impl IntoIterator<Item = &'a NamedLimit>) -> Vec<u64> {
     let parameters = |each: &NamedLimit| {
         let shadow = each.shadow.then_some(SHADOW);
-        shadow.into_iter().chain(each.limit.parameters()).collect()
+        let payer = each.payer.map(|place| PAYER.saturating_add(place.into()));
+        shadow.into_iter().chain(payer).chain(each.limit.parameters()).collect()
     };
     counted(limits.into_iter().map(parameters))
 }
@@ -34,21 +42,25 @@ fn counted(all: impl Iterator<Item = Vec<u64>>) -> Vec<u64> {
     words
 }
 
-/// Reads what [`write()`] wrote: each limit, and whether it is in shadow.
+/// Reads what [`write()`] wrote: limits that count by the whole key.
 ///
 /// # Errors
 /// Fails with [`ConfigError`] for anything else.
-pub(crate) fn read(mut words: &[u64]) -> Result<Vec<(Limit, bool)>, ConfigError> {
+pub(crate) fn read(mut words: &[u64]) -> Result<Vec<NamedLimit>, ConfigError> {
     let mut limits = Vec::new();
     while let Some((&length, rest)) = words.split_first() {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let unfit = invalid("parameters", wide(rest.len()));
         let (parameters, rest) = rest.split_at_checked(length).ok_or(unfit)?;
-        let (parameters, shadow) = match parameters {
-            [SHADOW, parameters @ ..] => (parameters, true),
-            parameters => (parameters, false),
+        let (parameters, shadow, payer) = match parameters {
+            [SHADOW, parameters @ ..] => (parameters, true, None),
+            [place, parameters @ ..] if (PAYER..PAYER + MOST_PAYERS).contains(place) => {
+                (parameters, false, place.checked_sub(PAYER).and_then(|it| it.try_into().ok()))
+            }
+            parameters => (parameters, false, None),
         };
-        limits.push((Limit::from_parameters(parameters)?, shadow));
+        let limit = NamedLimit::unnamed(Limit::from_parameters(parameters)?, Depth::Whole);
+        limits.push(NamedLimit { shadow, payer, ..limit });
         words = rest;
     }
     Ok(limits)

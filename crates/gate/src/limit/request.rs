@@ -117,6 +117,8 @@ pub enum OperationError {
     NeedsLease,
     /// A key cannot be blocked, because no limit counts by the whole key.
     NoWholeKey,
+    /// Units cannot come back, because the operation does not say which payer they belong to.
+    UnknownPayer,
     /// The words are not a state of these limits.
     InvalidState,
 }
@@ -131,6 +133,10 @@ impl fmt::Display for OperationError {
             Self::NoWholeKey => f.write_str(
                 "`policy`: expected a policy with a limit that counts by the whole key, found none; \
                  blocks are kept there",
+            ),
+            Self::UnknownPayer => f.write_str(
+                "`policy`: expected a policy without payers, because units that come back do not say which limit has paid; reserve \
+                 the estimate and commit the true cost",
             ),
             Self::InvalidState => f.write_str("state: expected words that these limits write, found others"),
         }

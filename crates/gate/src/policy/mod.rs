@@ -10,6 +10,7 @@ mod network;
 mod nodes;
 mod origin;
 mod path;
+mod payers;
 mod persist;
 mod policies;
 #[expect(clippy::module_inception, reason = "it is what the folder is about")]

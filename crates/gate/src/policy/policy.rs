@@ -96,6 +96,10 @@ impl Policy {
     /// Fails with [`PolicyError`], which names the place in the text.
     pub(crate) fn with_limits(&self, text: &str) -> Result<Self, PolicyError> {
         let own = Self::parse(&self.name, text)?;
+        if own.limits.have_payers() {
+            let message = "`payer`: expected no limit of a call that pays, found one; write it into the policy";
+            return Err(PolicyError::at_start(message.into()));
+        }
         let limits = own.limits.counting_apart(&self.name, false);
         Ok(self.with_limits_of(&Self { limits, ..own }))
     }

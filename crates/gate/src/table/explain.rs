@@ -2,13 +2,14 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use tidegate_core::{Decision, Timestamp};
 
 use super::{Table, TableError, operate};
 use crate::decide::Verdict;
 use crate::limit::span;
-use crate::limit::{Kind, Operation, Request};
+use crate::limit::{Kind, NamedLimit, Operation, Request};
 use crate::policy::{Policy, Rule, RuleId};
 
 /// Why a request passes or not.
@@ -57,8 +58,10 @@ impl Table {
         let now = verdict.at;
         let words = limits.records().iter().zip(limits.split(&state.words));
         let each = words.flat_map(|(record, (_, words))| record.split(words));
+        let counting: Vec<&NamedLimit> =
+            limits.counting(&verdict).map(|(named, _)| named).collect();
         let each = limits.iter().zip(each).zip(&verdict.limits);
-        let each = each.filter(|((named, _), _)| !named.shadow);
+        let each = each.filter(|((named, _), _)| counting.iter().any(|own| own.name == named.name));
         let is_allowed = verdict.decision.is_allowed();
         let decides = |said: &Decision| match is_allowed {
             true => (u64::MAX.saturating_sub(said.remaining()), 0),
@@ -72,8 +75,10 @@ impl Table {
         let left = format!("{} of {}", said.remaining(), said.limit());
         let (bound, text) = if is_allowed {
             let bound = limit.describe();
+            let payer = limits.paid_by(&verdict);
+            let pays = payer.map(|payer| format!(" and `{}` pays", payer.name)).unwrap_or_default();
             let text = format!(
-                "The request passes. After it `{name}` has the least left ({bound}): {left}."
+                "The request passes{pays}. After it `{name}` has the least left ({bound}): {left}."
             );
             (bound, text)
         } else {

@@ -10,7 +10,7 @@ use tidegate_core::{Micros, Timestamp};
 use super::entry::Entry;
 use super::{Retain, Table, TableError, operate};
 use crate::decide::Verdict;
-use crate::limit::{Operation, Request};
+use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Rule};
 
 /// A key, or a part of a key, on which a request of one unit is refused.
@@ -32,7 +32,7 @@ impl Table {
     /// capacity. Limits that count no units stay as they are.
     ///
     /// # Errors
-    /// Fails with [`TableError`]; nothing has changed.
+    /// Fails with [`TableError`], for instance under limits of which some pay; nothing has changed.
     #[inline(never)]
     pub fn set_used(
         &mut self,
@@ -45,6 +45,9 @@ impl Table {
             Rule::Listed(decision) => return Ok(Verdict::listed(now, decision)),
             Rule::Limited(limits, key) => (limits, key),
         };
+        if limits.have_payers() {
+            return Err(OperationError::UnknownPayer.into());
+        }
         self.with_key_state(policy, limits, (&key, Retain::Everything), now, |state| {
             limits.set_used(&mut state.words, now, used);
             operate(state, limits, now, &Operation::from(0))
@@ -65,7 +68,7 @@ impl Table {
     }
 
     /// The keys on which a request of one unit is refused at `now`, out of some places of the table from
-    /// `place` on. Also returns the place to go on from; `None` at the end. Keys that come, go or move between two
+    /// `place` on. Limits that pay are among them if all of them count by the same part of the key. Also returns the place to go on from; `None` at the end. Keys that come, go or move between two
     /// calls may be missed or found twice.
     #[must_use]
     #[inline(never)]
@@ -89,10 +92,15 @@ impl Entry {
             Request { lease: Some(Id::default()), draw: Draw(u32::MAX), ..Request::of(1) };
         let each = self.record.limits().iter().zip(self.record.split(words));
         let each = each.filter(|(named, _)| !named.shadow);
-        let refused = each.filter_map(|(named, (limit, words))| {
+        let waits = each.filter_map(|(named, (limit, words))| {
             let said = limit.peek(words, now, &request).ok()?;
-            (!said.is_allowed()).then(|| (said.retry_after(), named))
+            Some((said.retry_after(), named))
         });
+        let (payers, others): (Vec<_>, Vec<_>) =
+            waits.partition(|(_, named)| named.payer.is_some());
+        let payer = payers.into_iter().min_by_key(|(retry_after, _)| *retry_after);
+        let payer = payer.filter(|_| self.record.has_all_payers());
+        let refused = others.into_iter().chain(payer).filter(|(wait, _)| *wait > Micros::ZERO);
         let (retry_after, named) = refused.max_by_key(|(retry_after, _)| *retry_after)?;
         Some(Limited { key: key(), limit: Some(named.name.clone()), retry_after })
     }

@@ -40,12 +40,14 @@ fn write(result: &CheckResult<'_>, it: &mut Object<'_>) {
     it.some("live", verdict.effect.live()); // whether it was live when it was renewed or released
     it.some("factor", factor.map(|units| if shadow { 0 } else { units }));
     it.some("would_factor", factor.filter(|_| shadow)); // `factor` without shadow mode
+    let payer = resolved.limits().and_then(|limits| limits.paid_by(verdict));
+    it.some("paid_by", payer.map(|payer| payer.name.as_str())); // the limit that was charged, of those that pay
     match verdict.effect {
-        Effect::Reserved { units, until } => {
+        Effect::Reserved { units, until, .. } => {
             it.field("reserved", units);
             it.field("expires_at_us", until.0);
         }
-        Effect::Committed { charged, late } => {
+        Effect::Committed { charged, late, .. } => {
             it.field("charged", charged);
             it.field("late", late);
         }

@@ -41,8 +41,8 @@ pub(crate) fn add(
 pub(crate) fn retry_after(result: &CheckResult<'_>, verdict: &Verdict) -> Micros {
     let wait = verdict.decision.retry_after();
     let (mut leases, mut others) = (Micros::ZERO, Micros::ZERO);
-    let limits = result.limits().into_iter().flat_map(Limits::iter);
-    for (limit, decision) in limits.zip(&verdict.limits).filter(|(limit, _)| !limit.shadow) {
+    let limits = result.limits().into_iter().flat_map(|limits| limits.counting(verdict));
+    for (limit, decision) in limits {
         let longest = if limit.limit.kind() == Kind::Lease { &mut leases } else { &mut others };
         *longest = decision.retry_after().max(*longest);
     }
@@ -61,9 +61,8 @@ fn hinted(limit: &Limit, decision: &Decision, hint: Micros) -> Micros {
 /// Names of limits need no escaping: they consist of letters, digits, `_`, `-` and `.`.
 fn add_states(headers: &mut Headers, limits: &Limits, verdict: &Verdict, hint: Micros) {
     let (mut policies, mut states) = (String::new(), String::new());
-    // a client that knew a limit in shadow would go by it
-    let all = limits.iter().zip(&verdict.limits).filter(|(limit, _)| !limit.shadow);
-    for (limit, decision) in all {
+    // a client that knew a limit in shadow, or a payer that has no room, would go by it
+    for (limit, decision) in limits.counting(verdict) {
         let (name, limit) = (&limit.name, &limit.limit);
         let (most, terms) = match limit.kind() {
             Kind::Rate => {

@@ -140,10 +140,8 @@ pub(crate) fn refused(limits: Option<&Limits>, verdict: &Verdict, wait: Micros) 
         return Problem::Denied.response("the key is on the policy's list `deny`".to_string());
     };
     let violated = || {
-        let all = limits.iter().zip(&verdict.limits);
-        let refuses =
-            |(limit, decision): &(&NamedLimit, &Decision)| !limit.shadow && !decision.is_allowed();
-        all.filter(refuses).map(|(limit, _)| limit)
+        let refuses = |(_, decision): &(&NamedLimit, &Decision)| !decision.is_allowed();
+        limits.counting(verdict).filter(refuses).map(|(limit, _)| limit)
     };
     let problem = Problem::of_causes(violated().map(|limit| limit.limit.cause()));
     let names: Vec<_> = violated().map(|limit| limit.name.as_str()).collect();

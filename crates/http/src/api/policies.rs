@@ -266,7 +266,8 @@ fn show_policy(policy: &Policy, it: &mut Object<'_>) {
     );
 }
 
-fn show_limit(NamedLimit { name, limit, shadow, warn_at, .. }: &NamedLimit, it: &mut Object<'_>) {
+fn show_limit(named: &NamedLimit, it: &mut Object<'_>) {
+    let NamedLimit { name, limit, shadow, warn_at, payer, .. } = named;
     let mut fresh = alloc::vec![0; limit.words()];
     let shown = limit.decide(&mut fresh, Timestamp(0), &Request::from(0));
     let limit_of = shown.ok().map(|decision| decision.limit());
@@ -275,6 +276,7 @@ fn show_limit(NamedLimit { name, limit, shadow, warn_at, .. }: &NamedLimit, it: 
     it.field("limit", limit_of.filter(|most| *most <= MAX_QUANTITY));
     it.field("period_us", limit.period().0);
     it.some("shadow", shadow.then_some(true));
+    it.some("payer", payer.is_some().then_some(true)); // it is charged only if it is the first one with room
     it.some("warn_at_ppm", warn_at.map(|share| u64::from(share.ppm())));
     if let Some(calendar) = limit.calendar() {
         let zone = calendar.timezone();

@@ -174,7 +174,8 @@ fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
                 charged: one.charged.max(other.charged),
                 late: one.late | other.late,
             });
-            all.map(|Committed { charged, late }| Effect::Committed { charged, late })
+            let by = done.verdict.effect.payer().and_then(|by| u8::try_from(by).ok());
+            all.map(|Committed { charged, late }| Effect::Committed { charged, late, by })
         }
         Operation::Decide(_) => says.iter().find_map(|says| match *says {
             Says::Holds { units, until } => {

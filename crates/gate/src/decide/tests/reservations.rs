@@ -56,7 +56,7 @@ impl Keys {
 }
 
 fn committed(charged: u64, late: bool) -> Effect {
-    Effect::Committed { charged, late }
+    Effect::Committed { charged, late, by: None }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn calls_side_by_side_leave_what_they_used() {
         let json = format!(r#"{{"reserve":{{"cost":20000,"id":"{id}"}}}}"#);
         let verdict = keys.ask(0, "k", &json).unwrap();
         let until = Timestamp(START + 300 * SECOND);
-        assert_eq!(verdict.effect, Effect::Reserved { units: 20_000, until });
+        assert_eq!(verdict.effect, Effect::Reserved { units: 20_000, until, by: None });
     }
     assert_eq!(keys.remaining(0, "k"), 0);
     for id in ["a", "b", "c"] {

@@ -176,15 +176,15 @@ fn a_limit_in_shadow_refuses_no_reservation_and_takes_nothing_at_its_commit() {
     assert!(second.decision.is_allowed() && reserved(&second), "{second:?}");
     assert_eq!((each(&second), key.left(2)), ([(true, 0), (false, 5)].into(), [0, 5].into()));
     let committed = key.ask(3, r#"{"commit":{"id":"b","actual":4}}"#);
-    assert_eq!(committed.effect, Effect::Committed { charged: 4, late: false });
+    assert_eq!(committed.effect, Effect::Committed { charged: 4, late: false, by: None });
     assert_eq!(key.left(3), [11, 5], "the limit in shadow has not held it");
     for at in [4, 5] {
         let committed = key.ask(at, r#"{"commit":{"id":"a","actual":3}}"#);
-        assert_eq!(committed.effect, Effect::Committed { charged: 3, late: false });
+        assert_eq!(committed.effect, Effect::Committed { charged: 3, late: false, by: None });
         assert_eq!(key.left(at), [23, 17]);
     }
     let late = key.ask(6, r#"{"commit":{"id":"c","actual":2}}"#);
-    assert_eq!(late.effect, Effect::Committed { charged: 2, late: true });
+    assert_eq!(late.effect, Effect::Committed { charged: 2, late: true, by: None });
     assert_eq!(key.left(6), [21, 17]);
 }
 

@@ -13,6 +13,7 @@ use crate::limit;
 use crate::limit::form::LimitEntry;
 use crate::limit::{Kind, Limit, NamedLimit};
 use crate::policy::nodes::Nodes;
+use crate::policy::payers;
 use crate::policy::reservations::Reservations;
 use crate::policy::source::once_each;
 use crate::policy::{Cost, OnError, Placement, Policy};
@@ -33,6 +34,7 @@ impl Policy {
             let limits = limits(all, &nodes, reservations.as_ref(), &form.cost, &form.classes)?;
             if persist_ahead.is_some() {
                 PersistAhead::check(&limits)?;
+                payers::check_ahead(&limits)?;
             }
             Ok(limits)
         };
@@ -90,14 +92,13 @@ impl Policy {
     /// # Errors
     /// The message says why the limits make no policy.
     pub fn of_limits(limits: Vec<Limit>) -> Result<Self, String> {
-        Self::of_named(limits.into_iter().map(|limit| (limit, false)).collect())
+        let named = |limit| NamedLimit::unnamed(limit, Depth::Whole);
+        Self::of_named(limits.into_iter().map(named).collect())
     }
 
-    /// The same for limits of which some are in shadow.
-    fn of_named(limits: Vec<(Limit, bool)>) -> Result<Self, String> {
+    /// The same for limits of which some are in shadow, or pay.
+    fn of_named(limits: Vec<NamedLimit>) -> Result<Self, String> {
         let (depth, nodes) = (Depth::Whole, Nodes::default());
-        let named = |(limit, shadow)| NamedLimit { shadow, ..NamedLimit::unnamed(limit, depth) };
-        let limits = limits.into_iter().map(named).collect();
         Ok(Self {
             name: String::new(),
             description: None,
@@ -155,6 +156,7 @@ fn checked(
     if let Some(reservations) = reservations {
         reservations.add_to(&mut limits)?;
     }
+    payers::check(&mut limits)?;
     let limits = Limits::new(limits);
     shadows(&limits)?;
     let enforced = |limit: &&NamedLimit| !limit.shadow;

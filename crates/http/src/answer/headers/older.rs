@@ -52,8 +52,7 @@ impl OlderForm {
         hint: Micros,
     ) {
         let quotas = || {
-            let all = limits.iter().zip(&verdict.limits).filter(|(each, _)| !each.shadow);
-            let all = all.map(|(each, decision)| (&each.limit, decision));
+            let all = limits.counting(verdict).map(|(each, decision)| (&each.limit, decision));
             all.filter(|(limit, _)| matches!(limit.kind(), Kind::Rate | Kind::Lease))
         };
         let closest = quotas().min_by_key(|(_, decision)| {

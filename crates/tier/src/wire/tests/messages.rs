@@ -140,9 +140,12 @@ fn effect() -> impl Strategy<Value = Effect> {
             let (granted_at, expires_at) = (Timestamp(granted_at), Timestamp(expires_at));
             Effect::Budget { returned, allowance: Allowance { left, granted_at, expires_at } }
         }),
-        (number(), number())
-            .prop_map(|(units, until)| Effect::Reserved { units, until: Timestamp(until) }),
-        (number(), any::<bool>()).prop_map(|(charged, late)| Effect::Committed { charged, late }),
+        (number(), number(), any::<Option<u8>>()).prop_map(|(units, until, by)| {
+            Effect::Reserved { units, until: Timestamp(until), by }
+        }),
+        (number(), any::<bool>(), any::<Option<u8>>())
+            .prop_map(|(charged, late, by)| Effect::Committed { charged, late, by }),
+        any::<u8>().prop_map(|by| Effect::Paid { by }),
     ]
 }
 
@@ -346,12 +349,16 @@ fn errors_say_what_was_expected_and_found() {
             "message: expected a factor up to 2^32, or none, found 4294967297",
         ),
         (
+            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 10, 0, 0, 0]),
+            "message: expected an effect (0 to 9), found 10",
+        ),
+        (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0]),
-            "message: expected an effect (0 to 8), found 9",
+            "message: expected an effect (0 to 9), found 9",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 7, 5, 0, 1]),
-            "message: expected an effect (0 to 8), found 7",
+            "message: expected an effect (0 to 9), found 7",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 3, 1]),
