@@ -53,6 +53,7 @@ impl Grants {
             && said.decision.is_allowed()
             && request.cost > 0
             && !request.reserves() // it is committed, and not settled
+            && said.effect.payer().is_none() // nor can units come back that a payer granted
             && !said.limits.is_empty()
         {
             self.grants.push(Grant { taken_by, key, at: said.at, units: request.cost });

@@ -85,22 +85,30 @@ impl Ledger {
             let mut words = words.as_slice();
             for (at, named) in record.limits().iter().enumerate() {
                 let account = self.accounts.entry((*place, at)).or_default();
-                let Some(said) = said.next() else {
+                let Some(own_said) = said.next() else {
                     return Err(format!("a limit says nothing: {:?}", done.verdict));
                 };
                 let (own, rest) = words.split_at(named.limit.words());
                 words = rest;
+                let place_of_limit = done.verdict.limits.len() - said.len() - 1;
                 match &named.limit {
                     limit if !is_meant(limit, account) => {}
+                    // a payer that stands aside takes nothing
+                    _ if named.payer.is_some()
+                        && done.verdict.effect.payer() != Some(place_of_limit) => {}
                     Limit::Holding(_) if clears(done.operation) => says.push(Says::Nothing),
                     Limit::Holding(limit) => {
-                        is_locked_no_longer_than_stated(&named.limit, said)?;
-                        says.push(account.reserved.count(limit, done, (said, own), tally)?);
+                        is_locked_no_longer_than_stated(&named.limit, own_said)?;
+                        says.push(account.reserved.count(limit, done, (own_said, own), tally)?);
                     }
-                    limit => account.count(limit, done, said)?,
+                    limit => account.count(limit, done, own_said)?,
                 }
             }
             self.clear_if_reset(record, *place, done.operation);
+        }
+        if limits.paid_by(done.verdict).and_then(|named| named.payer).is_some_and(|place| place > 0)
+        {
+            tally.add("a later payer paid");
         }
         check_effect(done, &says)
     }
@@ -164,6 +172,7 @@ fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
     if says.is_empty() || says.contains(&Says::Anything) {
         return Ok(());
     }
+    let by = done.verdict.effect.payer().and_then(|by| u8::try_from(by).ok());
     let expected = match done.operation {
         Operation::Commit(..) => {
             let committed = says.iter().filter_map(|says| match says {
@@ -174,18 +183,18 @@ fn check_effect(done: &Done<'_>, says: &[Says]) -> Result<(), String> {
                 charged: one.charged.max(other.charged),
                 late: one.late | other.late,
             });
-            let by = done.verdict.effect.payer().and_then(|by| u8::try_from(by).ok());
             all.map(|Committed { charged, late }| Effect::Committed { charged, late, by })
         }
         Operation::Decide(_) => says.iter().find_map(|says| match *says {
             Says::Holds { units, until } => {
-                Some(Effect::Reserved { units, until: Timestamp(until) })
+                Some(Effect::Reserved { units, until: Timestamp(until), by })
             }
             _ => None,
         }),
         _ => return Ok(()),
     };
-    let (expected, found) = (expected.unwrap_or(Effect::Decision), done.verdict.effect);
+    let otherwise = by.map_or(Effect::Decision, |by| Effect::Paid { by });
+    let (expected, found) = (expected.unwrap_or(otherwise), done.verdict.effect);
     match found == expected {
         true => Ok(()),
         false => Err(format!("{:?}: {found:?}, expected {expected:?}", done.operation)),

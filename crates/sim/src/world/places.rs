@@ -47,6 +47,8 @@ pub(super) struct Kinds {
     pub(super) reserves: bool,
     /// Callers may take units in advance.
     pub(super) lends: bool,
+    /// Some limits pay, and units come back to them by a commit alone.
+    pub(super) pays: bool,
 }
 
 impl Places {
@@ -139,6 +141,7 @@ impl Kinds {
         let mut kinds = Self { reserves, ..Self::default() };
         for named in resolved.limits().into_iter().flat_map(Limits::iter) {
             kinds.leases |= named.limit.kind() == Kind::Lease;
+            kinds.pays |= named.payer.is_some();
             match named.limit {
                 Limit::Connections(_) => kinds.connections = true,
                 Limit::Fleet(_) | Limit::Utilization(_) => kinds.classes = true,

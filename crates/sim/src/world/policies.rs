@@ -22,7 +22,7 @@ pub(super) fn text_of(texts: &str, revision: usize) -> String {
 }
 
 /// The policies of hosts, by name.
-pub(super) const HOSTS: [(&str, &str); 29] = [
+pub(super) const HOSTS: [(&str, &str); 30] = [
     ("bucket", "limits = [{ algorithm = 'token_bucket', capacity = 5, rate = '5/s' }]"),
     ("window", "limits = [{ algorithm = 'fixed_window', limit = 6, period = '2s' }]"),
     (
@@ -30,6 +30,14 @@ pub(super) const HOSTS: [(&str, &str); 29] = [
         "limits = [{ algorithm = 'sliding_window', limit = 8, period = '3s', segments = 3 }]",
     ),
     ("log", "limits = [{ algorithm = 'sliding_log', rates = ['4/2s', '2/200ms'] }]"),
+    (
+        "payers",
+        "remember = '1s'
+        limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '8/s' },
+                  { algorithm = 'fixed_window', limit = 5, period = '2s', payer = true },
+                  { algorithm = 'sliding_log', rates = ['6/3s'], payer = true },
+                  { algorithm = 'token_bucket', capacity = 5, rate = '1/s', depth = 1, payer = true }]",
+    ),
     (
         "three",
         "limits = [{ algorithm = 'token_bucket', capacity = 4, rate = '4/s' },

@@ -124,12 +124,13 @@ const WIRE: [&str; 10] = [
 ];
 
 /// The situations of reservations.
-const RESERVED: [&str; 15] = [
+const RESERVED: [&str; 16] = [
     "a bucket was that of a replay",
     "a commit came after the end",
     "a commit came again",
     "a commit came of what nobody reserved",
     "a commit was above its estimate",
+    "a later payer paid",
     "a reservation came again",
     "a reservation expired",
     "a reservation found no place",

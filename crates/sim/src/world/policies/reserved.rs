@@ -1,7 +1,7 @@
 //! The policies with reservations. Only seeds of worlds that reserve draw them.
 
 /// The policies with reservations of hosts, of a table and of objects, by name.
-pub(in crate::world) const RESERVED: [(&str, &str); 17] = [
+pub(in crate::world) const RESERVED: [(&str, &str); 19] = [
     (
         "reserved-bucket",
         "reservations = { most = 4, time_to_live = '2s', remember = '1s' }
@@ -99,6 +99,22 @@ pub(in crate::world) const RESERVED: [(&str, &str); 17] = [
         reservations = { most = 4, time_to_live = '1s', remember = '1s' }
         limits = [{ algorithm = 'sliding_window', limit = 8, period = '5s', segments = 5 },
                   { algorithm = 'fixed_window', limit = 18, period = '6s', depth = 1 }]",
+    ),
+    // each payer has room for the highest cost but the one that no limit grants
+    (
+        "reserved-payers",
+        "reservations = { most = 4, time_to_live = '2s', remember = '1s' }
+        limits = [{ algorithm = 'token_bucket', capacity = 18, rate = '20/s' },
+                  { algorithm = 'fixed_window', limit = 6, period = '3s', payer = true },
+                  { algorithm = 'token_bucket', capacity = 8, rate = '2/s', depth = 1, payer = true },
+                  { algorithm = 'sliding_log', rates = ['7/4s'], payer = true }]",
+    ),
+    (
+        "remembered-payers",
+        "remember = '1s'
+        reservations = { most = 4, time_to_live = '1s', remember = '1s', on_expiry = 'charge' }
+        limits = [{ algorithm = 'sliding_window', limit = 6, period = '5s', segments = 5, payer = true },
+                  { algorithm = 'token_bucket', capacity = 6, rate = '1/s', payer = true }]",
     ),
     (
         "lent-reserved",
