@@ -134,7 +134,9 @@ impl Key {
         let lease = rng.choice(LEASES);
         let [some, more] = [rng.u64(..8), rng.u64(..8)];
         let granted_at = self.granted_at.saturating_sub(rng.u64(..2) * rng.u64(..EDGE_US));
-        let has_rate = self.has(|limit| limit.kind() == Kind::Rate);
+        // units that come back under payers would not say to whom
+        let refunds =
+            self.has(|limit| limit.kind() == Kind::Rate) && !self.policy.limits().have_payers();
         let connections = self.has(|limit| matches!(limit, Limit::Connections(_)));
         let most = self.policy.limits().capacity();
         let reserves = self.has(|limit| matches!(limit, Limit::Holding(_)));
@@ -147,12 +149,12 @@ impl Key {
             ),
             (reserves, json!({ "commit": { "id": lease, "actual": some } })),
             (
-                has_rate,
+                refunds,
                 json!({ "settle": {
                 "granted_at_us": granted_at, "reserved": some.min(most), "actual": more,
             } }),
             ),
-            (has_rate, json!({ "refund": { "units": some + 1 } })),
+            (refunds, json!({ "refund": { "units": some + 1 } })),
             (
                 self.has(|limit| limit.kind() == Kind::Lease),
                 json!({ "release": { "lease": lease } }),

@@ -20,7 +20,7 @@ const ALLOWED = 1;
 
 // What an operation did beside deciding: `verdict.rs` has the numbers. A lease or a budget was live if its number is that of
 // `LIVE` or `BACK`, a reservation had ended if it is that of `LATE`.
-const [LEASE, LIVE, BUDGET, BACK, RESERVED, LATE] = [1, 2, 3, 5, 6, 8];
+const [LEASE, LIVE, BUDGET, BACK, RESERVED, LATE, PAID] = [1, 2, 3, 5, 6, 8, 9];
 
 /**
  * The number of the rule of an answer; below 0 for a listed key.
@@ -77,7 +77,7 @@ export function readAnswer({ numbers, granted, isShadow, names, lease }) {
     atUs: numbers[AT],
     limits: readLimits(numbers, names),
   };
-  addOptional(answer, numbers, granted, isShadow, lease);
+  addOptional(answer, { numbers, granted, isShadow, names, lease });
   return answer;
 }
 
@@ -137,7 +137,7 @@ export class Grant {
     this.resetAfterUs = numbers[3];
     this.atUs = numbers[AT];
     this.limits = readLimits(numbers, names);
-    addOptional(this, numbers, granted, isShadow, lease);
+    addOptional(this, { numbers, granted, isShadow, names, lease });
     this.#limiter = limiter;
     this.#key = key;
     this.#limits = limits;
@@ -256,8 +256,8 @@ export function addSoft(answer, numbers, granted, isShadow) {
   else if ((flags & SHADOW) !== 0) define(answer, "wouldAllow", granted && (flags & WOULD_REFUSE) === 0);
 }
 
-/** @type {(answer: object, numbers: Numbers, granted: boolean, isShadow: boolean, lease?: string) => void} */
-function addOptional(answer, numbers, granted, isShadow, lease) {
+/** @type {(answer: object, source: Source) => void} */
+function addOptional(answer, { numbers, granted, isShadow, names, lease }) {
   if (isDenied(numbers, granted)) define(answer, "denied", true);
   if (lease !== undefined) define(answer, "lease", lease);
   const [effect, first, second, third] = [numbers[EFFECT], numbers[EFFECT + 1], numbers[EFFECT + 2], numbers[EFFECT + 3]];
@@ -271,9 +271,11 @@ function addOptional(answer, numbers, granted, isShadow, lease) {
   if (effect === RESERVED) {
     define(answer, "reserved", first);
     define(answer, "expiresAtUs", second);
-  } else if (effect > RESERVED) {
+  } else if (effect > RESERVED && effect <= LATE) {
     define(answer, "charged", first);
     define(answer, "late", effect === LATE);
   }
+  const payer = effect === RESERVED ? third : effect === PAID ? first : effect > RESERVED ? second : 0;
+  if (payer > 0) define(answer, "paidBy", names[2 * (payer - 1)]);
   addSoft(answer, numbers, granted, isShadow);
 }

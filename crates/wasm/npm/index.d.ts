@@ -30,6 +30,8 @@ export type Limit = Algorithm & {
   shadow?: boolean;
   /** The used share from which on answers have `warned`, such as `"80%"`. For limits of units or places. Default: never. */
   warn_at?: string;
+  /** Of the limits that pay, the first one with room for the whole cost is charged, and no other. Default: `false`. */
+  payer?: boolean;
 };
 
 /** An algorithm with its fields. */
@@ -396,6 +398,8 @@ export interface Decision {
 
 /** A decision, and the answer of each limit. */
 export interface Answer extends Decision {
+  /** The name of the limit that was charged, of those with `payer`. `check` does not say it. */
+  readonly paidBy?: string;
   /** The time of the decision, never before an earlier one on this key. A settlement names this time. */
   readonly atUs: number;
   /**
