@@ -46,8 +46,8 @@ pub use key::{
 #[cfg(feature = "timezones")]
 pub use limit::zone_data;
 pub use limit::{
-    Budget, CalendarFacts, Cause, Kind, Limit, NamedLimit, Offered, Operation, OperationError,
-    Request, Settlement, Timezone, Unspent, suppression,
+    Budget, CalendarFacts, Cause, Grant, Kind, Limit, NamedLimit, Offered, Operation,
+    OperationError, Request, Timezone, Unspent, suppression,
 };
 pub use policy::{
     Cost, CountIf, FieldPath, Gateway, IfUnknown, JoinedSources, Jwt, KeySource, Metering, Network,
@@ -57,8 +57,8 @@ pub use policy::{
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
-    CallLimits, CallLimitsError, Carried, DumpError, Explanation, Grant, HasDecision, KeyHasher,
-    Limited, MAX_CALL_LIMITS, Table, TableError,
+    CallLimits, CallLimitsError, Carried, DumpError, Explanation, HasDecision, KeyHasher, Limited,
+    MAX_CALL_LIMITS, Table, TableError,
 };
 pub use tidegate_core::lease::budget::{Allowance, Config as BudgetConfig, Usage};
 pub use tidegate_core::lease::{Held, Id};

@@ -139,7 +139,7 @@ impl<'a> Route<'a> {
             "/v1/check" => Self::Post(Call::Check),
             "/v1/leases" => Self::Post(Call::Acquire),
             "/v1/reservations" => Self::Post(Call::Reserve),
-            "/v1/settle" => Self::Post(Call::Settle),
+            "/v1/refund" => Self::Post(Call::Refund),
             "/v1/budget" => Self::Post(Call::Budget),
             "/v1/report" => Self::Post(Call::Report),
             "/v1/overrides" => Self::Policies(PolicyRoute::Overrides),

@@ -16,7 +16,7 @@ use tidegate_core::{CostExceedsCapacity, MAX_QUANTITY, Micros, Timestamp};
 use crate::decide::{Limits, Record, Verdict};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
-use crate::limit::{Budget, Kind, Offered, Operation, Request, Settlement, Unspent};
+use crate::limit::{Budget, Kind, Offered, Operation, Request, Unspent};
 use crate::policy::{Policy, Reservations, Resolved};
 pub use check::{CheckForm, ReserveForm};
 pub use check::{DrawBits, Ppm};
@@ -69,9 +69,6 @@ pub enum Ask {
         /// The units that were used.
         actual: Bounded<0>,
     },
-    /// Reports the real cost of a request that was granted on an estimate.
-    #[expect(missing_docs, reason = "the fields are those of Settlement")]
-    Settle { granted_at_us: Bounded<0>, reserved: Bounded<0>, actual: Bounded<0> },
     /// Returns units.
     #[expect(missing_docs, reason = "the variant says it")]
     Refund { units: Bounded<1> },
@@ -117,7 +114,6 @@ impl Form for Ask {
             ("peek", |node| node.read().map(Self::Peek)),
             ("reserve", |node| node.read().map(Self::Reserve)),
             ("commit", |node| fields!(node, Self::Commit { id, actual })),
-            ("settle", |node| fields!(node, Self::Settle { granted_at_us, reserved, actual })),
             ("refund", |node| fields!(node, Self::Refund { units })),
             ("renew", |node| fields!(node, Self::Renew { lease, count = None })),
             ("release", |node| fields!(node, Self::Release { lease })),
@@ -208,13 +204,8 @@ impl Ask {
                 let (id, name) = lease_name(&resolved, "id", id)?;
                 (Operation::Commit(id, actual.get()), Some(name))
             }
-            Self::Settle { .. } | Self::Refund { .. } if has_payers(&resolved) => {
+            Self::Refund { .. } if has_payers(&resolved) => {
                 return Err(AskError::UnknownPayer);
-            }
-            Self::Settle { granted_at_us, reserved, actual } => {
-                let (granted_at, reserved) = (Timestamp(granted_at_us.get()), reserved.get());
-                let actual = actual.get();
-                (Operation::Settle(Settlement { granted_at, reserved, actual }), None)
             }
             Self::Refund { units } => (Operation::Refund(units.get()), None),
             Self::Renew { lease, count } => {
@@ -265,11 +256,7 @@ impl Asked {
         };
         let most = resolved.limits().map_or(u64::MAX, Limits::capacity);
         let beyond = (cost > most).then_some(cost);
-        let counts_nothing = match &operation {
-            Operation::Settle(settlement) => returns_nothing(resolved.policy(), most, settlement),
-            _ => beyond.is_some(),
-        };
-        let operation = if counts_nothing { Operation::from(0) } else { operation };
+        let operation = if beyond.is_some() { Operation::from(0) } else { operation };
         Self { resolved, operation, lease, beyond }
     }
 
@@ -344,22 +331,6 @@ impl Asked {
             _ => verdict,
         }
     }
-}
-
-/// Whether limits that grant at most `most` units at once can have counted nothing that a settlement would return. It is a peek
-/// then.
-#[inline(never)]
-pub(crate) fn returns_nothing(policy: &Policy, most: u64, settlement: &Settlement) -> bool {
-    let Settlement { reserved, actual, .. } = *settlement;
-    if reserved <= most {
-        return false;
-    }
-    // Earlier limits may have granted this. A state that an edit starts afresh has nothing to return.
-    // In shadow mode a request also passes at a cost that the limits can never grant.
-    // Settlements one after another reach up to twice the capacity: a limit counts such a debt.
-    let may_count = reserved <= most.saturating_mul(2);
-    let keeps = may_count || policy.on_change().keeps_states();
-    policy.is_shadow() || (actual < reserved && !keeps)
 }
 
 fn unspent(

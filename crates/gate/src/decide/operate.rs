@@ -12,7 +12,7 @@ use super::limits::{LimitFacts, Limits};
 use super::together::Together;
 use super::verdict::{Effect, Verdict};
 use crate::key::Depth;
-use crate::limit::{Budget, Kind, Limit, Offered, Operation, OperationError, Request, Settlement};
+use crate::limit::{Budget, Grant, Kind, Limit, Offered, Operation, OperationError, Request};
 
 impl Limits {
     /// Decides on a request at `now`. The request is granted if every limit grants it, and its cost is taken
@@ -65,7 +65,7 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
         self.check_length(words)?;
-        if self.have_payers() && matches!(operation, Operation::Settle(_) | Operation::Refund(_)) {
+        if self.have_payers() && matches!(operation, Operation::Refund(_)) {
             return Err(OperationError::UnknownPayer);
         }
         if let Operation::Reset(depth) = operation {
@@ -93,13 +93,18 @@ impl Limits {
             Operation::Decide(request) | Operation::Peek(request) => {
                 self.looked_at(words, now, request)
             }
-            Operation::Settle(settlement) => {
-                self.settle(words, now, settlement);
+            Operation::Refund(units) => {
+                self.refund(words, now, Grant { at: now, units: *units }, *units);
                 self.looked_at(words, now, &Request::of(0))
             }
-            Operation::Refund(units) => {
-                let (reserved, actual) = (*units, 0);
-                self.settle(words, now, &Settlement { granted_at: now, reserved, actual });
+            Operation::RefundOf(grant, units) => {
+                self.refund(words, now, *grant, *units);
+                self.looked_at(words, now, &Request::of(0))
+            }
+            Operation::Charge(units) => {
+                for (limit, words) in split_mut(self, words) {
+                    limit.charge(words, now, *units);
+                }
                 self.looked_at(words, now, &Request::of(0))
             }
             Operation::Commit(id, actual) => {
@@ -157,16 +162,6 @@ impl Limits {
             limit.advance(words, now);
             limit.set_used(words, now, used);
         }
-    }
-
-    /// How many more units all limits that count units can count at `now`.
-    pub(crate) fn countable(&self, words: &mut [u64], now: Timestamp) -> Option<u64> {
-        let now = self.taken_at(words, now);
-        let each = split_mut(self, words).filter_map(|(limit, words)| {
-            limit.advance(words, now);
-            limit.countable(words)
-        });
-        each.min()
     }
 
     /// Clears the limits that count by this depth or by more of the key.
@@ -347,22 +342,16 @@ impl Limits {
         Ok(Verdict { effect, ..self.looked_at(words, now, &Request::of(0))? })
     }
 
-    fn settle(&self, words: &mut [u64], now: Timestamp, settlement: &Settlement) {
-        let Settlement { granted_at, reserved, actual } = *settlement;
+    fn refund(&self, words: &mut [u64], now: Timestamp, grant: Grant, units: u64) {
+        let Grant { at: granted_at, units: granted } = grant;
+        let after = now.saturating_since(granted_at);
+        let unused = Refundable { units: units.min(granted), granted, granted_at, after };
         let shadows = self.each().iter().map(|each| each.shadow);
         for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
-            if shadow && limit.capacity() < reserved {
+            if shadow && limit.capacity() < granted {
                 continue; // it can have taken nothing
             }
-            match actual.checked_sub(reserved) {
-                Some(0) => {}
-                Some(more) => limit.charge(words, now, more),
-                None => {
-                    let (units, granted) = (reserved.saturating_sub(actual), reserved);
-                    let after = now.saturating_since(granted_at);
-                    limit.refund(words, now, &Refundable { units, granted, granted_at, after });
-                }
-            }
+            limit.refund(words, now, &unused);
         }
     }
 

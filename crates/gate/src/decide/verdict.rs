@@ -10,7 +10,7 @@ use tidegate_core::{Decision, Micros, Timestamp};
 /// A decision, and what each limit says in the order of [`Limits::iter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The time of the decision, which is never before that of an earlier decision on this key. A settlement
+    /// The time of the decision, which is never before that of an earlier decision on this key. A [`Grant`](crate::Grant)
     /// names this time.
     pub at: Timestamp,
     /// The answer of all limits together.

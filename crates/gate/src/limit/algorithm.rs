@@ -8,7 +8,7 @@ use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
 use tidegate_core::shed::suppression::Report;
 use tidegate_core::window::Refund;
-use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, State, Timestamp, never};
+use tidegate_core::{Ahead, ConfigError, Decision, Limiter, Micros, State, Timestamp};
 
 use super::form::LimitForm;
 use super::request::{Operation, OperationError, Request, Unspent};
@@ -174,12 +174,6 @@ pub(crate) trait Algorithm: Limiter + Variant {
     /// The most units that count as used at once: units beyond the capacity are a debt.
     fn most_counted(&self) -> u64 {
         Algorithm::capacity(self).saturating_mul(2)
-    }
-
-    /// How many more units a state can count. More would take the place of others, or be forgotten.
-    fn countable(&self, state: &State<Self, &[u64]>) -> u64 {
-        self.most_counted()
-            .saturating_sub(Algorithm::used(self, state).unwrap_or_else(|| never(u64::MAX)))
     }
 
     /// Whether [`charge_ahead`](Self::charge_ahead) can make the state stricter in advance, or need not do so.

@@ -142,10 +142,6 @@ impl Algorithm for Config {
         counting(self).most_counted()
     }
 
-    fn countable(&self, state: &State<&[u64]>) -> u64 {
-        counting(self).countable(self.counted(state)).unwrap_or(0)
-    }
-
     fn charges_ahead(&self) -> bool {
         counting(self).charges_ahead()
     }

@@ -39,7 +39,7 @@ pub(crate) use describe::span;
 pub use named::NamedLimit;
 pub(crate) use operate::KnownFor;
 pub(crate) use parameters::{read, write, write_identity};
-pub use request::{Budget, Offered, Operation, OperationError, Request, Settlement, Unspent};
+pub use request::{Budget, Grant, Offered, Operation, OperationError, Request, Unspent};
 pub(crate) use shared::scaled;
 
 /// Calls a macro with all algorithms, or with those that a policy file names (`named`), and with what else it is given. Here alone

@@ -281,12 +281,6 @@ impl Limit {
         ask_about!(self, words, |limiter, state| Algorithm::used(limiter, &state))?
     }
 
-    /// How many more units a state that was advanced to now can count; `None` for a limit that counts no units.
-    pub(crate) fn countable(&self, words: &[u64]) -> Option<u64> {
-        self.used(words)?;
-        ask_about!(self, words, |limiter, state| limiter.countable(&state))
-    }
-
     /// Takes units that were already spent, even if fewer are available.
     pub fn charge(&self, words: &mut [u64], now: Timestamp, cost: u64) {
         let _ = ask_about!(self, words, |limiter, mut state| Algorithm::charge(

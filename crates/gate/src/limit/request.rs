@@ -20,13 +20,16 @@ pub enum Operation {
     Decide(Request),
     /// Asks whether and when a request would pass. Changes nothing.
     Peek(Request),
-    /// Reports the real cost of a request that was granted on an estimate.
-    Settle(Settlement),
     /// Charges what this reservation has really cost, once, and releases the lease of the same id. A cost of 0 releases the
     /// reservation.
     Commit(Id, u64),
     /// Returns this many units, as far as they are still counted.
     Refund(u64),
+    /// Returns this many units of a grant, as far as the limits still count them for this grant.
+    RefundOf(Grant, u64),
+    /// Charges units that were spent without asking, even if fewer are available. No caller of the API can ask for it: the true
+    /// cost of a request belongs into the commit of a reservation, which is taken once.
+    Charge(u64),
     /// Renews this lease, or the connections of this owner.
     Heartbeat(Id),
     /// Sets the number of this owner's connections.
@@ -62,17 +65,14 @@ pub struct Request {
     pub draw: Draw,
 }
 
-/// The real cost of a request that was granted on an estimate.
+/// A request that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settlement {
+pub struct Grant {
     /// The time of the grant: [`Verdict::at`](crate::Verdict::at). A window returns units in the segment that
     /// counted them.
-    pub granted_at: Timestamp,
-    /// The units that were taken then.
-    pub reserved: u64,
-    /// The units that the request really cost. Units beyond `reserved` are taken now, even if fewer are
-    /// available. Units that were not needed come back.
-    pub actual: u64,
+    pub at: Timestamp,
+    /// The units that it took and has not returned.
+    pub units: u64,
 }
 
 /// A holder's demand for units that it may spend without asking.
@@ -167,9 +167,7 @@ impl Operation {
         match *self {
             Self::Decide(request) => request.to_words(1),
             Self::Peek(request) => request.to_words(8),
-            Self::Settle(Settlement { granted_at, reserved, actual }) => {
-                [2, granted_at.0, reserved, actual].into()
-            }
+            Self::RefundOf(Grant { at, units }, unused) => [2, at.0, units, unused].into(),
             Self::Heartbeat(Id([high, low])) => [3, high, low].into(),
             Self::Count(Id([high, low]), count) => [4, high, low, count].into(),
             Self::Release(Id([high, low])) => [5, high, low].into(),
@@ -184,6 +182,7 @@ impl Operation {
                 [6, admitted, suppressed].into()
             }
             Self::Refund(units) => [9, units].into(),
+            Self::Charge(units) => [13, units].into(),
             Self::Commit(Id([high, low]), actual) => [12, high, low, actual].into(),
             Self::Reset(Depth::Whole) => [10].into(),
             Self::Reset(Depth::Parts(parts)) => [10, parts.into()].into(),
@@ -197,10 +196,7 @@ impl Operation {
         Some(match *words {
             [1, ref request @ ..] => Self::Decide(Request::from_words(request)?),
             [8, ref request @ ..] => Self::Peek(Request::from_words(request)?),
-            [2, granted_at, reserved, actual] => {
-                let granted_at = Timestamp(granted_at);
-                Self::Settle(Settlement { granted_at, reserved, actual })
-            }
+            [2, at, units, unused] => Self::RefundOf(Grant { at: Timestamp(at), units }, unused),
             [3, high, low] => Self::Heartbeat(Id([high, low])),
             [4, high, low, count] => Self::Count(Id([high, low]), count),
             [5, high, low] => Self::Release(Id([high, low])),
@@ -217,6 +213,7 @@ impl Operation {
                 Self::Budget(Budget { holder: Id([high, low]), wants, unspent })
             }
             [9, units] => Self::Refund(units),
+            [13, units] => Self::Charge(units),
             [12, high, low, actual] => Self::Commit(Id([high, low]), actual),
             [10] => Self::Reset(Depth::Whole),
             [11, span] => Self::Block(Micros(span)),
@@ -294,11 +291,5 @@ impl From<Request> for Operation {
 impl From<u64> for Operation {
     fn from(cost: u64) -> Self {
         Self::Decide(Request::of(cost))
-    }
-}
-
-impl From<Settlement> for Operation {
-    fn from(settlement: Settlement) -> Self {
-        Self::Settle(settlement)
     }
 }

@@ -78,11 +78,6 @@ impl Algorithm for Config {
         self.windows().iter().map(|window| window.limit).max().unwrap_or_else(|| never(0))
     }
 
-    fn countable(&self, state: &State<&[u64]>) -> u64 {
-        let remembered = state.words().get(1).copied().unwrap_or_else(|| never(u64::MAX)); // see `State`
-        self.most_counted().saturating_sub(remembered)
-    }
-
     fn remembers_refusals(&self) -> bool {
         self.denied() == Denied::Counted
     }

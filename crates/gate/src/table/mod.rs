@@ -11,7 +11,6 @@ mod entries;
 mod entry;
 mod error;
 mod explain;
-mod grant;
 mod keys;
 mod memory;
 #[cfg(test)]
@@ -35,7 +34,6 @@ pub use entry::KeyHasher;
 use entry::{Entry, without};
 pub use error::TableError;
 pub use explain::Explanation;
-pub use grant::Grant;
 pub use keys::Limited;
 
 /// The least time between two searches of a full table for expired states, so that a flood of new keys

@@ -29,7 +29,7 @@ pub(crate) enum Call {
     Check,
     Acquire,
     Renew(String),
-    Settle,
+    Refund,
     Reserve,
     /// The end of the reservation with this id: it is committed, or released.
     Commit(String),
@@ -103,7 +103,10 @@ impl Call {
                 let fields = node.fields(&["policy", "key", "now_us"])?;
                 one(Target::of(&fields)?, Ask::Commit { id, actual: Bounded::clamped(0) })
             }
-            Self::Settle => settle(node).and_then(|(target, ask)| one(target, ask)),
+            Self::Refund => {
+                let fields = node.fields(&["policy", "key", "now_us", "units"])?;
+                one(Target::of(&fields)?, Ask::Refund { units: fields.get("units")? })
+            }
             Self::Budget => {
                 let names = &["policy", "key", "now_us", "lease", "wants", "granted_at_us", "left"];
                 let fields = node.fields(names)?;
@@ -149,30 +152,6 @@ fn check_or_batch(node: &Node<'_>) -> Result<(Vec<Item>, Form), Error> {
         return plain(alloc::format!("`checks`: expected 1 to {MAX_CHECKS} checks, found {found}"));
     }
     Ok((checks, Form::Batch))
-}
-
-/// `POST /v1/settle`: the real cost of a request granted on an estimate, or a refund.
-fn settle(node: &Node<'_>) -> Result<(Target, Ask), Error> {
-    let fields =
-        node.fields(&["policy", "key", "now_us", "granted_at_us", "reserved", "actual", "refund"])?;
-    let target = Target::of(&fields)?;
-    let of_settlement = ["granted_at_us", "reserved", "actual"];
-    let ask = match fields.optional("refund")? {
-        None => match of_settlement.into_iter().find(|name| !fields.has(name)) {
-            Some(missing) => return Err(Error::plain(alloc::format!("missing field `{missing}`"))),
-            None => Ask::Settle {
-                granted_at_us: fields.get("granted_at_us")?,
-                reserved: fields.get("reserved")?,
-                actual: fields.get("actual")?,
-            },
-        },
-        Some(units) if !of_settlement.iter().any(|name| fields.has(name)) => Ask::Refund { units },
-        Some(_) => {
-            let message = "expected no field of a settlement beside it, found one";
-            return Err(Error::plain(message.into()).in_field("refund"));
-        }
-    };
-    Ok((target, ask))
 }
 
 /// What a body asks about one key.

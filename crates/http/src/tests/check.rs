@@ -144,7 +144,7 @@ limits = [
         ("POST", "/v1/check", "null,null,null,null,null,null"),
         ("POST", "/v1/leases", "null,null,null,null,null,null"),
         ("PUT", "/v1/leases/a", "null,null"),
-        ("POST", "/v1/settle", "1,1,1,null"),
+        ("POST", "/v1/refund", "1,null"),
         ("POST", "/v1/budget", "\"n\",1,null,null,null"),
         ("POST", "/v1/report", "null,1,1,null"),
     ] {
@@ -198,7 +198,7 @@ limits = [{ algorithm = 'suppression', rate = '1/s' }]",
             ("POST", "/v1/leases", about("p", "")),
             ("PUT", "/v1/leases/a", about("p", ",\"count\":1")),
             ("DELETE", &std::format!("/v1/leases/a?policy=p&key={in_query}"), String::new()),
-            ("POST", "/v1/settle", about("p", ",\"granted_at_us\":1,\"reserved\":1,\"actual\":1")),
+            ("POST", "/v1/refund", about("p", ",\"units\":1")),
             ("POST", "/v1/report", about("account", ",\"admitted\":1,\"suppressed\":0")),
             ("GET", &std::format!("/v1/gate?policy=account&key={in_query}"), String::new()),
         ] {

@@ -85,7 +85,7 @@ fn what_a_caller_wrote_is_quoted_in_part() {
                 "/v1/leases",
                 std::format!("{{\"policy\":\"p\",\"key\":\"k\",\"lease\":{quoted}}}"),
             ),
-            post("/v1/settle", std::format!("{{\"policy\":{quoted},\"key\":\"k\"}}")),
+            post("/v1/refund", std::format!("{{\"policy\":{quoted},\"key\":\"k\"}}")),
             ("DELETE", std::format!("/v1/leases/{encoded}?policy=p&key=k"), String::new()),
             ("DELETE", std::format!("/v1/leases/a?policy={encoded}&key=k"), String::new()),
             get(&std::format!("policy={encoded}&key=k")),

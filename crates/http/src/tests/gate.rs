@@ -292,10 +292,6 @@ limits = [
         let gate = std::format!("/v1/gate?policy=p&key=k&cost={cost}");
         assert_eq!(server.call("GET", &gate, "").status, 204);
     }
-    // nothing of it was taken, so nothing of it comes back
-    server.post("/v1/check", &about(",\"cost\":2"));
-    let settled = ",\"granted_at_us\":600000000,\"reserved\":3,\"actual\":1";
-    assert_eq!(server.post("/v1/settle", &about(settled))["remaining"], 0);
 
     let leases = |rest: &str| std::format!("{{\"policy\":\"leases\",\"key\":\"k\"{rest}}}");
     let passed = server.post("/v1/leases", &leases(",\"cost\":3,\"lease\":\"a\""));
@@ -340,7 +336,7 @@ limits = [{ algorithm = 'fixed_window', limit = 1, period = '1s' }]",
         for (path, rest) in [
             ("/v1/check", ",\"cost\":9"),
             ("/v1/check", ",\"cost\":0"),
-            ("/v1/settle", ",\"granted_at_us\":1,\"reserved\":9,\"actual\":0"),
+            ("/v1/refund", ",\"units\":9"),
         ] {
             let body = std::format!("{{\"policy\":\"p\",\"key\":\"ip:{ip}\"{rest}}}");
             let mut expected = json!({

@@ -69,16 +69,19 @@ fn units_that_come_back_can_be_spent_again() {
     let mut server = Server::new(POLICIES);
     let api = |rest: &str| std::format!("{{\"policy\":\"api\",\"key\":\"k\"{rest}}}");
     server.post("/v1/check", &api(",\"cost\":3"));
-    let refund = server.post("/v1/settle", &api(",\"refund\":2"));
+    let refund = server.post("/v1/refund", &api(",\"units\":2"));
     assert_eq!((&refund["remaining"], &refund["limits"][1]["remaining"]), (&json!(2), &json!(4)));
-    let more = server.post("/v1/settle", &api(",\"refund\":9"));
+    let more = server.post("/v1/refund", &api(",\"units\":9"));
     assert_eq!(more["remaining"], 3, "never more than was taken");
     for (rest, detail) in [
-        (",\"refund\":0", "expected a whole number from 1 to"),
-        (",\"refund\":1,\"actual\":1", "`refund`: expected no field of a settlement beside it"),
+        (",\"units\":0", "`units`: expected a whole number from 1 to"),
+        (",\"units\":-1", "`units`: expected a whole number"),
+        (",\"units\":1.5", "`units`: expected a whole number"),
+        (",\"units\":1,\"cost\":1", "found the field \"cost\""),
+        ("", "missing field `units`"),
     ] {
         let open = std::format!("{{\"policy\":\"open\",\"key\":\"k\"{rest}}}");
-        server.refuses(("POST", "/v1/settle"), &open, detail);
+        server.refuses(("POST", "/v1/refund"), &open, detail);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settling, budgets and reports: calls that tell what became of units.
+//! Refunds, budgets and reports: calls that tell what became of units.
 
 use serde_json::{Value, json};
 use tidegate_gate::MAX_QUANTITY;
@@ -21,102 +21,18 @@ fn on(policy: &str, rest: &str) -> std::string::String {
 }
 
 #[test]
-fn what_was_reserved_is_settled() {
+fn a_refund_returns_units_and_no_more_than_the_limits_count() {
     let mut server = Server::new(UNITS);
-    let reserved = server.post("/v1/check", &about(",\"cost\":50"));
-    assert_eq!((&reserved["remaining"], &reserved["at_us"]), (&json!(50), &json!(START)));
-    let mut settle = |reserved: u64, actual: u64| {
-        let rest =
-            std::format!(",\"granted_at_us\":{START},\"reserved\":{reserved},\"actual\":{actual}");
-        server.call("POST", "/v1/settle", &about(&rest))
-    };
-    let less = settle(50, 20);
-    assert_eq!(super::json(&less)["remaining"], 80, "what was not needed comes back");
-    assert_eq!(super::json(&less)["allowed"], true);
-    assert_eq!(super::json(&less).get("live"), None);
-    assert_eq!(header(&less, "ratelimit"), Some("\"p\";r=80;t=2"));
-    assert_eq!(super::json(&settle(20, 20))["remaining"], 80);
-    assert_eq!(super::json(&settle(20, 50))["remaining"], 50, "more is taken now");
-    assert_eq!(super::json(&settle(0, 70))["remaining"], 0, "also what is not there");
-    assert_eq!(server.post("/v1/check", &about(""))["allowed"], false);
-}
-
-#[test]
-fn what_was_settled_above_the_capacity_is_settled_again() {
-    for limit in [
-        "{ algorithm = 'token_bucket', capacity = 5, rate = '1/h' }",
-        "{ algorithm = 'fixed_window', limit = 5, period = '1h' }",
-        "{ algorithm = 'sliding_window', limit = 5, period = '1h' }",
-        "{ algorithm = 'sliding_log', rates = ['5/h'] }",
-    ] {
-        for actual in [0, 2, 5] {
-            let policy = std::format!("[policies.p]\nlimits = [{limit}]");
-            let mut server = Server::new(&policy);
-            server.post("/v1/check", &about(",\"cost\":3"));
-            let mut settle = |reserved: u64, actual: u64| {
-                let rest = std::format!(
-                    ",\"granted_at_us\":{START},\"reserved\":{reserved},\"actual\":{actual}"
-                );
-                server.post("/v1/settle", &about(&rest))["remaining"].as_u64().unwrap()
-            };
-            assert_eq!(settle(3, 8), 0);
-            assert_eq!(settle(8, actual), 5 - actual, "{policy}");
-        }
-    }
-}
-
-#[test]
-fn a_settlement_may_concern_more_than_the_limits_grant_since_an_edit() {
-    let limits = [
-        "{ algorithm = 'token_bucket', capacity = 40, rate = '10/s' }",
-        "{ algorithm = 'fixed_window', limit = 40, period = '1h' }",
-    ];
-    for (limit, keeps) in limits.into_iter().flat_map(|limit| [(limit, true), (limit, false)]) {
-        let rule = if keeps { "keep" } else { "reset" };
-        let policy = std::format!("[policies.p]\non_change = '{rule}'\nlimits = [{limit}]");
-        let mut server = Server::new(&policy);
-        let mut settle = |reserved: u64, actual: u64| {
-            let rest = std::format!(
-                ",\"granted_at_us\":{START},\"reserved\":{reserved},\"actual\":{actual}"
-            );
-            server.post("/v1/settle", &about(&rest))["remaining"].as_u64().unwrap()
-        };
-        assert_eq!(settle(100, 20), 40, "nothing is counted, so nothing comes back");
-        assert_eq!(settle(100, 130), 10, "what is beyond the estimate is taken");
-        assert_eq!(settle(100, 90), 10, "20 of the 100 were forgotten: 80 is all that counts");
-        assert_eq!(settle(100, 70), if keeps { 20 } else { 10 }, "the rest comes back");
-        assert_eq!(settle(MAX_QUANTITY, 0), if keeps { 40 } else { 10 });
-        assert_eq!(settle(0, 40), 0);
-        assert_eq!(server.post("/v1/check", &about(""))["allowed"], false, "{policy}");
-    }
-}
-
-#[test]
-fn bad_settlements_are_refused() {
-    let mut server = Server::new(UNITS);
-    let good = ",\"granted_at_us\":1,\"reserved\":2,\"actual\":1";
-    for (body, detail) in [
-        (on("p", ""), "missing field `granted_at_us`"),
-        (on("p", ",\"granted_at_us\":1"), "missing field `reserved`"),
-        (on("p", ",\"granted_at_us\":1,\"reserved\":2"), "missing field `actual`"),
-        (
-            on("p", &good.replace('1', "-1")),
-            "`granted_at_us`: expected a whole number from 0 to 9007199254740991, found the integer `-1`",
-        ),
-        (
-            on("p", &good.replace("\":2", "\":9007199254740992")),
-            "`reserved`: expected a whole number",
-        ),
-        (on("p", &good.replace("\":2", "\":\"2\"")), "`reserved`: expected a whole number"),
-        (on("p", &good.replace("\":2", "\":2.5")), "`reserved`: expected a whole number"),
-        (on("p", &std::format!("{good},\"cost\":1")), "found the field \"cost\""),
-        ("[]".into(), "expected an object, found an array"),
-    ] {
-        server.refuses(("POST", "/v1/settle"), &body, detail);
-    }
-    assert_eq!(server.call("POST", "/v1/settle", &on("none", good)).status, 404);
-    let nobody = on("p", good).replace("\"k\"", "\"\"");
-    assert_eq!(server.call("POST", "/v1/settle", &nobody).status, 400);
+    server.post("/v1/check", &about(",\"cost\":50"));
+    let some = server.call("POST", "/v1/refund", &about(",\"units\":30"));
+    assert_eq!(super::json(&some)["remaining"], 80);
+    assert_eq!(
+        (&super::json(&some)["allowed"], super::json(&some).get("live")),
+        (&json!(true), None)
+    );
+    assert_eq!(header(&some, "ratelimit"), Some("\"p\";r=80;t=2"));
+    let most = std::format!(",\"units\":{MAX_QUANTITY}");
+    assert_eq!(server.post("/v1/refund", &about(&most))["remaining"], 100);
 }
 
 #[test]
@@ -244,7 +160,7 @@ fn bad_reports_are_refused() {
 
 #[test]
 fn they_are_posted_with_the_token() {
-    for path in ["/v1/settle", "/v1/budget", "/v1/report"] {
+    for path in ["/v1/refund", "/v1/budget", "/v1/report"] {
         let response = answer(send("GET", path, &[]));
         assert_eq!((response.status, header(&response, "allow")), (405, Some("POST")), "{path}");
         assert_eq!(answer(send("POST", path, &[])).status, 401, "{path}");

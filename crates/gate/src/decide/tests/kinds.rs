@@ -1,7 +1,7 @@
 //! Limits of several kinds beside each other: what each counts of a request that another limit decides.
 
 use super::*;
-use crate::limit::{Budget, Offered, Settlement, Unspent};
+use crate::limit::{Budget, Grant, Offered, Unspent};
 use tidegate_core::shed::utilization::Class;
 
 #[test]
@@ -133,14 +133,12 @@ fn suppression_counts_what_a_request_came_to_and_nothing_of_budgets() {
         assert!(accepts(&limits, &words), "{words:?}");
         [words[1], words[3]]
     };
-    let settle = |reserved, actual| {
-        let granted_at = Timestamp(60_000_000);
-        Operation::Settle(Settlement { granted_at, reserved, actual })
-    };
+    let refund =
+        |unused, units| Operation::RefundOf(Grant { at: Timestamp(60_000_000), units }, unused);
     assert_eq!(passed(60, 20_u64.into()), [20, 0]);
-    assert_eq!(passed(61, settle(20, 5)), [5, 0]);
-    assert_eq!(passed(66, settle(5, 3)), [0, 3]);
-    assert_eq!(passed(67, settle(3, 7)), [4, 3], "what was needed beyond counts now");
+    assert_eq!(passed(61, refund(15, 20)), [5, 0]);
+    assert_eq!(passed(66, refund(2, 5)), [0, 3]);
+    assert_eq!(passed(67, Operation::Charge(4)), [4, 3], "a charge counts now");
     let budget = |unspent| Operation::Budget(Budget { holder: Id([1, 0]), wants: 9, unspent });
     assert_eq!(passed(68, budget(None)), [4, 3]);
     let unspent = Some(Unspent { granted_at: Timestamp(68_000_000), left: 9 });

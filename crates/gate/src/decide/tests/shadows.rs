@@ -214,10 +214,10 @@ fn a_limit_on_leases_in_shadow_ends_no_lease() {
 }
 
 #[test]
-fn a_settlement_returns_nothing_that_a_limit_in_shadow_cannot_have_taken() {
+fn a_refund_returns_nothing_that_a_limit_in_shadow_cannot_have_taken() {
     let mut key = Key::of(TWO);
     assert!(key.ask(1, r#"{"check":{"cost":2}}"#).decision.is_allowed());
-    key.ask(1, r#"{"settle":{"granted_at_us":1000000,"reserved":3,"actual":1}}"#);
+    key.ask(1, r#"{"refund":{"units":3}}"#);
     assert_eq!(key.left(1), [3, 0]);
 }
 

@@ -6,7 +6,7 @@ use tidegate_core::shed::utilization::Class;
 use tidegate_core::shed::{Draw, Share};
 use tidegate_core::{Micros, Timestamp};
 
-use super::{Budget, Offered, Operation, Request, Settlement, Unspent};
+use super::{Budget, Grant, Offered, Operation, Request, Unspent};
 use crate::key::Depth;
 
 fn id() -> impl Strategy<Value = Id> {
@@ -30,15 +30,15 @@ fn request() -> impl Strategy<Value = Request> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let offered = (prop::option::of(any::<u64>()), any::<u64>(), any::<u64>());
-    let settled = (any::<u64>(), any::<u64>(), any::<u64>());
     let unspent = prop::option::of(any::<(u64, u64)>());
     prop_oneof![
         (id(), any::<u64>()).prop_map(|(id, actual)| Operation::Commit(id, actual)),
         request().prop_map(Operation::Decide),
         request().prop_map(Operation::Peek),
-        settled.prop_map(|(granted_at, reserved, actual)| {
-            Operation::Settle(Settlement { granted_at: Timestamp(granted_at), reserved, actual })
+        any::<[u64; 3]>().prop_map(|[at, units, unused]| {
+            Operation::RefundOf(Grant { at: Timestamp(at), units }, unused)
         }),
+        any::<u64>().prop_map(Operation::Charge),
         any::<u64>().prop_map(Operation::Refund),
         id().prop_map(Operation::Heartbeat),
         (id(), any::<u64>()).prop_map(|(id, count)| Operation::Count(id, count)),

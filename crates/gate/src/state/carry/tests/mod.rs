@@ -12,7 +12,7 @@ use tidegate_core::{Micros, Timestamp};
 
 use self::stored::Stored;
 use crate::blob::{decode, encode, name};
-use crate::limit::{Operation, Request, Settlement};
+use crate::limit::{Grant, Operation, Request};
 use crate::policy::Policy;
 use crate::state::blob::BlobError;
 use crate::table::{KeyHasher, Table};
@@ -74,8 +74,7 @@ fn a_debt_outlives_an_edit() {
             let (old, new) = (policy(&bucket(10, "1/d"), rule), policy(&new, rule));
             let mut stored = Stored::default();
             assert!(stored.operate(&old, "k", NOW, 10).decision.is_allowed());
-            let debt = Settlement { granted_at: NOW, reserved: 10, actual: 20 };
-            stored.operate(&old, "k", NOW, debt);
+            stored.operate(&old, "k", NOW, Operation::Charge(10));
             let asked = stored.operate(&new, "k", NOW, 1).decision;
             assert!(!asked.is_allowed(), "{rule}: a debt of 10 is 20 used of 20, or more");
             if rule == "keep" {
@@ -300,7 +299,7 @@ fn all_rates_of_a_log_go_on_counting() {
 }
 
 #[test]
-fn a_settlement_of_more_than_an_edit_left_returns_only_what_is_still_counted() {
+fn a_refund_of_more_than_an_edit_left_returns_only_what_is_still_counted() {
     let window =
         |limit| format!("{{ algorithm = 'fixed_window', limit = {limit}, period = '1d' }}");
     let sliding =
@@ -308,15 +307,15 @@ fn a_settlement_of_more_than_an_edit_left_returns_only_what_is_still_counted() {
     let log = |limit| format!("{{ algorithm = 'sliding_log', rates = ['{limit}/d'] }}");
     let of = |limit| [bucket(limit, "1/d"), window(limit), sliding(limit), log(limit)];
     for (old, new) in of(100).into_iter().zip(of(10)) {
-        for reserved in [5, 10, 11, 20, 21, 100] {
-            for actual in 0..=10.min(reserved) {
+        for units in [5, 10, 11, 20, 21, 100] {
+            for actual in 0..=10.min(units) {
                 let (old, new) = (policy(&old, "keep"), policy(&new, "keep"));
                 let mut stored = Stored::default();
-                assert!(stored.operate(&old, "k", NOW, reserved).decision.is_allowed());
-                let settlement = Settlement { granted_at: NOW, reserved, actual };
-                stored.operate(&new, "k", NOW, settlement);
+                assert!(stored.operate(&old, "k", NOW, units).decision.is_allowed());
+                let grant = Grant { at: NOW, units };
+                stored.operate(&new, "k", NOW, Operation::RefundOf(grant, units - actual));
                 let left = stored.remaining(&new, "k", NOW);
-                assert_eq!(left, 10 - actual, "{reserved} settled as {actual} of {new:?}");
+                assert_eq!(left, 10 - actual, "{units} that were {actual} of {new:?}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The promise of docs/policies.md over histories of requests, settlements and edits.
+//! The promise of docs/policies.md over histories of requests, refunds, charges and edits.
 
 use std::collections::BTreeMap;
 use std::format;
@@ -10,7 +10,7 @@ use tidegate_core::Timestamp;
 
 use super::account::{Account, SECOND, Spec};
 use super::stored::Stored;
-use crate::limit::{Request, Settlement};
+use crate::limit::{Grant, Operation, Request};
 use crate::policy::Policy;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -29,7 +29,7 @@ enum Step {
         cost: u64,
     },
     /// Of the key's last grant: what it really cost.
-    Settle {
+    Correct {
         key: usize,
         actual: u64,
     },
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         12 => (0..3_usize, 1..13_u64).prop_map(|(key, cost)| Step::Check { key, cost }),
-        4 => (0..3_usize, 0..20_u64).prop_map(|(key, actual)| Step::Settle { key, actual }),
+        4 => (0..3_usize, 0..20_u64).prop_map(|(key, actual)| Step::Correct { key, actual }),
         5 => (any::<bool>(), change).prop_map(|(of_vip, change)| Step::Edit { of_vip, change }),
         1 => any::<bool>().prop_map(Step::Override),
         1 => any::<bool>().prop_map(Step::Proportional),
@@ -192,18 +192,21 @@ impl World {
                 let decided = self.stored.operate(&self.policy, key, at, Request::of(cost));
                 prop_assert_eq!(decided.decision.is_allowed(), fits, "{} for {}", cost, key);
             }
-            Step::Settle { key, actual } => {
+            Step::Correct { key, actual } => {
                 let key = KEYS[key];
-                let Some((granted_at, reserved)) = self.granted.remove(key) else { return Ok(()) };
+                let Some((granted_at, units)) = self.granted.remove(key) else { return Ok(()) };
                 for account in self.accounts(key, now) {
-                    match actual.checked_sub(reserved) {
+                    match actual.checked_sub(units) {
                         Some(more) => account.add(more),
-                        None => account.refund(reserved - actual, reserved, granted_at),
+                        None => account.refund(units - actual, units, granted_at),
                     }
                 }
-                let granted_at = Timestamp(granted_at);
-                let settlement = Settlement { granted_at, reserved, actual };
-                self.stored.operate(&self.policy, key, at, settlement);
+                let grant = Grant { at: Timestamp(granted_at), units };
+                let operation = match actual.checked_sub(units) {
+                    Some(more) => Operation::Charge(more),
+                    None => Operation::RefundOf(grant, units - actual),
+                };
+                self.stored.operate(&self.policy, key, at, operation);
             }
             Step::Edit { of_vip, change: ref what } => {
                 change(if of_vip { &mut self.vip } else { &mut self.base }, what);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
-use crate::limit::{Operation, Request, Settlement};
+use crate::limit::{Operation, Request};
 use crate::policy::{Policy, Resolved};
 use crate::state::{KeySlots, Transaction};
 use proptest::prelude::*;
@@ -103,7 +103,7 @@ fn a_refusal_needs_no_write_and_other_operations_need_one() {
     }
     for (writes, operation) in (4..).zip([
         Operation::Refund(3),
-        Operation::Settle(Settlement { granted_at: Timestamp(0), reserved: 1, actual: 2 }),
+        Operation::Charge(1),
         Operation::Block(Micros::SECOND),
         Operation::Block(Micros::ZERO),
         Operation::Reset(crate::Depth::Whole),
@@ -243,7 +243,7 @@ proptest! {
                 Step::Charge(actual) if actual > may_charge => continue,
                 Step::Charge(actual) => {
                     may_charge -= actual;
-                    Operation::Settle(Settlement { granted_at: at, reserved: 0, actual })
+                    Operation::Charge(actual)
                 }
             };
             owner.operate(now, operation);
