@@ -16,7 +16,7 @@ export class Tidegate extends WorkerEntrypoint {
   }
 }
 
-for (const name of ["check", "peek", "acquire", "renew", "release", "reserve", "commit", "settle"]) {
+for (const name of ["check", "peek", "acquire", "renew", "release", "reserve", "commit", "refund"]) {
   /** Makes the same exchange as over HTTP. */
   Tidegate.prototype[name] = async function (given) {
     const response = await handler.fetch(Isolate.rpc(name, given, this.env), this.env, this.ctx);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use tidegate::gate::{Depth, Id, Operation, Policy, Request, Resolved, Settlement, Timestamp};
+use tidegate::gate::{Depth, Id, Operation, Policy, Request, Resolved, Timestamp};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, StoreError};
 
@@ -116,11 +116,8 @@ async fn operations_done_together_answer_and_store_the_same_as_one_by_one() {
                 let request = Request { lease: Some(id), ..Request::of(random.u64(0..4)) };
                 let operation = match random.u8(0..8) {
                     0 => Operation::Release(id),
-                    2 => Operation::Refund(1),
+                    1 | 2 => Operation::Refund(random.u64(1..5)),
                     3 => Operation::Reset(Depth::Whole),
-                    1 => {
-                        Settlement { granted_at: at, reserved: 3, actual: random.u64(0..5) }.into()
-                    }
                     _ => request.into(),
                 };
                 (on(&policy, &format!("acme/{}", random.u8(0..3))), at, operation)

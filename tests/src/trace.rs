@@ -6,7 +6,7 @@
 //! - a clock that goes back, jumps and returns;
 //! - leases that are renewed, released or expire;
 //! - reservations that are repeated, committed once, twice, late or never;
-//! - settlements, reports, signals and classes.
+//! - refunds, reports, signals and classes.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -138,7 +138,6 @@ impl Key {
         let refunds =
             self.has(|limit| limit.kind() == Kind::Rate) && !self.policy.limits().have_payers();
         let connections = self.has(|limit| matches!(limit, Limit::Connections(_)));
-        let most = self.policy.limits().capacity();
         let reserves = self.has(|limit| matches!(limit, Limit::Holding(_)));
         let choices = [
             (
@@ -148,12 +147,6 @@ impl Key {
             } }),
             ),
             (reserves, json!({ "commit": { "id": lease, "actual": some } })),
-            (
-                refunds,
-                json!({ "settle": {
-                "granted_at_us": granted_at, "reserved": some.min(most), "actual": more,
-            } }),
-            ),
             (refunds, json!({ "refund": { "units": some + 1 } })),
             (
                 self.has(|limit| limit.kind() == Kind::Lease),

@@ -42,10 +42,6 @@ impl Worker {
         }
         let of_key = format!("/v1/keys/{policy}/{}", step.key);
         let at = step.at_us;
-        if name == "refund" {
-            body["refund"] = body["units"].take();
-            body.as_object_mut().unwrap().remove("units");
-        }
         if name == "block" {
             let body = json!({ "for_us": body["for_us"], "now_us": at });
             return self.api.post(&format!("{of_key}/block"), body.to_string());
@@ -55,7 +51,6 @@ impl Worker {
         match name.as_str() {
             "peek" => self.api.get(&format!("{of_key}?cost={cost}&now_us={at}"), &[]),
             "reset" => self.api.delete(&format!("{of_key}?now_us={at}")),
-            "refund" => self.api.post("/v1/settle", body),
             "renew" => self.api.put(&format!("/v1/leases/{lease}"), body),
             "reserve" => self.api.post("/v1/reservations", body),
             "commit" => self.api.post(&format!("/v1/reservations/{lease}/commit"), body),

@@ -28,7 +28,7 @@ impl Isolate {
         let (method, target, body) = match call {
             "check" => ("POST", "check".to_owned(), given.clone()),
             "acquire" => ("POST", "leases".to_owned(), given.clone()),
-            "settle" => ("POST", "settle".to_owned(), given.clone()),
+            "refund" => ("POST", "refund".to_owned(), given.clone()),
             "reserve" => ("POST", "reservations".to_owned(), given.clone()),
             "commit" => {
                 let target = format!("reservations/{}/commit", field("id")?);

@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(tidegate_decide(policy, 7, 3), COST_EXCEEDS_CAPACITY);
         write(&[4_000_001, 7]);
         assert_eq!(tidegate_decide(policy, 7, 1), INVALID, "more than the deepest debt");
-        let settle = Operation::from_words(&[2, 7, 2, 1]).unwrap();
-        write(&[&[2_000_000, 7], &settle.to_words()[..]].concat());
+        let refund = Operation::from_words(&[2, 7, 2, 1]).unwrap();
+        write(&[&[2_000_000, 7], &refund.to_words()[..]].concat());
         assert_eq!(tidegate_operate(policy, 7, 4), ALLOWED);
         assert_eq!(
             read(16),

@@ -29,7 +29,7 @@
 //! before that time has passed since it sent the question, and gives the rest back when it asks again. So every unit is
 //! spent within the time of the budget after it was taken from the limits, and in any span of length L all nodes
 //! together grant at most what the limits grant in L and this time. Units that are forgotten are lost. A grant out of
-//! them has the time of their grant as [`Verdict::at`](tidegate_gate::Verdict::at), so that a settlement returns units
+//! them has the time of their grant as [`Verdict::at`](tidegate_gate::Verdict::at), so that a refund returns units
 //! to the window that counted them. Its `remaining` includes the units that this node holds.
 //!
 //! **Reports.** A node asks for a request if it has not heard a factor in an answer to a question of the last 24 s, or

@@ -30,7 +30,7 @@ the policy's `key` must have the source \"ip\". As in /v1/gate, the key is `ip:`
 
 A line of JSON is a check, with the fields that /v1/check takes:
   {\"policy\":\"api\",\"key\":\"user:42\",\"cost\":1,\"now_us\":1431857103000000}
-Or it is one of the operations settle, refund, renew, release, budget, report, peek, reset and block:
+Or it is one of the operations reserve, commit, refund, renew, release, budget, report, peek, reset and block:
   {\"policy\":\"jobs\",\"key\":\"user:42\",\"now_us\":1431857104000000,\"release\":{\"lease\":\"a\"}}
 `t_us` is another name of `now_us`.
 

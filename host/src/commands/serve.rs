@@ -29,7 +29,7 @@ Calls:
   POST   /v1/reservations                    hold units for a request whose cost is known later
   POST   /v1/reservations/{id}/commit        say what a reservation has really cost
   POST   /v1/reservations/{id}/release       give the units of a reservation back
-  POST   /v1/settle                          correct the cost of a request, or refund units
+  POST   /v1/refund                          give units back that were not used
   GET    /v1/keys/{policy}/{key}             show whether a request would pass, and when
   DELETE /v1/keys/{policy}/{key}             reset a key; needs the token for administration
   POST   /v1/keys/{policy}/{key}/block       block a key for a time; needs it too

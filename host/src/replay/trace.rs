@@ -229,9 +229,9 @@ fn client(names: &str) -> Result<&str, String> {
 }
 
 /// The operations that a line may name.
-const OPERATIONS: [&str; 12] = [
-    "check", "peek", "reserve", "commit", "settle", "refund", "renew", "release", "budget",
-    "report", "reset", "block",
+const OPERATIONS: [&str; 11] = [
+    "check", "peek", "reserve", "commit", "refund", "renew", "release", "budget", "report",
+    "reset", "block",
 ];
 
 /// An operation that every backend would refuse to do makes its line unreadable. A cost that can never be

@@ -202,11 +202,6 @@ impl Worker {
                 let target = format!("/v1/keys/{policy}/{key}?now_us={at}&cost={cost}");
                 self.call("GET", &target, &Value::Null)?
             }
-            "refund" => {
-                body["refund"] = fields["units"].clone();
-                body.as_object_mut().map(|fields| fields.remove("units"));
-                self.call("POST", "/v1/settle", &body)?
-            }
             call => self.call("POST", &format!("/v1/{call}"), &body)?,
         };
         Ok(said(event, told))

@@ -5,8 +5,8 @@ mod promises;
 use std::ops::Range;
 
 use tidegate_gate::{
-    Budget, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy, Record,
-    Request, Settlement, Timestamp, Unspent, blob,
+    Budget, Grant, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy, Record,
+    Request, Timestamp, Unspent, blob,
 };
 
 use crate::leases::Leases;
@@ -116,7 +116,7 @@ impl Key {
             }
         }
         match operation {
-            Operation::Settle(settlement) if settlement.reserved == settlement.actual => {
+            Operation::Charge(0) | Operation::RefundOf(_, 0) => {
                 assert_eq!(self.words, self.advanced(&before, at), "nothing but the time changes");
             }
             // another limit may still hold the lease, and renew it
@@ -225,11 +225,11 @@ impl Key {
             What::Decide(ask) => Operation::Decide(self.request(&ask)),
             What::Peek(ask) => Operation::Peek(self.request(&ask)),
             What::Refund(units) => Operation::Refund(units.value()),
-            What::Settle(granted, [reserved, actual]) => Operation::Settle(Settlement {
-                granted_at: self.named(granted),
-                reserved: reserved.value(),
-                actual: actual.value(),
-            }),
+            What::RefundOf(granted, [units, unused]) => {
+                let grant = Grant { at: self.named(granted), units: units.value() };
+                Operation::RefundOf(grant, unused.value())
+            }
+            What::Charge(units) => Operation::Charge(units.value()),
             What::Commit(who, actual) => Operation::Commit(who.id(), actual.value()),
             What::Heartbeat(who) => Operation::Heartbeat(who.id()),
             What::Count(who, count) => Operation::Count(who.id(), count.value()),

@@ -33,9 +33,7 @@ pub enum Act {
     Count(u64, u64),
     /// The release of a lease, or the end of one of an owner's connections.
     Release(u64),
-    /// The settlement of an earlier grant: its index, and the units that were really needed.
-    Settle(usize, u64),
-    /// Units come back that nobody settles.
+    /// Units come back.
     Refund(u64),
     /// Units that the request of this number holds for so many µs, until it is known what it cost.
     Reserve {
@@ -87,7 +85,6 @@ impl fmt::Display for Act {
             Self::Heartbeat(lease) => write!(f, "heartbeat {lease}"),
             Self::Count(owner, count) => write!(f, "count {owner} {count}"),
             Self::Release(lease) => write!(f, "release {lease}"),
-            Self::Settle(grant, units) => write!(f, "settle {grant} {units}"),
             Self::Refund(units) => write!(f, "refund {units}"),
             Self::Reserve { id, units, span } => write!(f, "reserve {id} {units} {span}"),
             Self::Finish(index, actual) => write!(f, "finish {index} {actual}"),
@@ -117,7 +114,6 @@ pub(super) fn read_act(words: &[&str]) -> anyhow::Result<Act> {
         ["heartbeat", lease] => Act::Heartbeat(number(lease)?),
         ["count", owner, count] => Act::Count(number(owner)?, number(count)?),
         ["release", lease] => Act::Release(number(lease)?),
-        ["settle", grant, units] => Act::Settle(number(grant)?, number(units)?),
         ["refund", units] => Act::Refund(number(units)?),
         ["reserve", id, units, span] => {
             Act::Reserve { id: number(id)?, units: number(units)?, span: number(span)? }

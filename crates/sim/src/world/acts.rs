@@ -16,20 +16,19 @@ pub(super) const RESERVATIONS: u64 = 7;
 #[derive(Debug, Default)]
 pub(super) struct Acts([u64; KINDS]);
 
-const KINDS: usize = 15;
+const KINDS: usize = 14;
 
 /// How many of them there are in a world without reservations.
-const USUAL: usize = 12;
+const USUAL: usize = 11;
 
 // The places of some kinds.
-const SETTLE: usize = 5;
-const REFUND: usize = 6;
-const RESERVE: usize = 12;
-const FINISH: usize = 13;
-const COMMIT: usize = 14;
+const REFUND: usize = 5;
+const RESERVE: usize = 11;
+const FINISH: usize = 12;
+const COMMIT: usize = 13;
 
 /// The most that a kind of act weighs, in tenths of a request.
-const MOST: [u64; KINDS] = [80, 20, 60, 30, 30, 40, 6, 30, 30, 20, 2, 2, 100, 90, 12];
+const MOST: [u64; KINDS] = [80, 20, 60, 30, 30, 20, 30, 30, 20, 2, 2, 100, 90, 12];
 
 impl Acts {
     pub(super) fn draw(draws: &mut Draws, reserves: bool) -> Self {
@@ -41,9 +40,9 @@ impl Acts {
         if reserves {
             acts.0[RESERVE] += 20;
             acts.0[FINISH] += 20;
-            // units that come back in other ways hide what the ledger can tell of reservations
+            // units that come back in another way hide what the ledger can tell of reservations
             if draws.flip() {
-                (acts.0[SETTLE], acts.0[REFUND]) = (0, 0);
+                acts.0[REFUND] = 0;
             }
         }
         acts
@@ -79,22 +78,21 @@ impl Acts {
             2 => Act::Acquire(few(draws)),
             3 => Act::Heartbeat(few(draws)),
             4 => Act::Release(few(draws)),
-            SETTLE => Act::Settle(draws.index(64), few(draws)),
             REFUND => Act::Refund(few(draws)),
-            7 => Act::Count(few(draws), few(draws)),
-            8 => Act::Borrow { holder: few(draws), wants: 1 + draws.below(8), left: few(draws) },
-            9 => Act::Report {
+            6 => Act::Count(few(draws), few(draws)),
+            7 => Act::Borrow { holder: few(draws), wants: 1 + draws.below(8), left: few(draws) },
+            8 => Act::Report {
                 admitted: draws.below(6),
                 suppressed: few(draws),
                 age: draws.one_of(&[0, 0, 100_000, 7_000_000, 30_000_000]),
             },
-            10 => Act::Reset(draws.one_of(&[
+            9 => Act::Reset(draws.one_of(&[
                 Depth::Whole,
                 Depth::Whole,
                 Depth::Parts(1),
                 Depth::Parts(0),
             ])),
-            11 => Act::Block(draws.one_of(&[0, 1, 300_000, 1_000_000, LONGEST_BLOCK])),
+            10 => Act::Block(draws.one_of(&[0, 1, 300_000, 1_000_000, LONGEST_BLOCK])),
             RESERVE => Act::Reserve {
                 id: draws.below(RESERVATIONS),
                 units: if draws.below(40) == 0 { 1_000 } else { 1 + draws.below(5) },
@@ -112,7 +110,6 @@ impl Acts {
             kinds.leases,
             kinds.leases,
             kinds.leases,
-            !kinds.leases,
             !kinds.leases && !kinds.pays,
             kinds.connections,
             kinds.lends,

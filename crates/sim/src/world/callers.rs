@@ -123,6 +123,6 @@ pub(super) fn operation_of(act: Act, resolved: &Resolved, now: Timestamp) -> Ope
         }
         Act::Reset(depth) => Operation::Reset(depth),
         Act::Block(span) => Operation::Block(Micros(span)),
-        Act::Settle(..) | Act::Finish(..) | Act::Borrow { .. } => Operation::from(0), // they concern earlier ones
+        Act::Finish(..) | Act::Borrow { .. } => Operation::from(0), // they concern earlier ones
     }
 }

@@ -52,8 +52,8 @@ pub(super) enum ByNode {
     Factor,
     /// The refusal of a question that was sent at this time of the world.
     Repeated(u64),
-    /// Units that this operation has taken in advance, if the world knows it.
-    Spent(Option<usize>),
+    /// Units that the node has taken in advance.
+    Spent,
 }
 
 impl Front {
@@ -112,7 +112,7 @@ impl Front {
             return Err(Seen(Invariant::Conserved, seen));
         };
         let spent = (request.cost, local.period());
-        let taken_by = lending.map(|lending| lending.spend((self, number), said, spent, now));
-        Ok(ByNode::Spent(taken_by.transpose()?))
+        lending.map_or(Ok(()), |lending| lending.spend((self, number), said, spent, now))?;
+        Ok(ByNode::Spent)
     }
 }

@@ -34,8 +34,7 @@ struct Refusal {
 pub(super) const fn gives_back(operation: &Operation) -> bool {
     matches!(
         operation,
-        Operation::Settle(_)
-            | Operation::Refund(_)
+        Operation::Refund(_)
             | Operation::Commit(..)
             | Operation::Release(_)
             | Operation::Count(..)

@@ -8,7 +8,7 @@ use tidegate_gate::{Budget, Effect, Id, Micros, Operation, Timestamp, Unspent, V
 
 use super::clock::ticks_late;
 use super::front::{Front, id};
-use super::violation::{Invariant, Seen, check};
+use super::violation::{Checked, Invariant, Seen, check};
 
 /// The units of one grant to a holder.
 #[derive(Clone, Debug)]
@@ -111,15 +111,14 @@ impl Lending {
         Ok(true)
     }
 
-    /// A node has granted a request by itself, out of units that it took in time and has not yet spent. Returns the
-    /// operation that took them.
+    /// A node has granted a request by itself, out of units that it took in time and has not yet spent.
     pub(super) fn spend(
         &mut self,
         (front, key): (&Front, usize),
         said: &Verdict,
         (cost, budget): (u64, Micros),
         now: u64,
-    ) -> Result<usize, Seen> {
+    ) -> Checked {
         let Some(lent) = self.last(id(front.run), key, Some(said.at)) else {
             return Err(Seen(Invariant::Conserved, format!("{said:?} is out of no grant")));
         };
@@ -141,7 +140,6 @@ impl Lending {
         let remaining = limit.min(remained + lent.granted - lent.spent);
         check(said.decision.remaining() == remaining, Invariant::Conserved, || {
             format!("{said:?}: expected {remaining} units to remain of {lent:?}")
-        })?;
-        Ok(lent.operation)
+        })
     }
 }

@@ -91,7 +91,6 @@ fn simpler(event: Event) -> Vec<Event> {
             let one = match act {
                 Act::Take(_) => Act::Take(1),
                 Act::Peek(_) => Act::Peek(0),
-                Act::Settle(..) => Act::Settle(0, 0),
                 Act::Ranked { .. } => Act::Take(1),
                 Act::Reserve { id, .. } => Act::Reserve { id, units: 1, span: 1_000_000 },
                 Act::Finish(index, _) => Act::Finish(index, 0),

@@ -10,7 +10,7 @@ use super::topology::Topology;
 pub struct Tally(BTreeMap<&'static str, u64>);
 
 /// The situations of hosts. Every run of some dozens of histories should see each.
-const HOSTS: [&str; 45] = [
+const HOSTS: [&str; 44] = [
     "a block was ended",
     "a blocked key was refused",
     "a connection was refused",
@@ -55,7 +55,6 @@ const HOSTS: [&str; 45] = [
     "the storage lost everything",
     "the storage refused to write",
     "units were refunded",
-    "units were settled",
 ];
 
 /// The situations of a table. Every run of some hundred histories should see each.
@@ -77,12 +76,11 @@ const TABLE: [&str; 14] = [
 ];
 
 /// The situations of objects. Every run of some hundred histories should see each.
-const OBJECTS: [&str; 29] = [
+const OBJECTS: [&str; 28] = [
     "a corrupt question arrived",
     "a corrupt reply arrived",
     "a crash cost units",
     "a grant was answered before a write that failed",
-    "a key came into debt",
     "a node repeated a refusal",
     "a node spent units",
     "a node started again",

@@ -230,7 +230,7 @@ limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
     let policies = Policies::parse(policies).unwrap();
     let text = r#"{"t_us":1,"key":"k","lease":"a"}
 {"t_us":1,"key":"k","release":{"lease":"a"}}
-{"t_us":1,"key":"k","settle":{"granted_at_us":1,"reserved":1,"actual":0}}
+{"t_us":1,"key":"k","refund":{"units":1}}
 {"t_us":1,"key":"k","reset":{}}
 {"t_us":1,"key":"k"}
 {"t_us":1,"key":"k","release":{"lease":"a"},"cost":1}
@@ -244,7 +244,7 @@ limits = [{ algorithm = 'concurrency', capacity = 1, time_to_live = '1m' }]";
     };
     let id: Id = lease(next());
     assert_eq!(lease(next()), id);
-    assert!(matches!(next().unwrap().asked.operation(), Operation::Settle(_)));
+    assert!(matches!(next().unwrap().asked.operation(), Operation::Refund(1)));
     assert!(matches!(next().unwrap().asked.operation(), Operation::Reset(_)));
     assert!(next().unwrap_err().contains("`lease`: expected the name of a lease"));
     assert!(next().is_err(), "a line may have only one operation");

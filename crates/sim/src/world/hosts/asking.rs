@@ -30,8 +30,8 @@ pub(super) struct Asking {
     /// The same by the monotonic clocks of the node and of the authority.
     pub(super) sent: Micros,
     pub(super) at: Micros,
-    /// The operation whose units this one settles or gives back.
-    pub(super) settles: Option<usize>,
+    /// The operation whose units this one gives back.
+    pub(super) returns: Option<usize>,
     pub(super) state: Progress,
     /// The caller went away.
     pub(super) is_gone: bool,
@@ -59,12 +59,12 @@ impl World {
         }
         let (time, revision) = (self.time_of(node), self.nodes[node].front.revision);
         let asked = self.grants.operation((&self.places, revision), key, act, time);
-        let Some((key, operation, settles)) = asked else { return Ok(()) };
+        let Some((key, operation)) = asked else { return Ok(()) };
         let (of, sent) = ((key, &self.places.keys[key].resolved), self.storage_now());
         if !self.offered.asks(of, &operation, (sent, sent + self.setup.linger)) {
             return Ok(());
         }
-        let number = self.begin(node, key, operation, settles)?;
+        let number = self.begin(node, key, operation)?;
         if !self.setup.has_caches {
             return self.pass_on(number);
         }
@@ -95,7 +95,7 @@ impl World {
             }
             _ => return Err(unknown()),
         }
-        let number = self.begin(node, key, own.operation, None)?;
+        let number = self.begin(node, key, own.operation)?;
         self.pass_on(number)
     }
 
@@ -105,11 +105,11 @@ impl World {
         node: usize,
         key: usize,
         operation: Operation,
-        mut settles: Option<usize>,
     ) -> Result<usize, Seen> {
-        if self.setup.is_bounded && settles.is_none() {
-            settles = self.grants.lending.give_back(key, &operation)?;
-            if settles.is_some() {
+        let mut returns = None;
+        if self.setup.is_bounded {
+            returns = self.grants.lending.give_back(key, &operation)?;
+            if returns.is_some() {
                 self.tally.add("a holder gave units back");
             }
         }
@@ -125,7 +125,7 @@ impl World {
             asked_at: self.now,
             sent: self.monotonic(node),
             at: self.monotonic(authority),
-            settles,
+            returns,
             state: Progress::Waiting,
             is_gone: false,
             is_seen: false,
@@ -193,7 +193,7 @@ impl World {
             self.nodes[authority].waiting -= 1;
             if let Ok(verdict) = &answer {
                 let Asking { key, ref operation, .. } = self.operations[number];
-                self.grants.note((number, key), operation, verdict);
+                self.grants.note(key, operation, verdict);
                 self.arrive(number, verdict.clone());
             }
             answers.push((number, answer));

@@ -23,10 +23,7 @@ impl World {
                 self.tally.add("a node repeated a refusal");
                 self.check_still_refused(number, sent_at, said)?;
             }
-            ByNode::Spent(taken_by) => {
-                self.tally.add("a node spent units");
-                self.grants.note((taken_by.unwrap_or(number), key), operation, said);
-            }
+            ByNode::Spent => self.tally.add("a node spent units"),
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Swaps on their way: what the storage does, what the authority makes of it, and whether that is true.
 
-use tidegate_gate::{Operation, Timestamp, TransactionError, Verdict};
+use tidegate_gate::{Timestamp, TransactionError, Verdict};
 use tidegate_tier::authority::{Failure, SwapOutcome as Told};
 
 use super::asking::{Answer, Asking};
@@ -211,7 +211,7 @@ impl World {
         verdict: &Verdict,
         is_again: bool,
     ) -> Checked {
-        let Asking { key, operation, sent, settles, .. } = self.operations[number];
+        let Asking { key, operation, sent, returns, .. } = self.operations[number];
         let lending = &mut self.grants.lending;
         if lending.lend((number, key), &operation, verdict, (sent, self.now))? {
             self.tally.add("a holder got units");
@@ -228,8 +228,8 @@ impl World {
         check(kept.as_ref() == Ok(verdict), Invariant::Expiry, || {
             format!("number {number}, {operation:?}: {verdict:?}; had nothing expired: {kept:?}")
         })?;
-        let settles = settles.map(|of| if is_again { usize::MAX } else { of });
-        let done = Done { number, settles, operation: &operation, verdict };
+        let returns = returns.map(|of| if is_again { usize::MAX } else { of });
+        let done = Done { number, returns, operation: &operation, verdict };
         self.ledger.count(key, &done, &self.kept, &mut self.tally).map_err(|seen| {
             let policy = key.resolved.policy().name();
             Seen(Invariant::Bound, format!("{policy} {}: {seen}", key.resolved.key()))
@@ -255,8 +255,8 @@ impl World {
         let at = self.monotonic(node);
         self.nodes[node].authority.handle(swap, told, (now, at));
         let mut answers = self.take_answers(node)?;
-        for (number, answer) in &answers {
-            self.tally_answer(*number, answer);
+        for (_, answer) in &answers {
+            self.tally_answer(answer);
         }
         for place in 0..self.calls[call].parts.len() {
             let partition = self.calls[call].parts[place].partition;
@@ -293,11 +293,8 @@ impl World {
         }
     }
 
-    fn tally_answer(&mut self, number: usize, answer: &Result<Verdict, Failure<Fault>>) {
+    fn tally_answer(&mut self, answer: &Result<Verdict, Failure<Fault>>) {
         match answer {
-            Ok(_) if matches!(self.operations[number].operation, Operation::Settle(_)) => {
-                self.tally.add("units were settled")
-            }
             Err(Failure::Contended) => self.tally.add("a contended operation gave up"),
             Err(Failure::Transaction(TransactionError::Blob { .. })) => {
                 self.tally.add("an operation failed on foreign bytes");

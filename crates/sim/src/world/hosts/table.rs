@@ -20,7 +20,7 @@ impl World {
                 let asking = &mut self.operations[number];
                 if asking.state == Progress::Waiting {
                     asking.state = Progress::Answered;
-                    self.grants.note((number, asking.key), &asking.operation, &verdict);
+                    self.grants.note(asking.key, &asking.operation, &verdict);
                 } else {
                     self.tally.add("a reply came again");
                 }

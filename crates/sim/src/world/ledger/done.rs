@@ -1,11 +1,11 @@
 //! An operation that was done: what it took and returned.
 
-use tidegate_gate::{Budget, Effect, Operation, Settlement, Unspent, Verdict};
+use tidegate_gate::{Budget, Effect, Operation, Unspent, Verdict};
 
 /// An operation that was done, with its number, and the number of the grant whose units it returns.
 pub(in crate::world) struct Done<'a> {
     pub(in crate::world) number: usize,
-    pub(in crate::world) settles: Option<usize>,
+    pub(in crate::world) returns: Option<usize>,
     pub(in crate::world) operation: &'a Operation,
     pub(in crate::world) verdict: &'a Verdict,
 }
@@ -20,9 +20,6 @@ impl Done<'_> {
         match (self.operation, self.verdict.effect) {
             (Operation::Decide(request), _) if self.verdict.decision.is_allowed() => request.cost,
             (Operation::Budget(_), Effect::Budget { allowance, .. }) => allowance.left,
-            (Operation::Settle(Settlement { reserved, actual, .. }), _) => {
-                actual.saturating_sub(*reserved)
-            }
             _ => 0,
         }
     }
@@ -30,10 +27,6 @@ impl Done<'_> {
     /// The units that the operation returned, and the time at which they were granted.
     pub(super) fn returned(&self) -> (u64, u64) {
         match (self.operation, self.verdict.effect) {
-            (Operation::Settle(settlement), _) => {
-                let units = settlement.reserved.saturating_sub(settlement.actual);
-                (units, settlement.granted_at.0)
-            }
             (Operation::Refund(units), _) => (*units, self.now()),
             (
                 Operation::Budget(Budget { unspent: Some(Unspent { granted_at, left }), .. }),

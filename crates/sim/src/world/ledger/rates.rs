@@ -43,12 +43,7 @@ impl Rates {
             return Ok(());
         }
         let units = done.taken();
-        let is_charge = matches!(done.operation, Operation::Settle(_));
-        if units > 0 && is_charge && matches!(limit, Limit::SlidingLog(_)) {
-            self.is_lost = true; // the log forgets older units if it has no room for these
-            return Ok(());
-        }
-        if units > 0 && !is_charge {
+        if units > 0 {
             let (operation, at) = (done.number, done.now());
             self.grants.push_back(Grant { operation, at, units, is_refunded: false });
             if self.grants.len() > REMEMBERED {
@@ -88,11 +83,11 @@ impl Rates {
                     grant.is_refunded |= back > 0;
                 }
             }
-        } else if units > 0 || matches!(done.operation, Operation::Settle(_)) {
+        } else if units > 0 {
             let is_bucket = matches!(limit, Limit::TokenBucket(_));
-            let granted = |grant: &&mut Grant| Some(grant.operation) == done.settles;
+            let granted = |grant: &&mut Grant| Some(grant.operation) == done.returns;
             match self.grants.iter_mut().find(granted) {
-                // a settlement does not know what a refund has given back, nor how much of it would have flowed in
+                // a holder does not know what a refund has given back, nor how much of it would have flowed in
                 Some(grant) if grant.is_refunded && is_bucket => self.is_lost = true,
                 Some(grant) if grant.units >= units => grant.units -= units,
                 _ => self.is_lost = true,
@@ -122,11 +117,11 @@ impl Rates {
             *used = used.saturating_sub(back);
         }
         let taken = done.taken();
-        *used = (*used + taken).min(2 * limit); // no debt is larger
+        *used += taken;
         if taken > 0 && *begin == 0 {
             *begin = done.now();
         }
-        if taken > 0 && *used > limit && !matches!(done.operation, Operation::Settle(_)) {
+        if taken > 0 && *used > limit {
             return Err(format!("{used} units granted in a window of {limit}"));
         }
         match limit.saturating_sub(*used) == remaining {

@@ -87,16 +87,12 @@ impl Reserved {
             Operation::Commit(id, actual) => {
                 (self.commit(config.terms(), now, (*id, *actual), tally), 0)
             }
-            Operation::Settle(settlement) if settlement.actual >= settlement.reserved => {
-                self.units.take(now, settlement.actual - settlement.reserved, false);
-                (Says::Nothing, 0)
-            }
             Operation::Budget(budget) if budget.unspent.is_none() => {
                 self.units.take(now, done.taken(), false);
                 (Says::Nothing, 0)
             }
             Operation::Refund(0) => (Says::Nothing, 0),
-            Operation::Settle(_) | Operation::Refund(_) | Operation::Budget(_) => {
+            Operation::Refund(_) | Operation::Budget(_) => {
                 self.units.lose(config.counter(), now);
                 (Says::Nothing, 0)
             }

@@ -58,9 +58,6 @@ impl Shed {
                 let at = load.at.map_or(done.now(), |at| at.0.min(done.now()));
                 (part(at), load.admitted + load.suppressed, true)
             }
-            Operation::Settle(settlement) => {
-                (now, settlement.actual.saturating_sub(settlement.reserved), true)
-            }
             _ => (now, 0, true),
         };
         let is_above = |offered: &BTreeMap<u64, u64>| {

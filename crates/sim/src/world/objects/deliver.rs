@@ -298,7 +298,7 @@ impl World {
             if let (Some(heard), Ok(said)) = (answer.verdict_of(), &answer.result) {
                 let Asking { key, sent_at, .. } = self.ops[op];
                 self.nodes[node].front.known.hears((key, sent_at), &heard);
-                self.grants.note((op, key), heard.operation, said);
+                self.grants.note(key, heard.operation, said);
                 self.grants.lending.lend(
                     (op, key),
                     heard.operation,

@@ -206,7 +206,7 @@ impl World {
         };
         let Node { front, asks, .. } = &mut self.nodes[node];
         let asked = self.grants.operation((&self.places, front.revision), key, act, now);
-        let Some((key, operation, _)) = asked else { return Ok(()) };
+        let Some((key, operation)) = asked else { return Ok(()) };
         let (resolved, at) = (self.places.keys[key].resolved.clone(), front.at(self.now));
         let (token, before) = (Some(self.ops.len()), asks.outbox().waiting());
         let answer = asks.ask(Outgoing { resolved, operation, now: None, at, token }, now);
@@ -282,10 +282,7 @@ impl World {
         match self.nodes[node].front.check_answer(lending, of, operation, said, self.now)? {
             ByNode::Listed | ByNode::Factor => {}
             ByNode::Repeated(_) => self.tally.add("a node repeated a refusal"),
-            ByNode::Spent(taken_by) => {
-                self.tally.add("a node spent units");
-                self.grants.note((taken_by.unwrap_or(0), key), operation, said.0);
-            }
+            ByNode::Spent => self.tally.add("a node spent units"),
         }
         Ok(())
     }

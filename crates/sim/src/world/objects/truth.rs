@@ -3,8 +3,7 @@
 
 use tidegate_core::hold::Counter;
 use tidegate_gate::{
-    Budget, Kind, Limit, Limits, Micros, Operation, PersistAhead, RateLimiter, Settlement,
-    Timestamp, Verdict,
+    Budget, Kind, Limit, Limits, Micros, Operation, PersistAhead, RateLimiter, Timestamp, Verdict,
 };
 
 use super::machine::World;
@@ -44,7 +43,7 @@ impl World {
         let (key, operation) = (&self.places.keys[key], self.ops[op].operation);
         let Ok(said) = self.own.operate(key, time, &operation) else { return Ok(()) };
         if self.setup.is_bounded && key.is_unedited {
-            let done = Done { number: op, settles: None, operation: &operation, verdict: &said };
+            let done = Done { number: op, returns: None, operation: &operation, verdict: &said };
             let counted = self.ledger.count_reservations(key, &done, &self.own, &mut self.tally);
             counted.map_err(|seen| {
                 let policy = key.resolved.policy().name();
@@ -109,13 +108,9 @@ impl World {
             }
         }
         // a state forgives debts beyond its limit, and one with a charge ahead does so sooner
-        let charges = match operation {
-            Operation::Settle(Settlement { reserved, actual, .. }) => actual > reserved,
-            Operation::Commit(..) => true,
-            _ => false,
-        };
-        if charges && said.limits.iter().any(|each| each.remaining() == 0) {
-            self.tally.add("a key came into debt");
+        if matches!(operation, Operation::Commit(..))
+            && said.limits.iter().any(|each| each.remaining() == 0)
+        {
             self.trust(self.key_at(object, op));
         }
         Ok(())

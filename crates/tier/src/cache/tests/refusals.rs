@@ -1,6 +1,6 @@
 //! Refusals that a node repeats.
 
-use tidegate_gate::{Depth, Settlement};
+use tidegate_gate::Depth;
 
 use super::*;
 
@@ -149,10 +149,7 @@ fn a_few_costs_are_remembered_and_the_lowest_ones_stay() {
 
 #[test]
 fn whatever_gives_units_back_forgets_the_refusals_of_its_key() {
-    let settlement = Settlement { granted_at: Timestamp(AHEAD + 77), reserved: 5, actual: 0 };
-    for operation in
-        [Operation::Refund(5), Operation::Settle(settlement), Operation::Reset(Depth::Whole)]
-    {
+    for operation in [Operation::Refund(5), Operation::Reset(Depth::Whole)] {
         let mut world = refused(BUCKET);
         let sent = world.at;
         assert_eq!(world.local(operation), Err(None));

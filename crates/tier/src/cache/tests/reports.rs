@@ -1,6 +1,6 @@
 //! A node that decides by the factor heard last, and reports what it was offered.
 
-use tidegate_gate::{Decision, Depth, Draw, Offered, Probability, Settlement};
+use tidegate_gate::{Decision, Depth, Draw, Offered, Probability};
 
 use super::*;
 
@@ -162,14 +162,12 @@ fn offered_before(world: &World, admitted: u64, suppressed: u64) -> Operation {
 #[test]
 fn all_else_is_asked() {
     let mut world = knows(ONE_A_SECOND);
-    let settlement = Settlement { granted_at: world.now(), reserved: 1, actual: 0 };
     let offered = Offered { at: None, admitted: 1, suppressed: 0 };
     for operation in [
         Operation::from(0),
         Operation::from(7), // the authority decides on a cost that no node may admit
         Operation::Peek(request(1)),
         Operation::Refund(1),
-        Operation::Settle(settlement),
         Operation::Report(offered),
     ] {
         assert!(!world.ask(operation).0, "{operation:?}");

@@ -1,6 +1,6 @@
 //! Units that a node takes in advance.
 
-use tidegate_gate::{Budget, Depth, Effect, Settlement, Unspent};
+use tidegate_gate::{Budget, Depth, Effect, Grant, Unspent};
 
 use super::super::OFTEN;
 use super::*;
@@ -208,7 +208,7 @@ fn another_revision_of_the_policy_forgets_the_units() {
 }
 
 #[test]
-fn a_settlement_returns_units_to_the_window_that_counted_them() {
+fn a_refund_returns_units_to_the_window_that_counted_them() {
     let mut world = World::new(
         "local = { most = 50, time = '10s' }
          limits = [{ algorithm = 'fixed_window', limit = 100, period = '10s' }]",
@@ -221,8 +221,8 @@ fn a_settlement_returns_units_to_the_window_that_counted_them() {
     let (by_node, verdict) = world.ask(5);
     assert!(by_node && verdict.decision.is_allowed());
     world.decide(100); // in the next window
-    let settlement = Settlement { granted_at: verdict.at, reserved: 5, actual: 0 };
-    assert_eq!(world.ask(settlement).1.decision.remaining(), 0, "another window counted them");
+    let refund = Operation::RefundOf(Grant { at: verdict.at, units: 5 }, 5);
+    assert_eq!(world.ask(refund).1.decision.remaining(), 0, "another window counted them");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::vec;
 
 use proptest::prelude::*;
 use tidegate_gate::{
-    Allowance, Budget, Class, Decision, Depth, Draw, Effect, Offered, Probability, Settlement,
-    Share, Unspent, fnv1a,
+    Allowance, Budget, Class, Decision, Depth, Draw, Effect, Offered, Probability, Share, Unspent,
+    fnv1a,
 };
 
 use super::message::{Content, Item, Name, Question, QuestionWriter, Reply};
@@ -195,9 +195,6 @@ fn operation() -> impl Strategy<Value = Operation> {
         (any::<bool>(), request).prop_map(|(peeks, request)| match peeks {
             true => Operation::Peek(request),
             false => Operation::Decide(request),
-        }),
-        (number(), number(), number()).prop_map(|(at, reserved, actual)| {
-            Operation::Settle(Settlement { granted_at: Timestamp(at), reserved, actual })
         }),
         number().prop_map(Operation::Refund),
         (id(), number()).prop_map(|(id, actual)| Operation::Commit(id, actual)),
