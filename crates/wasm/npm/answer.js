@@ -1,15 +1,13 @@
 // Answers, read from the numbers that WebAssembly has written. Literals and class fields define properties, so they
 // call no setter of a prototype. `answer.rs` has the order of the numbers.
-import { settledCost } from "#native";
 import { ONLY_NOW, ReadLimits, callOptions } from "./call.js";
-import { caught, coded, define } from "./errors.js";
+import { coded, define } from "./errors.js";
 import { Fields } from "./fields.js";
-import { requireNumber } from "./input.js";
+import { requireUnits } from "./input.js";
 
 /** @import * as declared from "./index.js" */
 /** @typedef {ArrayLike<number>} Numbers */
-/** @typedef {{ bytes?: Uint8Array }} Account bytes that only WebAssembly reads */
-/** @typedef {(grant: Grant, account: Account, before: number, cost: number, now: number) => number} Settle */
+/** @typedef {(grant: Grant, cost: number, units: number, now: number) => void} Refund */
 /** @typedef {{ numbers: Numbers, granted: boolean, isShadow: boolean, names: string[], lease?: string }} Source what an answer is read from */
 
 const [AT, FACTOR, EFFECT, RULE, FLAGS, COUNT, HEAD, EACH] = [4, 5, 6, 10, 11, 12, 13, 5];
@@ -109,15 +107,9 @@ export class Grant {
   #key;
   /** The limits of the call, as text. */
   #limits;
-  /** The true cost, as far as it is known. */
+  /** The units that the request took and has not given back. */
   #cost;
-  /**
-   * Since the first settlement or refund: what the request has taken.
-   *
-   * @type {Account | undefined}
-   */
-  #account;
-  #settleAt;
+  #refundOf;
   /** Whether the lease, if there is one, may be held. */
   #holds;
 
@@ -127,9 +119,9 @@ export class Grant {
    * @param {string} key
    * @param {number} cost
    * @param {string | undefined} limits
-   * @param {Settle} settleAt
+   * @param {Refund} refundOf
    */
-  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits, settleAt) {
+  constructor({ numbers, granted, isShadow, names, lease }, limiter, key, cost, limits, refundOf) {
     this.allowed = granted || isShadow;
     this.limit = numbers[0];
     this.remaining = numbers[1];
@@ -141,7 +133,7 @@ export class Grant {
     this.#limiter = limiter;
     this.#key = key;
     this.#limits = limits;
-    this.#settleAt = settleAt;
+    this.#refundOf = refundOf;
     this.#cost = granted ? cost : 0;
     this.#holds = granted && lease !== undefined;
   }
@@ -149,29 +141,11 @@ export class Grant {
   /** @type {declared.Grant["refund"]} */
   refund(units, options) {
     const { now } = callOptions("options", options, ONLY_NOW); // first, because a getter may refund, too
-    if (units !== undefined) requireNumber("units", "INVALID_REQUEST", units);
-    return this.#settle(units ?? this.#cost, true, now);
-  }
-
-  /** @type {declared.Grant["settle"]} */
-  settle(actual, options) {
-    const { now } = callOptions("options", options, ONLY_NOW);
-    requireNumber("actual", "INVALID_REQUEST", actual);
-    this.#settle(actual, false, now);
-  }
-
-  /**
-   * Returns how many units came back.
-   *
-   * @type {(units: number, isRefund: boolean, now: number) => number}
-   */
-  #settle(units, isRefund, now) {
-    const cost = caught(() => settledCost(this.#cost, units, isRefund));
-    if (cost === this.#cost || !this.allowed) return 0;
-    this.#account ??= { bytes: undefined };
-    const givenBack = this.#settleAt(this, this.#account, this.#cost, cost, now);
-    this.#cost = cost;
-    return givenBack;
+    if (units === undefined) units = this.#cost;
+    requireUnits("units", units, 0, this.#cost);
+    if (units > 0) this.#refundOf(this, this.#cost, units, now);
+    this.#cost -= units;
+    return units;
   }
 
   /** @type {declared.Grant["renew"]} */

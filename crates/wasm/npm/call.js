@@ -187,8 +187,6 @@ export const WAIT = fieldList({ cost: { ...COST, least: 1 }, ...FIELDS, limits: 
 export const RESERVATION = fieldList({
   cost: { ...COST, least: 1 }, class: TEXT, id: TEXT, signalPpm: FIELDS.signalPpm, draw: FIELDS.draw, timeToLive: ANY, now: NOW,
 });
-/** What `settle` takes. */
-export const SETTLEMENT = fieldList({ grantedAtUs: NEEDED, reserved: NEEDED, actual: NEEDED, ...EVERY });
 /** The options of calls that have no others. */
 export const OPTIONS = fieldList(EVERY);
 /** The options of `renew`. */

@@ -400,7 +400,7 @@ export interface Decision {
 export interface Answer extends Decision {
   /** The name of the limit that was charged, of those with `payer`. `check` does not say it. */
   readonly paidBy?: string;
-  /** The time of the decision, never before an earlier one on this key. A settlement names this time. */
+  /** The time of the decision, never before an earlier one on this key. */
   readonly atUs: number;
   /**
    * The numbers of each limit after the decision. Limits that count by a shorter part of the key come
@@ -546,21 +546,16 @@ export interface WaitOptions extends Omit<Request, "now"> {
 /**
  * A request that was decided. If it was granted, its units can come back and its lease can be released: at the end of
  * a block with `using` or `await using`, too. A grant does not know of `set`, `reset`, `resetAll`, `restore` and `update`:
- * after these its refunds and settlements may give back units that other requests have taken.
+ * after these its refunds may give back units that other requests have taken.
  */
 export interface Grant extends Answer {
   /**
-   * Gives units back, by default all that still count as taken, and returns how many of them the limits had counted. A refused request
-   * has no units. As with `settle` of the limiter, a window takes units back only while it still counts them.
+   * Gives units back, by default all that the request has taken and not given back, and returns how many these are. A refused request
+   * has no units. A window takes units back only while it still counts those of this request.
    *
-   * @throws {ArgumentError} `INVALID_REQUEST` for more units than still count as taken
+   * @throws {ArgumentError} `INVALID_REQUEST` for more units than the request has taken and not given back
    */
   refund(units?: number, options?: { now?: number }): number;
-  /**
-   * Tells the true cost of the whole grant, also after an earlier settlement or refund. Unused units come back, and units
-   * beyond the last cost are taken. A limit counts at most twice its capacity, a sliding log at most its limit.
-   */
-  settle(actual: number, options?: { now?: number }): void;
   /** Renews the lease. */
   renew(options?: { count?: number; now?: number }): Answer;
   /** Releases the lease, once, and returns whether it was live. Does nothing without a lease. */
@@ -625,16 +620,6 @@ export interface Admission {
     /** The units that are held. */
     readonly units: number;
   };
-}
-
-/** The real cost of a request that was granted on an estimate. */
-export interface Settlement extends Options {
-  /** `atUs` of the answer that granted the request. */
-  grantedAtUs: number;
-  /** The units that were taken then. */
-  reserved: number;
-  /** The units that the request really cost. */
-  actual: number;
 }
 
 /** The load that was offered in one part of 6 s. */
@@ -801,12 +786,6 @@ export class Limiter {
    * @param actual the units that were used, which may exceed the estimate
    */
   commit(key: string, id: string, actual: number, options?: { now?: number }): Committed;
-
-  /**
-   * Reports the real cost of a request that was granted on an estimate. Units that were not needed come
-   * back. Units beyond the estimate are taken, even if fewer are available.
-   */
-  settle(key: string, settlement: Settlement): Answer;
 
   /**
    * Returns units that were not used. A token bucket takes them back up to its capacity, a window up to the

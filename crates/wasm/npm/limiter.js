@@ -2,7 +2,7 @@
 import { NativeLimiter as Native, moduleMemory, requireMemory } from "#native";
 import { Grant, addSoft, hasLease, isDenied, readAdmission, readAnswer, readReservation, ruleOf } from "./answer.js";
 import {
-  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, SETTLEMENT, WAIT, callOptions,
+  ACQUISITION, BUDGET, CHECK, NO_FIELDS, ONLY_NOW, OPTIONS, RENEWAL, REPORT, REQUEST, RESERVATION, WAIT, callOptions,
 } from "./call.js";
 import { asError, caught, coded, define } from "./errors.js";
 import {
@@ -13,7 +13,7 @@ import { requireReady } from "./module.js";
 import { Waiting } from "./waiting.js";
 
 /** @import * as declared from "./index.js" */
-/** @import { Account, Settle, Source } from "./answer.js" */
+/** @import { Refund, Source } from "./answer.js" */
 /** @import { Call } from "./call.js" */
 
 const utf8 = new TextEncoder();
@@ -162,13 +162,6 @@ export class Limiter {
     held(id, "id");
     requireUnits("actual", actual, 0);
     return this.#operate(key, read, id, (native, keyBytes) => native.commit(keyBytes, id, actual, read.now), readReservation);
-  }
-
-  /** @type {declared.Limiter["settle"]} */
-  settle(key, settlement) {
-    const read = callOptions("settlement", settlement, SETTLEMENT);
-    const { grantedAtUs, reserved, actual } = read.fields;
-    return this.#operate(key, read, undefined, (native, keyBytes) => native.settle(keyBytes, grantedAtUs, reserved, actual, read.now));
   }
 
   /** @type {declared.Limiter["refund"]} */
@@ -345,9 +338,11 @@ export class Limiter {
   #request(key, read, how = 0) {
     const cost = read.cost ?? this.#defaultCost;
     const { limits } = read;
-    /** @type {Settle} */
-    const settleAt = (...grant) => this.#settleGrant(key, limits, ...grant);
-    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, settleAt));
+    /** @type {Refund} */
+    const refundOf = ({ atUs }, granted, units, now) => {
+      this.#operate(key, { ...read, now }, undefined, (native, keyBytes) => native.refundGrant(keyBytes, atUs, granted, units, now));
+    };
+    return this.#decide(key, read, cost, how, (source) => new Grant(source, this, key, cost, limits, refundOf));
   }
 
   /**
@@ -370,22 +365,13 @@ export class Limiter {
   }
 
   /**
-   * Settles a grant at its true cost, and returns how many units came back. `account` keeps what only WebAssembly reads.
+   * Charges units that were spent without asking, for `tidegate/rolling-rate-limiter`. It is not public: a true cost belongs into
+   * the commit of a reservation, which is taken once.
    *
-   * @param {string} key @param {string | undefined} limits @param {Grant} grant @param {Account} account
-   * @param {number} before @param {number} cost @param {number} now
+   * @type {(key: string, units: number, now: number) => void}
    */
-  #settleGrant(key, limits, { atUs }, account, before, cost, now) {
-    const keyBytes = this.#begin(key, now, limits);
-    const native = this.#native;
-    const bytes = () => new Uint8Array(moduleMemory().buffer, native.grantAddress(), native.grantBytes());
-    if (account.bytes === undefined) native.newGrant(atUs, before);
-    else bytes().set(account.bytes);
-    const givenBack = native.settleGrant(keyBytes, cost, now);
-    account.bytes = bytes().slice(); // also after a failure, which may come after some of the settlements
-    if (givenBack === undefined) throw this.#failure(0, now);
-    this.#wake(key);
-    return givenBack;
+  [Symbol.for("tidegate.charge")](key, units, now) {
+    this.#operate(key, callOptions("options", { now }, ONLY_NOW), undefined, (native, keyBytes) => native.charge(keyBytes, units, now));
   }
 
   /**

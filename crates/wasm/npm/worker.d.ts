@@ -48,8 +48,8 @@ export class Tidegate {
   reserve(reservation: Reserve): Promise<Decision>;
   /** Says what a reservation has really cost, once. 0 gives all units back. */
   commit(reservation: Key & { id: string; actual: number }): Promise<Decision>;
-  /** Tells the true cost of a request that passed on an estimate, or gives unused units back. */
-  settle(settlement: Key & (Estimate | { refund: number })): Promise<Decision>;
+  /** Gives units back that were not used: at least 1. */
+  refund(unused: Key & { units: number }): Promise<Decision>;
 }
 
 /** A key of a policy. */
@@ -98,16 +98,6 @@ export interface Lease extends Key {
   lease: string;
 }
 
-/** The real cost of a request that was granted on an estimate. */
-export interface Estimate {
-  /** `at_us` of the decision that granted the request. */
-  granted_at_us: number;
-  /** The units that were taken then. */
-  reserved: number;
-  /** The units that the request really cost. */
-  actual: number;
-}
-
 /** What one limit says. Spans count from the time of the decision, in microseconds. */
 export interface LimitDecision {
   /** The name of the limit. */
@@ -134,7 +124,7 @@ export interface LimitDecision {
 export interface Decision extends Omit<LimitDecision, "name" | "shadow" | "zone_data"> {
   /** The name of the policy. */
   policy: string;
-  /** The time of the decision, in microseconds since the Unix epoch. A settlement names this time. */
+  /** The time of the decision, in microseconds since the Unix epoch. */
   at_us: number;
   /** The decision of each limit. Empty for a key on the list `allow` or `deny`. */
   limits: LimitDecision[];

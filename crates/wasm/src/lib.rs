@@ -15,5 +15,5 @@ mod number;
 mod policy;
 mod reporter;
 
-pub use limiter::{Limiter, module_memory, require_memory, settled_cost, span_of};
+pub use limiter::{Limiter, module_memory, require_memory, span_of};
 pub use reporter::Reporter;

@@ -1,6 +1,5 @@
 //! The limiter of the npm package: a table and its policy.
 
-mod grant;
 #[cfg(feature = "middleware")]
 mod metering;
 #[cfg(feature = "middleware")]
@@ -12,13 +11,12 @@ use std::iter;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    CallLimits, Gateway, Grant, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, NamedLimit,
-    Policy, Table, Timestamp, parse_span,
+    CallLimits, Gateway, KeyHasher, Kind, Limits, MAX_KEY_BYTES, MAX_QUANTITY, NamedLimit, Policy,
+    Table, Timestamp, parse_span,
 };
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-pub use self::grant::settled_cost;
 use crate::answer::{NO_NUMBERS, Numbers};
 use crate::chance::Chance;
 use crate::failure::Failure;
@@ -47,11 +45,9 @@ pub struct Limiter {
     call_limits: CallLimits,
     max_bytes: Option<f64>,
     chance: Chance,
-    /// Boxed like `numbers` and `grant`, because JavaScript keeps their addresses.
+    /// Boxed like `numbers`, because JavaScript keeps their addresses.
     key: Box<[u8; MAX_KEY_BYTES]>,
     numbers: Box<Numbers>,
-    /// The grant that is settled, which outlives the settlement in JavaScript alone.
-    grant: Box<Grant>,
     /// The name of the lease that the last operation concerned.
     lease: Option<String>,
     failure: Option<Failure>,
@@ -93,7 +89,6 @@ impl Limiter {
             chance: Chance::default(),
             key: Box::new([0; MAX_KEY_BYTES]),
             numbers: Box::new(NO_NUMBERS),
-            grant: Box::default(),
             lease: None,
             failure: None,
             served: String::new(),

@@ -121,7 +121,7 @@ function log(limit, periodUs, maxBytes) {
  */
 function act(limiter, key, now) {
   const decision = limiter.check(key, { now });
-  if (!decision.allowed) limiter.settle(key, { grantedAtUs: now, reserved: 0, actual: 1, now });
+  if (!decision.allowed) /** @type {any} */ (limiter)[Symbol.for("tidegate.charge")](key, 1, now);
   return decision;
 }
 

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 
 use tidegate_gate::{
-    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, InvalidKey, Kind, Operation,
+    Ask, AskError, Asked, Bounded, CallLimits, CheckForm, Grant, InvalidKey, Kind, Operation,
     OperationError, Policy, Request, ReserveForm, Rule, Softness, Table, TableError, Timestamp,
     Verdict, check_key,
 };
@@ -146,28 +146,35 @@ impl Limiter {
         self.operate(key_bytes, actual.map(|actual| Ask::Commit { id, actual }), now)
     }
 
-    /// Reports the real cost of a request that was granted on an estimate.
-    pub fn settle(
-        &mut self,
-        key_bytes: usize,
-        granted_at_us: f64,
-        reserved: f64,
-        actual: f64,
-        now: f64,
-    ) -> Option<bool> {
-        let read = || {
-            Ok(Ask::Settle {
-                granted_at_us: whole("grantedAtUs", granted_at_us)?,
-                reserved: whole("reserved", reserved)?,
-                actual: whole("actual", actual)?,
-            })
-        };
-        self.operate(key_bytes, read(), now)
-    }
-
     /// Returns units.
     pub fn refund(&mut self, key_bytes: usize, units: f64, now: f64) -> Option<bool> {
         self.operate(key_bytes, whole("units", units).map(|units| Ask::Refund { units }), now)
+    }
+
+    /// Returns units of a grant that took `granted` units and has not returned them.
+    #[wasm_bindgen(js_name = refundGrant)]
+    pub fn refund_grant(
+        &mut self,
+        key_bytes: usize,
+        granted_at_us: f64,
+        granted: f64,
+        units: f64,
+        now: f64,
+    ) -> Option<bool> {
+        let read = || {
+            let at = Timestamp(quantity("grantedAtUs", "INVALID_REQUEST", granted_at_us)?);
+            let grant = Grant { at, units: quantity("granted", "INVALID_REQUEST", granted)? };
+            Ok(Operation::RefundOf(grant, quantity("units", "INVALID_REQUEST", units)?))
+        };
+        let done = self.done_at(key_bytes, read(), now);
+        self.answered(done)
+    }
+
+    /// Charges units that were spent without asking. Only `npm/dropin/rolling-rate-limiter.js` does so.
+    pub fn charge(&mut self, key_bytes: usize, units: f64, now: f64) -> Option<bool> {
+        let units = quantity("units", "INVALID_REQUEST", units);
+        let done = self.done_at(key_bytes, units.map(Operation::Charge), now);
+        self.answered(done)
     }
 
     /// Renews a lease. `count` is the owner's number of connections.
@@ -411,6 +418,21 @@ impl Limiter {
         let passes = self.write(&asked.said(why.verdict), extras);
         let (limit, sign) = (why.limit.unwrap_or_default(), if passes { "+" } else { " " });
         Ok([sign, &*limit, "\0", &why.bound, "\0", &why.text, "\0"].concat())
+    }
+
+    /// Does an operation that no [`Ask`] can name.
+    fn done_at(
+        &mut self,
+        key_bytes: usize,
+        operation: Result<Operation, Failure>,
+        now: f64,
+    ) -> Done {
+        self.begin();
+        let now = timestamp(now)?;
+        let key = written(&*self.key, key_bytes)?;
+        let policy = self.last_call.as_ref().unwrap_or(&self.policy);
+        let verdict = self.table.operate(policy, key, now, operation?).map_err(Failure::Table)?;
+        Ok((verdict, Extras { rule: policy.rule_number(key), has_lease: false }))
     }
 
     fn set_used(&mut self, key_bytes: usize, used: f64, now: f64) -> Done {
