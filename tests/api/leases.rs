@@ -154,31 +154,19 @@ pub fn bad_leases_are_refused_and_nothing_is_consumed(served: &Served) {
     assert_eq!(served.api.check("jobs", "k", 0, None).get("remaining"), 2);
 }
 
-pub fn a_reservation_is_settled(served: &Served) {
-    let reserved = served.api.check("spread", "k", 50, None);
-    assert_eq!(reserved.get("limits")[0]["remaining"], 50);
-    let settle = |reserved: u64, actual: u64, at: &Value| {
-        let body = json!({
-            "policy": "spread", "key": "k", "granted_at_us": at, "reserved": reserved,
-            "actual": actual,
-        });
-        served.api.post("/v1/settle", body.to_string())
+pub fn units_are_refunded(served: &Served) {
+    let taken = served.api.check("spread", "k", 50, None);
+    assert_eq!(taken.get("limits")[0]["remaining"], 50);
+    let refund = |units: i64| {
+        let body = json!({ "policy": "spread", "key": "k", "units": units });
+        served.api.post("/v1/refund", body.to_string())
     };
-    let at = reserved.get("at_us");
-    let less = settle(50, 20, &at);
-    assert_eq!((less.status, &less.get("limits")[0]["remaining"]), (200, &json!(80)), "{less:?}");
-    assert_eq!(
-        settle(20, 50, &at).get("limits")[0]["remaining"],
-        50,
-        "settling above the reservation takes more units"
-    );
-    assert_eq!(
-        settle(0, 70, &at).get("limits")[0]["remaining"],
-        0,
-        "settling may take more units than there are"
-    );
-    assert_eq!(settle(1, 1, &json!(-1)).status, 400);
-    assert_eq!(served.api.check("spread", "k", 1, None).get("allowed"), false);
+    let some = refund(30);
+    assert_eq!((some.status, &some.get("limits")[0]["remaining"]), (200, &json!(80)), "{some:?}");
+    assert_eq!(refund(90).get("limits")[0]["remaining"], 100, "never more than was taken");
+    for bad in [0, -1] {
+        assert_eq!(refund(bad).status, 400);
+    }
 }
 
 pub fn a_budget_takes_units_from_the_rate_and_gives_them_back(served: &Served) {

@@ -129,7 +129,7 @@ on_every_server!(
         connections_are_counted_by_their_owner,
         concurrent_requests_never_hold_more_than_the_capacity,
         bad_leases_are_refused_and_nothing_is_consumed,
-        a_reservation_is_settled,
+        units_are_refunded,
         a_budget_takes_units_from_the_rate_and_gives_them_back;
     policies:
         a_report_is_answered_with_the_factor_and_suppresses,

@@ -213,8 +213,8 @@ pub fn a_blocked_key_is_refused_at_every_cost(served: &Served) {
         let gate = served.api.get(&format!("/v1/gate?policy=day&key=k&cost={cost}"), &[]);
         assert_eq!(gate.status, 429, "{gate:?}");
     }
-    let refund = json!({ "policy": "day", "key": "k", "refund": 1 }).to_string();
-    assert_eq!(served.api.post("/v1/settle", refund).get("allowed"), true, "this asks for nothing");
+    let refund = json!({ "policy": "day", "key": "k", "units": 1 }).to_string();
+    assert_eq!(served.api.post("/v1/refund", refund).get("allowed"), true, "this asks for nothing");
     assert_eq!(block(0).get("allowed"), true);
     assert_eq!(served.api.get(path, &[]).get("remaining"), 3);
 }

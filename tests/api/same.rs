@@ -36,7 +36,7 @@ const REQUESTS: &[Asked] = &[
     ("POST", "/v1/leases", &[], r#"{"policy":"jobs","key":"k","lease":"c"}"#),
     ("PUT", "/v1/leases/a", &[], r#"{"policy":"jobs","key":"k"}"#),
     ("DELETE", "/v1/leases/a?policy=jobs&key=k", &[], ""),
-    ("POST", "/v1/settle", &[], r#"{"policy":"day","key":"k","reserved":2,"used":1}"#),
+    ("POST", "/v1/refund", &[], r#"{"policy":"day","key":"k","units":1}"#),
     ("POST", "/v1/budget", &[], r#"{"policy":"spread","key":"k","lease":"n","wants":7}"#),
     ("POST", "/v1/report", &[], r#"{"policy":"account","key":"k","admitted":1,"suppressed":0}"#),
     ("GET", "/v1/keys/day/k", &[], ""),

@@ -163,7 +163,7 @@ on_every_server!(
         dozens_of_workers_share_one_log_over_http;
     stripe:
         requests_are_limited_over_http,
-        an_expensive_request_is_settled_over_http;
+        an_expensive_request_gives_units_back_over_http;
     stripe_shedders:
         a_fifth_of_the_fleet_is_reserved_over_http,
         the_first_call_under_load_sheds_nothing_over_http;

@@ -13,7 +13,7 @@
 
 use fastrand::Rng;
 use serde_json::json;
-use tidegate_gate::{Micros, Operation, Settlement};
+use tidegate_gate::{Grant, Micros, Operation};
 use tidegate_tests::Served;
 
 use crate::{MINUTE, SECOND, START, System, assert_refused_by, at, number_of};
@@ -147,8 +147,8 @@ const WORST_MINUTE: u64 = 1_006;
 fn unneeded_units_come_back_to_their_second() {
     let mut api = System::of("api");
     assert!(api.passes(RESOURCE, at(0), 400));
-    let settled = Operation::Settle(Settlement { granted_at: at(0), reserved: 400, actual: 150 });
-    assert_eq!(api.operate(RESOURCE, at(30 * SECOND), settled).decision.remaining(), 850);
+    let refund = Operation::RefundOf(Grant { at: at(0), units: 400 }, 250);
+    assert_eq!(api.operate(RESOURCE, at(30 * SECOND), refund).decision.remaining(), 850);
     let later = api.operate(RESOURCE, at(MINUTE + SECOND / 2), 0).decision;
     assert_eq!(later.remaining(), LIMIT - 75, "half of the actual cost");
 }
@@ -174,15 +174,6 @@ pub fn a_thousand_pass_in_a_minute_over_http(served: &Served) {
     );
     let gate = served.api.get("/v1/gate?policy=api&key=/articles", &[]);
     assert_refused_by(&gate, 429, "quota-exceeded", "api");
-
-    // another resource, at an estimated cost
-    let reserved = served.api.check("api", "/search", 400, None);
-    let settlement = json!({
-        "policy": "api", "key": "/search", "granted_at_us": reserved.get("at_us"),
-        "reserved": 400, "actual": 150,
-    });
-    let settled = served.api.post("/v1/settle", settlement.to_string());
-    assert_eq!(number_of(&settled, "remaining"), 850);
 }
 
 /// In the published system each of three clients would let the whole limit through within a second.

@@ -185,20 +185,17 @@ pub fn requests_are_limited_over_http(served: &Served) {
     assert_eq!(renewed.get("live"), true, "{renewed:?}");
 }
 
-pub fn an_expensive_request_is_settled_over_http(served: &Served) {
+pub fn an_expensive_request_gives_units_back_over_http(served: &Served) {
     let body = json!({ "policy": "requests", "key": USER, "lease": "export", "cost": 300 });
-    let reserved = served.api.post("/v1/leases", body.to_string());
-    assert_eq!((reserved.get("allowed"), reserved.get("remaining")), (json!(true), json!(200)));
-    let granted_at = number_of(&reserved, "at_us");
-    let settlement = json!({
-        "policy": "requests", "key": USER, "granted_at_us": granted_at,
-        "reserved": 300, "actual": 100,
-    });
-    let settled = served.api.post("/v1/settle", settlement.to_string());
+    let taken = served.api.post("/v1/leases", body.to_string());
+    assert_eq!((taken.get("allowed"), taken.get("remaining")), (json!(true), json!(200)));
+    let unused = json!({ "policy": "requests", "key": USER, "units": 200 });
+    let refunded = served.api.post("/v1/refund", unused.to_string());
     // the state is as if 100 had been taken at once, and one unit comes back every 10 ms
-    let back = (number_of(&settled, "at_us") - granted_at) / (10 * MILLISECOND);
-    let limits = settled.get("limits");
-    assert_eq!(number(&limits[0], "remaining"), (400 + back).min(500), "{settled:?}");
+    let span = number_of(&refunded, "at_us") - number_of(&taken, "at_us");
+    let back = span / (10 * MILLISECOND);
+    let limits = refunded.get("limits");
+    assert_eq!(number(&limits[0], "remaining"), (400 + back).min(500), "{refunded:?}");
     assert_eq!(number(&limits[1], "remaining"), 99, "the request is still under way");
 }
 
