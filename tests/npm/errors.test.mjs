@@ -90,7 +90,6 @@ test("the fields of an operation must have known names and the right types", () 
   limiter.acquire("a", { lease: "held", now: NOW });
   const before = limiter.decide("a", { cost: 0, now: NOW });
   const code = "INVALID_REQUEST";
-  const settlement = { grantedAtUs: NOW, reserved: 1, actual: 0 };
   const offered = { admitted: 1, suppressed: 0 };
   const quantities = [
     ["cost", (cost) => limiter.decide("a", { cost, lease: "x", now: NOW }), "INVALID_COST"],
@@ -99,9 +98,7 @@ test("the fields of an operation must have known names and the right types", () 
     ["count", (count) => limiter.renew("a", "held", { count, now: NOW }), code, 2 ** 32 - 1],
     ["wants", (wants) => limiter.budget("a", "held", { wants, now: NOW })],
     ["left", (left) => limiter.budget("a", "held", { wants: 0, grantedAtUs: NOW, left, now: NOW })],
-    ["grantedAtUs", (grantedAtUs) => limiter.settle("a", { ...settlement, grantedAtUs, now: NOW })],
-    ["reserved", (reserved) => limiter.settle("a", { ...settlement, reserved, now: NOW })],
-    ["actual", (actual) => limiter.settle("a", { ...settlement, actual, now: NOW })],
+    ["grantedAtUs", (grantedAtUs) => limiter.budget("a", "held", { wants: 0, grantedAtUs, left: 0, now: NOW })],
     ["admitted", (admitted) => limiter.report("a", { ...offered, admitted, now: NOW })],
     ["suppressed", (suppressed) => limiter.report("a", { ...offered, suppressed, now: NOW })],
     ["offeredAtUs", (offeredAtUs) => limiter.report("a", { ...offered, offeredAtUs, now: NOW })],
@@ -140,8 +137,8 @@ test("the fields of an operation must have known names and the right types", () 
     [() => limiter.decide("a", null), "`request`: expected an object, found null"],
     [() => limiter.decide("a", 5), "`request`: expected an object, found a number"],
     [() => limiter.renew("a", "held", { lease: "x", now: NOW }), "`options`: expected `count`, `now` or `limits`, found `lease`"],
-    [() => limiter.settle("a"), "`settlement`: expected an object, found undefined"],
-    [() => limiter.settle("a", { reserved: 1, actual: 1, now: NOW }), "`grantedAtUs`: expected a number, found undefined"],
+    [() => limiter.refund("a", undefined, { now: NOW }), "`units`: expected a number, found undefined"],
+    [() => limiter.report("a"), "`report`: expected an object, found undefined"],
     [() => limiter.report("a", { admitted: 1, now: NOW }), "`suppressed`: expected a number, found undefined"],
     [() => limiter.release("a", undefined, { now: NOW }), "`lease`: expected a string, found undefined"],
   ]) {

@@ -38,7 +38,6 @@ function anyCall(random, now) {
     ["renew", key, lease, options],
     ["release", key, lease, options],
     ["refund", key, 1 + random(3), options],
-    ["settle", key, { ...options, grantedAtUs: now - random(1_000_000), reserved: random(4), actual: random(4) }],
     ["set", key, random(9), options],
     ["block", key, random(2_000_000), options],
     ["reset", key, options],

@@ -1,4 +1,4 @@
-// All other operations on a key: leases, classes, signals, settlements, reports; and which limits
+// All other operations on a key: leases, classes, signals, refunds, reports; and which limits
 // apply to it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -331,15 +331,6 @@ test("bad reservations are refused", () => {
   }
 });
 
-test("an estimate is settled at the true cost", () => {
-  const limiter = of({ algorithm: "fixed_window", limit: 10, period: "1h" });
-  const { atUs } = limiter.decide("a", { cost: 5, now: NOW });
-  assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 5, actual: 2, now: NOW + 1 }).remaining, 8);
-  assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 2, actual: 2, now: NOW + 1 }).remaining, 8);
-  assert.equal(limiter.settle("a", { grantedAtUs: atUs, reserved: 2, actual: 9, now: NOW + 1 }).remaining, 1);
-  assert.equal(limiter.check("a", { cost: 2, now: NOW + 1 }).allowed, false);
-});
-
 test("a key that is refused too often gets a penalty", () => {
   const penalty = { algorithm: "penalty", refusals: 2, within: "1m", duration: "5m" };
   const limiter = of({ ...bucket, capacity: 1, rate: "1/s" }, penalty);
@@ -355,7 +346,7 @@ test("a call without a time reads the clock", (t) => {
   t.mock.timers.tick(1_000);
   for (const answer of [
     limiter.decide("a"), limiter.renew("a", "l"), limiter.release("a", "l"),
-    limiter.settle("a", { grantedAtUs: NOW, reserved: 1, actual: 1 }), limiter.report("a", { admitted: 0, suppressed: 0 }),
+    limiter.refund("a", 1), limiter.report("a", { admitted: 0, suppressed: 0 }),
   ]) {
     assert.equal(answer.atUs, NOW + SECOND);
   }

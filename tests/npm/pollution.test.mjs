@@ -38,14 +38,14 @@ test("an inherited cost is not read", () => {
 test("inherited fields of an operation are not read", () => {
   const limiter = new Limiter({ limits: [...FIVE_PER_HOUR.limits, ...JOBS.limits] });
   const inherited = {
-    cost: 0, class: "none", lease: "inherited", signalPpm: -1, draw: -1, count: 0, grantedAtUs: 1, reserved: 5, actual: 0,
+    cost: 0, class: "none", lease: "inherited", signalPpm: -1, draw: -1, count: 0, grantedAtUs: 1, admitted: 5, suppressed: 0,
   };
   polluted(Object.prototype, inherited, () => {
     const { lease, remaining } = limiter.acquire("a", { now: NOW });
     assert.equal(remaining, 4);
     assert.notEqual(lease, "inherited");
     assert.equal(limiter.renew("a", lease, { now: NOW }).live, true);
-    assert.throws(() => limiter.settle("a", { now: NOW }), { code: "INVALID_REQUEST", message: /^`grantedAtUs`: expected/ });
+    assert.throws(() => limiter.report("a", { now: NOW }), { code: "INVALID_REQUEST", message: /^`admitted`: expected/ });
     assert.equal(limiter.peek("a", { now: NOW }).remaining, 4);
   });
 });
@@ -103,7 +103,7 @@ test("setters on Object.prototype change no question and no answer", () => {
     const answer = limiter.acquire("a", { cost: 2, lease: "one", now: NOW });
     const answers = [
       answer, answer.limits, limiter.renew("a", "one", { now: NOW }), limiter.budget("a", "one", { wants: 1, now: NOW }),
-      limiter.peek("a", { now: NOW }), limiter.settle("a", { grantedAtUs: NOW, reserved: 2, actual: 1, now: NOW }),
+      limiter.peek("a", { now: NOW }), limiter.refund("a", 1, { now: NOW }),
     ];
     const errors = [
       () => limiter.check("a", { cost: 0.5, now: NOW }), () => limiter.check("a", { cost: "1", now: NOW }), () => limiter.check("", { cost: 1, now: NOW }),

@@ -39,7 +39,6 @@ function ask(limiter, key, operation, now) {
     case "refund": return limiter.refund(key, given.units, { now });
     case "reset": return limiter.reset(key, { now });
     case "block": return limiter.block(key, given.for_us, { now });
-    case "settle": return limiter.settle(key, { ...fields, now });
     case "renew": return limiter.renew(key, lease, { ...fields, now });
     case "release": return limiter.release(key, lease, { now });
     case "budget": return limiter.budget(key, lease, { ...fields, now });

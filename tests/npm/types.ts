@@ -3,7 +3,7 @@ import { expectTypeOf } from "expect-type";
 import preferred, { ArgumentError, FullError, Limiter, LimiterError, PolicyError, Reporter } from "tidegate";
 import type {
   Admission, Answer, Budget, CheckOptions, Committed, Decision, ErrorCode, Explanation, Grant, HeldAnswer, HeldGrant, Limit, LimitAnswer, Limited, LimiterOptions,
-  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Settlement, Signal, Span, WaitOptions,
+  OlderHeaders, Options, Policy, PolicyFile, Report, ReporterDecision, ReporterOptions, Request, Reservation, ReserveRequest, Signal, Span, WaitOptions,
   WantedBudget,
 } from "tidegate";
 
@@ -107,7 +107,7 @@ expectTypeOf<Span>().toEqualTypeOf<number | string>();
 
 // every call of a limiter
 
-type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "reserve" | "commit" | "settle" | "refund" | "reset"
+type Calls = "check" | "decide" | "peek" | "explain" | "waitFor" | "acquire" | "renew" | "release" | "budget" | "reserve" | "commit" | "refund" | "reset"
   | "resetAll" | "set" | "block" | "report" | "dump" | "restore" | "update" | "limited" | "sweep" | "free" | "prepare" | "keyOf" | "admit";
 expectTypeOf<keyof Limiter>().toEqualTypeOf<Calls | "size" | "bytes" | "waiting" | typeof Symbol.dispose>();
 
@@ -127,7 +127,6 @@ expectTypeOf(limiter.reserve).toEqualTypeOf<(key: string, request?: ReserveReque
 expectTypeOf(limiter.commit).toEqualTypeOf<(key: string, id: string, actual: number, options?: { now?: number }) => Committed>();
 expectTypeOf<Omit<Reservation, keyof Answer>>().toEqualTypeOf<{ readonly id: string; readonly reserved?: number; readonly expiresAtUs?: number }>();
 expectTypeOf<Omit<Committed, keyof Answer>>().toEqualTypeOf<{ readonly id: string; readonly charged?: number; readonly late?: boolean }>();
-expectTypeOf(limiter.settle).toEqualTypeOf<(key: string, settlement: Settlement) => Answer>();
 expectTypeOf(limiter.refund).toEqualTypeOf<(key: string, units: number, options?: Options) => Answer>();
 expectTypeOf(limiter.reset).toEqualTypeOf<(key: string, options?: Options) => Answer>();
 expectTypeOf(limiter.resetAll).toEqualTypeOf<() => void>();
@@ -160,8 +159,8 @@ limiter.check("key", { class: "critical" });
 limiter.waitFor("key", { now: 5 });
 // @ts-expect-error a lease is named
 limiter.renew("key");
-// @ts-expect-error all three are needed
-limiter.settle("key", { reserved: 2, actual: 1 });
+// @ts-expect-error the units are needed
+limiter.refund("key");
 // @ts-expect-error what is left was granted at some time
 limiter.budget("key", "node", { wants: 5, left: 2 });
 // @ts-expect-error a span is needed
@@ -190,14 +189,11 @@ expectTypeOf<Admission>().toEqualTypeOf<{
 expectTypeOf<Grant>().toExtend<Answer>();
 expectTypeOf<Omit<Grant, keyof Answer>>().toEqualTypeOf<{
   refund(units?: number, options?: { now?: number }): number;
-  settle(actual: number, options?: { now?: number }): void;
   renew(options?: { count?: number; now?: number }): Answer;
   release(options?: { now?: number }): boolean;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
 }>();
-// @ts-expect-error the true cost is needed
-limiter.decide("key").settle();
 
 // reporters
 

@@ -1,16 +1,16 @@
 // The tests compile this file and never run it. It says what `tidegate/worker` must accept, and what it must refuse.
 import { expectTypeOf } from "expect-type";
 import { Keys, Policies, Tidegate, tidegate } from "tidegate/worker";
-import type { Check, Decision, Estimate, Key, LimitDecision } from "tidegate/worker";
+import type { Check, Decision, Key, LimitDecision } from "tidegate/worker";
 
 const handler = tidegate("[policies.api]");
 expectTypeOf(handler.fetch).toEqualTypeOf<(request: Request, env: unknown, context: unknown) => Promise<Response>>();
 expectTypeOf(Keys).toBeConstructibleWith({}, {});
 expectTypeOf(Policies).toBeConstructibleWith({}, {});
-expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "reserve" | "commit" | "settle">();
+expectTypeOf<keyof Tidegate>().toEqualTypeOf<"fetch" | "check" | "peek" | "acquire" | "renew" | "release" | "reserve" | "commit" | "refund">();
 expectTypeOf<Tidegate["fetch"]>().toEqualTypeOf<(request: Request) => Promise<Response>>();
 expectTypeOf<Tidegate["peek"]>().returns.toEqualTypeOf<Promise<Decision>>();
-expectTypeOf<Tidegate["settle"]>().toEqualTypeOf<(settlement: Key & (Estimate | { refund: number })) => Promise<Decision>>();
+expectTypeOf<Tidegate["refund"]>().toEqualTypeOf<(unused: Key & { units: number }) => Promise<Decision>>();
 expectTypeOf<Omit<Decision, keyof LimitDecision>>().toEqualTypeOf<{
   policy: string; at_us: number; limits: LimitDecision[]; denied?: true; would_allow?: boolean; lease?: string; live?: boolean; factor?: number; degraded?: string;
   id?: string; reserved?: number; expires_at_us?: number; charged?: number; late?: boolean;
@@ -22,9 +22,7 @@ async function ask(binding: Tidegate): Promise<void> {
   expectTypeOf(decision).toEqualTypeOf<Decision>();
   const batch = await binding.check({ checks: [check] });
   expectTypeOf(batch.decisions).toEqualTypeOf<Decision[]>();
-  const estimate = { granted_at_us: decision.at_us, reserved: 2, actual: 1 };
-  await binding.settle({ policy: "api", key: "user:42", ...estimate });
-  await binding.settle({ policy: "api", key: "user:42", refund: 1 });
+  await binding.refund({ policy: "api", key: "user:42", units: 1 });
   const { id } = await binding.reserve({ policy: "api", key: "user:42", cost: 2, time_to_live_us: 1_000_000 });
   expectTypeOf((await binding.commit({ policy: "api", key: "user:42", id: id ?? "", actual: 1 })).late).toEqualTypeOf<boolean | undefined>();
   await binding.peek({ policy: "api", key: "user:42" });

@@ -127,8 +127,7 @@ test("each call by RPC answers what HTTP answers", async () => {
   assert.deepEqual(decisions.map(({ allowed, remaining }) => [allowed, remaining]), [[false, 1], [true, 4]]);
   assert.equal((await call("peek", { ...api, cost: 2 })).answer.allowed, false);
   assert.equal((await call("peek", api)).answer.remaining, 1);
-  const settlement = { ...api, granted_at_us: granted.at_us, reserved: 4, actual: 1 };
-  assert.equal((await call("settle", settlement)).answer.remaining, 4);
+  assert.equal((await call("refund", { ...api, units: 3 })).answer.remaining, 4);
 
   const tokens = { policy: "tokens", key: "k" };
   const { id, reserved, remaining } = (await call("reserve", { ...tokens, cost: 40, id: "a/b" })).answer;
