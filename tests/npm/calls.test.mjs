@@ -360,7 +360,7 @@ test("a getter that throws or calls the limiter does no harm", () => {
   for (const call of [
     () => limiter.check("a", throwing), () => limiter.decide("a", throwing), () => limiter.peek("a", throwing),
     () => limiter.explain("a", throwing), () => limiter.check("a", { get limits() { throw boom; } }),
-    () => limiter.settle("a", { get grantedAtUs() { throw boom; } }), () => limiter.update({ get limits() { throw boom; } }),
+    () => limiter.report("a", { get admitted() { throw boom; } }), () => limiter.update({ get limits() { throw boom; } }),
     () => limiter.check("a", { limits: [{ get algorithm() { throw boom; } }] }),
   ]) {
     assert.throws(call, boom);
