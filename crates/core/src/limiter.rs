@@ -88,8 +88,8 @@ pub trait RateLimiter: Limiter {
     fn peek(&self, state: &State<Self, impl Words>, now: Timestamp, cost: u64) -> Answer;
 
     /// Counts `cost` units that were already spent, even if the limiter has no room for them. This
-    /// is for the real cost of a request that was granted on an estimate. Each limiter bounds the
-    /// debt.
+    /// is for the true cost of a request, which may be above what was granted. Each limiter bounds
+    /// the debt.
     fn charge(&self, state: &mut State<Self, impl WordsMut>, now: Timestamp, cost: u64);
 
     /// Charges up to `units` that are not granted yet, at most as many as can be granted until the end.
