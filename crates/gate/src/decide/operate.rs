@@ -102,7 +102,7 @@ impl Limits {
                 self.looked_at(words, now, &Request::of(0))
             }
             Operation::Charge(units) => {
-                for (limit, words) in split_mut(self, words) {
+                for (limit, words) in split_mut(self, words).filter(|_| *units > 0) {
                     limit.charge(words, now, *units);
                 }
                 self.looked_at(words, now, &Request::of(0))
@@ -348,8 +348,8 @@ impl Limits {
         let unused = Refundable { units: units.min(granted), granted, granted_at, after };
         let shadows = self.each().iter().map(|each| each.shadow);
         for ((limit, words), shadow) in split_mut(self, words).zip(shadows) {
-            if shadow && limit.capacity() < granted {
-                continue; // it can have taken nothing
+            if units == 0 || (shadow && limit.capacity() < granted) {
+                continue; // nothing comes back, or the limit can have taken nothing
             }
             limit.refund(words, now, &unused);
         }
