@@ -81,9 +81,10 @@ expectTypeOf<Omit<Answer, keyof Decision>>().toEqualTypeOf<{
   readonly factor?: number;
   readonly wouldFactor?: number;
   readonly budget?: Budget;
+  readonly paidBy?: string;
 }>();
 expectTypeOf<Answer>().toExtend<Decision>();
-expectTypeOf<LimitAnswer>().branded.toEqualTypeOf<Numbers & { readonly name: string; readonly warned?: true; readonly shadow?: true }>();
+expectTypeOf<LimitAnswer>().branded.toEqualTypeOf<Numbers & { readonly name: string; readonly warned?: true; readonly shadow?: true; readonly zoneData?: string }>();
 expectTypeOf<Budget>().toEqualTypeOf<{ readonly granted: number; readonly grantedAtUs: number; readonly expiresAtUs: number }>();
 expectTypeOf<Omit<Explanation, keyof Answer>>().toEqualTypeOf<{ readonly limitName?: string; readonly bound: string; readonly text: string }>();
 expectTypeOf<Explanation>().toExtend<Answer>();

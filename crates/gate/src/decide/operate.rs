@@ -65,7 +65,11 @@ impl Limits {
         operation: &Operation,
     ) -> Result<Verdict, OperationError> {
         self.check_length(words)?;
-        if self.have_payers() && matches!(operation, Operation::Refund(_)) {
+        let names_no_payer = matches!(
+            operation,
+            Operation::Refund(_) | Operation::RefundOf(..) | Operation::Charge(_)
+        );
+        if self.have_payers() && names_no_payer {
             return Err(OperationError::UnknownPayer);
         }
         if let Operation::Reset(depth) = operation {
