@@ -23,7 +23,7 @@
 //! clears anything of a key forgets the refusals of this key. A request that costs more than a refused one, or names
 //! another lease, is refused too, with the wait of the refused one, which may be too short for it. `retry_after` and
 //! `reset_after` count down; `at` plus `retry_after` stays the time of the first verdict. `remaining` and the refusing
-//! limits are those of that verdict.
+//! limits are those of that verdict. If reservations end meanwhile, `reset_after` may be longer than the authority's.
 //!
 //! **Units.** A node asks for units of a key after [`OFTEN`] requests within the time of the budget. It spends them
 //! before that time has passed since it sent the question, and gives the rest back when it asks again. So every unit is

@@ -35,7 +35,7 @@ pub(super) const MUTATIONS: [Mutation; 22] = [
     ("a reservation that comes again takes units again", KEY,
         "        if let Some(known) = self.known(id) {\n            return Ok(known);\n        }\n", ""),
     ("a key has one reservation more", LIST,
-        "words.checked_div(self.width).unwrap_or_else(|| never(0))", "words.checked_div(self.width.saturating_sub(1)).unwrap_or_else(|| never(0))"),
+        "self.count(LIVE).saturating_add(self.count(ENDED)) < self.room", "self.count(LIVE).saturating_add(self.count(ENDED)) <= self.room"),
     ("a bucket forgets what came after a reservation", BUCKET,
         "before.then(passed, deepest).write_to(holds.since_mut(previous));", "let _ = passed;\n                before.write_to(holds.since_mut(previous));"),
     ("a release gives a window back too much", FIXED,

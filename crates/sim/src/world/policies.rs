@@ -78,7 +78,7 @@ pub(super) const HOSTS: [(&str, &str); 30] = [
     ),
     (
         "utilization",
-        "limits = [{ algorithm = 'utilization', delay = '1s', full = '30s' }]",
+        "limits = [{ algorithm = 'utilization', delay = '200ms', full = '120s' }]",
     ),
     ("suppression", "limits = [{ algorithm = 'suppression', rate = '2/s' }]"),
     (
