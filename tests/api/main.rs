@@ -18,6 +18,7 @@ mod object;
 mod origins;
 mod patience;
 mod policies;
+mod repeated;
 mod revisions;
 mod same;
 mod soak;
@@ -55,6 +56,11 @@ limits = [
   { algorithm = "token_bucket", name = "units", capacity = 100, rate = "1/d" },
   { algorithm = "budget", name = "budget", most = 40, time = "1d" },
 ]
+
+[policies.orders]
+limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/d" }]
+idempotency = "1d"
+reservations = { most = 4 }
 
 [policies.account]
 limits = [{ algorithm = "suppression", rate = "1/6s" }]
@@ -141,6 +147,10 @@ on_every_server!(
         a_limit_in_shadow_refuses_nobody_and_a_limit_warns,
         a_caller_who_is_refused_too_often_gets_a_penalty,
         a_blocked_key_is_refused_at_every_cost;
+    repeated:
+        a_call_that_comes_often_is_taken_once,
+        another_call_with_the_same_idempotency_key_is_refused,
+        a_repeated_reservation_is_the_same_and_so_is_its_commit;
     revisions:
         policies_are_shown,
         another_file_is_put_in_force_and_the_one_before_restored,

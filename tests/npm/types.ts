@@ -51,7 +51,7 @@ expectTypeOf(Limiter).toBeConstructibleWith({
     { algorithm: "penalty", refusals: 3, within: "1m", duration: "5m" },
   ],
   overrides: { "user:42": { capacity: 5 }, "team:*": { limits: [limit] } },
-  deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, lease_retry_after: "2s", ipv6_prefix: 56, classes: ["low", "high"],
+  deny: ["ip:192.0.2.0/24"], allow: ["ip:198.51.100.7"], shadow: true, lease_retry_after: "2s", idempotency: "1d", ipv6_prefix: 56, classes: ["low", "high"],
 });
 // @ts-expect-error a policy is needed
 new Limiter();

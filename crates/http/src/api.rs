@@ -1,6 +1,7 @@
 //! The calls of the HTTP API, by their paths and methods.
 
 pub(crate) mod call;
+pub(crate) mod idempotency;
 pub(crate) mod policies;
 mod query;
 
@@ -19,6 +20,7 @@ use crate::response::Response;
 use crate::served::Served;
 use crate::state::{Server, State, Unread};
 use call::{Call, find};
+use idempotency::IdempotencyKey;
 use policies::{PolicyCall, UnreadChange};
 
 /// The media type of the text format of Prometheus.
@@ -47,7 +49,10 @@ pub(crate) fn begin(
     if let Some(scope) = route.scope(head.method) {
         access.check(scope, head.header)?;
     }
-    let with_body = |call| Ok(State::Body(Unread::Call(call), Arc::clone(policies)));
+    let with_body = |call| {
+        let key = if head.method == "POST" { IdempotencyKey::of(head)? } else { None };
+        Ok(State::Body(Unread::Call(call, key), Arc::clone(policies)))
+    };
     match route {
         Route::Health => answered(answer_json(200, "{\"status\":\"ok\"}".to_string())),
         Route::Metrics => answered(answer_text(METRICS_TYPE, (server.metrics)())),

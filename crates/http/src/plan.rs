@@ -6,8 +6,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_gate::{
-    Ask, Asked, Bounded, Chance, CheckForm, Draw, Kind, Metering, Operation, Policy, ReserveForm,
-    Resolved, Route, Timestamp,
+    Ask, Asked, Bounded, Chance, CheckForm, Draw, Effect, Kind, Metering, Operation, Policy,
+    ReserveForm, Resolved, Route, Timestamp,
 };
 
 use crate::answer::headers::OlderForm;
@@ -187,6 +187,12 @@ impl Plan {
         }
         let outcomes = checks.iter().zip(outcomes).map(|(check, outcome)| check.said(outcome));
         let outcomes: Vec<Outcome> = outcomes.collect();
+        let is_of_another = |outcome: &Outcome| matches!(outcome, Outcome::Decided(verdict) if verdict.effect == Effect::OtherRequest);
+        if outcomes.iter().any(is_of_another) {
+            let detail = "`idempotency-key`: expected the request for which this key was used first, or a new key; found \
+                          another request";
+            return Served::Response(Problem::IdempotencyKeyReused.response(detail.to_string()));
+        }
         let results = checks.iter().zip(&outcomes);
         let results: Vec<_> =
             results.map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome }).collect();

@@ -9,6 +9,7 @@ use tidegate_gate::{Chance, Policies};
 use crate::access::Access;
 use crate::answer::problem::Problem;
 use crate::api::call::Call;
+use crate::api::idempotency::IdempotencyKey;
 use crate::api::policies::{PolicyCall, RevisionTag, UnreadChange};
 use crate::head::{BodyError, MAX_BODY_BYTES};
 use crate::key::FoundKey;
@@ -54,7 +55,7 @@ impl From<Result<Self, Response>> for State {
 /// A call whose body is not read yet.
 #[derive(Debug)]
 pub(crate) enum Unread {
-    Call(Call),
+    Call(Call, Option<IdempotencyKey>),
     Change(UnreadChange),
 }
 
@@ -67,7 +68,9 @@ impl Unread {
     ) -> Result<State, Response> {
         let body = text_of(body)?;
         match self {
-            Self::Call(call) => call.read(policies, &body, random).map(State::Decide),
+            Self::Call(call, key) => {
+                call.read(policies, &body, key.as_ref(), random).map(State::Decide)
+            }
             Self::Change(change) => change.read(body).map(State::Change),
         }
     }

@@ -150,6 +150,9 @@ impl NodeCache {
     ) -> Next {
         let Some(limits) = resolved.limits() else { return listed(resolved, now) };
         let (policy, node) = (resolved.policy(), self.options.node);
+        if resolved.idempotency().is_some() {
+            return self.forward(resolved, limits, operation, at); // only the authority knows whether it is a repeat
+        }
         if let Some(master) = master(resolved, limits) {
             return self.ask_as_reporter(resolved, limits, master, (operation, now, at));
         }
@@ -180,17 +183,14 @@ impl NodeCache {
     pub fn handle_verdict(&mut self, heard: &VerdictOf<'_>) {
         let resolved = heard.resolved;
         let Some(limits) = resolved.limits() else { return };
+        if resolved.idempotency().is_some() {
+            return self.hear_relaxed(limits, heard); // a repeat gets a verdict of an earlier time
+        }
         if let Some(master) = master(resolved, limits) {
             return self.hear_as_reporter(limits, master, heard);
         }
         let (remember, local) = (resolved.policy().remember(), resolved.policy().local());
-        if relaxes(heard.operation) {
-            // what was asked before this moment may have been decided before the operation
-            match self.find(resolved, limits) {
-                Some(entry) => entry.relax(heard.operation, heard.at),
-                None => self.relaxed = self.relaxed.max(Some(heard.at)),
-            }
-        }
+        self.hear_relaxed(limits, heard);
         match heard.operation {
             // a peek starts nothing: a bucket that starts empty fills from the first decision on
             Operation::Decide(request) if !request.reserves() => {
@@ -207,6 +207,32 @@ impl NodeCache {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Asks the authority. Refusals of the key may be untrue from now on if the operation gives something back.
+    fn forward(
+        &mut self,
+        resolved: &Resolved,
+        limits: &Limits,
+        operation: &Operation,
+        at: Micros,
+    ) -> Next {
+        if relaxes(operation)
+            && let Some(entry) = self.find(resolved, limits)
+        {
+            entry.relax(operation, at);
+        }
+        Next::Forward { budget: None }
+    }
+
+    /// What was asked before an operation that gives something back may have been decided before the operation.
+    fn hear_relaxed(&mut self, limits: &Limits, heard: &VerdictOf<'_>) {
+        if relaxes(heard.operation) {
+            match self.find(heard.resolved, limits) {
+                Some(entry) => entry.relax(heard.operation, heard.at),
+                None => self.relaxed = self.relaxed.max(Some(heard.at)),
+            }
         }
     }
 

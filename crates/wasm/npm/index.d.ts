@@ -257,6 +257,8 @@ export interface Policy {
   on_change?: "reset" | "keep" | "proportional";
   /** What `Retry-After` of a refusal by a limit on leases is at most. Default: `"5s"`. */
   lease_retry_after?: string;
+  /** How long the answer to a call over HTTP with an `Idempotency-Key` is kept; not used here. */
+  idempotency?: string;
   /** How long a node may repeat a refusal without asking; not used here. */
   remember?: string;
   /** The units that a node may spend without asking; not used here. */

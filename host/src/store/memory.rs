@@ -144,7 +144,7 @@ impl Memory {
         operation: impl Into<Operation>,
     ) -> Result<Verdict, TableError> {
         let (_, shard) = self.hash_and_shard(resolved.key());
-        shard.lock().ask(resolved, now, &operation.into())
+        shard.lock().ask_once(resolved, now, &operation.into())
     }
 
     /// Does several operations and returns their answers in the order of `asked`. Operations on one partition are
@@ -172,7 +172,7 @@ impl Memory {
                 if let (Some((resolved, operation)), Some(answer)) =
                     (asked.get(place), answers.get_mut(place))
                 {
-                    *answer = Some(table.ask(resolved, now, operation));
+                    *answer = Some(table.ask_once(resolved, now, operation));
                 }
             }
         }

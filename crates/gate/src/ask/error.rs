@@ -40,6 +40,11 @@ pub enum AskError {
         /// The name of the policy.
         policy: String,
     },
+    /// The policy keeps no answers for repeats of requests.
+    NoIdempotency {
+        /// The name of the policy.
+        policy: String,
+    },
     /// The request reserves nothing.
     NothingReserved,
     /// A listed key cannot be blocked, because it is never counted.
@@ -87,6 +92,11 @@ impl fmt::Display for AskError {
             Self::NoReservations { policy } => write!(
                 f,
                 "`policy`: expected a policy with `reservations`, found {policy:?}, which has none"
+            ),
+            Self::NoIdempotency { policy } => write!(
+                f,
+                "`policy`: expected a policy with `idempotency` for a request with an idempotency key, found {policy:?}, \
+                 which has none and would take a repeat for another request"
             ),
             Self::NothingReserved => {
                 f.write_str("`cost`: expected at least 1, found 0; a peek reserves nothing")

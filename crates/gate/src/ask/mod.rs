@@ -17,7 +17,7 @@ use crate::decide::{Limits, Record, Verdict};
 use crate::key::{Depth, MAX_LEASE_BYTES};
 use crate::limit::Algorithm;
 use crate::limit::{Budget, Kind, Offered, Operation, Request, Unspent};
-use crate::policy::{Policy, Reservations, Resolved};
+use crate::policy::{Idempotency, Policy, Reservations, Resolved};
 pub use check::{CheckForm, ReserveForm};
 pub use check::{DrawBits, Ppm};
 pub use error::AskError;
@@ -274,6 +274,30 @@ impl Asked {
             true => Err(AskError::FreeLease),
             false => Ok(()),
         }
+    }
+
+    /// Gives a lease or reservation, which the caller has not named, a name that follows from this id. A repeat of the request
+    /// then names the same one.
+    #[must_use]
+    pub fn named_by(mut self, Id([high, low]): Id) -> Self {
+        if let (Operation::Decide(request), Some(_)) = (&mut self.operation, &self.lease) {
+            let name = format!("{high:016x}{low:016x}");
+            request.lease = Some(self.resolved.lease_id(&name));
+            self.lease = Some(name);
+        }
+        self
+    }
+
+    /// The same operation, of which a repeat is [known](Resolved::known_by).
+    ///
+    /// # Errors
+    /// Fails with [`AskError::NoIdempotency`] if the policy keeps no answers.
+    pub fn known_by(self, idempotency: Idempotency) -> Result<Self, AskError> {
+        let policy = self.resolved.policy();
+        if policy.idempotency().is_none() {
+            return Err(AskError::NoIdempotency { policy: policy.name().into() });
+        }
+        Ok(Self { resolved: self.resolved.known_by(idempotency), ..self })
     }
 
     /// The operation to do.

@@ -59,6 +59,8 @@ pub enum Effect {
         /// The payer, as its place in [`Limits::iter`].
         by: u8,
     },
+    /// Nothing was done: another request had the same idempotency key.
+    OtherRequest,
     /// The operation asked for a budget.
     Budget {
         /// Whether the units that the holder gave back were still its own; `None` if it gave none back.
@@ -89,6 +91,7 @@ impl Effect {
                 (if late { 8 } else { 7 }, [charged, number_of(by), 0])
             }
             Self::Paid { by } => (9, [number_of(Some(by)), 0, 0]),
+            Self::OtherRequest => (10, [0; 3]),
         }
     }
 
@@ -110,6 +113,7 @@ impl Effect {
             6 => Self::Reserved { units: first, until: Timestamp(second), by: payer_of(third)? },
             7 | 8 => Self::Committed { charged: first, late: kind == 8, by: payer_of(second)? },
             9 => Self::Paid { by: payer_of(first)?? },
+            10 => Self::OtherRequest,
             _ => return None,
         };
         (effect.to_numbers() == (kind, numbers)).then_some(effect)
@@ -120,9 +124,11 @@ impl Effect {
     #[must_use]
     pub const fn live(&self) -> Option<bool> {
         match *self {
-            Self::Decision | Self::Reserved { .. } | Self::Committed { .. } | Self::Paid { .. } => {
-                None
-            }
+            Self::Decision
+            | Self::Reserved { .. }
+            | Self::Committed { .. }
+            | Self::Paid { .. }
+            | Self::OtherRequest => None,
             Self::Lease { live } => Some(live),
             Self::Budget { returned, .. } => returned,
         }

@@ -204,6 +204,7 @@ form! {
         local: Option<LocalForm> = None,
         persist_ahead: Option<PersistAheadForm> = None,
         reservations: Option<ReservationsForm> = None,
+        idempotency: Option<Span> = None,
         reports: bool = false,
         share_calls: Option<bool> = None,
     }

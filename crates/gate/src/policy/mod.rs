@@ -33,7 +33,7 @@ pub use path::{Path, is_authority};
 pub use policies::Policies;
 pub use policy::{Cost, OnError, Placement, Policy};
 pub use reservations::Reservations;
-pub use resolved::Resolved;
+pub use resolved::{Idempotency, Resolved};
 pub use routes::{Gateway, Route, TwoRoutes};
 pub use rule::Rule;
 pub(crate) use rule::RuleId;

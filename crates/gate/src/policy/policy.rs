@@ -41,6 +41,7 @@ pub struct Policy {
     pub(super) shares_calls: bool,
     pub(super) persist_ahead: Option<PersistAhead>,
     pub(super) reservations: Option<Reservations>,
+    pub(super) idempotency: Option<Micros>,
     pub(super) soft: bool,
 }
 
@@ -256,6 +257,12 @@ impl Policy {
     #[must_use]
     pub const fn reservations(&self) -> Option<&Reservations> {
         self.reservations.as_ref()
+    }
+
+    /// For how long the answer to a request with an idempotency key is stored; `None` if the policy takes no such keys.
+    #[must_use]
+    pub const fn idempotency(&self) -> Option<Micros> {
+        self.idempotency
     }
 
     /// What becomes of reservations, in words.

@@ -1,6 +1,7 @@
 //! A request's policy, limits and canonical key, found once.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 
@@ -9,6 +10,7 @@ use crate::key::{InvalidKey, canonical_key, check_key, lease_id};
 use crate::limit::{Kind, Limit};
 use crate::policy::{Policy, Rule, RuleId};
 use compact_str::CompactString;
+use tidegate_core::Micros;
 use tidegate_core::lease::Id;
 
 /// A request's policy, limits and canonical key.
@@ -40,6 +42,17 @@ pub struct Resolved {
     found: RuleId,
     key: CompactString,
     written: CompactString,
+    /// Boxed, because few requests have one.
+    idempotency: Option<Box<Idempotency>>,
+}
+
+/// By what a repeat of a request is known (HTTP: `Idempotency-Key`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The id under which the answer is stored.
+    pub id: Id,
+    /// A hash of what the request asks. Another request with the same id is refused.
+    pub request: u64,
 }
 
 impl Resolved {
@@ -53,13 +66,32 @@ impl Resolved {
         let found = policy.find(key);
         let written = CompactString::new(key);
         let key = CompactString::new(canonical_key(key, policy.ipv6_prefix()));
-        Ok(Self { policy: Arc::clone(policy), found, key, written })
+        Ok(Self { policy: Arc::clone(policy), found, key, written, idempotency: None })
     }
 
     /// The policy.
     #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
         &self.policy
+    }
+
+    /// The same request, of which a repeat is known and gets the stored answer of the first one, as long as the policy
+    /// [says](Policy::idempotency). Refusals and peeks are not stored.
+    #[must_use]
+    pub fn known_by(self, idempotency: Idempotency) -> Self {
+        Self { idempotency: Some(Box::new(idempotency)), ..self }
+    }
+
+    /// By what a repeat of the request is known; `None` if a repeat is another request.
+    #[must_use]
+    pub fn idempotency(&self) -> Option<Idempotency> {
+        self.idempotency.as_deref().copied()
+    }
+
+    /// By what a repeat of the request is known, and for how long, if its answer is stored.
+    pub(crate) fn kept_for(&self) -> Option<(Idempotency, Micros)> {
+        self.limits()?; // nothing is counted on a listed key
+        Some((self.idempotency()?, self.policy.idempotency()?))
     }
 
     /// The canonical key.
@@ -126,14 +158,15 @@ impl Resolved {
             .into_iter()
             .filter(|text| text.is_heap_allocated())
             .map(|text| text.capacity())
-            .fold(0, usize::saturating_add)
+            .fold(self.idempotency.as_deref().map_or(0, size_of_val), usize::saturating_add)
     }
 
-    /// Whether both are the same key by the same revision of one policy.
+    /// Whether both are the same key by the same revision of one policy, and the same request if its repeats are known.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policy, &other.policy)
             && self.found == other.found
             && self.key == other.key
+            && self.idempotency == other.idempotency
     }
 
     /// The limits on the canonical key, or the decision on a listed key, which is never counted.

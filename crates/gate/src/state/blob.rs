@@ -111,11 +111,15 @@ impl core::error::Error for BlobError {}
 /// identifies the rule and the depth, and also the limits if an edit starts states afresh.
 #[must_use]
 pub fn name(policy: &Policy, record: &Record, key: &str) -> String {
-    let (policy_name, partition, own) =
-        (policy.name(), policy.partition(key), record.depth().of(key));
-    let rest = own.strip_prefix(partition).unwrap_or_else(|| never(own)); // every part begins with the partition
-    let partition = partition.replace('%', "%25").replace('}', "%7D");
+    let (policy_name, own) = (policy.name(), record.depth().of(key));
+    let rest = own.strip_prefix(policy.partition(key)).unwrap_or_else(|| never(own)); // every part begins with the partition
+    let partition = partition(policy, key);
     alloc::format!("tidegate:{{{policy_name}:{partition}}}{rest}:{:016x}", record.identity())
+}
+
+/// The partition of a canonical key as it is written in a name.
+pub(crate) fn partition(policy: &Policy, key: &str) -> String {
+    policy.partition(key).replace('%', "%25").replace('}', "%7D")
 }
 
 /// Writes the words of a record as bytes.

@@ -50,6 +50,7 @@ mod record_state;
 mod tests;
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -57,12 +58,13 @@ use smallvec::SmallVec;
 use tidegate_core::{Micros, Timestamp};
 
 use self::ahead::Prepaid;
-use self::record_state::RecordState;
+use self::record_state::{Holds, RecordState};
 use crate::decide::{Limits, Verdict};
 use crate::limit::{Operation, OperationError};
-use crate::policy::{Resolved, Rule, RuleId};
+use crate::policy::{Policy, Resolved, Rule};
 use crate::state::KeyState;
 use crate::state::blob::{self, BlobError};
+use crate::state::kept;
 
 /// The records of one partition that some operations need.
 #[derive(Debug, Default)]
@@ -79,6 +81,8 @@ pub struct KeySlots {
     resolved: Resolved,
     /// The slot of each record of the limits, in their order.
     slots: SmallVec<[usize; 2]>,
+    /// The slot of the answer, if a repeat of the request is known.
+    answer: Option<usize>,
 }
 
 /// When a write is due.
@@ -173,34 +177,29 @@ impl Transaction {
                 self.slots.reserve_exact(limits.records().len());
                 self.by_name.reserve_exact(limits.records().len());
             }
-            for place in 0..limits.records().len() {
-                slots.extend(self.slot(resolved, limits, (rule, place)));
+            for (place, record) in limits.records().iter().enumerate() {
+                let name = blob::name(resolved.policy(), record, resolved.key());
+                slots.extend(self.slot(name, resolved.policy(), Holds::Record(rule, place)));
             }
         }
-        KeySlots { resolved: resolved.clone(), slots }
+        let answer = resolved.kept_for().and_then(|(known, _)| {
+            let name = kept::name(resolved.policy(), resolved.key(), known.id);
+            self.slot(name, resolved.policy(), Holds::Answer)
+        });
+        KeySlots { resolved: resolved.clone(), slots, answer }
     }
 
-    fn slot(
-        &mut self,
-        resolved: &Resolved,
-        limits: &Limits,
-        place: (RuleId, usize),
-    ) -> Option<usize> {
-        let record = limits.records().get(place.1)?;
-        let name = blob::name(resolved.policy(), record, resolved.key());
+    /// The slot of this name, which begins if there is none.
+    fn slot(&mut self, name: String, policy: &Arc<Policy>, holds: Holds) -> Option<usize> {
         let names = |slot: &usize| self.slots.get(*slot).map_or("", |slot| &slot.name);
         match self.by_name.binary_search_by(|slot| names(slot).cmp(&name)) {
             Ok(at) => self.by_name.get(at).copied(),
             Err(at) => {
                 let slot = self.slots.len();
                 self.by_name.insert(at, slot);
-                let ahead = resolved.policy().persist_ahead().filter(|_| self.is_only_writer);
-                self.slots.push(RecordState::new(
-                    name,
-                    resolved.policy(),
-                    place,
-                    ahead.map(Prepaid::new),
-                ));
+                let has_ahead = self.is_only_writer && matches!(holds, Holds::Record(..));
+                let ahead = policy.persist_ahead().filter(|_| has_ahead);
+                self.slots.push(RecordState::new(name, policy, holds, ahead.map(Prepaid::new)));
                 Some(slot)
             }
         }
@@ -254,6 +253,9 @@ impl Transaction {
             Rule::Limited(limits, _) => limits,
         };
         self.touch(joined);
+        if let Some(known) = self.known(joined, now)? {
+            return Ok(known);
+        }
         let mut state = self.gather(joined, limits)?;
         let is_fresh = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =
@@ -299,7 +301,44 @@ impl Transaction {
             is_settled &= due != Some(Due::BeforeAnswer);
             slot.become_words(words, now, due);
         }
+        is_settled &= !self.keep(joined, (now, operation), &verdict);
         Ok(Answered { verdict, is_settled })
+    }
+
+    /// The answer to a request that is a repeat.
+    fn known(
+        &self,
+        joined: &KeySlots,
+        now: Timestamp,
+    ) -> Result<Option<Answered>, TransactionError> {
+        let (Some((known, _)), Some(slot)) = (joined.resolved.kept_for(), self.answer_of(joined))
+        else {
+            return Ok(None);
+        };
+        let words = slot.words().map_err(|error| unreadable(slot, error))?;
+        let is_settled = slot.is_known && slot.due.is_none();
+        let verdict = kept::verdict(words, known, now);
+        Ok(verdict.map(|verdict| Answered { verdict, is_settled }))
+    }
+
+    /// Keeps the answer for repeats of the request, if it has to be kept.
+    fn keep(
+        &mut self,
+        joined: &KeySlots,
+        (now, operation): (Timestamp, &Operation),
+        verdict: &Verdict,
+    ) -> bool {
+        let slot = joined.answer.and_then(|slot| self.slots.get_mut(slot));
+        let (Some((known, time)), Some(slot)) = (joined.resolved.kept_for(), slot) else {
+            return false;
+        };
+        if !kept::is_kept(operation, verdict) {
+            return false;
+        }
+        let until = now.saturating_add(time);
+        let words = kept::to_words(known.request, until, verdict);
+        slot.become_words(words.into(), now, Some(Due::BeforeAnswer));
+        true
     }
 
     /// The records to store. A record that has not changed is left out.
@@ -338,12 +377,12 @@ impl Transaction {
     /// Whether the transaction knows what is stored of a key.
     #[must_use]
     pub fn knows(&self, joined: &KeySlots) -> bool {
-        self.slots_of(joined).all(|slot| slot.is_known)
+        self.slots_of(joined).chain(self.answer_of(joined)).all(|slot| slot.is_known)
     }
 
     /// Puts the records of a key among the [used](Self::used) ones, so that the store says what it holds of them.
     pub fn touch(&mut self, joined: &KeySlots) {
-        for slot in &joined.slots {
+        for slot in joined.slots.iter().chain(&joined.answer) {
             self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.is_used = true);
         }
     }
@@ -381,10 +420,7 @@ impl Transaction {
         for (slot, record) in self.slots_of(joined).zip(limits.records()) {
             match slot.words() {
                 Ok(own) => state.add(record, Some(own)),
-                Err(error) => {
-                    let name = String::from(&*slot.name);
-                    return Err(TransactionError::Blob { name, error });
-                }
+                Err(error) => return Err(unreadable(slot, error)),
             }
         }
         Ok(state)
@@ -393,6 +429,14 @@ impl Transaction {
     fn slots_of(&self, joined: &KeySlots) -> impl Iterator<Item = &RecordState> {
         joined.slots.iter().filter_map(|slot| self.slots.get(*slot))
     }
+
+    fn answer_of(&self, joined: &KeySlots) -> Option<&RecordState> {
+        joined.answer.and_then(|slot| self.slots.get(slot))
+    }
+}
+
+fn unreadable(slot: &RecordState, error: BlobError) -> TransactionError {
+    TransactionError::Blob { name: String::from(&*slot.name), error }
 }
 
 impl KeySlots {

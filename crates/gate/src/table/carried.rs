@@ -4,20 +4,32 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::Table;
+use super::answers::Answer;
 use super::entry::Entry;
 use crate::decide::Record;
 use crate::policy::Policy;
 use crate::state::{Stored, before_edit, carry};
 
-/// The state of a key, on its way from the table of a policy to the table of the edited one.
+/// What a table has of a key, on its way from the table of a policy to the table of the edited one.
 #[derive(Debug)]
-pub struct Carried(Entry);
+pub struct Carried(What);
+
+#[derive(Debug)]
+enum What {
+    /// A state.
+    State(Entry),
+    /// The answer of this id, which repeats of its request get whatever the limits are.
+    Answer([u64; 2], Answer),
+}
 
 impl Carried {
     /// The key, or the part of it that a limit counts by.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.0.key
+        match &self.0 {
+            What::State(entry) => &entry.key,
+            What::Answer(_, answer) => &answer.key,
+        }
     }
 }
 
@@ -53,12 +65,21 @@ impl Table {
             let words = carry(new, old, words, to.on_change());
             Entry::new(new, &entry.key, Stored { words: &words, block })
         };
-        self.entries.into_iter().filter_map(carried).map(Carried)
+        let answers = self.answers.into_iter().map(|(id, answer)| What::Answer(id, answer));
+        let states = self.entries.into_iter().filter_map(carried).map(What::State);
+        answers.chain(states).map(Carried)
     }
 
     /// Takes a state over, even beyond the bound: a state that is forgotten would loosen its limits. `false` if the
     /// allocator has no room.
-    pub fn adopt(&mut self, Carried(entry): Carried) -> bool {
+    pub fn adopt(&mut self, Carried(what): Carried) -> bool {
+        let entry = match what {
+            What::State(entry) => entry,
+            What::Answer(id, answer) => {
+                self.answers.insert(id, answer);
+                return true;
+            }
+        };
         let hash = self.hasher.hash(&entry.key);
         let has_room = self.reserve(&[hash], entry.heap(), usize::MAX).is_some();
         if has_room {

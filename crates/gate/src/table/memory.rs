@@ -18,13 +18,14 @@ impl Table {
     /// - the hash tables, which have 64 bytes and a control byte for each place, and leave at least one place
     ///   in eight free;
     /// - the keys that are too long to be inline (24 bytes, or 12 with addresses of 32 bits);
-    /// - the states of more than three words.
+    /// - the states of more than three words;
+    /// - the answers that are kept for repeats.
     ///
     /// Each allocation is rounded up as an allocator does. A hash table of up to 16,384 places counts twice, because a second one
     /// exists for a moment when it grows or is tidied up. A larger table has several of that size, of which one counts twice.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.heap.saturating_add(self.entries.bytes())
+        self.heap.saturating_add(self.entries.bytes()).saturating_add(self.answers.bytes())
     }
 
     /// The smallest bound with which any key of the policy finds room once other keys expire.
@@ -49,7 +50,8 @@ impl Table {
             return Some(());
         }
         let heap = self.heap.saturating_add(heap);
-        if heap.saturating_add(self.entries.bytes_with(new)) > most {
+        let bytes = self.entries.bytes_with(new).saturating_add(self.answers.bytes());
+        if heap.saturating_add(bytes) > most {
             return None;
         }
         self.entries.reserve(new, &self.hasher)?;

@@ -3,6 +3,7 @@
 //! `#[inline(never)]` marks what is seldom called. A caller that is built for speed would build it for speed too, which
 //! takes more bytes.
 
+mod answers;
 mod apart;
 mod call_limits;
 mod carried;
@@ -26,6 +27,7 @@ use crate::key::MAX_KEY_BYTES;
 use crate::limit::{Operation, OperationError, Request};
 use crate::policy::{Policy, Resolved, Rule};
 use crate::state::{KeyState, Stored};
+use answers::Answers;
 pub use call_limits::{CallLimits, CallLimitsError, MAX_CALL_LIMITS};
 pub use carried::Carried;
 pub use dump::DumpError;
@@ -50,6 +52,7 @@ const SWEEP_EVERY: Micros = Micros::SECOND;
 #[derive(Clone, Debug)]
 pub struct Table {
     entries: Entries,
+    answers: Answers,
     /// The bytes of the entries outside of the hash table.
     heap: usize,
     max_bytes: usize,
@@ -81,7 +84,8 @@ impl Table {
     #[must_use]
     pub fn new(max_bytes: usize, hasher: KeyHasher) -> Self {
         let swept = Timestamp::EPOCH;
-        Self { entries: Entries::default(), heap: 0, max_bytes, hasher, swept }
+        let (entries, answers) = (Entries::default(), Answers::default());
+        Self { entries, answers, heap: 0, max_bytes, hasher, swept }
     }
 
     /// Hashes keys by this hasher from now on, unless the table has keys already. This is for runtimes that have no random
@@ -238,6 +242,7 @@ impl Table {
     /// have.
     pub fn sweep(&mut self, policy: &Policy, now: Timestamp) {
         self.swept = now;
+        self.answers.sweep(now);
         let mut heap = 0_usize;
         self.entries.retain(|entry| {
             let record = &entry.record;

@@ -23,6 +23,7 @@ pub(crate) enum Problem {
     PoliciesChanged,
     BodyTooLarge,
     TargetTooLong,
+    IdempotencyKeyReused,
     PreconditionRequired,
     QuotaExceeded,
     AbnormalUsage,
@@ -62,6 +63,9 @@ impl Problem {
             Self::PoliciesChanged => (412, "urn:tidegate:policies-changed", "Policies changed"),
             Self::BodyTooLarge => (413, "urn:tidegate:body-too-large", "Body too large"),
             Self::TargetTooLong => (414, "urn:tidegate:target-too-long", "Target too long"),
+            Self::IdempotencyKeyReused => {
+                (422, "urn:tidegate:idempotency-key-reused", "Idempotency key reused")
+            }
             Self::PreconditionRequired => {
                 (428, "urn:tidegate:precondition-required", "Precondition required")
             }

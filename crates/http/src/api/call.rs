@@ -10,6 +10,7 @@ use tidegate_gate::{
     Timestamp, read_json,
 };
 
+use super::idempotency::{self, IdempotencyKey};
 use crate::answer::problem::{self, Problem};
 use crate::plan::{Check, Form, Plan};
 use crate::response::Response;
@@ -46,14 +47,23 @@ impl Call {
         self,
         policies: &Policies,
         body: &str,
+        key: Option<&IdempotencyKey>,
         random: Chance<'_>,
     ) -> Result<Plan, Response> {
         let acquires = self == Self::Acquire;
         let read = read_json(body, |node| self.items(node));
         let (items, form) = read.map_err(|error| problem::of(&error, ""))?;
         let checks = items.into_iter().enumerate().map(|(place, item)| match form {
+            Form::Batch if key.is_some() => Err(idempotency::of_batch()),
             Form::Batch => item.check(policies, random, &alloc::format!("`checks[{place}]`: ")),
-            _ => item.check(policies, random, ""),
+            _ => {
+                let names_itself = item.names_itself();
+                let check = item.check(policies, random, "")?;
+                match key {
+                    Some(key) => key.apply(check, names_itself),
+                    None => Ok(check),
+                }
+            }
         });
         let checks = checks.collect::<Result<Vec<_>, _>>()?;
         for check in checks.iter().filter(|_| acquires) {
@@ -180,6 +190,14 @@ impl Item {
             draw: None,
         };
         Ok(Self { target, ask: Ask::Check(form), draw: fields.optional("draw")? })
+    }
+
+    /// Whether the server names the lease or the reservation.
+    const fn names_itself(&self) -> bool {
+        matches!(
+            self.ask,
+            Ask::Check(CheckForm { lease: None, .. }) | Ask::Reserve(ReserveForm { id: None, .. })
+        )
     }
 
     fn check(self, policies: &Policies, random: Chance<'_>, at: &str) -> Result<Check, Response> {

@@ -258,6 +258,7 @@ fn show_policy(policy: &Policy, it: &mut Object<'_>) {
     it.field("local_most", policy.local().map(BudgetConfig::most));
     it.field("reports", policy.reports());
     it.field("persist_ahead", policy.persist_ahead().is_some());
+    it.field("idempotency_us", policy.idempotency().map(|time| time.0));
     it.field("share_calls", policy.shares_calls());
     // how many reservations a key may have; `null` for a policy that takes none
     it.field(

@@ -38,7 +38,7 @@ on_error = "open"
 "#;
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer secret");
-const SECOND: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000_000;
 /// The begin of a minute, and of a part of 6 s.
 const START: u64 = 600 * SECOND;
 
@@ -122,37 +122,37 @@ fn decided(mut exchange: Exchange, outcomes: Vec<Outcome>) -> Response {
     answer(exchange)
 }
 
-fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
     response.headers.iter().find(|header| header.0 == name).map(|header| header.1.as_str())
 }
 
-fn json(response: &Response) -> Value {
+pub(crate) fn json(response: &Response) -> Value {
     serde_json::from_str(&response.body).unwrap_or_else(|_| panic!("{response:?}"))
 }
 
 /// A server that is open to everybody, with states in a table and a clock that a test sets.
-struct Server {
+pub(crate) struct Server {
     policies: Arc<Policies>,
     table: Table,
     now: Timestamp,
 }
 
 impl Server {
-    fn new(policies: &str) -> Self {
+    pub(crate) fn new(policies: &str) -> Self {
         let policies = Policies::parse(policies).unwrap().into();
         let table = Table::new(1 << 20, KeyHasher::new(0));
         Self { policies, table, now: Timestamp(START) }
     }
 
-    fn wait(&mut self, seconds: u64) {
+    pub(crate) fn wait(&mut self, seconds: u64) {
         self.now.0 += seconds * SECOND;
     }
 
-    fn call(&mut self, method: &str, target: &str, body: &str) -> Response {
+    pub(crate) fn call(&mut self, method: &str, target: &str, body: &str) -> Response {
         self.call_with(method, target, Ok(body.as_bytes().to_vec()), &[])
     }
 
-    fn call_with(
+    pub(crate) fn call_with(
         &mut self,
         method: &str,
         target: &str,
@@ -178,13 +178,13 @@ impl Server {
     }
 
     fn decide(&mut self, check: &Check) -> Outcome {
-        let verdict = self.table.ask(check.resolved(), self.now, &check.operation());
+        let verdict = self.table.ask_once(check.resolved(), self.now, &check.operation());
         Outcome::Decided(verdict.unwrap())
     }
 
     /// Of a call that must be decided.
     #[track_caller]
-    fn json(&mut self, method: &str, target: &str, body: &str) -> Value {
+    pub(crate) fn json(&mut self, method: &str, target: &str, body: &str) -> Value {
         let response = self.call(method, target, body);
         assert_eq!(response.status, 200, "{response:?}");
         assert_eq!(header(&response, "content-type"), Some("application/json"));
@@ -192,7 +192,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn post(&mut self, path: &str, body: &str) -> Value {
+    pub(crate) fn post(&mut self, path: &str, body: &str) -> Value {
         self.json("POST", path, body)
     }
 
@@ -210,6 +210,6 @@ impl Server {
 }
 
 /// A body about the policy `p` and the key `k`.
-fn about(rest: &str) -> String {
+pub(crate) fn about(rest: &str) -> String {
     std::format!("{{\"policy\":\"p\",\"key\":\"k\"{rest}}}")
 }

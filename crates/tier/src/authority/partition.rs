@@ -316,7 +316,7 @@ impl<T> Partition<T> {
     }
 
     /// Nothing was written. Decides each operation alone on the bytes that were found. An operation that then
-    /// takes nothing gets this answer, so a refusal stays a refusal. The others get the failure.
+    /// takes nothing gets this answer, so a refusal stays a refusal and a repeat gets the kept answer. The others get the failure.
     pub(super) fn give_up<E: Clone>(
         &mut self,
         found: &[Option<Vec<u8>>],
@@ -334,7 +334,9 @@ impl<T> Partition<T> {
                 alone.names().map(|name| found.get(name).and_then(|&own| own.clone())).collect();
             alone.load(own);
             let answer = match alone.operate(&joined, asked.time(now), &asked.operation) {
-                Ok(Answered { verdict, .. }) if takes_nothing(&asked.operation, &verdict) => {
+                Ok(Answered { verdict, is_settled })
+                    if is_settled || takes_nothing(&asked.operation, &verdict) =>
+                {
                     Ok(verdict)
                 }
                 _ => Err(failure.clone()),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::vec::Vec;
 use std::{format, vec};
 
-use tidegate_gate::{Id, Micros, Operation, Policy, Request, Resolved, Timestamp};
+use tidegate_gate::{
+    Id, Idempotency, Micros, Operation, Policy, Request, Resolved, Timestamp, Verdict,
+};
 
 mod memory;
 mod only_writer;
@@ -275,4 +277,60 @@ fn what_is_refused_stays_refused_if_the_store_refuses_to_write() {
     next.handle(swap, [SwapOutcome::Refused(vec![Some(stored)], "full")], (None, Micros(0)));
     let failed = Err(Failure::Store("full"));
     assert_eq!(answers(&mut next), [(0, Ok(false)), (1, failed), (2, Ok(true))]);
+}
+
+/// A store, the bytes under each name, and what an authority that has it for its own answers to a request.
+fn ask_alone(
+    store: &mut BTreeMap<String, Vec<u8>>,
+    authority: &mut Tested,
+    resolved: Resolved,
+) -> (usize, Verdict) {
+    let (now, operation) = (Timestamp(7), 1.into());
+    authority.ask(Queued { resolved, now, operation, at: Micros(0), token: 0 });
+    let mut swaps = 0;
+    while let Some(swap) = authority.poll_swap((None, Micros(0)), |_| false) {
+        swaps += 1;
+        let records: Vec<_> = authority.records(&swap, 0).collect();
+        let is_expected =
+            records.iter().all(|record| store.get(record.name).map(Vec::as_slice) == record.found);
+        let outcome = match is_expected {
+            true => {
+                for record in records {
+                    if let Some(bytes) = record.becomes {
+                        store.insert(record.name.into(), bytes.into());
+                    }
+                }
+                SwapOutcome::Swapped
+            }
+            false => {
+                let names = records.iter().map(|record| store.get(record.name).cloned());
+                SwapOutcome::Found(names.collect())
+            }
+        };
+        authority.handle(swap, [outcome], (None, Micros(0)));
+    }
+    (swaps, authority.poll_answer().unwrap().1.unwrap())
+}
+
+#[test]
+fn a_repeat_at_another_authority_gets_the_answer_of_the_first() {
+    let text =
+        "idempotency = '1h'\nlimits = [{ algorithm = 'fixed_window', limit = 5, period = '1m' }]";
+    let (policy, mut store) = (policy(text), BTreeMap::new());
+    let known = Idempotency { id: Id([1, 2]), request: 3 };
+    let resolved = Resolved::new(&policy, "k").unwrap().known_by(known);
+    let authority = || Tested::new(Options::default());
+    let [mut one, mut other] = [authority(), authority()];
+    let (swaps, first) = ask_alone(&mut store, &mut one, resolved.clone());
+    assert_eq!((swaps, store.len()), (1, 2), "state and answer are written together");
+    let before = store.clone();
+    let (swaps, repeated) = ask_alone(&mut store, &mut other, resolved.clone());
+    assert_eq!((swaps, &repeated), (1, &first), "the guess that nothing is stored was wrong");
+    assert_eq!(ask_alone(&mut store, &mut one, resolved), (1, first), "the state was as expected");
+    assert_eq!(store, before);
+    // an only writer reads before it decides
+    let mut only = Tested::new(Options { is_only_writer: true, ..Options::default() });
+    let resolved = Resolved::new(&policy, "k").unwrap().known_by(known);
+    assert_eq!(ask_alone(&mut store, &mut only, resolved).1, repeated);
+    assert_eq!(store, before);
 }

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use std::format;
 
 use tidegate_gate::{
-    Id, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp, Verdict,
+    Id, Idempotency, KeyHasher, Micros, Operation, Policy, Request, Resolved, Table, Timestamp,
+    Verdict,
 };
 
 use super::ask::Next;

@@ -261,8 +261,16 @@ fn resolve(
     for (place, asked) in content.operations.iter().enumerate() {
         // one key after another is usual, and a key is resolved once
         let resolved = match (operations.last(), asked.key) {
-            (Some(last), key) if last.resolved.written_key() == key => last.resolved.clone(),
+            (Some(Queued { resolved: last, .. }), key)
+                if last.written_key() == key && last.idempotency().is_none() =>
+            {
+                last.clone()
+            }
             (_, key) => Resolved::new(policy, key).map_err(|error| error.to_string())?,
+        };
+        let resolved = match asked.idempotency {
+            Some(idempotency) => resolved.known_by(idempotency),
+            None => resolved,
         };
         if let Some(first) = operations.first()
             && first.resolved.group() != resolved.group()

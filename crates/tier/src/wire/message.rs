@@ -15,17 +15,19 @@
 //! | content | what |
 //! |---|---|
 //! | question | name of the policy; operations until the end |
-//! | operation | key, empty for that of the operation before; twice the number of words, plus one if a time follows; the time; the words of [`Operation::to_words`] |
+//! | operation | key, empty for that of the operation before; twice the number of words, plus 1 if a time follows, plus 64 if a repeat of the request is known; the time; the words of [`Operation::to_words`]; in two words the id of the request, and in one the hash of what it asks |
 //! | reply | answers until the end |
 //! | answer | 0 and a verdict, or a failure |
 //! | verdict | time; decision; number of limits; the decision of each; factor as a word, the largest for none; effect |
 //! | decision | 0 for a refusal or 1 for a grant; limit, remaining, reset after, and after a refusal retry after |
-//! | effect | 0 for none, 1 or 2 for a lease that was gone or live; 3, 4 or 5 for a budget whose holder gave nothing back, or too late, or in time; and with a budget the units, the time of the grant and its end; 6 for a reservation, with its units, its end and the payer; 7 or 8 for a commit in time or late, with its units, the payer and 0; 9 for a request for which a limit has paid, with the payer and twice 0. A payer is its place among the limits plus one, or 0 for none |
+//! | effect | 0 for none, 1 or 2 for a lease that was gone or live; 3, 4 or 5 for a budget whose holder gave nothing back, or too late, or in time; and with a budget the units, the time of the grant and its end; 6 for a reservation, with its units, its end and the payer; 7 or 8 for a commit in time or late, with its units, the payer and 0; 9 for a request for which a limit has paid, with the payer and twice 0; 10 for a request whose idempotency key another one had, with three times 0. A payer is its place among the limits plus one, or 0 for none |
 //! | failure | 1 and a text for [`Failure::Transaction`], 2 and a text for [`Failure::Refused`], 3 and the most for [`Failure::Overloaded`], 4 for [`Failure::TooLate`], 5 for [`Failure::Contended`], 6 and a text for [`Failure::Store`], 7 for [`Failure::Unknown`] |
 
 use alloc::vec::Vec;
 
-use tidegate_gate::{Decision, Effect, Id, Micros, Operation, Probability, Timestamp, Verdict};
+use tidegate_gate::{
+    Decision, Effect, Id, Idempotency, Micros, Operation, Probability, Timestamp, Verdict,
+};
 
 use super::Failure;
 use super::bytes::{Reader, WireError, Writer};
@@ -37,7 +39,11 @@ const FAILURE: u8 = 3;
 const FIRST_WITH_NUMBERS: u8 = 3;
 
 /// The most words of an operation.
-const MOST_WORDS: usize = 8;
+const MOST_WORDS: u64 = 8;
+
+/// Stands beside the number of words if a repeat of the request is known.
+const IS_KNOWN: u64 = 64;
+const _: () = assert!(IS_KNOWN > 2 * MOST_WORDS + 1);
 
 /// Which question a message is or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,14 +83,19 @@ impl<'k> QuestionWriter<'k> {
 
     /// Adds an operation if the message is then no longer than `most`, and returns whether it did.
     pub(super) fn add(&mut self, asked: &Item<'k>, most: usize) -> bool {
-        let Item { key, now, operation } = asked;
+        let Item { key, now, operation, idempotency } = asked;
         let before = self.message.len();
         self.message.text(if *key == self.last_key { "" } else { key });
         let words = operation.to_words();
-        let has_time = usize::from(now.is_some());
-        self.message.count(words.len().saturating_mul(2).saturating_add(has_time));
+        let has_time = u64::from(now.is_some());
+        let is_known = idempotency.map_or(0, |_| IS_KNOWN);
+        let count = u64::try_from(words.len()).unwrap_or(u64::MAX);
+        self.message.number(count.saturating_mul(2).saturating_add(has_time | is_known));
         now.iter().for_each(|now| self.message.number(now.0));
         words.into_iter().for_each(|word| self.message.word(word));
+        if let Some(Idempotency { id: Id([high, low]), request }) = *idempotency {
+            [high, low, request].into_iter().for_each(|word| self.message.word(word));
+        }
         if self.message.len() > most {
             self.message.truncate(before);
             return false;
@@ -104,6 +115,8 @@ pub(super) struct Item<'b> {
     pub(super) key: &'b str,
     pub(super) now: Option<Timestamp>,
     pub(super) operation: Operation,
+    /// By what a repeat of the request is known.
+    pub(super) idempotency: Option<Idempotency>,
 }
 
 /// A question of which only the name is read.
@@ -147,22 +160,28 @@ fn operation<'b>(content: &mut Reader<'b>, last_key: &'b str) -> Result<Item<'b>
         "" => last_key,
         key => key,
     };
-    let words = "a number of words up to 8, twice, plus one for a time";
+    let words =
+        "a number of words up to 8, twice, plus 1 for a time, plus 64 for the id of a request";
     let found = content.number(words)?;
-    let most = u64::try_from(MOST_WORDS).unwrap_or(u64::MAX);
-    if found >> 1 > most {
+    let (is_known, count) = (found & IS_KNOWN != 0, (found & !IS_KNOWN) >> 1);
+    if count > MOST_WORDS {
         return Err(WireError::Number { expected: words, found });
     }
     let now = match found & 1 {
         0 => None,
         _ => Some(Timestamp(content.number("a time")?)),
     };
-    let words = (0..found >> 1).map(|_| content.word("a word of an operation"));
+    let words = (0..count).map(|_| content.word("a word of an operation"));
     let words = words.collect::<Result<Vec<u64>, _>>()?;
     let kind = words.first().copied().unwrap_or(0);
     let operation = Operation::from_words(&words)
         .ok_or(WireError::Number { expected: "the words of an operation", found: kind })?;
-    Ok(Item { key, now, operation })
+    let mut word = || content.word("a word of the id of a request");
+    let idempotency = match is_known {
+        true => Some(Idempotency { id: Id([word()?, word()?]), request: word()? }),
+        false => None,
+    };
+    Ok(Item { key, now, operation, idempotency })
 }
 
 /// A reply.
@@ -277,7 +296,7 @@ fn verdict(message: &mut Reader<'_>) -> Result<Verdict, WireError> {
         u64::MAX => None,
         found => Some(Probability::from_units(found).ok_or(WireError::Number { expected, found })?),
     };
-    let expected = "an effect (0 to 9)";
+    let expected = "an effect (0 to 10)";
     let kind = message.byte(expected)?;
     let mut numbers = [0; 3];
     if kind >= FIRST_WITH_NUMBERS {

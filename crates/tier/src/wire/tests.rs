@@ -131,11 +131,16 @@ impl Object {
     }
 }
 
+/// An operation of which no repeat is known.
+fn item(key: &str, now: Option<Timestamp>, operation: impl Into<Operation>) -> message::Item<'_> {
+    message::Item { key, now, operation: operation.into(), idempotency: None }
+}
+
 /// The bytes of a question about some keys.
 fn question(node: Id, number: u64, keys: &[&str], operation: Operation) -> Vec<u8> {
     let mut question = message::QuestionWriter::new(message::Name { node, number }, "api");
     for key in keys {
-        assert!(question.add(&message::Item { key, now: None, operation }, usize::MAX));
+        assert!(question.add(&item(key, None, operation), usize::MAX));
     }
     question.finish()
 }

@@ -74,6 +74,7 @@ impl Policy {
             shares_calls,
             persist_ahead,
             reservations,
+            idempotency: form.idempotency.map(|span| span.0),
             soft,
         })
     }
@@ -121,6 +122,7 @@ impl Policy {
             shares_calls: false, // such a policy is for memory alone
             persist_ahead: None,
             reservations: None,
+            idempotency: None,
             soft: false, // nobody reads more than its decisions
         })
     }

@@ -1,4 +1,4 @@
-//! A record of a transaction: its stored bytes, its words after the operations, and the bytes to store.
+//! A record of a transaction, or a kept answer: its stored bytes, its words after the operations, and the bytes to store.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,14 +14,24 @@ use super::{Due, Used, Write};
 use crate::decide::{Record, RecordWords};
 use crate::policy::{Policy, RuleId};
 use crate::state::blob::{self, BlobError};
+use crate::state::kept;
 
-/// A record of the transaction: the state of the limits that count by one part of the key.
+/// What the words of a slot are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holds {
+    /// The state of the limits of a rule that count by one part of the key: the rule of the policy, and the place of the record
+    /// in it.
+    Record(RuleId, usize),
+    /// The answer to a request whose repeats are known; no words if there is none.
+    Answer,
+}
+
+/// A slot of the transaction.
 #[derive(Debug)]
 pub(super) struct RecordState {
     pub(super) name: Box<str>,
     policy: Arc<Policy>,
-    /// The rule of the policy, and the place of the record in it.
-    place: (RuleId, usize),
+    holds: Holds,
     /// The bytes that the store holds, as far as the transaction knows.
     found: Option<Vec<u8>>,
     expires_at: Micros,
@@ -47,14 +57,14 @@ impl RecordState {
     pub(super) fn new(
         name: String,
         policy: &Arc<Policy>,
-        place: (RuleId, usize),
+        holds: Holds,
         prepaid: Option<Prepaid>,
     ) -> Self {
-        let words = record(policy, place).map_or(0, Record::words);
+        let words = record(policy, holds).map_or(0, Record::words);
         Self {
             name: name.into(),
             policy: Arc::clone(policy),
-            place,
+            holds,
             found: None,
             expires_at: Micros::ZERO,
             is_known: false,
@@ -75,13 +85,14 @@ impl RecordState {
         (self.is_used, self.is_carried, self.due, self.is_known) = (false, false, None, true);
         self.expires_at = Micros::ZERO;
         self.prepaid.iter_mut().for_each(|prepaid| prepaid.end());
-        let Some(record) = record(&self.policy, self.place) else { return };
-        self.words = match &found {
-            None => Ok(SmallVec::from_elem(0, record.words())),
-            Some(found) => blob::read(&self.policy, record, found).map(|decoded| {
+        let record = record(&self.policy, self.holds);
+        self.words = match (&found, record) {
+            (None, record) => Ok(SmallVec::from_elem(0, record.map_or(0, Record::words))),
+            (Some(found), Some(record)) => blob::read(&self.policy, record, found).map(|decoded| {
                 self.is_carried = decoded.is_carried;
                 SmallVec::from_vec(decoded.words)
             }),
+            (Some(found), None) => kept::decode(found).map(SmallVec::from_vec),
         };
         self.found = found;
     }
@@ -135,14 +146,17 @@ impl RecordState {
     }
 
     fn encode(&mut self) {
-        let (Some(record), Ok(words)) = (record(&self.policy, self.place), &self.words) else {
-            return never(());
+        let Ok(words) = &self.words else { return never(()) };
+        self.is_encoded = true;
+        let Some(record) = record(&self.policy, self.holds) else {
+            kept::encode_into(&mut self.becomes, words);
+            self.time_to_live = self.policy.idempotency().unwrap_or_else(|| never(Micros::ZERO));
+            return;
         };
         let charged = self.prepaid.as_mut().and_then(|prepaid| prepaid.charge(record, words));
         let words = charged.as_ref().unwrap_or(words);
         blob::encode_into(&mut self.becomes, &self.policy, record, words);
         self.time_to_live = record.time_to_live(words, self.now);
-        self.is_encoded = true;
     }
 
     /// Takes note that the bytes are stored.
@@ -171,6 +185,10 @@ impl RecordState {
     }
 }
 
-fn record(policy: &Policy, (rule, place): (RuleId, usize)) -> Option<&Record> {
-    policy.limits_found(rule)?.records().get(place)
+/// The record of a slot; `None` if it holds an answer.
+fn record(policy: &Policy, holds: Holds) -> Option<&Record> {
+    match holds {
+        Holds::Record(rule, place) => policy.limits_found(rule)?.records().get(place),
+        Holds::Answer => None,
+    }
 }

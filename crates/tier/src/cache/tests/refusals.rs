@@ -302,3 +302,17 @@ fn a_reservation_is_always_asked_for_and_a_commit_ends_a_refusal() {
     assert!(!by_node && !full.decision.is_allowed(), "the key remembers the first one");
     assert!(world.ask(1).1.decision.is_allowed(), "which says nothing of other requests");
 }
+
+#[test]
+fn a_request_whose_repeats_are_known_goes_to_the_authority_and_its_verdict_teaches_nothing() {
+    let text = "remember = '1m'\nidempotency = '1h'
+        limits = [{ algorithm = 'token_bucket', capacity = 10, rate = '1/m' }]";
+    let mut world = World::new(text);
+    assert!(world.ask(10).1.decision.is_allowed());
+    assert!(!world.ask(1).0);
+    assert!(world.ask(1).0, "the refusal is repeated");
+    let known = Idempotency { id: Id([1, 2]), request: 3 };
+    world.resolved = world.resolved.clone().known_by(known);
+    assert!(!world.ask(1).0);
+    assert_eq!(world.local(1), Err(None), "the authority knows whether it is a repeat");
+}

@@ -96,7 +96,8 @@ impl<T> Queue<T> {
             let Outgoing { now, operation, .. } = *asked;
             // another revision of the policy may find another rule for the canonical key
             let key = asked.resolved.written_key();
-            if !question.add(&message::Item { key, now, operation }, most) {
+            let idempotency = asked.resolved.idempotency();
+            if !question.add(&message::Item { key, now, operation, idempotency }, most) {
                 break;
             }
             count = count.saturating_add(1);

@@ -3,7 +3,7 @@
 use std::format;
 use std::vec;
 
-use super::message::{Item, Name, QuestionWriter, Reply};
+use super::message::{Name, QuestionWriter, Reply};
 use super::*;
 
 fn object() -> Object {
@@ -66,8 +66,8 @@ fn the_answers_are_in_the_order_of_the_operations_whatever_order_they_come_in() 
     // the authority answers a listed key and a cost that is too high at once
     let mut question = QuestionWriter::new(Name { node: NODE, number: 0 }, "api");
     for (key, cost) in [("a/1", 1), ("a/3", 1), ("a/2", 2_000_000), ("a/2", 1)] {
-        let (now, operation) = (Some(Timestamp(NOW.0 + 5)), cost.into());
-        assert!(question.add(&Item { key, now, operation }, usize::MAX));
+        let (now, operation) = (Some(Timestamp(NOW.0 + 5)), Operation::from(cost));
+        assert!(question.add(&item(key, now, operation), usize::MAX));
     }
     let Reply::Answers(answers) = read(&object.call(&question.finish())) else { panic!() };
     let allowed: Vec<_> = answers
@@ -97,7 +97,7 @@ fn a_question_that_is_refused_takes_nothing() {
         let number = if policy == "shared" { 6 } else { 5 };
         let mut question = QuestionWriter::new(Name { node: NODE, number }, policy);
         for key in keys {
-            assert!(question.add(&Item { key, now: None, operation: 1.into() }, usize::MAX));
+            assert!(question.add(&item(key, None, 1), usize::MAX));
         }
         question.finish()
     };
@@ -144,7 +144,7 @@ fn bytes_that_are_no_question_take_nothing_and_their_sender_comes_back() {
     let reply = Reply::Failure(Failure::TooLate).write(Name { node: NODE, number: 0 });
     assert!(matches!(object.handle(8, &reply), Err((8, WireError::Number { .. }))));
     let mut content = super::message::QuestionWriter::new(Name { node: NODE, number: 0 }, "api");
-    content.add(&Item { key: "a", now: None, operation: 1.into() }, 0);
+    content.add(&item("a", None, 1), 0);
     let empty = content.finish();
     assert!(matches!(object.handle(9, &empty), Err((9, WireError::Ended { .. }))));
     assert_eq!((object.replies(), object.inbox.bytes()), (vec![], 0));

@@ -6,8 +6,8 @@ use std::vec;
 
 use proptest::prelude::*;
 use tidegate_gate::{
-    Allowance, Budget, Class, Decision, Depth, Draw, Effect, Offered, Probability, Share, Unspent,
-    fnv1a,
+    Allowance, Budget, Class, Decision, Depth, Draw, Effect, Idempotency, Offered, Probability,
+    Share, Unspent, fnv1a,
 };
 
 use super::message::{Content, Item, Name, Question, QuestionWriter, Reply};
@@ -45,9 +45,13 @@ const DENY: Decision =
 #[test]
 fn the_bytes_of_a_question_are_golden() {
     let asked = [
-        Item { key: "a/b", now: None, operation: 1.into() },
-        Item { key: "a/b", now: Some(Timestamp(300)), operation: Operation::Refund(u64::MAX) },
-        Item { key: "a/c", now: None, operation: Operation::Release(Id([0, 1])) },
+        item("a/b", None, 1),
+        item("a/b", Some(Timestamp(300)), Operation::Refund(u64::MAX)),
+        item("a/c", None, Operation::Release(Id([0, 1]))),
+        Item {
+            idempotency: Some(Idempotency { id: Id([1, 2]), request: 3 }),
+            ..item("a/c", None, Operation::Refund(1))
+        },
     ];
     let bytes = write(&asked);
     let golden = [
@@ -58,7 +62,8 @@ fn the_bytes_of_a_question_are_golden() {
         "03 612f62 0a 02 02 01 00 01",       // a check that costs 1, without a signal
         "00 05 ac02 0a 00",                  // a refund on the same key at 300
         "03 612f63 06 06 01 02",             // a release
-        "5b59493de58e9849",                  // checksum
+        "00 44 0a 02 02 03 04",              // a refund whose repeats are known
+        "606fe7a2f7207a1f",                  // checksum
     ];
     assert_eq!(hex(&bytes), golden.concat().replace(' ', ""));
     let content = Content { policy: "api", operations: asked.into() };
@@ -146,6 +151,7 @@ fn effect() -> impl Strategy<Value = Effect> {
         (number(), any::<bool>(), any::<Option<u8>>())
             .prop_map(|(charged, late, by)| Effect::Committed { charged, late, by }),
         any::<u8>().prop_map(|by| Effect::Paid { by }),
+        Just(Effect::OtherRequest),
     ]
 }
 
@@ -226,13 +232,16 @@ proptest! {
 
     #[test]
     fn a_question_survives_the_way_bit_for_bit(
-        asked in prop::collection::vec(("[a-c]{0,2}é?", prop::option::of(number()), operation()), 1..9),
+        asked in prop::collection::vec(
+            ("[a-c]{0,2}é?", prop::option::of(number()), operation(), prop::option::of(any::<[u64; 3]>())), 1..9,
+        ),
     ) {
         // an empty key is that of the operation before
         let mut key = "";
-        let operations: Vec<_> = asked.iter().map(|(own, now, operation)| {
+        let operations: Vec<_> = asked.iter().map(|(own, now, operation, known)| {
             key = if own.is_empty() { key } else { own };
-            Item { key, now: now.map(Timestamp), operation: *operation }
+            let idempotency = known.map(|[high, low, request]| Idempotency { id: Id([high, low]), request });
+            Item { idempotency, ..item(key, now.map(Timestamp), *operation) }
         }).collect();
         let bytes = write(&operations);
         prop_assert_eq!(read(&bytes), Ok((NAME, Content { policy: "api", operations })));
@@ -260,7 +269,7 @@ proptest! {
 
 #[test]
 fn every_change_of_a_byte_and_every_length_is_noticed() {
-    let question = write(&[Item { key: "a/b", now: None, operation: 1.into() }]);
+    let question = write(&[item("a/b", None, 1)]);
     let reply = Reply::Answers(vec![Ok(Verdict::listed(NOW, DENY)), Err(Failure::TooLate)]);
     for bytes in [question, reply.write(NAME)] {
         for place in 0..bytes.len() {
@@ -326,7 +335,7 @@ fn errors_say_what_was_expected_and_found() {
         ),
         (
             question(&[1, 0x61, 1, 0x6b, 18]),
-            "message: expected a number of words up to 8, twice, plus one for a time, found 18",
+            "message: expected a number of words up to 8, twice, plus 1 for a time, plus 64 for the id of a request, found 18",
         ),
         (
             question(&[1, 0x61, 1, 0x6b, 4, 13, 1]),
@@ -346,16 +355,16 @@ fn errors_say_what_was_expected_and_found() {
             "message: expected a factor up to 2^32, or none, found 4294967297",
         ),
         (
-            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 10, 0, 0, 0]),
-            "message: expected an effect (0 to 9), found 10",
+            reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 11, 0, 0, 0]),
+            "message: expected an effect (0 to 10), found 11",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0]),
-            "message: expected an effect (0 to 9), found 9",
+            "message: expected an effect (0 to 10), found 9",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 7, 5, 0, 1]),
-            "message: expected an effect (0 to 9), found 7",
+            "message: expected an effect (0 to 10), found 7",
         ),
         (
             reply(2, &[0, 0, 1, 0, 0, 0, 0, 0, 3, 1]),
