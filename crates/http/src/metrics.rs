@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_gate::{Operation, Policies};
+use tidegate_gate::{Effect, Operation, Policies};
 
 use crate::answer::Outcome;
 use crate::plan::Check;
@@ -68,6 +68,7 @@ fn counted(check: &Check, outcome: &Outcome) -> Option<(usize, u64)> {
     let limits = check.resolved().limits();
     let place = match outcome {
         Outcome::Unavailable(_) => 3,
+        Outcome::Decided(verdict) if verdict.effect == Effect::OtherRequest => return None,
         Outcome::Decided(verdict) if verdict.decision.is_allowed() => {
             let refuses = limits.is_some_and(|limits| limits.softness(verdict).would_refuse());
             if refuses { 2 } else { 0 }

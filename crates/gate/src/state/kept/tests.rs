@@ -27,6 +27,9 @@ fn asked(policy: &Arc<Policy>, key: &str, id: Id, request: u64) -> Resolved {
     Resolved::new(policy, key).unwrap().known_by(Idempotency { id, request })
 }
 
+/// The name of a write, when it is due, and its time to live.
+type Written = (String, Due, Micros);
+
 /// A store of bytes, with one transaction for each operation.
 #[derive(Default)]
 struct Store(std::collections::BTreeMap<String, Vec<u8>>);
@@ -37,7 +40,7 @@ impl Store {
         of: &Resolved,
         now: u64,
         operation: impl Into<Operation>,
-    ) -> Result<(Answered, Vec<(String, Due, Micros)>), TransactionError> {
+    ) -> Result<(Answered, Vec<Written>), TransactionError> {
         let mut transaction = Transaction::default();
         let joined = transaction.join(of);
         let found: Vec<_> = transaction.names().map(|name| self.0.get(name).cloned()).collect();
