@@ -5,8 +5,8 @@ mod promises;
 use std::ops::Range;
 
 use tidegate_gate::{
-    Budget, Grant, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy, Record,
-    Request, Timestamp, Unspent, blob,
+    Budget, Grant, Kind, Limit, Limits, Micros, NamedLimit, Offered, OnChange, Operation, Policy,
+    Record, Request, Timestamp, Unspent, blob,
 };
 
 use crate::leases::Leases;

@@ -4,6 +4,7 @@ mod grants;
 mod limits;
 mod operate;
 mod payers;
+mod paying;
 mod reservations;
 mod softness;
 mod stored;
