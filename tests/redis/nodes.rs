@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate::gate::{Operation, Policy, blob};
+use tidegate::gate::{Operation, Policy, Timestamp, blob};
 use tidegate::local::RedisServer;
 use tidegate::store::{Redis, RedisOptions};
 use tidegate::{clock, gate::Depth};
@@ -166,7 +166,9 @@ async fn what_a_host_was_offered_is_reported_after_the_last_request() {
     // the parts of 6 s in which all this happened are still counted
     while began.elapsed() < Duration::from_secs(15) {
         let bytes = host.blobs(&key).await.unwrap()[0].clone().unwrap();
-        let [_, counts @ ..] = &*blob::decode(&policy, record(&policy), &bytes).unwrap() else {
+        let [_, counts @ ..] =
+            &*blob::decode(&policy, record(&policy), &bytes, Timestamp::EPOCH).unwrap()
+        else {
             panic!()
         };
         if counts.iter().sum::<u64>() == 50 {

@@ -854,11 +854,11 @@ export class Limiter {
 
   /**
    * Decides by another policy from now on. Its `on_change` says what becomes of the states: by default limits that
-   * changed start afresh.
+   * changed start afresh. With `"keep"` a token bucket has refilled by its old rate until `now`, by default the clock's.
    *
    * @throws {PolicyError} as the constructor; nothing has changed
    */
-  update(policy: Policy | PolicyFile | string, options?: { policy?: string }): void;
+  update(policy: Policy | PolicyFile | string, options?: { policy?: string; now?: number }): void;
 
   /**
    * The keys on which a request of one unit is refused at `now`. With a `depth`, these may be parts of keys. The limiter finds some

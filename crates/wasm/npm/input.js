@@ -104,14 +104,15 @@ export function admissionOptions(options) {
 }
 
 /**
- * The name of the policy to update to.
+ * The name of the policy to update to, and when.
  *
- * @type {(options: unknown) => string | undefined}
+ * @type {(options: unknown) => { policy: string | undefined, now: number }}
  */
 export function updateOptions(options) {
-  const { policy } = known("options", "INVALID_OPTION", options, ["policy"]);
+  const { policy, now = clock() } = known("options", "INVALID_OPTION", options, ["policy", "now"]);
   requireText("options.policy", "INVALID_OPTION", policy, OPTIONAL);
-  return policy;
+  requireNumber("now", "INVALID_TIME", now);
+  return { policy, now };
 }
 
 /**

@@ -259,11 +259,11 @@ export class Limiter {
   /** @type {declared.Limiter["update"]} */
   update(policy, options = {}) {
     const text = policyText(policy);
-    const name = updateOptions(options);
+    const { policy: name, now } = updateOptions(options);
     const native = this.#inUse();
     caught(() => {
       requireMemory(text.length);
-      native.update(text, typeof policy === "string", name);
+      native.update(text, typeof policy === "string", name, now);
     });
     this.#readPolicy();
     this.#waiting?.wakeAll();

@@ -193,7 +193,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// Decides by another policy from now on. Its `on_change` says what becomes of the states.
+    /// Decides by another policy from `now` on. Its `on_change` says what becomes of the states.
     ///
     /// # Errors
     /// Throws as the constructor does; nothing has changed.
@@ -202,14 +202,16 @@ impl Limiter {
         text: &str,
         written: bool,
         name: Option<String>,
+        now: f64,
     ) -> Result<(), JsValue> {
+        let now = timestamp(now)?;
         let (policy, gateway) = parsed(text, written, name.as_deref())?;
         let bound = byte_bound(&policy, self.max_bytes)?;
         require_memory(self.table.bytes().saturating_mul(2).div_ceil(BYTES_PER_CHARACTER))?;
         let mut table = self.table.emptied(bound);
         let written = Arc::clone(&policy);
         let (call_limits, policy) = self.call_limits.edited(policy);
-        for carried in self.table.close().into_carried(&self.policy, &policy) {
+        for carried in self.table.close().into_carried(&self.policy, &policy, now) {
             if !table.adopt(carried) {
                 return Err(Failure::NoMemory.into()); // never: the memory is there
             }

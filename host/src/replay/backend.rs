@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use serde_json::json;
-use tidegate_gate::{Limits, Micros, Policies, Policy, Resolved, blob};
+use tidegate_gate::{Limits, Micros, Policies, Policy, Resolved, Timestamp, blob};
 
 use super::decision::DecisionForm;
 use super::trace::Event;
@@ -169,7 +169,9 @@ impl Backend {
         for (record, bytes) in records.zip(stored) {
             match bytes {
                 None => words.resize(words.len() + record.words(), 0),
-                Some(bytes) => words.extend(blob::decode(resolved.policy(), record, &bytes)?),
+                Some(bytes) => {
+                    words.extend(blob::decode(resolved.policy(), record, &bytes, Timestamp::EPOCH)?)
+                }
             }
         }
         Ok(format!("words {words:?}"))

@@ -120,7 +120,7 @@ impl Swap {
             .and_then(|timed| in_force.with(timed, files.tag()).map_err(|error| error.to_string()));
         match next {
             Ok(next) => {
-                next.store.take_over(&in_force.store);
+                next.store.take_over(&in_force.store, now);
                 self.put(next)
             }
             Err(error) => {
@@ -158,7 +158,7 @@ impl Swap {
             let detail = "the new policies could not be stored, so the earlier ones stay in force";
             return http::internal_error(detail.to_owned());
         }
-        in_force.store.take_over(&now.store);
+        in_force.store.take_over(&now.store, clock::now());
         self.put(in_force);
         *files = next;
         response

@@ -186,12 +186,12 @@ impl Memory {
         }
     }
 
-    /// Takes over the states of an earlier revision of the policy, which from then on grants nothing: its table learns
+    /// Takes over at `now` the states of an earlier revision of the policy, which from then on grants nothing: its table learns
     /// no key any more.
-    pub fn take_over(&self, earlier: &Self) {
+    pub fn take_over(&self, earlier: &Self, now: Timestamp) {
         for shard in earlier.shards.iter() {
             let taken = shard.0.lock().close();
-            for state in taken.into_carried(&earlier.policy, &self.policy) {
+            for state in taken.into_carried(&earlier.policy, &self.policy, now) {
                 let (_, shard) = self.hash_and_shard(state.key());
                 shard.lock().adopt(state); // without room in the allocator the process is about to end anyway
             }

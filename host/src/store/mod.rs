@@ -109,9 +109,9 @@ impl Store {
         }
     }
 
-    /// Takes over the states of the store that this one was [edited](Self::edited) from. From then on that one grants
+    /// Takes over at `now` the states of the store that this one was [edited](Self::edited) from. From then on that one grants
     /// nothing by a policy that was edited.
-    pub fn take_over(&self, earlier: &Self) {
+    pub fn take_over(&self, earlier: &Self, now: Timestamp) {
         let (Self::Memory { tables, max_bytes }, Self::Memory { tables: earlier, .. }) =
             (self, earlier)
         else {
@@ -121,7 +121,7 @@ impl Store {
             table.set_max_bytes(max_bytes / tables.len().max(1));
             if let Some(earlier) = earlier.get(name).filter(|earlier| !Arc::ptr_eq(earlier, table))
             {
-                table.take_over(earlier);
+                table.take_over(earlier, now);
             }
         }
     }

@@ -73,7 +73,7 @@ impl Key {
         }
         let [reset, ..] = &*RULES;
         let blob = blob::encode(reset, self.record(), &self.words);
-        let read = blob::decode(reset, self.record(), &blob);
+        let read = blob::decode(reset, self.record(), &blob, Timestamp::EPOCH);
         assert_eq!(read.as_ref(), Ok(&self.words), "{step:?}");
     }
 
@@ -177,7 +177,8 @@ impl Key {
     fn edit(&mut self, limits: Limits, rule: &Policy) {
         let newest = self.newest();
         let blob = blob::encode(rule, self.record(), &self.words);
-        let words = blob::decode(rule, &limits.records()[0], &blob).expect("a state");
+        let words =
+            blob::decode(rule, &limits.records()[0], &blob, Timestamp::EPOCH).expect("a state");
         if limits == self.limits {
             assert_eq!(words, self.words, "the limits are the same");
             return;

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tidegate_core::hold::{Committed, Known};
+use tidegate_core::hold::{Committed, Counter, Known};
 use tidegate_core::lease::budget::{Allowance, Refundable};
 use tidegate_core::lease::{Held, Id};
 use tidegate_core::shed::Probability;
@@ -156,6 +156,15 @@ impl Limit {
     #[must_use]
     pub fn kind(&self) -> Kind {
         ask!(self, |limiter| kind_of(limiter))
+    }
+
+    /// Whether units come back to the limiter at a rate, one after another.
+    pub(crate) const fn is_bucket(&self) -> bool {
+        match self {
+            Self::TokenBucket(_) => true,
+            Self::Holding(config) => matches!(config.counter(), Counter::TokenBucket(_)),
+            _ => false,
+        }
     }
 
     /// Whether the limiter would hold a lease for this request.

@@ -35,6 +35,7 @@ use core::fmt;
 use crate::decide::Record;
 use crate::policy::Policy;
 use crate::state::{Stored, carry};
+use tidegate_core::Timestamp;
 use tidegate_core::never;
 use tidegate_core::shed::block::Block;
 
@@ -207,17 +208,28 @@ pub(crate) struct Decoded {
     pub(crate) is_carried: bool,
 }
 
-/// Reads the words of a record from bytes.
+/// Reads the words of a record from bytes. If earlier limits of the rule wrote them, the words are carried over as by an edit at
+/// `now`.
 ///
 /// # Errors
 /// Fails with [`BlobError`] if neither these limits nor earlier limits of this rule can have written the
 /// bytes.
-pub fn decode(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
-    read(policy, record, bytes).map(|decoded| decoded.words)
+pub fn decode(
+    policy: &Policy,
+    record: &Record,
+    bytes: &[u8],
+    now: Timestamp,
+) -> Result<Vec<u64>, BlobError> {
+    read(policy, record, bytes, now).map(|decoded| decoded.words)
 }
 
 /// Does the same as [`decode`], and says whether the words were carried over.
-pub(crate) fn read(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Decoded, BlobError> {
+pub(crate) fn read(
+    policy: &Policy,
+    record: &Record,
+    bytes: &[u8],
+    now: Timestamp,
+) -> Result<Decoded, BlobError> {
     let as_written = |words| Decoded { words, is_carried: false };
     let expected = record.words().saturating_mul(8).saturating_add(HEADER_BYTES);
     let length = BlobError::Length { found: bytes.len(), expected };
@@ -249,7 +261,7 @@ pub(crate) fn read(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Dec
     let old = record.before(&described).ok_or(BlobError::Invalid)?;
     let found = words(&old, is_blocked, rest, length)?;
     let (words, block) = old.unblocked(&found);
-    let words = carry(record, &old, words, policy.on_change());
+    let words = carry(record, &old, words, (policy.on_change(), now));
     let words = Stored { words: &words, block }.all().into_vec();
     Ok(Decoded { words, is_carried: true })
 }

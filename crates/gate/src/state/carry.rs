@@ -3,7 +3,8 @@
 //! The policy's `on_change` chooses what is kept: nothing (`reset`, which does not use this module), the used
 //! units (`keep`), or the used share of the capacity (`proportional`). `docs/policies.md`, "Editing a file
 //! that is in use", makes the promise: a limit continues as if all units that it counts as used had been
-//! used at the newest time, under the new numbers.
+//! used at the newest time, under the new numbers. Between two buckets the units that came back since then came back at
+//! the old rate, because the new one did not hold yet.
 
 #[cfg(test)]
 mod tests;
@@ -19,23 +20,39 @@ use tidegate_core::Timestamp;
 /// A limit and its words.
 type Held<'a> = (&'a NamedLimit, &'a [u64]);
 
-/// Carries words that `old` wrote over to the limits of `record`.
-pub(crate) fn carry(record: &Record, old: &Record, words: &[u64], rule: OnChange) -> Vec<u64> {
+/// Carries words that `old` wrote over to the limits of `record`. `now` is the time of the edit, or of the first operation after it.
+pub(crate) fn carry(
+    record: &Record,
+    old: &Record,
+    words: &[u64],
+    (rule, now): (OnChange, Timestamp),
+) -> Vec<u64> {
     let newest = old.split(words).map(|(limit, words)| limit.newest(words)).max();
     let newest = newest.unwrap_or_default();
+    let (now, mut moved_to) = (newest.max(now), newest);
     let olds = old.limits().iter().zip(old.split(words)).map(|(named, (_, words))| (named, words));
-    let mut carried = Vec::with_capacity(record.words());
-    for (named, source) in record.limits().iter().zip(sources(record, olds.collect())) {
-        let mut own = vec![0; named.limit.words()];
+    let sources = record.limits().iter().zip(sources(record, olds.collect()));
+    let each = sources.map(|(named, source)| {
+        let (limit, mut own) = (&named.limit, vec![0; named.limit.words()]);
         match source {
-            Some((old, words)) if old.limit == named.limit => own.copy_from_slice(words),
-            Some((old, words)) => adopt(&named.limit, &mut own, (&old.limit, words), newest, rule),
-            None => {}
+            Some((old, words)) if old.limit == *limit => own.copy_from_slice(words),
+            Some((old, words)) if old.limit.is_bucket() && limit.is_bucket() => {
+                let mut refilled = Vec::from(words);
+                old.limit.advance(&mut refilled, now);
+                adopt(limit, &mut own, (&old.limit, &refilled), now, rule);
+                moved_to = now;
+            }
+            Some((old, words)) => adopt(limit, &mut own, (&old.limit, words), newest, rule),
+            None => limit.advance(&mut own, newest),
         }
-        named.limit.advance(&mut own, newest);
-        carried.extend(own);
-    }
-    carried
+        (limit, own)
+    });
+    let each: Vec<_> = each.collect();
+    let advanced = each.into_iter().flat_map(|(limit, mut own)| {
+        limit.advance(&mut own, moved_to); // all limits keep one clock
+        own
+    });
+    advanced.collect()
 }
 
 /// The record of `from` whose states go on under a record of `to` after an edit of the policy.

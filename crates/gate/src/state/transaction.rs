@@ -256,6 +256,9 @@ impl Transaction {
         if let Some(known) = self.known(joined, now)? {
             return Ok(known);
         }
+        for slot in &joined.slots {
+            self.slots.get_mut(*slot).into_iter().for_each(|slot| slot.carry_over(now));
+        }
         let mut state = self.gather(joined, limits)?;
         let is_fresh = |words: &[u64]| words.iter().all(|word| *word == 0);
         let began: SmallVec<[bool; 2]> =

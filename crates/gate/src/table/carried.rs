@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::mem;
 
+use tidegate_core::Timestamp;
+
 use super::Table;
 use super::answers::Answer;
 use super::entry::Entry;
@@ -42,11 +44,13 @@ impl Table {
         mem::replace(self, closed)
     }
 
-    /// The states as they are under the edited policy. States of limits that are no longer there are forgotten.
+    /// The states as they are under the edited policy, if it is edited at `now`. States of limits that are no longer there are
+    /// forgotten.
     pub fn into_carried<'a>(
         self,
         from: &'a Policy,
         to: &'a Policy,
+        now: Timestamp,
     ) -> impl Iterator<Item = Carried> + 'a {
         let goes_on = |new: &'a Record| Some((before_edit(new, from, to)?, new));
         let edited: Vec<_> = to.records().filter_map(goes_on).collect();
@@ -62,7 +66,7 @@ impl Table {
             }
             let words = old.going_on_from(&entry.record, &entry.words);
             let (words, block) = old.unblocked(&words);
-            let words = carry(new, old, words, to.on_change());
+            let words = carry(new, old, words, (to.on_change(), now));
             Entry::new(new, &entry.key, Stored { words: &words, block })
         };
         let answers = self.answers.into_iter().map(|(id, answer)| What::Answer(id, answer));

@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use tidegate_core::never;
+use tidegate_core::{Timestamp, never};
 
 use super::Table;
 use super::call_limits::{CallLimits, CallLimitsError};
@@ -205,7 +205,7 @@ impl Table {
         if !is_part || self.entry(record, key).is_some() {
             return Err(DumpError::Damaged);
         }
-        let words = blob::decode(policy, record, blob)
+        let words = blob::decode(policy, record, blob, Timestamp::EPOCH)
             .map_err(|error| DumpError::State { key: key.into(), error })?;
         let full = DumpError::Full { max_bytes: self.max_bytes };
         let heap = Entry::heap_of(key.len(), words.len());

@@ -36,7 +36,7 @@ pub(super) fn check_states(key: &Key, states: &States) -> Checked {
     for (record, place) in
         key.resolved.limits().into_iter().flat_map(Limits::records).zip(&key.records)
     {
-        let Ok((words, _)) = states.words(key, record, *place) else { continue };
+        let Ok((words, _)) = states.words(key, record, *place, Timestamp::EPOCH) else { continue };
         let mut words = words.as_slice();
         for named in record.limits() {
             let (own, rest) = words.split_at(named.limit.words());

@@ -81,7 +81,10 @@ impl Ledger {
         let mut said = done.verdict.limits.iter();
         let mut says = Vec::new();
         for (record, place) in limits.records().iter().zip(&key.records) {
-            let words = after.words(key, record, *place).map_err(|error| format!("{error:?}"))?.0;
+            let words = after
+                .words(key, record, *place, Timestamp::EPOCH)
+                .map_err(|error| format!("{error:?}"))?
+                .0;
             let mut words = words.as_slice();
             for (at, named) in record.limits().iter().enumerate() {
                 let account = self.accounts.entry((*place, at)).or_default();

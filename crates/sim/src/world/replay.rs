@@ -44,7 +44,7 @@ impl States {
             key.resolved.limits().ok_or(Undone::Operation(OperationError::InvalidState))?;
         let (mut words, mut block) = (Vec::new(), None);
         for (record, place) in limits.records().iter().zip(&key.records) {
-            let (own, blocked) = self.words(key, record, *place)?;
+            let (own, blocked) = self.words(key, record, *place, now)?;
             words.extend(own);
             block = block.or(blocked);
         }
@@ -75,11 +75,12 @@ impl States {
         key: &Key,
         record: &Record,
         place: usize,
+        now: Timestamp,
     ) -> Result<(Vec<u64>, Option<Block>), Undone> {
         let Some(bytes) = self.bytes.get(&place) else {
             return Ok((vec![0; record.words()], None));
         };
-        let words = blob::decode(key.resolved.policy(), record, bytes);
+        let words = blob::decode(key.resolved.policy(), record, bytes, now);
         let mut words = words.map_err(|error| Undone::Blob(place, error))?;
         let block = words.split_off(record.words());
         Ok((words, Block::of_words(&block)))
@@ -91,10 +92,11 @@ impl States {
     pub(super) fn remembers(&self, after: &Self, key: &Key) -> bool {
         let records = key.resolved.limits().into_iter().flat_map(Limits::records);
         let is_more = records.zip(&key.records).any(|(record, place)| {
-            let before = self.words(key, record, *place).unwrap_or_default();
+            let words = |states: &Self| states.words(key, record, *place, Timestamp::EPOCH);
+            let before = words(self).unwrap_or_default();
             let begins = before.0.iter().all(|word| *word == 0)
                 && after.lasts.get(place).is_some_and(|lasts| *lasts);
-            let ends = after.words(key, record, *place).is_ok_and(|after| after.1 != before.1);
+            let ends = words(after).is_ok_and(|after| after.1 != before.1);
             record.remembers_refusals() || begins || ends
         });
         is_more || self.is_carried(key)
@@ -108,7 +110,7 @@ impl States {
             let Some(bytes) = self.bytes.get(place).filter(|_| !key.is_unedited) else {
                 return false;
             };
-            let words = blob::decode(policy, record, bytes);
+            let words = blob::decode(policy, record, bytes, Timestamp::EPOCH);
             words.is_ok_and(|words| blob::encode(policy, record, &words) != *bytes)
         })
     }

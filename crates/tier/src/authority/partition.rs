@@ -334,8 +334,12 @@ impl<T> Partition<T> {
                 alone.names().map(|name| found.get(name).and_then(|&own| own.clone())).collect();
             alone.load(own);
             let answer = match alone.operate(&joined, asked.time(now), &asked.operation) {
-                Ok(Answered { verdict, is_settled })
-                    if is_settled || takes_nothing(&asked.operation, &verdict) =>
+                Ok(Answered { verdict, .. }) if takes_nothing(&asked.operation, &verdict) => {
+                    Ok(verdict)
+                }
+                // a repeat, whose answer was kept
+                Ok(Answered { verdict, is_settled: true })
+                    if asked.resolved.idempotency().is_some() =>
                 {
                     Ok(verdict)
                 }

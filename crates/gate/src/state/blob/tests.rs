@@ -8,10 +8,15 @@ use proptest::prelude::*;
 use tidegate_core::Timestamp;
 use tidegate_core::lease::Id;
 
-use super::{BlobError, decode, encode, name};
+use super::{BlobError, encode, name};
 use crate::decide::Record;
 use crate::limit::Request;
 use crate::policy::{Policy, Rule};
+
+/// Reads bytes as of their newest time.
+fn decode(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+    super::decode(policy, record, bytes, Timestamp::EPOCH)
+}
 
 fn policy(limits: &str) -> Policy {
     Policy::parse("p", &std::format!("limits = [{limits}]")).unwrap()

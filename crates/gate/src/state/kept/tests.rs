@@ -182,7 +182,7 @@ fn kept_answers_live_through_an_edit_of_the_policy() {
     let (before, after) = (policy(LIMITS), policy(&LIMITS.replace("capacity = 5", "capacity = 6")));
     let (mut old, mut new) = (table(1 << 16), table(1 << 16));
     let first = old.ask_once(&asked(&before, "k", A, 9), Timestamp(3), &2.into()).unwrap();
-    for carried in old.close().into_carried(&before, &after) {
+    for carried in old.close().into_carried(&before, &after, Timestamp(3)) {
         assert_eq!(carried.key(), "k");
         assert!(new.adopt(carried));
     }

@@ -88,13 +88,27 @@ impl RecordState {
         let record = record(&self.policy, self.holds);
         self.words = match (&found, record) {
             (None, record) => Ok(SmallVec::from_elem(0, record.map_or(0, Record::words))),
-            (Some(found), Some(record)) => blob::read(&self.policy, record, found).map(|decoded| {
-                self.is_carried = decoded.is_carried;
-                SmallVec::from_vec(decoded.words)
-            }),
+            (Some(found), Some(record)) => {
+                let read = blob::read(&self.policy, record, found, Timestamp::EPOCH);
+                read.map(|decoded| {
+                    self.is_carried = decoded.is_carried;
+                    SmallVec::from_vec(decoded.words)
+                })
+            }
             (Some(found), None) => kept::decode(found).map(SmallVec::from_vec),
         };
         self.found = found;
+    }
+
+    /// Carries the words over anew as by an edit at `now`, unless an operation has changed them since.
+    pub(super) fn carry_over(&mut self, now: Timestamp) {
+        if self.is_carried
+            && self.due.is_none()
+            && let (Some(found), Some(record)) = (&self.found, record(&self.policy, self.holds))
+        {
+            let read = blob::read(&self.policy, record, found, now);
+            self.words = read.map(|decoded| SmallVec::from_vec(decoded.words));
+        }
     }
 
     /// Forgets bytes that are not a state, so that the store is asked for them again.

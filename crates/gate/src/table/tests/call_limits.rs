@@ -322,7 +322,7 @@ fn an_edit_finds_a_limit_by_its_name_or_by_its_numbers() {
         called.under(&of(9));
         let mut edited = table();
         let new = called.call_limits.edited(policy(&new)).1.counting_apart();
-        for carried in called.table.close().into_carried(&called.policy, &new) {
+        for carried in called.table.close().into_carried(&called.policy, &new, Timestamp::EPOCH) {
             assert!(edited.adopt(carried));
         }
         let said = edited.decide(&new, "k", NOW, 0).unwrap();
@@ -343,7 +343,7 @@ fn an_edit_keeps_callers_counts_and_does_with_its_own_what_it_says() {
         called.table.operate(&before, "blocked", NOW, Operation::Block(Micros(9))).unwrap();
         let mut edited = table();
         let (call_limits, new) = called.call_limits.edited(policy(&own(4)));
-        for carried in called.table.close().into_carried(&called.policy, &new) {
+        for carried in called.table.close().into_carried(&called.policy, &new, Timestamp::EPOCH) {
             assert!(edited.adopt(carried));
         }
         let mut called = Called { table: edited, call_limits, policy: new };

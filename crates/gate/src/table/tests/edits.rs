@@ -12,7 +12,7 @@ use crate::policy::Policy;
 /// Carries all states of a table over an edit.
 fn edited(table: &mut Table, from: &Policy, to: &Policy) -> Table {
     let mut next = Table::new(1 << 20, KeyHasher::new(2));
-    for state in table.close().into_carried(from, to) {
+    for state in table.close().into_carried(from, to, Timestamp::EPOCH) {
         assert!(next.adopt(state));
     }
     next

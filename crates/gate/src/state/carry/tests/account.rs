@@ -222,11 +222,20 @@ impl Account {
         }
     }
 
-    /// The promise of an edit.
-    pub(super) fn edited(&self, spec: Spec, proportional: bool) -> Self {
+    /// The promise of an edit, which comes to the limit with a request at `now`.
+    pub(super) fn edited(&self, spec: Spec, proportional: bool, now: u64) -> Self {
+        let is_bucket = |spec: Spec| matches!(spec.kind, Kind::Bucket { .. });
+        let mut old = self.clone();
         if spec == self.spec {
-            return self.clone();
+            return old;
         }
+        if is_bucket(spec) && is_bucket(self.spec) {
+            old.advance(now); // until then units came back at the old rate
+        }
+        old.carried(spec, proportional)
+    }
+
+    fn carried(&self, spec: Spec, proportional: bool) -> Self {
         let (to, from) = if proportional { (spec.capacity, self.spec.capacity) } else { (1, 1) };
         let mut edited = Self { spec, spent: 0, uses: Vec::new(), begin: None, now: self.now };
         if let (Kind::Log { .. }, Kind::Log { .. }) = (spec.kind, self.spec.kind) {

@@ -69,10 +69,13 @@ proptest! {
         let (mut stored, mut now) = (Stored::default(), NOW);
         // how much, and what had flowed in by then, in millionths
         let (mut grants, mut inflow) = (Vec::new(), 0);
+        let mut last = None;
         for (gap, cost, turn) in steps {
             let turn = usize::from(turn);
             now = now.saturating_add(Micros(gap));
-            inflow += gap * rates[turn] * units[turn];
+            // by the limit that wrote last
+            let by = last.replace(turn).unwrap_or(turn);
+            inflow += gap * rates[by] * units[by];
             let cost = cost.min(nodes[turn].limits().capacity());
             if stored.operate(&nodes[turn], "k", now, cost).decision.is_allowed() {
                 grants.push((cost * units[turn] * 1_000_000, inflow));

@@ -11,11 +11,17 @@ use tidegate_core::lease::Id;
 use tidegate_core::{Micros, Timestamp};
 
 use self::stored::Stored;
-use crate::blob::{decode, encode, name};
+use crate::blob::{self, encode, name};
+use crate::decide::Record;
 use crate::limit::{Grant, Operation, Request};
 use crate::policy::Policy;
 use crate::state::blob::BlobError;
 use crate::table::{KeyHasher, Table};
+
+/// Reads bytes as of their newest time.
+fn decode(policy: &Policy, record: &Record, bytes: &[u8]) -> Result<Vec<u64>, BlobError> {
+    blob::decode(policy, record, bytes, Timestamp::EPOCH)
+}
 
 fn policy(limits: &str, rule: &str) -> Policy {
     Policy::parse("p", &format!("on_change = '{rule}'\nlimits = [{limits}]")).unwrap()
@@ -80,6 +86,36 @@ fn a_debt_outlives_an_edit() {
             if rule == "keep" {
                 assert_eq!(asked.retry_after().0.div_ceil(86_400_000_000), waits_days);
             }
+        }
+    }
+}
+
+/// The new rate holds from the first request after the edit on, so no edit reads the past at it.
+#[test]
+fn what_came_back_before_an_edit_came_back_at_the_old_rate() {
+    let later = NOW.saturating_add(Micros(9_000_000));
+    for (old, new, left) in [("10/s", "1/m", 90), ("1/m", "10/s", 0), ("10/s", "5/s", 90)] {
+        for reservations in ["", "reservations = {}"] {
+            let of = |rate| {
+                let text =
+                    format!("on_change = 'keep'\nlimits = [{}]\n{reservations}", bucket(100, rate));
+                Policy::parse("p", &text).unwrap()
+            };
+            let (old, new) = (of(old), of(new));
+            let mut stored = Stored::default();
+            assert!(stored.operate(&old, "k", NOW, 100).decision.is_allowed());
+            assert_eq!(stored.remaining(&new, "k", later), left, "{reservations}");
+            // from then on the new rate holds
+            stored.operate(&new, "k", later, 0);
+            stored.operate(&new, "k", later, 1);
+            let mut table = Table::new(1 << 20, KeyHasher::new(1));
+            assert!(table.decide(&old, "k", NOW, 100).unwrap().is_allowed());
+            let mut edited = Table::new(1 << 20, KeyHasher::new(1));
+            for carried in table.close().into_carried(&old, &new, later) {
+                assert!(edited.adopt(carried));
+            }
+            let remaining = edited.decide(&new, "k", later, 0).unwrap().remaining();
+            assert_eq!(remaining, left, "in memory, {reservations}");
         }
     }
 }

@@ -250,7 +250,7 @@ fn edited(
             let renamed = gone.iter().position(|account| account.spec == *spec);
             renamed.map(|place| gone.remove(place))
         };
-        let account = source.map(|account| account.edited(*spec, proportional));
+        let account = source.map(|account| account.edited(*spec, proportional, now));
         (*name, account.unwrap_or_else(|| Account::new(*spec, newest)))
     });
     each.collect()

@@ -24,7 +24,7 @@ impl Stored {
         operation: impl Into<Operation>,
     ) -> Verdict {
         let Rule::Limited(limits, key) = policy.rule(key) else { panic!("{key} is on a list") };
-        let mut words = self.words(policy, limits, &key);
+        let mut words = self.words(policy, limits, &key, now);
         let verdict = limits.operate(&mut words, now, &operation.into()).unwrap();
         for (record, words) in limits.split(&words) {
             self.0.insert(name(policy, record, &key), encode(policy, record, words));
@@ -33,10 +33,10 @@ impl Stored {
     }
 
     /// The words of all parts of a canonical key.
-    fn words(&self, policy: &Policy, limits: &Limits, key: &str) -> Vec<u64> {
+    fn words(&self, policy: &Policy, limits: &Limits, key: &str, now: Timestamp) -> Vec<u64> {
         let words =
             limits.records().iter().map(|record| match self.0.get(&name(policy, record, key)) {
-                Some(bytes) => decode(policy, record, bytes).unwrap(),
+                Some(bytes) => decode(policy, record, bytes, now).unwrap(),
                 None => vec![0; record.words()],
             });
         words.collect::<Vec<_>>().concat()
