@@ -251,6 +251,17 @@ test("an update honours on_change, and a wrong one changes nothing", () => {
   assert.deepEqual([limiter.check("a", { now }).remaining, limiter.check("a", { cost: 5, now }).wouldAllow], [2, false]);
 });
 
+test("a bucket whose rate is updated does not read the past at the new rate", () => {
+  const of = (rate) => ({ limits: [{ algorithm: "token_bucket", capacity: 100, rate }], on_change: "keep" });
+  for (const [from, to, expected] of [["10/s", "1/m", 90], ["1/m", "10/s", 0]]) {
+    const limiter = new Limiter(of(from));
+    limiter.check("a", { cost: 100, now });
+    limiter.update(of(to), { now: now + 9_000_000 });
+    assert.equal(limiter.peek("a", { now: now + 9_000_000 }).remaining, expected, from);
+    assert.throws(() => limiter.update(of(to), { now: -1 }), { code: "INVALID_TIME" });
+  }
+});
+
 test("limits of a call hold for the call, and a count goes on under another number", () => {
   const limiter = five({ deny: ["bad"] });
   const under = (limit) => ({ limits: [window(limit)], now });

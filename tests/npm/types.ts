@@ -55,6 +55,7 @@ expectTypeOf(Limiter).toBeConstructibleWith({
 });
 // @ts-expect-error a policy is needed
 new Limiter();
+new Limiter(policy).update(policy, { now: 5 });
 // @ts-expect-error there is no such option
 new Limiter(policy, { maxKeys: 5 });
 // @ts-expect-error there is no such field
