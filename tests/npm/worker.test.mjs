@@ -42,6 +42,7 @@ limits = [{ algorithm = "token_bucket", capacity = 5, rate = "1/30d" }]
 [policies.tokens]
 limits = [{ algorithm = "token_bucket", capacity = 50, rate = "1/30d" }]
 reservations = {}
+idempotency = "1d"
 
 [policies.jobs]
 limits = [{ algorithm = "concurrency", capacity = 2, time_to_live = "1h" }]
@@ -134,6 +135,11 @@ test("each call by RPC answers what HTTP answers", async () => {
   assert.deepEqual([id, reserved, remaining], ["a/b", 40, 10]);
   const { charged, late, ...committed } = (await call("commit", { ...tokens, id, actual: 12 })).answer;
   assert.deepEqual([charged, late, committed.remaining], [12, false, 38]);
+
+  const once = { ...tokens, cost: 5, idempotency_key: "x" };
+  const first = (await call("check", once)).answer;
+  assert.deepEqual([first.remaining, (await call("check", once)).answer], [33, first]);
+  assert.match((await call("check", { ...once, cost: 6 })).thrown, /`idempotency-key`: expected the request for which this key was used first/);
 
   assert.equal((await call("acquire", job)).answer.lease, "job 1");
   assert.equal((await call("renew", job)).answer.live, true);

@@ -10,6 +10,9 @@ use crate::bindings::value;
 use crate::exchange::RPC;
 use crate::isolate::Isolate;
 
+/// The field of a call that stands for the header `Idempotency-Key`.
+const IDEMPOTENCY_KEY: &str = "idempotency_key";
+
 #[wasm_bindgen]
 extern "C" {
     /// Throws if the text is not Unicode.
@@ -51,7 +54,15 @@ impl Isolate {
         };
         let init = RequestInit::new();
         init.set_method(method);
-        init.set_headers(&headers(env)?.into());
+        let headers = headers(env)?;
+        let body = match self::field(&body, IDEMPOTENCY_KEY).as_string() {
+            Some(key) if method == "POST" => {
+                headers.set("idempotency-key", &key)?;
+                without(&body, IDEMPOTENCY_KEY)?
+            }
+            _ => body,
+        };
+        init.set_headers(&headers.into());
         if let Some(text) = json(&body)? {
             init.set_body(&text.into());
         }

@@ -33,23 +33,23 @@ export class Tidegate {
   /** The HTTP API. The request needs its token. */
   fetch(request: Request): Promise<Response>;
   /** Decides whether a request may pass. A refusal is an answer, too; a problem is thrown. */
-  check(check: Check): Promise<Decision>;
+  check(check: Check & Repeatable): Promise<Decision>;
   /** Decides several checks in their order. */
   check(batch: Batch): Promise<Decisions>;
   /** Says whether a request would pass, and takes nothing. The default cost is 0. */
   peek(check: Key & Pick<Check, "cost" | "class">): Promise<Decision>;
   /** Acquires a lease. */
-  acquire(check: Check): Promise<Decision>;
+  acquire(check: Check & Repeatable): Promise<Decision>;
   /** Keeps a lease. */
   renew(lease: Lease & { count?: number }): Promise<Decision>;
   /** Gives a lease back. */
   release(lease: Lease): Promise<Decision>;
   /** Reserves units for a request whose true cost is known later. */
-  reserve(reservation: Reserve): Promise<Decision>;
+  reserve(reservation: Reserve & Repeatable): Promise<Decision>;
   /** Says what a reservation has really cost, once. 0 gives all units back. */
-  commit(reservation: Key & { id: string; actual: number }): Promise<Decision>;
+  commit(reservation: Key & Repeatable & { id: string; actual: number }): Promise<Decision>;
   /** Gives units back that were not used: at least 1. */
-  refund(unused: Key & { units: number }): Promise<Decision>;
+  refund(unused: Key & Repeatable & { units: number }): Promise<Decision>;
 }
 
 /** A key of a policy. */
@@ -58,6 +58,12 @@ export interface Key {
   policy: string;
   /** The key to count by: 1 to 512 bytes of UTF-8. */
   key: string;
+}
+
+/** A call that is taken once, however often it is repeated. */
+export interface Repeatable {
+  /** What makes a repeat known, as the header `Idempotency-Key` over HTTP. The policy must have `idempotency`. */
+  idempotency_key?: string;
 }
 
 /** A request to decide on. */
