@@ -50,10 +50,10 @@ pub use limit::{
     OperationError, Request, Timezone, Unspent, suppression,
 };
 pub use policy::{
-    Cost, CountIf, FieldPath, Gateway, IfUnknown, JoinedSources, Jwt, KeySource, Metering, Network,
-    OnError, Path, Placement, Policies, Policy, PolicyError, Reservations, Resolved, Route, Rule,
-    SignatureAlgorithm, Sum, Summed, Term, TermSource, TimedOverride, TimedPolicies, TwoRoutes,
-    is_authority,
+    Cost, CountIf, FieldPath, Gateway, IfUnknown, JoinedSources, Jwt, KeySource, MAX_POLICIES,
+    Metering, Network, OnError, Path, Placement, Policies, Policy, PolicyError, Reservations,
+    Resolved, Route, RoutePolicy, Rule, SignatureAlgorithm, Sum, Summed, Term, TermSource,
+    TimedOverride, TimedPolicies, TwoRoutes, is_authority,
 };
 pub use state::{Answered, Due, KeySlots, Transaction, TransactionError, Used, Write, blob};
 pub use table::{
