@@ -31,7 +31,8 @@ pub enum Step<'e> {
     Copy,
     /// Verify the signature of a token, and call [`Exchange::verified`].
     Verify(&'e Verify),
-    /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order.
+    /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order. Where several
+    /// policies decide on a request, the step comes once for each, and once more to give back what was granted if one refuses.
     Decide(&'e [Check]),
     /// Let [`Revisions::handle`](crate::Revisions::handle) answer this call, where the revisions are kept, and call
     /// [`Exchange::changed`].
@@ -88,7 +89,7 @@ impl Exchange {
         random: Chance<'_>,
     ) -> Self {
         let keyless = Keyless::of_middleware(policy, cost, form, reserves);
-        Self::begun(keyless.plan(Some(key), random).map(State::Decide))
+        Self::begun(keyless.plan(Some(key), random))
     }
 
     fn begun(state: Result<State, Response>) -> Self {
@@ -107,6 +108,7 @@ impl Exchange {
             State::Copy(..) => Step::Copy,
             State::Verify(verify, ..) => Step::Verify(verify),
             State::Decide(plan) => Step::Decide(&plan.checks),
+            State::Several(several) => Step::Decide(several.checks()),
             State::Change(call) => Step::Change(call),
             State::Done(_) | State::Ended => {
                 let twice = internal_error("the request was answered before".to_string());
@@ -121,7 +123,7 @@ impl Exchange {
             State::Body(unread, policies) => unread.read(&policies, body, random).into(),
             State::Copy(key, mut keyless) => {
                 keyless.read(body);
-                keyless.plan(key.as_deref(), random).map(State::Decide).into()
+                keyless.plan(key.as_deref(), random).into()
             }
             other => other,
         });
@@ -144,6 +146,7 @@ impl Exchange {
     pub fn decided(&mut self, outcomes: Vec<Outcome>) {
         self.go_on(|state| match state {
             State::Decide(plan) => State::Done(plan.serve(outcomes)),
+            State::Several(several) => several.decided(outcomes),
             other => other,
         });
     }

@@ -138,10 +138,10 @@ fn refused(Response { status, headers, body }: &Response) -> String {
     fields.into_text()
 }
 
-fn passed(Pass { headers, lease, reservation, .. }: &Pass) -> String {
-    let lease = lease.as_ref().map(|lease| (lease.name.as_str(), lease.renew_every.0));
+fn passed(Pass { headers, leases, reservations, .. }: &Pass) -> String {
+    let lease = leases.first().map(|lease| (lease.name.as_str(), lease.renew_every.0));
     let (name, every_us) = lease.unwrap_or_default();
-    let reservation = reservation.as_ref().map(|one| (one.id.as_str(), one.meter.estimate()));
+    let reservation = reservations.first().map(|one| (one.id.as_str(), one.meter.estimate()));
     let (id, units) = reservation.unwrap_or_default();
     let mut fields = Fields::default();
     fields.number(0).text("").text(name).number(every_us).text(id).number(units).headers(headers);
