@@ -50,7 +50,14 @@ pub(crate) enum Form {
     /// A status and header fields.
     Gate,
     /// The request passes, with the header fields in this form, or gets a refusal.
-    Pass(Box<Pass>, Option<OlderForm>),
+    Pass(Box<Pass>, FieldForm),
+}
+
+/// The form of the fields about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldForm {
+    older: Option<OlderForm>,
+    is_one_of_several: bool,
 }
 
 /// A request that lacks only its keys.
@@ -64,6 +71,21 @@ pub(crate) struct Keyless {
     estimate: Option<Estimate>,
     /// What the request asks of other policies; `None` if there are none.
     others: Option<Box<Others>>,
+}
+
+/// A request whose policy and key are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keyed<'k> {
+    /// The key.
+    pub key: &'k str,
+    /// The cost, whatever the headers of the request say; `None` for that of the policy.
+    pub cost: Option<u64>,
+    /// The form of the header fields; `None` for the newest.
+    pub form: Option<OlderForm>,
+    /// Whether the cost is an estimate, which the request reserves.
+    pub reserves: bool,
+    /// Whether other policies decide on the request too. Names of limits then begin with the name of the policy.
+    pub is_one_of_several: bool,
 }
 
 /// What a request asks of one policy.
@@ -114,20 +136,22 @@ impl Keyless {
             let unkeyed = rest.iter().map(|each| (wants(each), found(each.policy()))).collect();
             Box::new(Others { keyed: Vec::new(), unkeyed })
         });
-        Self { wants: wants(first), form: Form::Pass(pass, None), metering, estimate, others }
+        Self {
+            wants: wants(first),
+            form: Form::Pass(pass, FieldForm::default()),
+            metering,
+            estimate,
+            others,
+        }
     }
 
     /// A request that passes to the rest of its process.
-    pub(crate) fn of_middleware(
-        policy: &Arc<Policy>,
-        cost: Option<u64>,
-        form: Option<OlderForm>,
-        reserves: bool,
-    ) -> Self {
+    pub(crate) fn of_middleware(policy: &Arc<Policy>, asked: &Keyed<'_>) -> Self {
+        let Keyed { cost, form: older, reserves, is_one_of_several, .. } = *asked;
         let cost = cost.unwrap_or(policy.cost().stated());
         let wants = Wants { policy: Arc::clone(policy), cost, class: None, reserves };
         let metering = reserves.then(Arc::default); // the middleware has its own
-        let form = Form::Pass(Box::default(), form);
+        let form = Form::Pass(Box::default(), FieldForm { older, is_one_of_several });
         Self { wants, form, metering, estimate: None, others: None }
     }
 
@@ -231,6 +255,18 @@ impl Check {
         }
     }
 
+    /// The operations that give back what the check was granted, in their order: of an [`Outcome`] that is not known, only the end
+    /// of a lease or reservation.
+    #[must_use]
+    pub fn undone(&self, outcome: &Outcome) -> Vec<Self> {
+        let verdict = match outcome {
+            Outcome::Decided(verdict) => Some(verdict),
+            Outcome::Unavailable(_) => None,
+        };
+        let undone = self.asked.undone(verdict).into_iter();
+        undone.map(|asked| Self { asked, now: self.now, draw: None }).collect()
+    }
+
     /// The caller's own time, if it gave one. Only a test environment may use it.
     #[must_use]
     pub const fn caller_time(&self) -> Option<Timestamp> {
@@ -255,16 +291,15 @@ impl Plan {
         }
         let outcomes = checks.iter().zip(outcomes).map(|(check, outcome)| check.said(outcome));
         let outcomes: Vec<Outcome> = outcomes.collect();
+        let is_one_of_several = matches!(&form, Form::Pass(_, form) if form.is_one_of_several);
         let results = checks.iter().zip(&outcomes);
         let results: Vec<_> = results
-            .map(|(Check { asked, .. }, outcome)| CheckResult {
-                asked,
-                outcome,
-                is_one_of_several: false,
-            })
+            .map(|(Check { asked, .. }, outcome)| CheckResult { asked, outcome, is_one_of_several })
             .collect();
         match (form, results.as_slice()) {
-            (Form::Pass(pass, older), [result]) => pass_on(*pass, result, older, metering.as_ref()),
+            (Form::Pass(pass, form), [result]) => {
+                pass_on(*pass, result, form.older, metering.as_ref())
+            }
             (Form::Gate, [result]) => Served::Response(gate(result, None)),
             (Form::Single, [result]) => Served::Response(single(result)),
             (_, results) => Served::Response(answer_json(200, forms::batch(results))),

@@ -48,14 +48,9 @@ impl Decided {
 
     /// The operations that give back what the check granted.
     fn undone(&mut self) -> Vec<Check> {
-        let verdict = match &self.outcome {
-            Outcome::Decided(verdict) => Some(verdict),
-            Outcome::Unavailable(_) => None,
-        };
-        let undone = self.check.asked.undone(verdict);
+        let undone = self.check.undone(&self.outcome);
         self.undone_by = undone.len();
-        let now = self.check.now;
-        undone.into_iter().map(|asked| Check { asked, now, draw: None }).collect()
+        undone
     }
 }
 
