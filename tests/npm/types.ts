@@ -184,6 +184,8 @@ expectTypeOf<Admission>().toEqualTypeOf<{
   readonly refusal?: { readonly status: number; readonly body: string };
   readonly lease?: { readonly name: string; readonly renewEveryUs: number };
   readonly reservation?: { readonly id: string; readonly units: number };
+  readonly grant?: { readonly atUs: number; readonly units: number };
+  readonly remaining?: number;
 }>();
 
 // grants

@@ -31,7 +31,8 @@ pub enum Step<'e> {
     /// Verify the signature of a token, and call [`Exchange::verified`].
     Verify(&'e Verify),
     /// Decide these checks in a store, and call [`Exchange::decided`]. Checks on one key are decided in their order. Where several
-    /// policies decide on a request, the step comes once for each, and once more to give back what was granted if one refuses.
+    /// policies decide on a request, the step comes once for each, once before to look at all of them where that spares units, and once
+    /// after to give back what was granted if one refuses.
     Decide(&'e [Check]),
     /// Let [`Revisions::handle`](crate::Revisions::handle) answer this call, where the revisions are kept, and call
     /// [`Exchange::changed`].

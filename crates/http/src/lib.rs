@@ -7,7 +7,7 @@
 //! [`Step::Decide`], [`Exchange::changed`] after [`Step::Change`]. Never hand in anything else, and take [`Step::Done`] once.**
 //!
 //! [`Step::Decide`] may come several times, and so may [`Step::Verify`]: where several policies decide on a request, each is asked in
-//! a step of its own, and if one refuses, a last step gives back what the earlier ones granted.
+//! a step of its own. A first step may peek at all of them, and if one refuses, a last step gives back what the others granted.
 //!
 //! An exchange waits for nothing by itself: it has no future and no callback, it reads no clock and draws no random number.
 //! An adapter may wait between two steps as long as it likes, on any runtime. An input that no step asked for is ignored.

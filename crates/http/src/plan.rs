@@ -267,6 +267,11 @@ impl Check {
         undone.map(|asked| Self { asked, now: self.now, draw: None }).collect()
     }
 
+    /// The same check as a peek.
+    pub(crate) fn looked(&self) -> Self {
+        Self { asked: self.asked.looked(), ..self.clone() }
+    }
+
     /// The caller's own time, if it gave one. Only a test environment may use it.
     #[must_use]
     pub const fn caller_time(&self) -> Option<Timestamp> {

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use super::Asked;
 use crate::decide::{Limits, Verdict};
-use crate::limit::{Grant, Operation, Request};
+use crate::limit::{Grant, Limit, Operation, Request};
 
 impl Asked {
     /// The operations that give back what this request was granted, in their order. `verdict` is `None` if its outcome is not
     /// known: then its lease or reservation is ended if there is one, and units that it may have taken stay taken.
     ///
-    /// Nothing comes back beyond what the request took. Units of a limit with payers come back to the payer of a reservation alone,
+    /// Nothing comes back beyond what the request took: [`leaves_nothing`](Self::leaves_nothing) says whether all of it does. Units of a limit with payers come back to the payer of a reservation alone,
     /// because another grant does not name its payer: [`keeps_units`](Self::keeps_units).
     ///
     /// ```
@@ -51,6 +51,30 @@ impl Asked {
         };
         let undo = |operation| Self { operation, ..self.clone() };
         operations.into_iter().flatten().map(undo).collect()
+    }
+
+    /// The same request as a peek.
+    #[must_use]
+    pub fn looked(&self) -> Self {
+        let operation = match self.operation {
+            Operation::Decide(request) => Operation::Peek(request),
+            other => other,
+        };
+        Self { operation, ..self.clone() }
+    }
+
+    /// Whether the state is as before once the request is [undone](Self::undone). A token bucket keeps what may have flowed in
+    /// meanwhile, because it might have been full without the request, and a window that the request has begun goes on.
+    #[must_use]
+    pub fn leaves_nothing(&self) -> bool {
+        let reserves = self.is_of_reservation();
+        let mut limits = self.resolved.limits().into_iter().flat_map(Limits::iter);
+        limits.all(|named| match &named.limit {
+            Limit::TokenBucket(_) => false,
+            Limit::FixedWindow(window) => !window.starts_at_first(),
+            Limit::Holding(_) => reserves,
+            _ => true,
+        })
     }
 
     /// Whether the units of this request cannot come back, because a payer takes them and no reservation names the payer.

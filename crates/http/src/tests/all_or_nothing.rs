@@ -145,3 +145,34 @@ fn calls_that_are_no_such_call_are_refused() {
     let plain = body(&[("key", 2), ("address", 1)]).replace("true}", "false}");
     assert_eq!(server.post("/v1/check", &plain).get("allowed"), None, "a batch as before");
 }
+
+#[test]
+fn units_of_a_bucket_come_back_however_long_the_answers_take() {
+    let mut server = Server::new(
+        "[policies.bucket]
+         limits = [{ algorithm = 'token_bucket', capacity = 100, rate = '100/s' }]
+         [policies.key]
+         limits = [{ algorithm = 'fixed_window', limit = 1, period = '1h' }]
+         [policies.last]
+         limits = [{ algorithm = 'fixed_window', limit = 1, period = '1d' }]",
+    );
+    server.post("/v1/check", &body(&[("last", 1)]));
+    server.post("/v1/check", &body(&[("bucket", 50)]));
+    let call = ("POST", "/v1/check");
+    let mut exchange = super::sent(&server.policies, &crate::Access::OPEN, call, &[]);
+    let checks = body(&[("bucket", 1), ("key", 1), ("last", 1), ("key", 1)]);
+    exchange.body(Ok(checks.into()), &mut || Some(7));
+    while let Step::Decide(checks) = exchange.step() {
+        server.now.0 += 1_000;
+        let outcomes = checks.iter().map(|check| server.decide(check)).collect();
+        exchange.decided(outcomes);
+        if let Step::Done(served) = exchange.step() {
+            let crate::Served::Response(response) = served else { panic!() };
+            let answer = super::json(&response);
+            let expected = vec![(true, 49, Some(true)), (true, 0, Some(true)), (false, 0, None)];
+            assert_eq!(decided(&answer), (false, expected));
+            break;
+        }
+    }
+    assert_eq!(decided(&server.post("/v1/check", &body(&[("key", 1)]))).1[0].0, true);
+}

@@ -314,3 +314,46 @@ fn cost_and_class_are_for_the_policies_that_know_them() {
     let route = gateway.policies.gateway().routes()[0].to_string();
     assert_eq!(route, "/*: by by_address and by_key, of class high, at a cost of 4, to http://u");
 }
+
+#[test]
+fn a_bucket_is_asked_after_those_that_would_refuse() {
+    let bucket = "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]";
+    let mut gateway = gateway(bucket);
+    let pass = gateway.pass();
+    assert_eq!(
+        field(&pass.headers, "ratelimit"),
+        [r#""by_address";r=8;t=1, "by_key";r=0;t=86400"#]
+    );
+    let names = |gateway: &mut Gateway| -> Vec<(String, bool)> {
+        let each = gateway.asked().into_iter();
+        each.map(|(policy, operation)| (policy, matches!(operation, Operation::Peek(_)))).collect()
+    };
+    let [address, key] = ["by_address", "by_key"].map(String::from);
+    let looks = [(address.clone(), true), (key.clone(), true)];
+    assert_eq!(
+        names(&mut gateway),
+        [&looks[..], &[(address, false), (key.clone(), false)]].concat()
+    );
+    let refused = gateway.refusal();
+    assert!(refused.body.contains(r#""policy":"by_key""#), "{}", refused.body);
+    assert_eq!(
+        names(&mut gateway),
+        [&looks[..], &[(key, false)]].concat(),
+        "the bucket is not asked"
+    );
+    assert_eq!(gateway.left(), 8);
+}
+
+#[test]
+fn a_refusal_counts_for_a_penalty_also_if_it_was_seen_before() {
+    let bucket = "limits = [{ algorithm = 'token_bucket', capacity = 9, rate = '1/s' }]";
+    let by_key = "limits = [
+  { algorithm = 'fixed_window', limit = 1, period = '1d' },
+  { algorithm = 'penalty', refusals = 3, within = '1d', duration = '1d' },
+]";
+    let mut gateway = gateway_with("", bucket, by_key);
+    gateway.pass();
+    let kinds: Vec<bool> =
+        (0..4).map(|_| gateway.refusal().body.contains("abnormal-usage")).collect();
+    assert_eq!(kinds, [false, false, true, true]);
+}

@@ -116,6 +116,7 @@ proptest! {
         first in 0..LIMITS.len(),
         second in 0..LIMITS.len(),
         reserves: bool,
+        between in 0..9_000_u64,
         requests in prop::collection::vec((0..2_u8, 0..2_u8, 0..1_500_000_u64), 1..60),
     ) {
         let mut world = World::new(first, second, reserves);
@@ -124,6 +125,7 @@ proptest! {
             let mut one = world.begin(a, b);
             let served = loop {
                 if let Some(served) = world.step(&mut one) { break served }
+                world.now.0 += between;
             };
             if let Served::Pass(_) = served {
                 for (check, at) in &one.granted {
