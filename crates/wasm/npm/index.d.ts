@@ -321,6 +321,8 @@ export interface Route {
   methods?: string[];
   /** The name of the policy that decides. Default: none. */
   policy?: string;
+  /** In place of `policy`: 2 to 8 policies that decide one after another, all or nothing. */
+  policies?: string[];
   /** The class of the requests. Default: the least important one. */
   class?: string;
   /** What a request costs. Default: the cost of the policy. */
